@@ -96,7 +96,7 @@ def of_partitions(draw, catalog):
     return changes(partitions(chosen, {path: seen.get(path) for path in chosen})), set(chosen)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.data(), histories)
 def test_two_jobs_on_one_table_commute_or_the_second_finds_what_the_first_changed(data, history):
     catalog = with_table(history)
@@ -158,7 +158,7 @@ def of_records(draw, catalog):
     return changes(*puts, reads=reads), chosen, guarded
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.data(), st.sets(st.sampled_from(KEYS)))
 def test_whole_records_commute_unless_one_changes_what_the_other_depends_on(data, there):
     catalog = Catalog()

@@ -1,6 +1,7 @@
 """Options of the formats of views and results: which exist, and which a result is written with."""
 
 import json
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final
@@ -100,6 +101,8 @@ def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose:
         known |= {name: name for name in _READING_FILES}
     for key in options:
         name = key.lower()
+        if name == "maxrecordsperfile" and is_written and not re.fullmatch(r"\d{1,18}", options[key]):
+            raise PlanningError(f"{whose}: {key} is a number of rows, not {options[key]}; 0 sets no limit")
         if name in known or name.startswith((*_OF_HADOOP, f"{file_format}.")):
             continue
         raise PlanningError(
