@@ -13,6 +13,8 @@ version can still read records that use nothing new:
     4.0    with stages that were laid out by what was measured (`layout`): a reader that does not know that would launch
            other tasks
     5.0    with growing stages (`feeds`): a reader that does not know them would end them too early
+    7.0    of a program (`programs`): a reader that does not know steps would look for executors to run them; and events
+           that only version 7 knows
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -30,6 +32,7 @@ from pydantic import TypeAdapter, ValidationError
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.encoding import encoder
 from onager.execution_graph.events import (
+    DeadlinePassed,
     Event,
     FeedEvent,
     JobPlanned,
@@ -38,6 +41,7 @@ from onager.execution_graph.events import (
     ReplanGivenUp,
     StageLaidOut,
     StageReplanned,
+    StepEnded,
     StragglersFound,
     TasksSpeculated,
 )
@@ -45,7 +49,7 @@ from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 
-SCHEMA_MAJOR = 6
+SCHEMA_MAJOR = 7
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -57,7 +61,9 @@ REPLANNED_MAJOR = 5
 """The version of records of jobs whose rest was planned again."""
 FEED_MAJOR = 6
 """The version of records with growing stages."""
-_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0}
+PROGRAM_MAJOR = 7
+"""The version of records of programs."""
+_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0, 7: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -172,6 +178,8 @@ def _has_second_attempts(stage: Stage) -> bool:
 
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
+    if graph.is_program:
+        return PROGRAM_MAJOR
     if any(s.spec.work is StageWork.FEED for s in graph.stages):
         return FEED_MAJOR
     if graph.replans:
@@ -188,6 +196,10 @@ def _was_cut_short(stage: Stage) -> bool:
 
 
 def _major_of_event(event: Event) -> int:
+    if isinstance(event, StepEnded | DeadlinePassed) or (
+        isinstance(event, JobPlanned) and event.stages[:1] and event.stages[0].work is StageWork.STEP
+    ):
+        return PROGRAM_MAJOR
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
         return FEED_MAJOR
     if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):

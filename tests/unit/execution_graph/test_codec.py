@@ -10,6 +10,7 @@ import pytest
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
     AdaptivePolicy,
+    DeadlinePassed,
     Event,
     EventBatch,
     ExecutionGraph,
@@ -25,6 +26,7 @@ from onager.execution_graph import (
     SpeculationPolicy,
     StageInput,
     StageLaidOut,
+    StepEnded,
     TaskRead,
     TasksLost,
     apply_all,
@@ -249,6 +251,8 @@ def test_every_event_survives_the_round_trip() -> None:
         replace(job.failed(1, 0, FailureKind.IO_ERROR), failure=failure(FailureKind.FETCH_FAILED, fetch=fetch)),
         job.success(1, 0),
         JobCancelled(reason="r", at_ms=1),
+        StepEnded(stage_id=1, child_id="j.1", rows=1, failure=failure(FailureKind.USER_ERROR), at_ms=1),
+        DeadlinePassed(deadline_ms=1, at_ms=1),
         *speculating().log,
         *abandoned().log,
         *laid_out().log,
@@ -280,7 +284,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["7.0", "10.3"])
+@pytest.mark.parametrize("version", ["8.0", "10.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
