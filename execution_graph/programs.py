@@ -30,7 +30,10 @@ DEADLINE_CLASS = "ONAGER_DEADLINE_PASSED"
 
 
 def planned_at_once(graph: ExecutionGraph, steps: Sequence[StageSpec], at_ms: int) -> ExecutionGraph:
-    """Return *graph*, of a job that was just accepted, with *steps*: they were given, so that nobody has to plan it."""
+    """Return *graph*, of a job that was just accepted, with *steps*: they were given, so that nobody has to plan it.
+
+    Those that wait for nothing have begun.
+    """
     marker = TaskOutput(nonce="plan", is_shared=True, rows=0, bytes=0)
     planning = SuccessfulStage(
         spec=graph.stages[PLAN_STAGE_ID].spec,
@@ -39,7 +42,13 @@ def planned_at_once(graph: ExecutionGraph, steps: Sequence[StageSpec], at_ms: in
         started_ms=at_ms,
         ended_ms=at_ms,
     )
-    stages = (planning, *(UnresolvedStage(spec=spec) for spec in steps))
+    begun = (
+        UnresolvedStage(spec=spec)
+        if spec.inputs
+        else RunningStage(spec=spec, attempt=0, ledger=TaskLedger(), started_ms=at_ms)
+        for spec in steps
+    )
+    stages: tuple[Stage, ...] = (planning, *begun)
     return settled(replace(graph, stages=stages, plan=program_summary(len(steps))), at_ms)
 
 

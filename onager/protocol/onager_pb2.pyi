@@ -65,23 +65,14 @@ class View(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., format: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SqlScript(_message.Message):
-    __slots__ = ("text", "statements", "named", "positional")
-    class NamedEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: SqlParameter
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[SqlParameter, _Mapping]] = ...) -> None: ...
+    __slots__ = ("text", "statements", "parameters")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STATEMENTS_FIELD_NUMBER: _ClassVar[int]
-    NAMED_FIELD_NUMBER: _ClassVar[int]
-    POSITIONAL_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     text: str
     statements: _containers.RepeatedScalarFieldContainer[int]
-    named: _containers.MessageMap[str, SqlParameter]
-    positional: _containers.RepeatedCompositeFieldContainer[SqlParameter]
-    def __init__(self, text: _Optional[str] = ..., statements: _Optional[_Iterable[int]] = ..., named: _Optional[_Mapping[str, SqlParameter]] = ..., positional: _Optional[_Iterable[_Union[SqlParameter, _Mapping]]] = ...) -> None: ...
+    parameters: _containers.RepeatedCompositeFieldContainer[SqlParameter]
+    def __init__(self, text: _Optional[str] = ..., statements: _Optional[_Iterable[int]] = ..., parameters: _Optional[_Iterable[_Union[SqlParameter, _Mapping]]] = ...) -> None: ...
 
 class PythonFunction(_message.Message):
     __slots__ = ("source", "pickled", "function", "arguments_json", "file_name")
@@ -1891,19 +1882,38 @@ class ProgramSpec(_message.Message):
     def __init__(self, steps: _Optional[_Iterable[_Union[ProgramStep, _Mapping]]] = ...) -> None: ...
 
 class ProgramStep(_message.Message):
-    __slots__ = ("name", "spec", "after")
+    __slots__ = ("sql", "python", "name", "views", "conf", "py_files", "sink", "after")
+    class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SQL_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
-    SPEC_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    CONF_FIELD_NUMBER: _ClassVar[int]
+    PY_FILES_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    sql: SqlScript
+    python: PythonFunction
     name: str
-    spec: JobSpec
+    views: _containers.RepeatedCompositeFieldContainer[View]
+    conf: _containers.ScalarMap[str, str]
+    py_files: _containers.RepeatedCompositeFieldContainer[PyFile]
+    sink: Sink
     after: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., after: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., after: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SqlParameter(_message.Message):
-    __slots__ = ("type", "value")
+    __slots__ = ("name", "type", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
     type: str
     value: str
-    def __init__(self, type: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
