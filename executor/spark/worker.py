@@ -273,6 +273,7 @@ class SparkWorker:
             ),
             private=self._private,
             may_grow=task_set.may_grow,
+            may_step=task_set.may_step,
         )
         return times.success(outcome)
 

@@ -24,6 +24,7 @@ from onager.executor.spark.planning.job_session import (
     planned_settings,
     register_views,
 )
+from onager.executor.spark.planning.script_steps import ScriptSteps, program
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
     feed_from_files,
@@ -101,9 +102,11 @@ def plan_job(
     call_function: CallFunction,
     private: PrivatePaths = NO_PATHS,
     may_grow: bool = False,
+    may_step: bool = False,
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
+    If it *may_step*, a script with several effects becomes the steps of a program.
     If it *may_grow*, files of very large directories may be left to be listed while its first tasks run, and so may
     partitions of Python data sources that can give them bit by bit.
 
@@ -117,7 +120,9 @@ def plan_job(
     with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
         if may_grow and from_files:
             read_growing(Jvm.of(session), jvm_session(session), from_files)
-        query = _query(spec, session, call_function, until_planned, private)
+        query = _query(spec, session, call_function, until_planned, private, may_step=may_step)
+        if isinstance(query, ScriptSteps):
+            return program(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
         if query.is_analyzed and METRICS not in spec.conf:
             metrics = "full"
         planning = _Planning(session, query, arrow_schema, metrics, may_grow=may_grow)
@@ -173,10 +178,14 @@ def _query(
     call_function: CallFunction,
     until_planned: ExitStack,
     private: PrivatePaths,
-) -> _Query:
-    """Return the job's query, and its sink with all options."""
+    *,
+    may_step: bool,
+) -> _Query | ScriptSteps:
+    """Return the job's query, and its sink with all options; or its steps."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
-    query = _frame(spec, session, call_function, until_planned)
+    query = _frame(spec, session, call_function, until_planned, may_step=may_step)
+    if isinstance(query, ScriptSteps):
+        return query
     frame, said = query.frame, query.sink
     if query.is_analyzed and given is not None:
         raise PlanningError(
@@ -202,12 +211,22 @@ def _query(
     return replace(query, sink=sink)
 
 
-def _frame(spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack) -> _Query:
-    """Return the job's query, and the sink if its script names one."""
+def _frame(
+    spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack, *, may_step: bool
+) -> _Query | ScriptSteps:
+    """Return the job's query, and the sink if its script names one; or its steps."""
     register_views(session, spec)
     if spec.HasField("python"):
         return _Query(until_planned.enter_context(call_function(spec, session)), None)
-    script = plan_script(session, spec.sql.text)
+    script = plan_script(
+        session,
+        spec.sql.text,
+        only=frozenset(spec.sql.statements),
+        parameters=spec.sql.parameters,
+        may_step=may_step and not spec.sql.statements,
+    )
+    if isinstance(script, ScriptSteps):
+        return script
     return _Query(script.frame, script.sink, script.is_analyzed)
 
 

@@ -1,10 +1,13 @@
 """SQL scripts: statements that set up the job's session, and a last statement, the job's query.
 
+A script with several effects is a program (`script_steps`): one that writes datasets, one after the other.
+
 A job can be planned more than once, and on any executor, so no statement may change anything but the job's session.
 Statements are classified by their parsed plans, never by their text.
 """
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.errors import OnagerError, PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import QueryTools, jvm_session
+from onager.executor.spark.planning.parameters import Parser, parser_with
+from onager.executor.spark.planning.script_steps import ScriptStep, ScriptSteps, check_statements
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 
@@ -93,8 +98,8 @@ LOOKED_UP = (
 )
 """The classes of Spark that this module recognises by name."""
 ADVICE = (
-    "before the last statement only SET, RESET, USE, temporary views, temporary functions and variables are allowed; "
-    "the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or INSERT OVERWRITE DIRECTORY … USING"
+    "before the last statement only SET, RESET, USE, temporary views, temporary functions, variables and "
+    "INSERT OVERWRITE DIRECTORY … USING are allowed; the last one may also be a query, SHOW, DESCRIBE or EXPLAIN"
 )
 ANALYZE_ADVICE = (
     "EXPLAIN ANALYZE takes a query, as the last statement of a script; for anything else run the job without it, "
@@ -162,8 +167,19 @@ def split(jvm: Jvm, text: str) -> list[Statement]:
     return statements
 
 
-def plan_script(session: SparkSession, text: str) -> PlannedScript:
+def plan_script(
+    session: SparkSession,
+    text: str,
+    *,
+    only: Collection[int] = (),
+    parameters: Sequence[pb.SqlParameter] = (),
+    may_step: bool = False,
+) -> PlannedScript | ScriptSteps:
     """Run the statements of *text* in *session* in order, and return the last one as a query that has not run.
+
+    Of the statements, *only* those with these numbers count, if any are given. A script with an effect before its last
+    statement becomes steps, if it *may_step*; then its statements from the first effect on do not run here, but for
+    settings, which the parser reads. *parameters* are bound to their places in all statements.
 
     Each statement is parsed after those before it have run, since Spark's parser reads settings and variables. Raises
     `SideEffectError` for a statement that would change anything but the session, before it runs. Spark's errors are
@@ -173,13 +189,16 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
     statements = split(jvm, text)
     if not statements:
         raise PlanningError("the script has no statement: give a query")
-    parser = jvm_session(session).sessionState().sqlParser()
+    if only:
+        statements = _those(statements, only)
+    parser = parser_with(session, jvm, parameters, statements=len(statements))
     *before, last = statements
-    for statement in before:
-        if statement.analyzed_from:
-            raise PlanningError(f"{statement} is not the last one: a job has one result, that of its last statement")
+    for number, statement in enumerate(before):
+        _check_not_analyzed(statement)
         with _placed(statement):
             plan = _parse(parser, statement)
+        if may_step and is_effect(plan):
+            return _steps(session, jvm, parser, statements, number)
         _check_harmless(session, jvm, statement, plan)
         if kind(plan).removesuffix("$") not in IGNORED:
             with _placed(statement):
@@ -193,10 +212,67 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
         return PlannedScript(DataFrame(_rows(session, jvm, query), session), sink, bool(last.analyzed_from))
 
 
+def _those(statements: Sequence[Statement], numbers: Collection[int]) -> list[Statement]:
+    found = [statement for statement in statements if statement.number in numbers]
+    if len(found) != len(set(numbers)):
+        raise PlanningError(f"the script has {len(statements)} statements, and of others than these some are to be run")
+    return found
+
+
+def _check_not_analyzed(statement: Statement) -> None:
+    if statement.analyzed_from:
+        raise PlanningError(f"{statement} is not the last one: a job has one result, that of its last statement")
+
+
+def is_effect(plan: Any) -> bool:
+    """Return whether a statement changes something outside of the session, and can be a step of a program."""
+    name = kind(plan)
+    return name == "InsertIntoDir" or (name == "UnresolvedWith" and kind(plan.child()) == "InsertIntoDir")
+
+
+def _steps(session: SparkSession, jvm: Jvm, parser: Parser, statements: Sequence[Statement], first: int) -> ScriptSteps:
+    """Return the steps of a script whose first effect is that of the statement at *first*.
+
+    Whatever would be refused later is refused now, before anything has an effect.
+    """
+    check_statements(len(statements))
+    replayed = [statement.number for statement in statements[:first]]
+    steps: list[ScriptStep] = []
+    for statement in statements[first:]:
+        is_last = statement is statements[-1]
+        if not is_last:
+            _check_not_analyzed(statement)
+        with _placed(statement):
+            plan = _parse(parser, statement)
+        has_effect = is_effect(plan)
+        if has_effect or (is_last and _gives_rows(jvm, plan)):
+            _last(jvm, statement, plan)
+            steps.append(
+                ScriptStep(
+                    name=f"statement {statement.number}, line {statement.line}",
+                    text=statement.text,
+                    statements=(*replayed, statement.number),
+                    is_query=not has_effect,
+                )
+            )
+            continue
+        _check_harmless(session, jvm, statement, plan, is_replayed=True)
+        replayed.append(statement.number)
+        if kind(plan) in {"SetCommand", "ResetCommand"}:
+            with _placed(statement):
+                _rows(session, jvm, plan)
+    return ScriptSteps(steps)
+
+
+def _gives_rows(jvm: Jvm, plan: Any) -> bool:
+    name = kind(plan)
+    return name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]) or not _is_command(jvm, plan)
+
+
 def refuse_commands(session: SparkSession, text: str) -> None:
     """Raise `SideEffectError` if *text*, which a job's function gives to ``spark.sql``, would change something."""
     jvm = Jvm.of(session)
-    parser = jvm_session(session).sessionState().sqlParser()
+    parser = parser_with(session, jvm)
     for statement in split(jvm, text):
         if statement.analyzed_from:
             raise PlanningError(f"{statement}: {ANALYZE_ADVICE}")
@@ -210,13 +286,13 @@ def _rows(session: SparkSession, jvm: Jvm, plan: Any) -> Any:
     return jvm.java_class("org.apache.spark.sql.classic.Dataset").ofRows(jvm_session(session), plan)
 
 
-def _parse(parser: Any, statement: Statement) -> Any:
+def _parse(parser: Parser, statement: Statement) -> Any:
     if statement.is_procedure:
         raise SideEffectError(
             f"a procedure (BEGIN … END), {statement}", "write it as a Python function, or as plain statements"
         )
     try:
-        return parser.parsePlan(statement.placed_text)
+        return parser(statement.placed_text)
     except Py4JJavaError as e:
         if "StackOverflowError" in str(e):
             raise PlanningError(f"{statement} is nested too deeply for Spark's parser: split it up") from e
@@ -246,8 +322,10 @@ def _is_temporary_view(session: SparkSession, name: str) -> bool:
     return bool(name) and bool(jvm_session(session).sessionState().catalog().getTempView(name).isDefined())
 
 
-def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan: Any) -> None:
-    """Raise unless *plan* changes only the session.
+def _check_harmless(
+    session: SparkSession, jvm: Jvm, statement: Statement, plan: Any, *, is_replayed: bool = False
+) -> None:
+    """Raise unless *plan* changes only the session; *is_replayed*: statements before it have not run in this one.
 
     `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost.
     """
@@ -264,7 +342,7 @@ def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan:
         return
     if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.isTemp():
         return
-    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan)):
+    if name == "DropView" and (is_replayed or _is_temporary_view(session, _dropped_name(jvm, plan))):
         return
     if name in SHOWING or not _is_command(jvm, plan):
         _check_reads_only(jvm, statement, plan)
