@@ -49,7 +49,7 @@ def parser_with(
 
 
 def _literals(session: SparkSession, parameters: Mapping[str, pb.SqlParameter]) -> dict[str, Any]:
-    """Return each value as Spark's literal, which Spark's own CAST of its text makes."""
+    """Return each value as a literal, made by Spark's own cast of its text."""
     columns = [_column(key, each).alias(key) for key, each in parameters.items()]
     plan = session.range(1).select(*columns)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
     found = {}
@@ -67,7 +67,7 @@ def _column(key: str, parameter: pb.SqlParameter) -> Column:
     wanted = parameter.type or "string"
     if _TYPE.fullmatch(wanted) is None:
         raise PlanningError(f"{_told(key)} cannot be of the type {wanted!r}: give one such as bigint or decimal(10,2)")
-    return functions.lit(parameter.value).cast(wanted)
+    return functions.lit(parameter.value).try_cast(wanted)
 
 
 def _told(key: str) -> str:

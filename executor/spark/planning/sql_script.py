@@ -99,7 +99,7 @@ LOOKED_UP = (
 """The classes of Spark that this module recognises by name."""
 ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions, variables and "
-    "INSERT OVERWRITE DIRECTORY … USING are allowed; the last one may also be a query, SHOW, DESCRIBE or EXPLAIN"
+    "INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or that"
 )
 ANALYZE_ADVICE = (
     "EXPLAIN ANALYZE takes a query, as the last statement of a script; for anything else run the job without it, "
