@@ -6,6 +6,7 @@ done twice when a scheduler dies between any two of these.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
@@ -47,12 +48,15 @@ from onager.scheduler.jobs.job_specs import Submission, check_spec, encode_spec
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
 from onager.scheduler.jobs.program_specs import spec_of_child
-from onager.scheduler.loops import every, whenever
+from onager.scheduler.loops import whenever
 
 log = structlog.get_logger(__name__)
 
 _AT_ONCE: Final = 16
-_DEADLINES_EVERY_S: Final = 1.0
+_OTHERS_TURN_S: Final = 1.0
+"""How often is looked at a job that should have ended: another scheduler drives it, and may die, or it publishes."""
+_LONGEST_WAIT_S: Final = 60.0
+"""The clock may be set."""
 _UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 
 
@@ -80,6 +84,8 @@ class Steps:
         self._waiting: dict[JobId, None] = {}
         """The programs to look at."""
         self._wake = asyncio.Event()
+        self._deadlines: dict[JobId, int] = {}
+        self._deadline_wake = asyncio.Event()
 
     # ---------------------------------------------------------------- what makes programs worth a look
 
@@ -89,7 +95,8 @@ class Steps:
             self._look_at([JobId(job.header.job_id)])
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Take in that a job has ended, which may be a step's, or a program with steps that run."""
+        """Take in that a job has ended, which may be a step's, or a program with steps that run; or its deadline."""
+        self._note_deadline(job_id, head)
         if (program_id := program_of(job_id)) is not None:
             program = self._heads.get(program_id)
             is_stray = program is None or not program.is_active
@@ -97,6 +104,13 @@ class Steps:
                 self._look_at([program_id])
         elif (head is None or not head.is_active) and self._heads.steps_of(job_id):
             self._look_at([job_id])
+
+    def _note_deadline(self, job_id: JobId, head: JobHead | None) -> None:
+        if head is None or not head.is_active or not head.deadline_ms:
+            self._deadlines.pop(job_id, None)
+        elif self._deadlines.get(job_id) != head.deadline_ms:
+            self._deadlines[job_id] = head.deadline_ms
+            self._deadline_wake.set()
 
     def look_again(self) -> None:
         """Look at all programs: this scheduler may drive others than before, or an event may have been missed."""
@@ -125,24 +139,35 @@ class Steps:
 
     async def run_deadlines(self) -> None:
         """Fail jobs whose time is over, for as long as the scheduler lives."""
-        await every(_DEADLINES_EVERY_S, self.pass_deadlines)
+        while True:
+            self._deadline_wake.clear()
+            wait_s = None
+            if self._deadlines:
+                left_s = (min(self._deadlines.values()) - self._clock.now_ms()) / 1000
+                wait_s = min(_LONGEST_WAIT_S, max(_OTHERS_TURN_S, left_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._deadline_wake.wait()
+                continue
+            try:
+                await self.pass_deadlines()
+            except OnagerError as error:
+                log.warning("deadlines_not_passed", error=str(error))
 
     async def pass_deadlines(self) -> None:
         """Fail those of the jobs that this scheduler drives that should have ended by now."""
         if not self._new_jobs.takes_programs:
             return  # some scheduler could not read the event
         now_ms = self._clock.now_ms()
-        late = [
-            head
-            for head in self._heads.active()
-            if 0 < head.deadline_ms <= now_ms and self._ownership.is_mine(JobId(head.job_id))
-        ]
-        for head in late:
-            passed = Decision([DeadlinePassed(deadline_ms=head.deadline_ms, at_ms=now_ms)])
+        due = [(job_id, at_ms) for job_id, at_ms in self._deadlines.items() if at_ms <= now_ms]
+        for job_id, deadline_ms in due:
+            if not self._ownership.is_mine(job_id):
+                continue
+            passed = Decision([DeadlinePassed(deadline_ms=deadline_ms, at_ms=now_ms)])
             try:
-                await self._writers.record(JobId(head.job_id), partial(_decided, passed))
+                await self._writers.record(job_id, partial(_decided, passed))
             except _UNREADABLE as error:
-                log.warning("deadline_not_noted", job_id=head.job_id, error=str(error))
+                log.warning("deadline_not_noted", job_id=job_id, error=str(error))
 
     async def _work_off(self) -> None:
         while self._waiting:
@@ -189,7 +214,7 @@ class Steps:
 
     async def _step(self, job: StoredJob, stage: Stage) -> StepEnded | None:
         """Return the end of a running step if it has ended; see to it that it runs."""
-        child_id = step_job_id(job.graph.job_id, stage.spec.stage_id)
+        child_id = self._child_id(job.graph, stage)
         head = self._heads.get(child_id)
         if head is None:
             taken = await self._done_before(job, stage)
@@ -199,6 +224,9 @@ class Steps:
         if head.is_active:
             return None
         return await self._end(stage, child_id, head)
+
+    def _child_id(self, graph: ExecutionGraph, stage: Stage) -> JobId:
+        return step_job_id(graph.job_id, stage.spec.stage_id)
 
     async def _submit(self, job: StoredJob, stage: Stage, child_id: JobId) -> StepEnded | None:
         """Submit the job of a step; whoever was first, there is one."""

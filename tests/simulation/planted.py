@@ -51,6 +51,7 @@ from onager.state_backend.kept_lease import KeptLease
 from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_pipelines import OF_PIPELINES
+from tests.simulation.planted_programs import OF_PROGRAMS
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_replans import OF_REPLANS
 from tests.simulation.planted_watches import OF_WATCHES
@@ -495,4 +496,5 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_FEEDS,
     **OF_RECORDS,
     **OF_REPLANS,
+    **OF_PROGRAMS,
 }

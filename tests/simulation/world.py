@@ -20,9 +20,10 @@ from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.simulation import programs
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
-from tests.simulation.data import Exchange, draw_plan, with_growth
+from tests.simulation.data import Exchange, JobPlan, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
 from tests.simulation.network import Channel, Network
 from tests.simulation.observer import SET_ASIDE_S, Observer, Violation
@@ -278,7 +279,15 @@ class World:
                 if self.seed % _GROWING == 1:
                     plan = with_growth(plan, random.Random(f"growth {self.seed} {number} {n}"))
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
+            if self.seed % programs.WORLDS == 2 and not self.is_mixed:
+                self._begin_program(client, number, shapes, span_s)
         return span_s
+
+    def _begin_program(self, client: SimulatedClient, number: int, shapes: list[JobPlan], span_s: float) -> None:
+        rng = self._rng("program", number)
+        some = shapes or [draw_plan(rng, n) for n in range(2)]
+        program = programs.draw_program(rng, some)
+        programs.begin(client, f"program-{number}", program, rng, rng.random() * span_s * 0.6)
 
     async def _settle(self, is_done: Callable[[], bool], what: str, *, within_s: float = _SETTLE_S) -> None:
         deadline_s = self.loop.time() + within_s
