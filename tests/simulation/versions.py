@@ -13,8 +13,8 @@ from unittest import mock
 
 from onager.errors import SchemaVersionError
 from onager.execution_graph import ExecutionGraph, codec
-from onager.scheduler.engine import new_jobs
 from onager.scheduler.cluster.members import SchedulerRecord
+from onager.scheduler.engine import new_jobs
 from onager.scheduler.jobs import job_log
 from tests.simulation.loop import current
 
