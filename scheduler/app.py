@@ -129,7 +129,7 @@ class Replica:
             may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
             may_replan=lambda: self.members.writes_major >= REPLANNED_MAJOR,
             may_grow=lambda: self.members.writes_major >= FEED_MAJOR and self.executors.all_feed,
-            may_step=lambda: self.members.writes_major >= PROGRAM_MAJOR,
+            may_step=lambda: self.members.writes_major >= PROGRAM_MAJOR and self.executors.all_split,
         )
         self.local = LocalDriver(
             self.jobs,

@@ -258,6 +258,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "stream_address": LINE,
         "fetches_inputs": PLAIN,
         "feeds": PLAIN,
+        "splits": PLAIN,
         "answered_by_call": PLAIN,
     },
     "HeartbeatRequest": {

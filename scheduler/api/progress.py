@@ -13,6 +13,7 @@ from onager.execution_graph import (
     Failed,
     FailureKind,
     JobState,
+    child_of,
     has_failed_somewhere,
     paused_tasks,
     pop_next_tasks,
@@ -149,7 +150,7 @@ class ProgressView:
         return progress
 
     def _add_steps(self, graph: ExecutionGraph, progress: pb.JobProgress) -> dict[int, float]:
-        """Add the jobs that run steps now, and return how far each is."""
+        """Add the jobs that run steps now, and where the last one wrote; return how far each is that runs."""
         found: dict[int, float] = {}
         for stage in running_steps(graph):
             info = progress.stages[stage.spec.stage_id]
@@ -160,6 +161,9 @@ class ProgressView:
                 info.step_state = head.state.value
                 # Before it is planned nobody knows how many stages there will be.
                 found[info.stage_id] = head.stages_done / head.stages if head.stages > 1 else 0.0
+        result = graph.result_stage if graph.is_program and graph.state is JobState.SUCCESSFUL else None
+        if result is not None and (head := self._head_of(JobId(child_of(result)))) is not None:
+            progress.sink_path = without_logins(head.sink_path or "")
         return found
 
     def _add_far(self, graph: ExecutionGraph, progress: pb.JobProgress, steps: Mapping[int, float]) -> None:

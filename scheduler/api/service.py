@@ -29,7 +29,7 @@ from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
-from onager.scheduler.jobs.results import ResultStore, check_fetchable, no_rows, stream_result
+from onager.scheduler.jobs.results import ResultStore, check_fetchable, stream_result
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
 
@@ -161,9 +161,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         if job.graph.is_program:
             job = await self._result_job(job)
-            if job.graph.plan is not None and job.graph.plan.sink is not None:
-                yield no_rows()  # the last step wrote a dataset: the program itself has no rows
-                return
+            check_fetchable(job.graph, has_result=True)
         chunks = stream_result(
             job.graph, self._results, self._settings.exchange_dir, partition=request.partition, batch=request.batch
         )

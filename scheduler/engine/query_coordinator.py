@@ -70,7 +70,7 @@ class Cluster:
     may_grow: Callable[[], bool] = lambda: True
     """Returns whether every scheduler, and every executor that takes work, knows growing stages."""
     may_step: Callable[[], bool] = lambda: True
-    """Returns whether every scheduler knows programs."""
+    """Returns whether every scheduler knows programs, and every executor that takes work can split a script."""
 
 
 class QueryCoordinator:

@@ -86,13 +86,6 @@ def check_fetchable(graph: ExecutionGraph, *, has_result: bool) -> None:
         raise ResultExpiredError(graph.job_id)
 
 
-def no_rows() -> pb.ResultChunk:
-    """Return all of a result without columns and rows."""
-    import pyarrow as pa  # takes a while
-
-    return pb.ResultChunk(schema=pa.schema([]).serialize().to_pybytes())
-
-
 async def stream_result(
     graph: ExecutionGraph, store: ResultStore, exchange_dir: str, *, partition: int, batch: int
 ) -> AsyncIterator[pb.ResultChunk]:

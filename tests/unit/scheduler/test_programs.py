@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from onager.cli.events import what
 from onager.errors import InvalidRequestError, InvalidSettingError, ResultExpiredError
 from onager.execution_graph import (
     Failure,
@@ -21,8 +22,9 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
 from onager.scheduler.app import Replica
-from onager.scheduler.jobs.job_specs import decode_spec
+from onager.scheduler.jobs.job_specs import decode_spec, encode_spec
 from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.jobs.program_specs import spec_of_child
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
@@ -347,22 +349,14 @@ async def test_the_steps_of_a_script_are_put_together_from_script_and_step(sched
         conf={"spark.x": "1"},
         name="load",
     )
-    from onager.scheduler.jobs.program_specs import spec_of_child
-
     step = json.dumps({"sql": {"statements": [1, 2]}, "sink": {"path": "/out"}}).encode()
-    found = spec_of_child(script.SerializeToString() and _stored(script), step, "statement 2, line 1")
+    found = spec_of_child(encode_spec(script), step, "statement 2, line 1")
     assert (found.sql.text, list(found.sql.statements), found.sql.parameters[0].value) == (
         "INSERT …; INSERT …",
         [1, 2],
         "1",
     )
     assert (found.sink.path, found.name, dict(found.conf)) == ("/out", "load: statement 2, line 1", {"spark.x": "1"})
-
-
-def _stored(spec):
-    from onager.scheduler.jobs.job_specs import encode_spec
-
-    return encode_spec(spec)
 
 
 async def test_the_result_of_a_program_is_gone_with_that_of_its_last_step(scheduler, clock):
@@ -372,3 +366,61 @@ async def test_the_result_of_a_program_is_gone_with_that_of_its_last_step(schedu
     await scheduler.heads.put([head.model_copy(update={"has_result": False})])
     with pytest.raises(ResultExpiredError):
         await scheduler.service._result_job(await scheduler.jobs.fresh(P))
+
+
+async def test_a_program_whose_last_step_writes_says_where(scheduler):
+    await submit(scheduler, spec_of(sql("SELECT 1")))
+    await end(scheduler, "p.1", rows=3, sink=SinkSpec(path="/out", format="parquet", mode="error"))
+    told = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), PEER)).progress
+    assert (told.sink_path, told.result_rows) == ("/out", 3)
+
+
+@pytest.mark.parametrize("form", ["timeline", "timeline-svg", "spark-event-log"])
+async def test_what_a_program_did_can_be_exported(scheduler, form):
+    await submit(scheduler)
+    await end(scheduler, "p.1")
+    await end(scheduler, "p.2", failure="no")
+    request = pb.ExportJobRequest(job_id=P, format=form)
+    told = b"".join([chunk.content async for chunk in scheduler.service.ExportJob(request, PEER)])
+    assert b"step 2" in told or b"Stage Completed" in told or b"SparkListenerStageCompleted" in told
+
+
+async def test_the_plan_of_a_program_as_it_ran_is_its_steps(scheduler):
+    await submit(scheduler)
+    await end(scheduler, "p.1")
+    told = await scheduler.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), PEER)
+    assert [stage.info.name for stage in told.stages] == ["plan", "step 1", "step 2", "step 3"]
+
+
+async def test_events_of_a_program_are_told_in_words(scheduler):
+    await submit(scheduler, spec_of(sql("SELECT 1"), sql("SELECT 2")))
+    await end(scheduler, "p.1", rows=1)
+    await end(scheduler, "p.2", failure="no")
+    batches = [batch async for batch in scheduler.service.WatchEvents(pb.WatchEventsRequest(job_id=P), PEER)]
+    told = [what(e.type, json.loads(e.json)) for batch in batches for e in batch.events if e.type == "step_ended"]
+    assert told == ["step 1: job p.1, 1 row", "step 2: job p.2 failed: no"]
+
+
+async def test_webhooks_are_told_of_the_program_alone(store, clock):
+    replica = made(store, clock, webhook_urls=["http://127.0.0.1:1/"], webhook_secret_file=None)
+    await replica._backend.put(Keyspace.Schedulers, "s", replica.members.record.encoded())
+    await replica.start()
+    await submit(replica, spec_of(sql("SELECT 1")))
+    await end(replica, "p.1")
+    assert {job: replica.heads.get(JobId(job)).is_notice_owed for job in (P, "p.1")} == {P: True, "p.1": False}
+    await replica.close()
+
+
+async def test_scripts_are_split_only_where_every_executor_can(scheduler):
+    def register(name, **fields):
+        return scheduler.gateway.RegisterExecutor(
+            pb.RegisterExecutorRequest(
+                executor_id=name, incarnation=name, slots=1, protocol_version=1, spark_version="4.3", **fields
+            ),
+            PEER,
+        )
+
+    await register("new", splits=True)
+    assert scheduler.executors.all_split
+    await register("old")
+    assert not scheduler.executors.all_split
