@@ -26,6 +26,7 @@ from onager.execution_graph.codec import (
     encoding_graph,
 )
 from onager.execution_graph.events import (
+    DeadlinePassed,
     Event,
     ExecutorLost,
     FeedEnded,
@@ -43,6 +44,7 @@ from onager.execution_graph.events import (
     StageLaidOut,
     StageReplanned,
     StagesStarted,
+    StepEnded,
     StragglersFound,
     TaskFailed,
     TasksLaunched,
@@ -73,6 +75,13 @@ from onager.execution_graph.layout import lay_out
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
+from onager.execution_graph.programs import (
+    child_of,
+    planned_at_once,
+    program_summary,
+    running_steps,
+    was_planned_at_once,
+)
 from onager.execution_graph.refusing import refusal
 from onager.execution_graph.replanned import has_begun
 from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
@@ -135,6 +144,7 @@ __all__ = [
     "Active",
     "AdaptivePolicy",
     "Cancelled",
+    "DeadlinePassed",
     "Event",
     "EventBatch",
     "ExecutionGraph",
@@ -185,6 +195,7 @@ __all__ = [
     "StageSpec",
     "StageWork",
     "StagesStarted",
+    "StepEnded",
     "StragglersFound",
     "StreamedInput",
     "Succeeded",
@@ -206,6 +217,7 @@ __all__ = [
     "can_judge",
     "check_plan",
     "check_stages",
+    "child_of",
     "decode_batch",
     "decode_graph",
     "decoding_graph",
@@ -231,14 +243,18 @@ __all__ = [
     "metrics_text",
     "not_held",
     "paused_tasks",
+    "planned_at_once",
     "pop_next_tasks",
+    "program_summary",
     "refusal",
     "revive",
     "running_count",
+    "running_steps",
     "sizes_text",
     "stage_fed_by",
     "streams_of",
     "submit",
     "violations",
     "wanted_tasks",
+    "was_planned_at_once",
 ]

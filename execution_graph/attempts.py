@@ -14,7 +14,7 @@ from onager.execution_graph.stages import ExecutorLife, RunningStage, RunningTas
 def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionGraph:
     """Assign tasks to the executor; tasks that are not pending under this very attempt number are skipped."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
-    if stage is None:
+    if stage is None or stage.spec.work is StageWork.STEP:
         return graph
     next_fresh = stage.next_fresh
     launched: dict[int, RunningTask] = {}

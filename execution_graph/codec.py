@@ -14,8 +14,8 @@ version can still read records that use nothing new:
            other tasks
     5.0    of a job whose rest was planned again (`replanned`): a reader that does not know that would run other stages
     6.0    with growing stages (`feeds`): a reader that does not know them would end them too early
-    7.0    of a job that changes the catalog, or writes directories by columns: a reader that does not know that would
-           end it without its changes, or write other files
+    7.0    of a job that changes the catalog, writes directories by columns, or has steps: a reader that does not know
+           that would end it without its changes, write other files, or look for executors to run steps
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -33,6 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.encoding import encoder
 from onager.execution_graph.events import (
+    DeadlinePassed,
     Event,
     FeedEvent,
     JobPlanned,
@@ -42,6 +43,7 @@ from onager.execution_graph.events import (
     ReplanGivenUp,
     StageLaidOut,
     StageReplanned,
+    StepEnded,
     StragglersFound,
     TaskFailed,
     TasksSpeculated,
@@ -64,7 +66,7 @@ REPLANNED_MAJOR = 5
 FEED_MAJOR = 6
 """The version of records with growing stages."""
 TABLES_MAJOR = 7
-"""The version of records of jobs that change the catalog, or write directories by columns."""
+"""The version of records of jobs that change the catalog, write directories by columns, or have steps."""
 _MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0, 7: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
@@ -184,7 +186,7 @@ def _is_partitioned(plan: PlanSummary | None) -> bool:
 
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
-    if _is_partitioned(graph.plan) or _is_of_catalog(graph):
+    if _is_partitioned(graph.plan) or _is_of_catalog(graph) or graph.is_program:
         return TABLES_MAJOR
     if any(s.spec.work is StageWork.FEED for s in graph.stages):
         return FEED_MAJOR
@@ -207,10 +209,21 @@ def _was_cut_short(stage: Stage) -> bool:
     return isinstance(stage, SuccessfulStage) and len(stage.ledger.outputs) < stage.spec.partitions
 
 
-def _major_of_event(event: Event) -> int:  # noqa: PLR0911 - one for each version
-    if isinstance(event, JobPlanned) and (_is_partitioned(event.summary) or event.summary.catalog_digest):
-        return TABLES_MAJOR
-    if isinstance(event, TaskFailed) and event.failure.cause is FailureCause.CATALOG_CHANGED:
+def _is_of_tables(event: Event) -> bool:
+    match event:
+        case StepEnded() | DeadlinePassed():
+            return True
+        case TaskFailed():
+            return event.failure.cause is FailureCause.CATALOG_CHANGED
+        case JobPlanned():
+            has_steps = bool(event.stages) and event.stages[0].work is StageWork.STEP
+            return has_steps or _is_partitioned(event.summary) or bool(event.summary.catalog_digest)
+        case _:
+            return False
+
+
+def _major_of_event(event: Event) -> int:
+    if _is_of_tables(event):
         return TABLES_MAJOR
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
         return FEED_MAJOR

@@ -140,7 +140,7 @@ class PlanSummary:
     """The plan and each stage's fragment as text, by content."""
     sink: SinkSpec | None
     result_stage_id: int
-    """The last QUERY stage: its outputs are the result, or the staged files."""
+    """The last QUERY stage: its outputs are the result, or the staged files. Of a program, the last step."""
     is_fused: bool
     frame_digest: Annotated[str, SPARSE] = ""
     """What the rest of the query can be planned again from, by content; empty: it cannot."""
@@ -334,6 +334,30 @@ class JobCancelled:
     type: Literal["job_cancelled"] = "job_cancelled"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnded:
+    """The job that did the work of a program's step has ended."""
+
+    stage_id: int
+    child_id: str
+    """That job: of this program, or of one that this program is a retry of."""
+    rows: int
+    """How many rows its result has, or it wrote."""
+    failure: Failure | None = None
+    """Why it failed; None: it was successful."""
+    at_ms: int
+    type: Literal["step_ended"] = "step_ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlinePassed:
+    """The job has not ended by the time that was set for it, and fails."""
+
+    deadline_ms: int
+    at_ms: int
+    type: Literal["deadline_passed"] = "deadline_passed"
+
+
 FeedEvent = PartitionsAdded | FeedEnded
 """The successes of tasks of feeds."""
 
@@ -358,6 +382,8 @@ Event = Annotated[
     | TasksLost
     | ExecutorLost
     | PipelineAbandoned
+    | StepEnded
+    | DeadlinePassed
     | JobCancelled,
     Field(discriminator="type"),
 ]

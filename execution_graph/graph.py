@@ -229,6 +229,18 @@ class ExecutionGraph:
         return planning.started_ms if isinstance(planning, RunningStage | SuccessfulStage | FailedStage) else None
 
     @property
+    def is_program(self) -> bool:
+        """Return whether the job's stages are done by jobs of their own (`programs`)."""
+        return len(self.stages) > 1 and self.stages[1].spec.work is StageWork.STEP
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether everything is successful that the job's success needs."""
+        if self.is_program:
+            return all(isinstance(stage, SuccessfulStage) for stage in self.stages)
+        return self.plan is not None and isinstance(self.last_stage, SuccessfulStage)
+
+    @property
     def last_stage(self) -> Stage:
         """Return the stage whose success ends the job: the last one, but for what a re-plan has left behind."""
         return self.stages[-1 if self.plan is None or not self.replans else self.plan.last_stage_id]

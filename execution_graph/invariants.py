@@ -41,8 +41,7 @@ def _of_graph(graph: ExecutionGraph) -> Iterator[str]:
     failed = [s for s in graph.stages if isinstance(s, FailedStage)]
     if bool(failed) != isinstance(graph.outcome, Failed):
         yield f"{len(failed)} stages failed, but the outcome is {graph.outcome.type}"
-    is_complete = graph.plan is not None and isinstance(graph.last_stage, SuccessfulStage)
-    if is_complete != isinstance(graph.outcome, Succeeded):
+    if graph.is_done != isinstance(graph.outcome, Succeeded):
         yield f"the last stage is {graph.last_stage.state}, but the outcome is {graph.outcome.type}"
     yield from _of_replans(graph)
 
@@ -159,6 +158,10 @@ def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
         yield f"{name} has returned partitions out of order or beyond the fresh ones: {stage.returned}"
     if not set(stage.paused) <= set(stage.returned):
         yield f"{name} pauses partitions that do not wait: {sorted(stage.paused)}"
+    if stage.spec.work is StageWork.STEP:
+        if stage.running or stage.next_fresh or stage.returned:
+            yield f"{name} is a step, and has tasks"
+        return
     fresh = {p for p in range(stage.next_fresh, count) if p not in ledger.outputs}
     pending = fresh | set(stage.returned)
     everything = pending | set(stage.running) | set(ledger.outputs)

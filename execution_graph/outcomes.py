@@ -23,7 +23,7 @@ from onager.execution_graph.stages import (
     TaskOutput,
 )
 
-_BY_OWN_EVENTS = (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED)
+_BY_OWN_EVENTS = (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED, StageWork.STEP)
 """These succeed by events of their own."""
 _MESSAGE_CHARS = 300
 """How much of a failure's message is kept for each partition that waits for its retry."""

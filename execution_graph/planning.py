@@ -35,10 +35,11 @@ def _faults_of_stages(stages: tuple[StageSpec, ...], unread: Collection[int] = (
         for source in spec.inputs:
             if not 1 <= source.stage_id < spec.stage_id:
                 yield f"stage {spec.stage_id} reads stage {source.stage_id}, which is not an earlier one"
+    yield from _faults_of_steps(stages)
     yield from _faults_of_feeds(stages, unread)
     read = {stage_id for spec in stages for stage_id in spec.sources}
     for spec in stages[:-1]:
-        if spec.stage_id not in read and spec.stage_id not in unread:
+        if spec.stage_id not in read and spec.stage_id not in unread and spec.work is not StageWork.STEP:
             yield f"stage {spec.stage_id} is read by no other, and is not the last"
 
 
@@ -58,6 +59,15 @@ def _faults_of_feeds(stages: tuple[StageSpec, ...], unread: Collection[int]) -> 
             yield f"stage {spec.stage_id} has {spec.partitions} partitions, and was given {spec.feed.partitions}"
 
 
+def _faults_of_steps(stages: tuple[StageSpec, ...]) -> Iterator[str]:
+    """Yield what is wrong with the steps of a program, which has no other stages."""
+    for spec in stages if any(each.work is StageWork.STEP for each in stages) else ():
+        if spec.work is not StageWork.STEP:
+            yield f"stage {spec.stage_id} of a program is no step"
+        if spec.partitions != 1 or spec.plan_digest is None or spec.output.kind != "control":
+            yield f"stage {spec.stage_id} is not what a step must be"
+
+
 def _faults_of_plan(event: JobPlanned, *, may_grow: bool) -> Iterator[str]:
     yield from _faults_of_stages(event.stages)
     if not may_grow and any(spec.feed is not None for spec in event.stages):
@@ -68,7 +78,10 @@ def _faults_of_plan(event: JobPlanned, *, may_grow: bool) -> Iterator[str]:
         if spec.feed is not None and spec.feed.has_ended:
             yield f"the feed of stage {spec.stage_id} has ended before it began"
     result = event.summary.result_stage_id
-    if not 1 <= result <= len(event.stages) or event.stages[result - 1].work is not StageWork.QUERY:
+    works = (StageWork.QUERY, StageWork.STEP)
+    if not 1 <= result <= len(event.stages) or event.stages[result - 1].work not in works:
         yield f"stage {result} cannot be the one with the result"
+    if event.fused_output is not None and event.stages[0].work is not StageWork.QUERY:
+        yield "a step cannot have been run where it was planned"
     if event.fused_output is not None and event.stages[0].partitions != 1:
         yield f"a fused stage has one partition, not {event.stages[0].partitions}"

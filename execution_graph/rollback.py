@@ -72,6 +72,14 @@ def is_past_return(stage: Stage) -> bool:
     return stage.spec.work is StageWork.PUBLISH and not isinstance(stage, UnresolvedStage | ResolvedStage)
 
 
+def is_being_published(stages: Stages) -> bool:
+    """Return whether the target of a sink is being changed: it would be left half-way."""
+    return any(
+        isinstance(stage, RunningStage) and is_past_return(stage) and (stage.running or stage.ledger.attempts)
+        for stage in stages
+    )
+
+
 def _add_dead(stages: Stages, found: dict[int, frozenset[int]], dead: Collection[ExecutorLife]) -> None:
     needing: set[int] = set()
     """Producers of stages that are not successful, or will no longer be."""

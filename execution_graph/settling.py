@@ -146,7 +146,7 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
     if is_pipelined:
         _end_what_nobody_reads(stages, at_ms)
     graph = replace(graph, stages=tuple(stages))
-    if graph.plan is not None and isinstance(graph.last_stage, SuccessfulStage):
+    if graph.is_done:
         return replace(graph, outcome=Succeeded(ended_ms=at_ms))
     return graph
 

@@ -45,6 +45,8 @@ class StageWork(StrEnum):
     """Carry those moves out; one task."""
     REPLAN = "replan"
     """Plan the rest of a query again, by what was measured; one task, which is never tried again."""
+    STEP = "step"
+    """Of a program: done by a job of its own, never by an executor (`programs`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class StageSpec:
     name: str
     work: StageWork
     plan_digest: str | None
-    """The encoded stage plan (QUERY), or the encoded source (FEED), by content."""
+    """The encoded stage plan (QUERY), the encoded source (FEED), or the specification (STEP), by content."""
     partitions: int
     """Tasks of the stage, 0 or more; of a growing stage those that are known."""
     inputs: tuple[StageInput, ...]
@@ -432,7 +434,9 @@ class RunningStage:
 
     @property
     def pending_count(self) -> int:
-        """Return the number of pending partitions."""
+        """Return the number of pending partitions; a step has none, since no executor gets it."""
+        if self.spec.work is StageWork.STEP:
+            return 0
         return self.spec.partitions - len(self.ledger.outputs) - len(self.running)
 
     @property

@@ -8,6 +8,7 @@ from typing import assert_never
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import held, on_launches_repeated, on_tasks_launched, on_tasks_lost, running_stage
 from onager.execution_graph.events import (
+    DeadlinePassed,
     Event,
     ExecutorLost,
     FeedEnded,
@@ -21,6 +22,7 @@ from onager.execution_graph.events import (
     StageLaidOut,
     StageReplanned,
     StagesStarted,
+    StepEnded,
     StragglersFound,
     TaskFailed,
     TasksLaunched,
@@ -37,6 +39,7 @@ from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.outcomes import on_task_failed, on_tasks_succeeded
 from onager.execution_graph.pipelined import on_pipeline_abandoned
 from onager.execution_graph.planning import check_plan
+from onager.execution_graph.programs import on_deadline_passed, on_step_ended
 from onager.execution_graph.replanned import on_replan_begun, on_replan_given_up, on_stage_replanned
 from onager.execution_graph.settling import bound, failed, settled, with_successes
 from onager.execution_graph.speculation import on_stragglers_found, on_tasks_speculated
@@ -83,6 +86,10 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return on_executor_lost(graph, event)
         case PipelineAbandoned():
             return on_pipeline_abandoned(graph, event)
+        case StepEnded():
+            return on_step_ended(graph, event)
+        case DeadlinePassed():
+            return on_deadline_passed(graph, event)
         case JobCancelled():
             return _on_job_cancelled(graph, event)
         case _:
@@ -157,12 +164,7 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
 
 
 def _on_job_cancelled(graph: ExecutionGraph, event: JobCancelled) -> ExecutionGraph:
-    for stage in graph.stages:
-        if (
-            isinstance(stage, RunningStage)
-            and rollback.is_past_return(stage)
-            and (stage.running or stage.ledger.attempts)
-        ):
-            return graph  # too late: the target is being changed, and would be left half-way
+    if rollback.is_being_published(graph.stages):
+        return graph  # too late: the target is being changed, and would be left half-way
     cancelled = Cancelled(ended_ms=event.at_ms, reason=event.reason, principal=event.principal)
     return replace(graph, outcome=cancelled)

@@ -32,6 +32,7 @@ from onager.execution_graph.events import (
     StageLaidOut,
     StageReplanned,
     StagesStarted,
+    StepEnded,
     TaskFailed,
     TasksLaunched,
     TasksLost,
@@ -39,7 +40,7 @@ from onager.execution_graph.events import (
     TaskSucceeded,
 )
 from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind, RetryLimits
-from onager.execution_graph.stages import NO_METRICS, StageWork, TaskMetrics
+from onager.execution_graph.stages import NO_METRICS, StageSpec, StageWork, TaskMetrics
 
 
 class TimeUse(StrEnum):
@@ -91,6 +92,7 @@ _RUNNING: Final = {
     StageWork.REPLAN: TimeUse.PLANNING,
     StageWork.FEED: TimeUse.PLANNING,
     StageWork.QUERY: TimeUse.RUNNING,
+    StageWork.STEP: TimeUse.RUNNING,
 }
 
 
@@ -142,8 +144,13 @@ _Key = tuple[int, int, int, int]
 class WallTime:
     """Follows a job's events, one by one in the order of its log, and divides the time so far."""
 
-    def __init__(self, submitted_ms: int, limits: RetryLimits, *, is_streaming: bool = False) -> None:
-        """Follow a job of that submission; *is_streaming*: its stages run together (`pipelined`)."""
+    def __init__(
+        self, submitted_ms: int, limits: RetryLimits, *, is_streaming: bool = False, steps: Iterable[StageSpec] = ()
+    ) -> None:
+        """Follow a job of that submission; *is_streaming*: its stages run together (`pipelined`).
+
+        *steps*: those that were given with the job, so that no event tells them.
+        """
         self._submitted_ms = self._now_ms = submitted_ms
         self._limits = limits
         self._is_streaming = is_streaming
@@ -158,6 +165,11 @@ class WallTime:
         self._idle: list[tuple[int, TimeUse]] = [(submitted_ms, TimeUse.SCHEDULING)]
         """Since when there was which reason to launch nothing; in order."""
         self._is_lacking = False
+        for spec in steps:
+            self._stages[0].partitions = 0
+            self._stages[spec.stage_id] = _Stage(spec.work, 1)
+            if not spec.inputs:
+                self._begin(spec.stage_id)
 
     # ---------------------------------------------------------------- what happened
 
@@ -188,6 +200,8 @@ class WallTime:
                 self._supersede((event.replan_id,))
             case PartitionsAdded() | FeedEnded():
                 self._fed(event)
+            case StepEnded():
+                self._step_ended(event.stage_id)
             case TaskFailed():
                 self._is_streaming = False
                 self._failed(event)
@@ -230,6 +244,15 @@ class WallTime:
         stage.has_begun = True
         if len(stage.done) < stage.partitions:
             self._open.add(stage_id)
+            if stage.work is StageWork.STEP and not stage.live:  # nobody launches it: its job begins at once
+                self._live[stage_id, 0, 0, 0] = _Launch(self._now_ms, stage.work, "", "")
+                stage.live[0] += 1
+
+    def _step_ended(self, stage_id: int) -> None:
+        launch = self._ended((stage_id, 0, 0, 0))
+        if launch is not None:
+            self._add(launch.use, launch.at_ms, self._now_ms)
+            self._is_done(stage_id, self._stage(stage_id), 0)
 
     def _launched(self, event: TasksLaunched | TasksSpeculated) -> None:
         stage = self._stage(event.stage_id)

@@ -18,7 +18,7 @@ BlobDigest = NewType("BlobDigest", str)
 StageId = NewType("StageId", int)
 Partition = NewType("Partition", int)
 
-_JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}(\.[1-9][0-9]{0,3})?")
 _LIFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 MAX_EXECUTOR_ID_LENGTH = 128
@@ -43,8 +43,27 @@ def new_job_id(clock: Clock) -> JobId:
 
 
 def is_job_id(text: str) -> bool:
-    """Return whether *text* can name a job: 1 to 63 of ``a-z 0-9 -``, not starting with ``-``."""
+    """Return whether *text* can name a job: 1 to 63 of ``a-z 0-9 -``, not starting with ``-``.
+
+    The job of a program's step is named by the program, a dot, and the step's number.
+    """
     return _JOB_ID.fullmatch(text) is not None
+
+
+def may_be_drawn(text: str) -> bool:
+    """Return whether a client may give a new job the id *text*: any but those of steps, which are not drawn."""
+    return is_job_id(text) and "." not in text
+
+
+def step_job_id(program_id: str, stage_id: int) -> JobId:
+    """Return the id of the job that does the work of a program's step: the same whoever asks."""
+    return JobId(f"{program_id}.{stage_id}")
+
+
+def program_of(job_id: str) -> JobId | None:
+    """Return the program of which the job *job_id* is a step; None if it is none."""
+    program_id, dot, _ = job_id.partition(".")
+    return JobId(program_id) if dot else None
 
 
 def is_life(text: str) -> bool:

@@ -27,6 +27,8 @@ SESSION: Final = "onager.session"
 """The session of a job; by default each client has one of its own."""
 SESSION_MAX_TASKS: Final = "onager.session.max-tasks"
 """The most tasks that a job's session may have running for the job to get another one; 0: any number."""
+DEADLINE: Final = "onager.deadline"
+"""How long after its submission a job fails if it has not ended, such as ``90s``, ``15m``, ``2h`` or ``1d``."""
 EXCHANGE: Final = "onager.exchange"
 """How rows go from stage to stage: ``durable``, by files (the default), or ``streaming``, while both run."""
 TRACEPARENT: Final = "onager.traceparent"
@@ -47,13 +49,14 @@ PLANNERS: Final = (
 )  # fmt: skip
 """The settings that the planning task reads."""
 SCHEDULERS: Final = (
-    WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE, TRACEPARENT, ADAPTIVE, ADAPTIVE_FUSE_BYTES,
+    WEIGHT, SESSION, SESSION_MAX_TASKS, DEADLINE, EXCHANGE, TRACEPARENT, ADAPTIVE, ADAPTIVE_FUSE_BYTES,
     SPECULATION, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE, SPECULATION_MIN_RUNTIME,
 )  # fmt: skip
 """The settings that schedulers read when the job is submitted."""
 
 
 _MOST_BYTES: Final = 1 << 62
+_MOST_SECONDS: Final = 365 * 86_400
 
 
 def whole_number(text: str, most: int) -> int | None:
@@ -77,6 +80,21 @@ def bytes_of(conf: Mapping[str, str], key: str, default: int) -> int:
     if number is None:
         raise InvalidSettingError(key, conf[key], "give a number of bytes, such as 67108864, 64m or 1g")
     return number * factor
+
+
+def deadline_ms_of(conf: Mapping[str, str]) -> int:
+    """Return after how many milliseconds the job fails if it has not ended; 0: never.
+
+    `InvalidSettingError` when the setting is no duration.
+    """
+    text = conf.get(DEADLINE, "").strip().lower()
+    if not text:
+        return 0
+    unit_s = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}.get(text[-1:], 0)
+    number = whole_number(text[:-1], _MOST_SECONDS)
+    if not unit_s or not number or number * unit_s > _MOST_SECONDS:
+        raise InvalidSettingError(DEADLINE, conf[DEADLINE], "give a duration up to 365d, such as 90s, 15m, 2h or 1d")
+    return 1000 * number * unit_s
 
 
 def check_known(key: str, value: str) -> None:

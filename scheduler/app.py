@@ -7,7 +7,7 @@ from itertools import groupby
 
 from onager.clock import Clock
 from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, REPLANNED_MAJOR, TABLES_MAJOR
-from onager.ids import ExecutorId, JobId
+from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, Role
 from onager.scheduler.api.exports import JobExports
@@ -33,6 +33,7 @@ from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.new_jobs import NewJobs
 from onager.scheduler.engine.overdue_work import OverdueWork
 from onager.scheduler.engine.pipelines import Pipelines
 from onager.scheduler.engine.polls import Polls
@@ -41,6 +42,7 @@ from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.engine.stage_inputs import StageInputs
+from onager.scheduler.engine.steps import Steps
 from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.engine.webhooks import Webhooks
@@ -135,6 +137,7 @@ class Replica:
             may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
             may_replan=lambda: self.members.writes_major >= REPLANNED_MAJOR,
             may_grow=lambda: self.members.writes_major >= FEED_MAJOR and self.executors.all_feed,
+            may_step=lambda: self.members.writes_major >= TABLES_MAJOR and self.executors.all_split,
         )
         self.local = LocalDriver(
             self.jobs,
@@ -237,13 +240,15 @@ class Replica:
         self.members.listen(self._on_members)
 
     def _build_services(self) -> None:
-        """Build what answers calls: of clients, of executors, and of other schedulers."""
+        """Build what takes jobs in, and what answers calls: of clients, of executors, and of other schedulers."""
         settings, backend, clock = self.settings, self._backend, self._clock
         audit = Audit(backend, clock, settings.scheduler_id)
         self.exports = JobExports(self.jobs, self.history, self.blobs, clock)
         self.wall_times = WallTimes(self.history, clock)
-        progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live)
-        submissions = Submissions(settings, self.jobs, self.blobs, self.members, clock)
+        progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live, self.heads.get)
+        new_jobs = NewJobs(settings, self.jobs, self.blobs, self.members, clock)
+        self.steps = Steps(self.jobs, self.writers, self.blobs, new_jobs, self.local, self.ownership, clock)
+        submissions = Submissions(settings, new_jobs, clock)
         self.service = SchedulerService(
             settings,
             submissions,
@@ -310,6 +315,7 @@ class Replica:
         await self.members.refresh()
         await self.executors.start()
         await self.adoption.begin()
+        self.steps.look_again()
 
     async def run(self) -> None:
         """Run the loops until cancelled; `LoopEndedError` when one has ended, since every loop is needed."""
@@ -323,6 +329,8 @@ class Replica:
             reconciler=self.reconciler.run(),
             overdue_work=self.overdue_work.run(),
             pipelines=self.pipelines.run(),
+            steps=self.steps.run(),
+            deadlines=self.steps.run_deadlines(),
             polls=self.polls.run(),
             quarantine=self.quarantine.run(),
             webhooks=self.webhooks.run(),
@@ -360,7 +368,14 @@ class Replica:
             self.live.forget(job_id)
             self._stop_tasks_of(job_id)
         self.loads.on_commit(job, head)
+        self.steps.on_commit(job)
+        self._changed(job_id)
+
+    def _changed(self, job_id: JobId) -> None:
+        """Have those look who watch the job, or the program of which it is a step."""
         self.watchers.changed(job_id)
+        if (program_id := program_of(job_id)) is not None:
+            self.watchers.changed(program_id)
 
     def _hear_progress(self, told: Sequence[pb.AttemptProgress]) -> None:
         """Keep how far attempts are, or leave it to the drivers of their jobs."""
@@ -395,7 +410,7 @@ class Replica:
             part.on_head(job_id, head)
         for owed in self._owed:
             owed.on_head(job_id, head)
-        self.watchers.changed(job_id)
+        self._changed(job_id)
         cached = self.jobs.cached(job_id)
         if head is None or not head.is_active:
             self.ownership.ended(job_id)
@@ -407,6 +422,7 @@ class Replica:
         else:
             self.adoption.look_at(job_id, head)
         self.loads.on_head(job_id, head)
+        self.steps.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
 
@@ -419,6 +435,7 @@ class Replica:
         if self.ownership.on_members():
             self.reconciler.begin_again()
             self.adoption.look_again()
+            self.steps.look_again()
             self.dispatcher.wake()
 
     # ---------------------------------------------------------------- loops
@@ -434,6 +451,7 @@ class Replica:
         """
         await self.jobs.mend_heads()
         await self.adoption.adopt_all()
+        self.steps.look_again()
         if not self.precedence.is_alone:
             await self.local.catch_up()  # another scheduler may have changed a job in our place, and no event followed
         if strays := self.local.strays(self.executors.is_alive):

@@ -27,6 +27,7 @@ WORK: Final = {
     StageWork.PUBLISH_PLAN: pb.PUBLISH_PLAN,
     StageWork.PUBLISH: pb.PUBLISH,
     StageWork.REPLAN: pb.REPLAN,
+    StageWork.STEP: pb.STEP,
 }
 STATE: Final = {
     JobState.QUEUED: pb.QUEUED,

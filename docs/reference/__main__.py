@@ -26,6 +26,8 @@ OBJECTS: Final = {
         "connect",
         "OnagerClient",
         "JobHandle",
+        "Program",
+        "Step",
         "AuditEntry",
         "CatalogEntry",
         "JobProgress",

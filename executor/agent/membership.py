@@ -158,5 +158,6 @@ class Membership:
             stream_address=self._identity.stream_address,
             fetches_inputs=True,
             feeds=True,
+            splits=True,
             answered_by_call=bool(self._address),
         )

@@ -21,7 +21,7 @@ _LEVELS: Final = {"TRACE": 1, "DEBUG": 2, "INFO": 3, "WARN": 4, "ERROR": 5, "FAT
 """The levels of log4j that lines have; what Python workers write has none, and is always shown."""
 _JAVAS_OWN: Final = "WARNING: Using incubator modules:"
 """What Java says whenever it starts with the options of Spark's launcher: nothing that anybody could change."""
-_KEY: Final = re.compile(r"([^/]{1,63})/(\d{1,9})\.(\d{1,9})/(\d{1,9})\.(\d{1,9})")
+_KEY: Final = re.compile(r"([^/]{1,68})/(\d{1,9})\.(\d{1,9})/(\d{1,9})\.(\d{1,9})")
 
 
 class JvmOutput:

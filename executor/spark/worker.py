@@ -36,7 +36,7 @@ from onager.executor.spark.kernel import arrow_schema, check_lookups
 from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
-from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, sql_script
+from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, statement_classes
 from onager.executor.spark.planning.sizing import check_settings_known
 from onager.executor.spark.running.feed import find_more
 from onager.executor.spark.running.streams import StreamSettings
@@ -130,7 +130,7 @@ class SparkWorker:
     def _check_spark(self) -> None:
         check_settings_known(self._spark)
         try:
-            check_lookups(self._spark, cutter.LOOKED_UP | sql_script.LOOKED_UP)
+            check_lookups(self._spark, cutter.LOOKED_UP | statement_classes.LOOKED_UP)
         except Py4JJavaError as e:
             why = e.java_exception.getMessage()
             raise VersionMismatchError(f"this Onager cannot run on Spark {self.spark_version}: {why}") from e
@@ -285,6 +285,7 @@ class SparkWorker:
             private=self._private,
             may_grow=task_set.may_grow,
             catalog=None if self._has_own_catalog else assignment.catalog,
+            may_step=task_set.may_step,
         )
         return times.success(outcome)
 

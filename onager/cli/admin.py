@@ -44,6 +44,9 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
         return
     progress = JobProgress.from_message(detail.progress)
     print_head(progress)
+    if progress.is_program:
+        _print_steps(progress)
+        return
     print_table(
         ("STAGE", "NAME", "STATE", "TASKS", "FAILED", "LOST", "SPECULATED", "SECONDS", "TASK SECONDS", "ROWS", "BYTES"),
         [_stage_row(stage) for stage in progress.stages],
@@ -57,6 +60,35 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
         print(f"\n{detail.plan}")
 
 
+def _print_steps(progress: JobProgress) -> None:
+    steps = [stage for stage in progress.stages if stage.work == "step"]
+    print_table(
+        ("STEP", "NAME", "STATE", "SECONDS", "ROWS", "JOB"),
+        [
+            (
+                step.stage_id,
+                step.name,
+                step_state(step, progress),
+                _seconds(step.started_ms, step.ended_ms or progress.ended_ms) if step.started_ms else "",
+                step.step_rows if step.state == "successful" else "",
+                step.child_job_id,
+            )
+            for step in steps
+        ],
+    )
+    if progress.failure is not None:
+        print(f"\n{progress.failure}")
+
+
+def step_state(step: StageProgress, progress: JobProgress) -> str:
+    """Return the state of a step for people, and whether another program has done it."""
+    if step.state == "successful" and step.child_job_id.partition(".")[0] != progress.job_id:
+        return "done before"
+    if step.state == "unresolved":
+        return "waits"
+    return step.state if not step.step_state or step.step_state == step.state else f"{step.state} ({step.step_state})"
+
+
 def print_head(progress: JobProgress) -> None:
     """Print what concerns a job as a whole."""
     seconds = _seconds(progress.submitted_ms, progress.ended_ms)
@@ -64,6 +96,9 @@ def print_head(progress: JobProgress) -> None:
     for what, value in (
         ("submitted by", progress.principal),
         ("retry of", progress.retry_of),
+        ("step of", progress.parent),
+        ("labels", ", ".join(f"{key}={value}" for key, value in progress.labels.items())),
+        ("deadline", when(progress.deadline_ms)),
         ("done", far_told(progress)),
         ("waiting for", progress.waiting_for),
     ):

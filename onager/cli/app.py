@@ -330,6 +330,13 @@ def submit(
     partition_by: Annotated[
         str | None, typer.Option(metavar="COLUMNS", help="Columns of --output that become directories, with commas.")
     ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Value of :K in the SQL: JSON, else text.")
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="What to find the job by in lists.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="90s|15m|2h|1d", help="Fail the job if it has not ended by then.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's id, and do not wait.")] = False,
     output_format: Annotated[
         str, typer.Option("-o", "--output-format", metavar="table|json|csv|arrow=FILE", help="How to print the result.")
@@ -343,6 +350,8 @@ def submit(
         fail("give exactly one of -e SQL, -f FILE and --py FILE[:function]", ExitCode.USAGE)
     if arg and py is None:
         fail("--arg needs --py: it is an argument of the function", ExitCode.USAGE)
+    if param and py is not None:
+        fail("--param is a value of SQL; the argument of a function is --arg", ExitCode.USAGE)
     if output_option and output is None:
         fail("--output-option needs --output DIR", ExitCode.USAGE)
     if partition_by and output is None:
@@ -367,6 +376,9 @@ def submit(
             mode=mode,
             output_options=pairs("--output-option", output_option or []),
             partition_by=partition_by.split(",") if partition_by else (),
+            params=pairs("--param", param or []),
+            labels=pairs("--label", label or []),
+            deadline=deadline,
             is_detached=detach,
             output_format=output_format,
         )
@@ -384,6 +396,8 @@ def jobs(
     principal: Annotated[
         str, typer.Option(metavar="NAME", help="Only jobs that the owner of this token submitted.")
     ] = "",
+    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Only jobs with this label.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Also the jobs of programs' steps.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
@@ -401,6 +415,8 @@ def jobs(
         since_ms=moment_ms("--since", since),
         until_ms=moment_ms("--until", until),
         principal=principal,
+        labels=pairs("--label", label or []),
+        steps=steps,
     )
     admin.jobs(scheduler, wanted, one_of("-o", output, ("table", "json")))
 

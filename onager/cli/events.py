@@ -60,6 +60,13 @@ def what(event: JobEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a t
             return _replanned(fields)
         case "replan_given_up":
             return f"stage {fields['replan_id']}: the plan is kept: {fields['reason']}"
+        case "step_ended":
+            ended = f"step {fields['stage_id']}: job {fields['child_id']}"
+            if failure := fields["failure"]:
+                return f"{ended} failed: {failure['message'].partition(chr(10))[0]}"
+            return f"{ended}, {fields['rows']:,} row{'s' * (fields['rows'] != 1)}"
+        case "deadline_passed":
+            return "the job has not ended in time"
         case "executor_lost":
             return f"{fields['executor_id']}: {fields['reason']}"
         case "not_kept":

@@ -62,6 +62,9 @@ class LineView:
                 text = f"stage {stage.stage_id} {stage.name}: {stage.state}"
                 if stage.attempt:
                     text += f", attempt {stage.attempt}"
+                if stage.work == "step":
+                    self._say(stage.stage_id, f"step {stage.stage_id} {stage.name}: {stage.state}{_in_words(stage)}")
+                    continue
                 self._say(stage.stage_id, f"{text}, {stage.partitions} task{'' if stage.partitions == 1 else 's'}")
         if progress.state.is_final:
             self._say_job(progress)
@@ -90,6 +93,12 @@ class LineView:
         if self._said.get(about) != text:
             self._said[about] = text
             print(text, file=sys.stderr, flush=True)
+
+
+def _in_words(step: StageProgress) -> str:
+    """Return what else there is to say of a step: its job, and when that has ended, its rows."""
+    rows = f", {step.step_rows:,} row{'' if step.step_rows == 1 else 's'}" if step.state == "successful" else ""
+    return f" as job {step.child_job_id}{rows}" if step.child_job_id else rows
 
 
 class LiveView:
@@ -141,7 +150,7 @@ def _stage_table(progress: JobProgress) -> "Table":
             f"{stage.successful}/{stage.partitions}",
             str(stage.running or ""),
             str(stage.tasks_failed + stage.tasks_lost or ""),
-            f"{stage.rows_out:,}" if stage.rows_out else "",
+            f"{rows:,}" if (rows := stage.rows_out or stage.step_rows) else "",
         )
     if progress.retry is not None:
         table.caption = escape(progress.retry.told(now_ms))

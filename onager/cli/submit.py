@@ -38,6 +38,9 @@ class Submission:
     mode: str
     output_options: Mapping[str, str]
     partition_by: Sequence[str]
+    params: Mapping[str, str]
+    labels: Mapping[str, str]
+    deadline: str | None
     is_detached: bool
     output_format: str
 
@@ -80,11 +83,14 @@ def _submit(client: OnagerClient, submission: Submission) -> JobHandle:
         "output_options": submission.output_options,
         "partition_by": submission.partition_by,
         "py_files": submission.py_files,
+        "labels": submission.labels,
+        "deadline": submission.deadline,
     }
     if submission.py is not None:
         return client.python(submission.py, args={k: _argument(v) for k, v in submission.args.items()}, **common)
     text = submission.sql if submission.sql is not None else _script(submission.file)
-    return client.sql(text, **common)
+    params = {name: _argument(value) for name, value in submission.params.items()}
+    return client.sql(text, params=params, **common)
 
 
 def _argument(text: str) -> object:

@@ -6,6 +6,7 @@ from onager.client.client import OnagerClient, connect
 from onager.client.events import JobEvent
 from onager.client.job import JobHandle
 from onager.client.logs import AttemptLog
+from onager.client.program import Program, Step
 from onager.client.progress import JobProgress, JobState, Latency, StageProgress, TimeShare
 from onager.client.spec import View
 
@@ -19,7 +20,9 @@ __all__ = [
     "JobState",
     "Latency",
     "OnagerClient",
+    "Program",
     "StageProgress",
+    "Step",
     "TimeShare",
     "View",
     "connect",

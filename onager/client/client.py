@@ -10,6 +10,7 @@ from onager.client.audit import AuditEntry, list_audit
 from onager.client.catalog import CatalogEntry, get_entry, list_catalog, list_partitions
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
+from onager.client.program import Program
 from onager.client.progress import JobProgress
 from onager.client.results import ResultReader
 from onager.client.spec import View, job_spec, python_message, sink_message
@@ -88,12 +89,20 @@ class OnagerClient:
         py_files: Sequence[PathLike] = (),
         output_options: Mapping[str, str] | None = None,
         partition_by: Sequence[str] = (),
+        params: Mapping[str, object] | Sequence[object] | None = None,
+        labels: Mapping[str, str] | None = None,
+        deadline: str | None = None,
     ) -> JobHandle:
         """Submit a script of SQL statements, the last of which is the query, and return the job.
 
         *views* gives names to datasets. With *output*, the result is written there as a dataset of *format* (parquet,
         csv, json, orc); *mode* says what to do if one exists (error, overwrite, append); *partition_by* names columns
-        that become directories, as in Hive (``k=1/d=2026-01-31``).
+        that become directories, as in Hive (``k=1/d=2026-01-31``). *params* are values that Spark binds: of ``:name``,
+        by name, or of ``?``, in order. *labels* find the job in lists. After the *deadline*, such as ``"90s"`` or
+        ``"2h"``, the job fails if it has not ended.
+
+        A script with several statements that write is a program: its statements run as jobs, one after the other, and
+        what is written stays written if a later one fails. `JobHandle.retry` goes on where it failed.
         """
         spec = job_spec(
             sql=text,
@@ -102,6 +111,9 @@ class OnagerClient:
             conf=conf or {},
             py_files=py_files,
             sink=None if output is None else sink_message(output, format, mode, output_options or {}, partition_by),
+            params=params,
+            labels=labels,
+            deadline=deadline,
         )
         return self.submit(spec)
 
@@ -119,6 +131,8 @@ class OnagerClient:
         mode: str = "error",
         output_options: Mapping[str, str] | None = None,
         partition_by: Sequence[str] = (),
+        labels: Mapping[str, str] | None = None,
+        deadline: str | None = None,
     ) -> JobHandle:
         """Submit a function that takes the session, and *args* by keyword, and returns a DataFrame.
 
@@ -134,8 +148,27 @@ class OnagerClient:
             conf=conf or {},
             py_files=py_files,
             sink=None if output is None else sink_message(output, format, mode, output_options or {}, partition_by),
+            labels=labels,
+            deadline=deadline,
         )
         return self.submit(spec)
+
+    def program(
+        self,
+        *,
+        name: str = "",
+        views: Mapping[str, View | PathLike] | None = None,
+        conf: Mapping[str, object] | None = None,
+        labels: Mapping[str, str] | None = None,
+        deadline: str | None = None,
+    ) -> Program:
+        """Return a program without steps: several jobs that wait for each other, submitted as one.
+
+        *views* and *conf* are those of every step; a step's own come before them.
+        """
+        return Program(
+            self.submit, name=name, views=views or {}, conf=conf or {}, labels=labels or {}, deadline=deadline
+        )
 
     def submit(self, spec: pb.JobSpec, job_id: str | None = None) -> JobHandle:
         """Submit *spec*, and return once the job is stored durably.
@@ -172,12 +205,15 @@ class OnagerClient:
         since_ms: int = 0,
         until_ms: int = 0,
         principal: str = "",
+        labels: Mapping[str, str] | None = None,
+        steps: bool = False,
     ) -> list[JobProgress]:
         """Return up to *limit* jobs, newest first and without their stages.
 
         *state*, *session* and *principal* (who submitted it) select jobs that have exactly these, *name* those whose
         name contains it, ignoring case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since
-        the Unix epoch, between which a job was submitted.
+        the Unix epoch, between which a job was submitted. *labels* selects jobs that have all of these. With *steps*,
+        those of programs are listed, too.
         """
         request = pb.ListJobsRequest(
             limit=limit,
@@ -187,6 +223,8 @@ class OnagerClient:
             since_ms=since_ms,
             until_ms=until_ms,
             principal=principal,
+            labels=labels,
+            steps=steps,
         )
         return [JobProgress.from_message(job) for job in self.list_jobs(request)]
 

@@ -17,7 +17,7 @@ from onager.client.progress import JobProgress, JobState
 from onager.client.results import ResultReader, read_table
 from onager.client.task_costs import TaskCost, task_costs
 from onager.clock import SystemClock
-from onager.errors import InvalidRequestError
+from onager.errors import InvalidRequestError, NotFoundError
 from onager.ids import new_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
@@ -168,6 +168,7 @@ class JobHandle:
     def retry(self, job_id: str | None = None) -> "JobHandle":
         """Submit the job's specification again, and return the new job once it is stored durably.
 
+        Of a program that has failed or was cancelled, the steps that succeeded are taken for done.
         Only an ended job can be retried: raises `JobNotEndedError` for others, and `NotFoundError` when the
         specification is not stored any more. A repeated call with the same *job_id* returns the same job.
         """
@@ -178,6 +179,20 @@ class JobHandle:
         )
         answer: pb.RetryJobResponse = self._connection.call("RetryJob", request)
         return JobHandle(self._connection, answer.job_id)
+
+    def step(self, step: str | int) -> "JobHandle":
+        """Return the job of a step of this program, given by its name or number.
+
+        `NotFoundError` when there is no such step, or it has not begun.
+        """
+        stages = [stage for stage in self.progress().stages if stage.work == "step"]
+        found = next((stage for stage in stages if step in (stage.stage_id, stage.name)), None)
+        if found is None:
+            names = ", ".join(stage.name for stage in stages) or "none: it is no program"
+            raise NotFoundError(f"job {self._id} has no step {step!r}; its steps are {names}")
+        if not found.child_job_id:
+            raise NotFoundError(f"step {step!r} of job {self._id} has not begun: it is {found.state}")
+        return JobHandle(self._connection, found.child_job_id)
 
     def cancel(self, reason: str = "") -> JobState:
         """Cancel the job, and return its state; no effect on a job that has ended."""

@@ -1,6 +1,7 @@
 """The progress of a job, as plain values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
@@ -59,7 +60,7 @@ class StageProgress:
     stage_id: int
     name: str
     work: str
-    """``plan``, ``query``, ``feed``, ``replan``, ``publish_plan`` or ``publish``."""
+    """``plan``, ``query``, ``feed``, ``replan``, ``publish_plan``, ``publish``, or, of a program, ``step``."""
     state: str
     attempt: int
     partitions: int
@@ -97,6 +98,12 @@ class StageProgress:
     """The most that Spark held for the work of one task."""
     executor_rss_bytes: int = 0
     """The most that all processes of an executor held while tasks of the stage ran, as sampled."""
+    child_job_id: str = ""
+    """Of a step: the job that does its work, or has done it; empty before the step begins."""
+    step_state: str = ""
+    """Of a step that runs: the state of that job."""
+    step_rows: int = 0
+    """Of a step that has ended: the rows of its result, or those that it wrote."""
 
     @classmethod
     def from_message(cls, message: pb.StageInfo) -> Self:
@@ -133,6 +140,9 @@ class StageProgress:
             ),
             peak_memory_bytes=message.metrics.peak_memory_bytes,
             executor_rss_bytes=message.metrics.executor_rss_bytes,
+            child_job_id=message.child_job_id,
+            step_state=message.step_state,
+            step_rows=message.step_rows,
         )
 
 
@@ -224,6 +234,16 @@ class JobProgress:
     stages_total: int = 0
     """The stages known so far; only in lists, which leave `stages` out."""
     stages_done: int = 0
+    parent: str = ""
+    """The program of which it is a step; empty for other jobs."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    deadline_ms: int = 0
+    """When it fails if it has not ended; 0: never."""
+
+    @property
+    def is_program(self) -> bool:
+        """Return whether the job's stages are steps, each a job of its own."""
+        return any(stage.work == "step" for stage in self.stages)
 
     @classmethod
     def from_message(cls, message: pb.JobProgress) -> Self:
@@ -254,6 +274,9 @@ class JobProgress:
             session=message.session,
             stages_total=message.stages_total,
             stages_done=message.stages_done,
+            parent=message.parent,
+            labels=dict(message.labels),
+            deadline_ms=message.deadline_ms,
         )
 
 

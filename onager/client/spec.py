@@ -10,6 +10,8 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -17,6 +19,7 @@ from typing import Any, Final
 import cloudpickle
 
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError
+from onager.job_settings import DEADLINE
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES
 
@@ -26,6 +29,8 @@ SINK_MODES: Final = ("error", "overwrite", "append")
 DEFAULT_FUNCTION: Final = "main"
 """The function of a Python file that runs by default."""
 
+_MOST_DIGITS: Final = 38
+"""Of a decimal of Spark's."""
 _SUFFIXES: Final = {
     "parquet": "parquet",
     "csv": "csv",
@@ -201,6 +206,54 @@ def py_file_message(path: str | os.PathLike[str]) -> pb.PyFile:
     return pb.PyFile(name=file.name, content=_read(file, "the Python file"))
 
 
+def parameter_messages(params: Mapping[str, object] | Sequence[object] | None) -> list[pb.SqlParameter]:
+    """Return the messages for values of ``:name``, given by name, or of ``?``, given in order."""
+    if isinstance(params, Mapping):
+        return [_parameter(name, value) for name, value in params.items()]
+    if isinstance(params, str | bytes):
+        raise InvalidRequestError(f"parameters are given by name, or as a list, not as {params!r}")
+    return [_parameter("", value) for value in params or ()]
+
+
+def _parameter(name: str, value: object) -> pb.SqlParameter:
+    match value:
+        case None:
+            kind, text = "null", ""
+        case bool():
+            kind, text = "boolean", conf_text(value)
+        case int() if -(2**63) <= value < 2**63:
+            kind, text = "bigint", str(value)
+        case int():
+            kind, text = "decimal(38,0)", str(value)
+        case float():
+            kind, text = "double", repr(value)
+        case Decimal():
+            kind, text = _decimal_type(name, value), format(value, "f")
+        case datetime():
+            kind, text = ("timestamp" if value.tzinfo else "timestamp_ntz"), value.isoformat()
+        case date():
+            kind, text = "date", value.isoformat()
+        case str():
+            kind, text = "string", value
+        case _:
+            raise InvalidRequestError(
+                f"the parameter {name or '?'} is {type(value).__name__}: give None, a bool, int, float, str, Decimal, "
+                "date or datetime"
+            )
+    return pb.SqlParameter(name=name, type=kind, value=text)
+
+
+def _decimal_type(name: str, value: Decimal) -> str:
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise InvalidRequestError(f"the parameter {name or '?'} is {value}, which is no decimal of Spark's")
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale, 1)
+    if precision > _MOST_DIGITS:
+        raise InvalidRequestError(f"the parameter {name or '?'} has {precision} digits, more than {_MOST_DIGITS}")
+    return f"decimal({precision},{scale})"
+
+
 def job_spec(
     *,
     sql: str | None = None,
@@ -210,12 +263,20 @@ def job_spec(
     conf: Mapping[str, object],
     py_files: Sequence[str | os.PathLike[str]] = (),
     sink: pb.Sink | None = None,
+    params: Mapping[str, object] | Sequence[object] | None = None,
+    labels: Mapping[str, str] | None = None,
+    deadline: str | None = None,
+    program: pb.ProgramSpec | None = None,
 ) -> pb.JobSpec:
     """Return the specification of a job; raises `RequestTooLargeError` if it exceeds the schedulers' limit."""
+    if deadline is not None:
+        conf = {**conf, DEADLINE: deadline}
     spec = pb.JobSpec(
         name=name,
-        sql=None if sql is None else pb.SqlScript(text=sql),
+        sql=None if sql is None else pb.SqlScript(text=sql, parameters=parameter_messages(params)),
         python=python,
+        program=program,
+        labels=labels,
         views=[view_message(view_name, view) for view_name, view in views.items()],
         conf={key: conf_text(value) for key, value in conf.items()},
         py_files=[py_file_message(path) for path in py_files],

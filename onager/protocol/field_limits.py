@@ -16,6 +16,14 @@ MAX_SLOTS: Final = 1024
 MAX_LISTED_TASKS: Final = 8 * MAX_SLOTS
 """Tasks in an executor's list: running ones, and those whose reports are not acknowledged."""
 MAX_STAGES: Final = 2_000
+MAX_STEPS: Final = 1_000
+"""Steps of a program."""
+MAX_STATEMENTS: Final = 10_000
+"""Statements of a script with several steps."""
+MAX_PARAMETERS: Final = 1_000
+"""Values that are bound to places in a script."""
+MAX_LABELS: Final = 64
+MAX_LABEL_CHARS: Final = 256
 MAX_TASKS_OF_STAGE: Final = 200_000
 MAX_TASKS_OF_JOB: Final = 500_000
 """Tasks of a job. Each adds a third of a KiB to a scheduler's memory, and costs it 0.1 ms."""
@@ -87,7 +95,7 @@ class Many:
     """A list; *each* says how large its entries may be."""
 
     most: int
-    each: "Text | Bytes | Part"
+    each: "Text | Bytes | Number | Part"
     is_cut: bool = False
     """Whether a longer list is cut to the limit: the sender repeats entries that were not answered."""
 
@@ -154,8 +162,26 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "conf": Pairs(4096, Text(1024), Text(64 * KIB)),
         "py_files": Many(1000, PART),
         "sink": PART,
+        "program": PART,
+        "labels": Pairs(MAX_LABELS, Text(MAX_LABEL_CHARS), Text(MAX_LABEL_CHARS)),
     },
-    "SqlScript": {"text": Text(MAX_JOB_SPEC_BYTES)},
+    "ProgramSpec": {"steps": Many(MAX_STEPS, PART)},
+    "ProgramStep": {
+        "sql": PART,
+        "python": PART,
+        "name": LINE,
+        "views": Many(4096, PART),
+        "conf": Pairs(4096, Text(1024), Text(64 * KIB)),
+        "py_files": Many(1000, PART),
+        "sink": PART,
+        "after": Many(MAX_STEPS, Number(MAX_STEPS)),
+    },
+    "SqlScript": {
+        "text": Text(MAX_JOB_SPEC_BYTES),
+        "statements": Many(MAX_STATEMENTS, Number(MAX_STATEMENTS)),
+        "parameters": Many(MAX_PARAMETERS, PART),
+    },
+    "SqlParameter": {"name": LINE, "type": WORD, "value": Text(64 * KIB)},
     "PythonFunction": {
         "source": CODE,
         "pickled": CODE,
@@ -188,6 +214,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "until_ms": TIME,
         "principal": Text(128, is_line=True),
         "cursor": Text(128, is_line=True),
+        "steps": PLAIN,
+        "labels": Pairs(MAX_LABELS, Text(MAX_LABEL_CHARS), Text(MAX_LABEL_CHARS)),
     },
     "RetryJobRequest": {
         "job_id": ID,
@@ -248,6 +276,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "stream_address": LINE,
         "fetches_inputs": PLAIN,
         "feeds": PLAIN,
+        "splits": PLAIN,
         "answered_by_call": PLAIN,
     },
     "HeartbeatRequest": {
@@ -497,6 +526,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "replan": PART,
         "portion": PART,
         "may_grow": PLAIN,
+        "may_step": PLAIN,
     },
     "ReplanTask": {
         "frame_digest": ID,

@@ -27,6 +27,7 @@ class Work(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PUBLISH: _ClassVar[Work]
     REPLAN: _ClassVar[Work]
     FEED: _ClassVar[Work]
+    STEP: _ClassVar[Work]
 JOB_STATE_UNSPECIFIED: JobState
 QUEUED: JobState
 PLANNING: JobState
@@ -42,6 +43,7 @@ PUBLISH_PLAN: Work
 PUBLISH: Work
 REPLAN: Work
 FEED: Work
+STEP: Work
 
 class View(_message.Message):
     __slots__ = ("name", "path", "format", "options")
@@ -63,10 +65,14 @@ class View(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., format: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SqlScript(_message.Message):
-    __slots__ = ("text",)
+    __slots__ = ("text", "statements", "parameters")
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     text: str
-    def __init__(self, text: _Optional[str] = ...) -> None: ...
+    statements: _containers.RepeatedScalarFieldContainer[int]
+    parameters: _containers.RepeatedCompositeFieldContainer[SqlParameter]
+    def __init__(self, text: _Optional[str] = ..., statements: _Optional[_Iterable[int]] = ..., parameters: _Optional[_Iterable[_Union[SqlParameter, _Mapping]]] = ...) -> None: ...
 
 class PythonFunction(_message.Message):
     __slots__ = ("source", "pickled", "function", "arguments_json", "file_name")
@@ -114,8 +120,15 @@ class Sink(_message.Message):
     def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("sql", "python", "name", "views", "conf", "py_files", "sink")
+    __slots__ = ("sql", "python", "program", "name", "views", "conf", "py_files", "sink", "labels")
     class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -124,19 +137,23 @@ class JobSpec(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     SQL_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     CONF_FIELD_NUMBER: _ClassVar[int]
     PY_FILES_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     sql: SqlScript
     python: PythonFunction
+    program: ProgramSpec
     name: str
     views: _containers.RepeatedCompositeFieldContainer[View]
     conf: _containers.ScalarMap[str, str]
     py_files: _containers.RepeatedCompositeFieldContainer[PyFile]
     sink: Sink
-    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ...) -> None: ...
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("job_id", "spec", "client_id", "protocol_version")
@@ -265,7 +282,7 @@ class TaskInfo(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., state: _Optional[str] = ..., attempts: _Optional[int] = ..., successes: _Optional[int] = ..., executor_id: _Optional[str] = ..., failures: _Optional[int] = ..., speculated: _Optional[bool] = ..., speculative_executor_id: _Optional[str] = ..., speculative_won: _Optional[bool] = ...) -> None: ...
 
 class StageInfo(_message.Message):
-    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost", "tasks_speculated", "wasted", "latencies", "fraction", "rows_read", "bytes_read")
+    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost", "tasks_speculated", "wasted", "latencies", "fraction", "rows_read", "bytes_read", "child_job_id", "step_rows", "step_state")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
@@ -289,6 +306,9 @@ class StageInfo(_message.Message):
     FRACTION_FIELD_NUMBER: _ClassVar[int]
     ROWS_READ_FIELD_NUMBER: _ClassVar[int]
     BYTES_READ_FIELD_NUMBER: _ClassVar[int]
+    CHILD_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_ROWS_FIELD_NUMBER: _ClassVar[int]
+    STEP_STATE_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     name: str
     work: str
@@ -312,7 +332,10 @@ class StageInfo(_message.Message):
     fraction: float
     rows_read: int
     bytes_read: int
-    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ..., wasted: _Optional[_Union[TaskMetrics, _Mapping]] = ..., latencies: _Optional[_Iterable[_Union[Latency, _Mapping]]] = ..., fraction: _Optional[float] = ..., rows_read: _Optional[int] = ..., bytes_read: _Optional[int] = ...) -> None: ...
+    child_job_id: str
+    step_rows: int
+    step_state: str
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ..., wasted: _Optional[_Union[TaskMetrics, _Mapping]] = ..., latencies: _Optional[_Iterable[_Union[Latency, _Mapping]]] = ..., fraction: _Optional[float] = ..., rows_read: _Optional[int] = ..., bytes_read: _Optional[int] = ..., child_job_id: _Optional[str] = ..., step_rows: _Optional[int] = ..., step_state: _Optional[str] = ...) -> None: ...
 
 class Latency(_message.Message):
     __slots__ = ("part", "tasks", "p50_ms", "p95_ms", "p99_ms", "max_ms", "relative_error")
@@ -341,7 +364,14 @@ class TimeShare(_message.Message):
     def __init__(self, use: _Optional[str] = ..., ms: _Optional[int] = ...) -> None: ...
 
 class JobProgress(_message.Message):
-    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes", "exchange", "durable_because", "principal", "fraction", "eta_low_ms", "eta_high_ms", "time_shares", "fraction_fell", "retry_of", "session", "stages_total", "stages_done")
+    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes", "exchange", "durable_because", "principal", "fraction", "eta_low_ms", "eta_high_ms", "time_shares", "fraction_fell", "retry_of", "session", "stages_total", "stages_done", "parent", "labels", "deadline_ms")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -367,6 +397,9 @@ class JobProgress(_message.Message):
     SESSION_FIELD_NUMBER: _ClassVar[int]
     STAGES_TOTAL_FIELD_NUMBER: _ClassVar[int]
     STAGES_DONE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
     state: JobState
@@ -392,7 +425,10 @@ class JobProgress(_message.Message):
     session: str
     stages_total: int
     stages_done: int
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ..., exchange_bytes: _Optional[int] = ..., exchange: _Optional[str] = ..., durable_because: _Optional[str] = ..., principal: _Optional[str] = ..., fraction: _Optional[float] = ..., eta_low_ms: _Optional[int] = ..., eta_high_ms: _Optional[int] = ..., time_shares: _Optional[_Iterable[_Union[TimeShare, _Mapping]]] = ..., fraction_fell: _Optional[str] = ..., retry_of: _Optional[str] = ..., session: _Optional[str] = ..., stages_total: _Optional[int] = ..., stages_done: _Optional[int] = ...) -> None: ...
+    parent: str
+    labels: _containers.ScalarMap[str, str]
+    deadline_ms: int
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ..., exchange_bytes: _Optional[int] = ..., exchange: _Optional[str] = ..., durable_because: _Optional[str] = ..., principal: _Optional[str] = ..., fraction: _Optional[float] = ..., eta_low_ms: _Optional[int] = ..., eta_high_ms: _Optional[int] = ..., time_shares: _Optional[_Iterable[_Union[TimeShare, _Mapping]]] = ..., fraction_fell: _Optional[str] = ..., retry_of: _Optional[str] = ..., session: _Optional[str] = ..., stages_total: _Optional[int] = ..., stages_done: _Optional[int] = ..., parent: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class TaskRetry(_message.Message):
     __slots__ = ("stage_id", "partition", "next_try", "max_tries", "message", "not_before_ms", "tasks")
@@ -449,7 +485,14 @@ class GetJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("limit", "state", "name", "session", "since_ms", "until_ms", "principal", "cursor")
+    __slots__ = ("limit", "state", "name", "session", "since_ms", "until_ms", "principal", "cursor", "steps", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -458,6 +501,8 @@ class ListJobsRequest(_message.Message):
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     limit: int
     state: str
     name: str
@@ -466,7 +511,9 @@ class ListJobsRequest(_message.Message):
     until_ms: int
     principal: str
     cursor: str
-    def __init__(self, limit: _Optional[int] = ..., state: _Optional[str] = ..., name: _Optional[str] = ..., session: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., principal: _Optional[str] = ..., cursor: _Optional[str] = ...) -> None: ...
+    steps: bool
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, limit: _Optional[int] = ..., state: _Optional[str] = ..., name: _Optional[str] = ..., session: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., principal: _Optional[str] = ..., cursor: _Optional[str] = ..., steps: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next")
@@ -1119,7 +1166,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow", "may_step")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -1141,6 +1188,7 @@ class TaskSet(_message.Message):
     REPLAN_FIELD_NUMBER: _ClassVar[int]
     PORTION_FIELD_NUMBER: _ClassVar[int]
     MAY_GROW_FIELD_NUMBER: _ClassVar[int]
+    MAY_STEP_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     stage_id: int
     stage_attempt: int
@@ -1162,7 +1210,8 @@ class TaskSet(_message.Message):
     replan: ReplanTask
     portion: StagePortion
     may_grow: bool
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ...) -> None: ...
+    may_step: bool
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ..., may_step: _Optional[bool] = ...) -> None: ...
 
 class ReplanTask(_message.Message):
     __slots__ = ("frame_digest", "begun", "first_stage_id", "falsify")
@@ -1525,7 +1574,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1542,6 +1591,7 @@ class RegisterExecutorRequest(_message.Message):
     FETCHES_INPUTS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_BY_CALL_FIELD_NUMBER: _ClassVar[int]
     FEEDS_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1558,7 +1608,8 @@ class RegisterExecutorRequest(_message.Message):
     fetches_inputs: bool
     answered_by_call: bool
     feeds: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ...) -> None: ...
+    splits: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")
@@ -1963,3 +2014,46 @@ class AskExecutorsResponse(_message.Message):
     answered: _containers.RepeatedScalarFieldContainer[str]
     left_out: int
     def __init__(self, logs: _Optional[_Iterable[_Union[AttemptLog, _Mapping]]] = ..., answered: _Optional[_Iterable[str]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class ProgramSpec(_message.Message):
+    __slots__ = ("steps",)
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    steps: _containers.RepeatedCompositeFieldContainer[ProgramStep]
+    def __init__(self, steps: _Optional[_Iterable[_Union[ProgramStep, _Mapping]]] = ...) -> None: ...
+
+class ProgramStep(_message.Message):
+    __slots__ = ("sql", "python", "name", "views", "conf", "py_files", "sink", "after")
+    class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SQL_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    CONF_FIELD_NUMBER: _ClassVar[int]
+    PY_FILES_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    sql: SqlScript
+    python: PythonFunction
+    name: str
+    views: _containers.RepeatedCompositeFieldContainer[View]
+    conf: _containers.ScalarMap[str, str]
+    py_files: _containers.RepeatedCompositeFieldContainer[PyFile]
+    sink: Sink
+    after: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., after: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SqlParameter(_message.Message):
+    __slots__ = ("name", "type", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...

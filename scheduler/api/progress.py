@@ -1,7 +1,7 @@
 """Progress and details of jobs for people, and why nothing runs."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -13,11 +13,14 @@ from onager.execution_graph import (
     Failed,
     FailureKind,
     JobState,
+    child_of,
     has_failed_somewhere,
     paused_tasks,
     pop_next_tasks,
     running_count,
+    running_steps,
 )
+from onager.ids import JobId, program_of, step_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE
 from onager.redaction import without_logins
@@ -76,12 +79,15 @@ class ProgressView:
         clock: Clock,
         sizes: ExchangeSizes | None = None,
         live: LiveProgress | None = None,
+        head_of: Callable[[JobId], JobHead | None] = lambda _: None,
     ) -> None:
+        """Make it; *head_of* returns the head of a job, for what programs tell of their steps."""
         self._executors = executors
         self._queue = queue
         self._clock = clock
         self._sizes = sizes or ExchangeSizes()
         self._live = live or LiveProgress()
+        self._head_of = head_of
         self._told: OrderedDict[str, _Told] = OrderedDict()
 
     def told(self, job: StoredJob) -> pb.JobProgress:
@@ -117,9 +123,13 @@ class ProgressView:
             principal=terms.principal,
             retry_of=terms.retry_of,
             session=terms.session,
+            parent=program_of(graph.job_id) or "",
+            labels=terms.labels,
+            deadline_ms=terms.deadline_ms,
         )
+        steps = self._add_steps(graph, progress)
         if graph.is_active:
-            self._add_far(graph, progress)
+            self._add_far(graph, progress, steps)
         match graph.outcome:
             case Failed(failure=failure):
                 progress.failure.CopyFrom(wire.failure_message(failure))
@@ -139,8 +149,25 @@ class ProgressView:
             progress.sink_path = without_logins(graph.plan.sink.path)
         return progress
 
-    def _add_far(self, graph: ExecutionGraph, progress: pb.JobProgress) -> None:
-        far = self._live.far(graph, self._clock.now_ms())
+    def _add_steps(self, graph: ExecutionGraph, progress: pb.JobProgress) -> dict[int, float]:
+        """Add the jobs that run steps now, and where the last one wrote; return how far each is that runs."""
+        found: dict[int, float] = {}
+        for stage in running_steps(graph):
+            info = progress.stages[stage.spec.stage_id]
+            child_id = step_job_id(graph.job_id, info.stage_id)
+            info.child_job_id = child_id
+            head = self._head_of(child_id)
+            if head is not None:
+                info.step_state = head.state.value
+                # Before it is planned nobody knows how many stages there will be.
+                found[info.stage_id] = head.stages_done / head.stages if head.stages > 1 else 0.0
+        result = graph.result_stage if graph.is_program and graph.state is JobState.SUCCESSFUL else None
+        if result is not None and (head := self._head_of(JobId(child_of(result)))) is not None:
+            progress.sink_path = without_logins(head.sink_path or "")
+        return found
+
+    def _add_far(self, graph: ExecutionGraph, progress: pb.JobProgress, steps: Mapping[int, float]) -> None:
+        far = self._live.far(graph, self._clock.now_ms(), steps)
         if far is None:
             return
         progress.fraction, progress.fraction_fell = far.fraction, far.fell
@@ -198,7 +225,7 @@ class ProgressView:
         )
 
     def _waiting_for(self, graph: ExecutionGraph) -> str:
-        if not graph.is_active or running_count(graph):
+        if not graph.is_active or running_count(graph) or any(running_steps(graph)):
             return ""
         if not self._executors.total_slots:
             return why_nobody_works(self._executors.infos())
@@ -275,6 +302,9 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
         principal=head.principal,
         retry_of=head.retry_of,
         session=head.session,
+        parent=program_of(head.job_id) or "",
+        labels=head.labels,
+        deadline_ms=head.deadline_ms,
         stages_total=head.stages,
         stages_done=head.stages_done,
     )

@@ -8,7 +8,7 @@ from onager.errors import (
     NotFoundError,
     StateCorruptError,
 )
-from onager.ids import BlobDigest, JobId, is_job_id
+from onager.ids import BlobDigest, JobId, may_be_drawn
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.security import Caller
@@ -37,7 +37,7 @@ class Retries:
         when the specification is not stored any more.
         """
         job_id, new = asked_job_id(request.job_id), JobId(request.new_job_id)
-        if not is_job_id(new) or new == job_id:
+        if not may_be_drawn(new) or new == job_id:
             raise InvalidRequestError(
                 f"the retry needs an id of its own, not {request.new_job_id[:80]!r}: 1 to 63 of a-z, 0-9 and '-', not "
                 "starting with '-'"

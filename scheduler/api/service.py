@@ -6,7 +6,9 @@ from typing import Any
 
 import structlog
 
-from onager.execution_graph import JobState
+from onager.errors import JobNotFoundError, ResultExpiredError
+from onager.execution_graph import JobState, child_of
+from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
 from onager.protocol.security import caller_of, principal
@@ -27,6 +29,7 @@ from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.job_heads import JobHeads
+from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, stream_result
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
@@ -159,11 +162,28 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         job = await self.looks.fresh(job_id)
         head = self._heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
+        if job.graph.is_program:
+            job = await self._result_job(job)
+            check_fetchable(job.graph, has_result=True)
         chunks = stream_result(
             job.graph, self._results, self._settings.exchange_dir, partition=request.partition, batch=request.batch
         )
         async for chunk in chunks:
             yield chunk
+
+    async def _result_job(self, program: StoredJob) -> StoredJob:
+        """Return the job whose result is the program's; `ResultExpiredError` when it is gone."""
+        stage = program.graph.result_stage
+        assert stage is not None
+        child_id = JobId(child_of(stage))
+        try:
+            child = await self.looks.fresh(child_id)
+        except JobNotFoundError:
+            raise ResultExpiredError(program.graph.job_id) from None
+        head = self._heads.get(child_id)
+        if head is not None and not head.has_result:
+            raise ResultExpiredError(program.graph.job_id)
+        return child
 
     @translated
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802

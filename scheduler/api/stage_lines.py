@@ -9,7 +9,9 @@ from onager.execution_graph import (
     Replan,
     RunningStage,
     Stage,
+    StageWork,
     SuccessfulStage,
+    child_of,
 )
 from onager.execution_graph.latency import LatencyMetric
 from onager.protocol import onager_pb2 as pb
@@ -40,6 +42,8 @@ def stage_info(stage: Stage, replans: Sequence[Replan] = (), *, has_latencies: b
         tasks_lost=ledger.tasks_lost,
         tasks_speculated=len(ledger.speculated),
     )
+    if stage.spec.work is StageWork.STEP:
+        _add_step(info, stage)
     if ledger.wasted:
         info.wasted.CopyFrom(wire.metrics_message(ledger.wasted))
     if has_latencies:
@@ -49,6 +53,15 @@ def stage_info(stage: Stage, replans: Sequence[Replan] = (), *, has_latencies: b
     if isinstance(stage, SuccessfulStage | FailedStage):
         info.ended_ms = stage.ended_ms
     return info
+
+
+def _add_step(info: pb.StageInfo, stage: Stage) -> None:
+    """Add what is to say of a step: no executor has it, and it runs from its beginning."""
+    is_running = isinstance(stage, RunningStage)
+    info.running, info.pending = int(is_running), info.pending - int(is_running)
+    info.child_job_id = child_of(stage)
+    if stage.ledger.outputs:
+        info.step_rows = stage.ledger.outputs[0].rows
 
 
 def _told_name(stage: Stage, replans: Sequence[Replan]) -> str:

@@ -25,11 +25,12 @@ from onager.execution_graph import (
     SupersededStage,
     check_stages,
     metrics_text,
+    program_summary,
     stage_fed_by,
 )
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_STAGES, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
+from onager.protocol.field_limits import MAX_STAGES, MAX_STEPS, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
 from onager.redaction import shown_text
 from onager.scheduler import wire
 from onager.scheduler.catalog.changes import changes_from, encoded
@@ -66,6 +67,8 @@ def planned(
 ) -> JobPlanned:
     """Return the event for a PLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
     outcome = success.plan
+    if outcome.stages and outcome.stages[0].work == pb.STEP:
+        return _planned_steps(task, executor_id, success, explain_digest, at_ms)
     stages = _stages(outcome)
     is_fused = outcome.HasField("fused_output")
     _check_size(stages)
@@ -104,6 +107,39 @@ def planned(
         metrics=wire.metrics_from(outcome.fused_metrics if is_fused else success.metrics),
         op_metrics=op_metrics,
         bound_plan=outcome.fused_bound_plan if op_metrics else "",
+        at_ms=at_ms,
+    )
+
+
+def _planned_steps(
+    task: TaskKey, executor_id: str, success: pb.TaskSuccess, explain_digest: BlobDigest, at_ms: int
+) -> JobPlanned:
+    """Return the event for a script that was split into the steps of a program."""
+    outcome = success.plan
+    if len(outcome.stages) > MAX_STEPS:
+        what = f"a script with {len(outcome.stages):,} steps, more than {MAX_STEPS:,}"
+        raise UnsupportedPlanError(what, "submit it as several scripts", runs_whole=False)
+    steps = tuple(
+        StageSpec(
+            stage_id=stage.stage_id,
+            name=stage.name or f"step {stage.stage_id}",
+            work=StageWork.STEP if stage.work == pb.STEP else StageWork.QUERY,
+            plan_digest=stage.plan_digest or None,
+            partitions=1,
+            inputs=tuple(StageInput(source.stage_id, "all") for source in stage.inputs),
+            output=OutputLayout("control"),
+        )
+        for stage in outcome.stages
+    )
+    if (why := check_stages(steps)) is not None:
+        raise PlanningError(f"the planner returned steps that do not fit together: {why}")
+    return JobPlanned(
+        task_attempt=task.task_attempt,
+        executor_id=executor_id,
+        stages=steps,
+        summary=program_summary(len(steps), explain_digest),
+        fused_output=None,
+        metrics=wire.metrics_from(success.metrics),
         at_ms=at_ms,
     )
 

@@ -27,7 +27,7 @@ from onager.execution_graph import (
     revive,
     running_count,
 )
-from onager.ids import JobId
+from onager.ids import JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.engine.stage_coordinator import StageCoordinator
 from onager.scheduler.engine.stage_inputs import StageInputs
@@ -69,6 +69,8 @@ class Cluster:
     """Returns whether every scheduler knows plans that are made again."""
     may_grow: Callable[[], bool] = lambda: True
     """Returns whether every scheduler, and every executor that takes work, knows growing stages."""
+    may_step: Callable[[], bool] = lambda: True
+    """Returns whether every scheduler knows programs, and every executor that takes work can split a script."""
 
 
 class QueryCoordinator:
@@ -210,6 +212,7 @@ class QueryCoordinator:
                 if task_set.work == pb.PLAN:
                     task_set.cluster_slots = self._cluster.slots()
                     task_set.may_grow = graph.pipeline is None and self._cluster.may_grow()
+                    task_set.may_step = program_of(self.job_id) is None and self._cluster.may_step()
                 launches.append(Launch(event.executor_id, task_set))
         return launches
 

@@ -14,7 +14,7 @@ import structlog
 from onager.clock import Clock
 from onager.errors import OnagerError, StateCorruptError
 from onager.execution_graph import JobState
-from onager.ids import BlobDigest, JobId
+from onager.ids import BlobDigest, JobId, program_of
 from onager.scheduler import timing
 from onager.scheduler.catalog.collecting import OrphanedPages
 from onager.scheduler.cluster.precedence import Precedence
@@ -73,26 +73,46 @@ class Retention:
         """Take in that a job may have ended."""
         if head is not None and job_id not in self._awaited:
             self._look_later(job_id, 0)
+        if head is None or not head.is_active:
+            for step in self._heads.steps_of(job_id):  # they wait for their program's end
+                if step not in self._awaited:
+                    self._look_later(step, 0)
 
     def _look_later(self, job_id: JobId, at_least_ms: int) -> None:
         head = self._heads.get(job_id)
         # A job that only a newer version can read is left to newer schedulers.
-        if head is not None and not head.is_active and not self._heads.is_newer(job_id):
+        if head is not None and not self._is_kept(head) and not self._heads.is_newer(job_id):
             self._awaited.add(job_id)
             heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
 
+    def _is_kept(self, head: JobHead) -> bool:
+        """Return whether the job goes on, or is a step of a program that does: the two are kept for as long."""
+        program = self._program(head)
+        return head.is_active or (program is not None and program.is_active)
+
+    def _program(self, head: JobHead) -> JobHead | None:
+        program_id = program_of(head.job_id)
+        return None if program_id is None else self._heads.get(program_id)
+
+    def _ended_ms(self, head: JobHead) -> int | None:
+        """Return when the job ended, or the program of which it is a step; None: nobody knows."""
+        program = self._program(head)
+        return head.ended_ms if program is None or program.ended_ms is None else program.ended_ms
+
     def _over_ms(self, head: JobHead) -> int:
         """Return when the next of the job's retentions ends."""
-        if head.ended_ms is None:
+        ended_ms = self._ended_ms(head)
+        if ended_ms is None:
             return 0
         settings = self._settings
         retention_s = settings.result_retention_s if head.has_result else settings.record_retention_s
         if head.has_history:
             retention_s = min(retention_s, settings.history_retention_s)
-        return head.ended_ms + 1000 * retention_s
+        return ended_ms + 1000 * retention_s
 
     def _is_over(self, head: JobHead, retention_s: int, now_ms: int) -> bool:
-        return head.ended_ms is not None and now_ms >= head.ended_ms + 1000 * retention_s
+        ended_ms = self._ended_ms(head)
+        return ended_ms is not None and now_ms >= ended_ms + 1000 * retention_s
 
     def _is_due(self, head: JobHead, now_ms: int) -> bool:
         """Return whether a retention is over and it is this scheduler's turn."""
@@ -126,7 +146,8 @@ class Retention:
         return due
 
     async def _work_off(self, job_ids: Sequence[JobId], now_ms: int) -> None:
-        heads = [head for job_id in job_ids if (head := self._heads.get(job_id)) is not None and not head.is_active]
+        known = [head for job_id in job_ids if (head := self._heads.get(job_id)) is not None]
+        heads = [head for head in known if not self._is_kept(head)]
         due = [head for head in heads if self._is_due(head, now_ms)]
         dated = [head.model_copy(update={"ended_ms": now_ms}) for head in due if head.ended_ms is None]
         settings = self._settings
@@ -136,6 +157,7 @@ class Retention:
             for head in due
             if not head.has_result
             and head.clean_up == "none"
+            and self._program(head) is None  # a step goes after its program
             and self._is_over(head, settings.record_retention_s, now_ms)
         ]
         told = [head for head in due if head.has_history and self._is_over(head, settings.history_retention_s, now_ms)]

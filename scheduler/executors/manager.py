@@ -135,6 +135,12 @@ class ExecutorManager:
         now_ms = self._clock.now_ms()
         return all(record.feeds for record in self._registry if record.takes_work(now_ms))
 
+    @property
+    def all_split(self) -> bool:
+        """Whether every executor that takes work can split scripts into steps, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.splits for record in self._registry if record.takes_work(now_ms))
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
@@ -208,6 +214,7 @@ class ExecutorManager:
                 stream_address=request.stream_address,
                 fetches_inputs=request.fetches_inputs,
                 feeds=request.feeds,
+                splits=request.splits,
             )
             result = await self._backend.put_txn(
                 [

@@ -51,12 +51,24 @@ async def list_jobs(here: Here, by: By, query: Annotated[models.JobsQuery, Query
         name=query.q,
         session=query.session,
         principal=query.principal,
+        labels=_labels(query.label),
+        steps=query.steps,
         since_ms=query.since,
         until_ms=query.until,
         cursor=cursors.read("jobs", query.cursor),
         limit=query.limit,
     )
     return encoding.answer(await here.calls.told(by, "ListJobs", request, _page_of_jobs))
+
+
+def _labels(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InvalidRequestError(f"label {text[:80]!r} is no KEY=VALUE")
+        found[key] = value
+    return found
 
 
 def _page_of_jobs(answer: pb.ListJobsResponse) -> bytes:

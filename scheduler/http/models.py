@@ -106,6 +106,8 @@ class JobsQuery(Request):
     principal: Annotated[
         str, Field(max_length=128, description="Only those submitted with the token of this name.")
     ] = ""
+    label: Annotated[list[str], Field(max_length=64, description="Only those with all of these, each KEY=VALUE.")] = []
+    steps: Annotated[bool, Field(description="Also the jobs of programs' steps.")] = False
     since: Annotated[TimeMs, Field(description="Submitted then or later.")] = 0
     until: Annotated[TimeMs, Field(description="Submitted before; 0: up to now.")] = 0
     cursor: Cursor = ""

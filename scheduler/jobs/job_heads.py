@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 import structlog
+from pydantic import Field
 
 from onager.clock import Clock
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
@@ -23,7 +24,7 @@ from onager.execution_graph import (
     SupersededStage,
     has_runnable_work,
 )
-from onager.ids import JobId
+from onager.ids import JobId, program_of
 from onager.scheduler.loops import watching
 from onager.scheduler.records import Record
 from onager.state_backend import ABSENT, Committed, Conflict, EventKind, Keyspace, KeyValue, Op, Put, StateBackendClient
@@ -57,6 +58,10 @@ class JobTerms(Record):
     """The name of the token with which it was submitted; empty without tokens, and for a token without a name."""
     retry_of: str = ""
     """The job whose specification was submitted again."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """What its user finds it by."""
+    deadline_ms: int = 0
+    """When it fails if it has not ended; 0: never."""
 
 
 class JobHead(JobTerms):
@@ -112,6 +117,8 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         session_max_tasks=terms.session_max_tasks,
         principal=terms.principal,
         retry_of=terms.retry_of,
+        labels=terms.labels,
+        deadline_ms=terms.deadline_ms,
         stages=len(graph.stages),
         stages_done=_stages_done(graph),
         has_runnable_work=has_runnable_work(graph),
@@ -137,8 +144,8 @@ def _stages_done(graph: ExecutionGraph) -> int:
 
 
 def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
-    if graph.is_active:
-        return "none"
+    if graph.is_active or graph.is_program:
+        return "none"  # a program's files are those of its steps
     ledgers = [s.ledger for s in graph.stages]
     was_handed_out = any(ledger.outputs or ledger.attempts for ledger in ledgers)
     if not was_handed_out and not any(getattr(s, "running", None) or isinstance(s, FailedStage) for s in graph.stages):
@@ -165,6 +172,8 @@ class JobHeads:
         self._damaged: dict[JobId, int] = {}
         self._newer: set[JobId] = set()
         self._active: dict[JobId, None] = {}
+        self._steps: dict[JobId, set[JobId]] = {}
+        """The jobs of each program's steps."""
         self._own: dict[bytes, JobHead] = {}
         """Heads that were written here lately, by their stored bytes."""
         self._listeners: list[Callable[[JobId, JobHead | None], None]] = []
@@ -193,6 +202,10 @@ class JobHeads:
         if len(self._own) > _OWN:
             del self._own[next(iter(self._own))]
         return value
+
+    def steps_of(self, program_id: JobId) -> list[JobId]:
+        """Return the jobs of a program's steps, in a stable order."""
+        return sorted(self._steps.get(program_id, ()))
 
     @property
     def has_active(self) -> bool:
@@ -276,6 +289,10 @@ class JobHeads:
         if known is not None and revision > known[0]:
             self._counts[_shown_state(self._heads.pop(job_id)[1])] -= 1
             self._active.pop(job_id, None)
+            if (program_id := program_of(job_id)) is not None and (steps := self._steps.get(program_id)) is not None:
+                steps.discard(job_id)
+                if not steps:
+                    del self._steps[program_id]
             self._gone[job_id] = revision
             self._damaged.pop(job_id, None)
             self._newer.discard(job_id)
@@ -352,6 +369,8 @@ class JobHeads:
             self._counts[_shown_state(known[1])] -= 1
         self._counts[_shown_state(head)] += 1
         self._heads[job_id] = (revision, head)
+        if (program_id := program_of(job_id)) is not None:
+            self._steps.setdefault(program_id, set()).add(job_id)
         if head.is_active:
             self._active[job_id] = None
         else:

@@ -15,8 +15,17 @@ from onager.errors import (
     StateCorruptError,
     VersionMismatchError,
 )
-from onager.ids import BlobDigest, is_job_id
-from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, TRACEPARENT, WEIGHT, check_known, whole_number
+from onager.ids import BlobDigest, may_be_drawn
+from onager.job_settings import (
+    PREFIX,
+    SESSION,
+    SESSION_MAX_TASKS,
+    TRACEPARENT,
+    WEIGHT,
+    check_known,
+    deadline_ms_of,
+    whole_number,
+)
 from onager.private_paths import PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
@@ -44,7 +53,7 @@ def check_submission(request: pb.SubmitJobRequest) -> None:
             f"the client speaks version {request.protocol_version} of the protocol, and this scheduler version "
             f"{PROTOCOL_VERSION}: install the same Onager on both sides"
         )
-    if not is_job_id(request.job_id):
+    if not may_be_drawn(request.job_id):
         raise InvalidRequestError(
             f"{request.job_id[:80]!r} is not a job id: 1 to 63 of a-z, 0-9 and '-', not starting with '-'"
         )
@@ -53,6 +62,14 @@ def check_submission(request: pb.SubmitJobRequest) -> None:
         raise RequestTooLargeError(
             "the job specification", size, MAX_JOB_SPEC_BYTES, "read large data from files instead of the query's text"
         )
+    check_spec(spec)
+    for label in (*spec.labels.keys(), *spec.labels.values()):
+        if not label.isprintable():
+            raise InvalidRequestError(f"a label is printable text, not {label[:80]!r}")
+
+
+def check_spec(spec: pb.JobSpec) -> None:
+    """Raise an error for a specification that makes no sense, in its user's words."""
     _check_kind(spec)
     if len(spec.name) > _MAX_NAME_CHARS or not spec.name.isprintable():
         raise InvalidRequestError(f"a job's name has at most {_MAX_NAME_CHARS} printable characters")
@@ -102,7 +119,10 @@ def terms_of(spec: pb.JobSpec, client_id: str, session_max_tasks: int) -> JobTer
     most = whole_number(text, _MAX_TASKS)
     if most is None:
         raise InvalidSettingError(SESSION_MAX_TASKS, text, f"give a whole number from 0 to {_MAX_TASKS}; 0: no limit")
-    return JobTerms(weight=weight_of(spec), session=session, session_max_tasks=most)
+    deadline_ms_of(spec.conf)
+    return JobTerms(
+        weight=weight_of(spec), session=session, session_max_tasks=most, labels=dict(sorted(spec.labels.items()))
+    )
 
 
 def encode_spec(spec: pb.JobSpec) -> bytes:
@@ -133,6 +153,8 @@ def _shown(plain: dict[str, Any]) -> dict[str, Any]:
         plain.get("python", {}).pop(name, None)
     for file in plain.get("py_files", ()):
         file.pop("content", None)
+    for step in plain.get("program", {}).get("steps", ()):
+        _shown(step)
     for kind, name in (("sql", "text"), ("python", "arguments_json")):
         if text := plain.get(kind, {}).get(name, ""):
             plain[kind][name] = _cut(text)
@@ -154,6 +176,9 @@ def _check_kind(spec: pb.JobSpec) -> None:
                 raise InvalidRequestError("the Python function has no code: give a file's source or a pickled function")
             _check_nul("the function's file", spec.python.file_name)
             _check_arguments(spec.python.arguments_json)
+        case "program":
+            if spec.HasField("sink") or spec.py_files:
+                raise InvalidRequestError("outputs and Python files are those of a program's steps: give them there")
         case _:
             raise InvalidRequestError("the job has nothing to run: give an SQL script or a Python function")
 

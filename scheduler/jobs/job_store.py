@@ -26,7 +26,7 @@ from onager.errors import (
     StateCorruptError,
 )
 from onager.execution_graph import Event, EventBatch, ExecutionGraph, JobState, encode_batch
-from onager.ids import BlobDigest, JobId
+from onager.ids import BlobDigest, JobId, program_of
 from onager.protocol.apart import apart
 from onager.scheduler.catalog.changes import CatalogChanges, decoded
 from onager.scheduler.catalog.committing import CatalogCommits, CatalogWrites
@@ -574,7 +574,9 @@ class JobStore:
         """Return *head*, which goes with a job's end if it says so, with what is owed then."""
         if not self._owes or not head.state.is_terminal:
             return head
-        return head.model_copy(update=dict.fromkeys(self._owes, True))
+        # Webhooks are told of a program, not of each of its steps.
+        owes = [flag for flag in self._owes if flag != "is_notice_owed" or program_of(head.job_id) is None]
+        return head.model_copy(update=dict.fromkeys(owes, True))
 
     async def _mark_broken(self, job_id: JobId, why: str) -> None:
         log.error("job_record_damaged", job_id=job_id, error=why)

@@ -6,7 +6,7 @@ again, or others take their place, the job's fraction may, and says why.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -28,9 +28,10 @@ _EARLIER: Final = 0.75
 _LATER: Final = 1.5
 """How far the time that is left may be off, either way."""
 
-_COUNTED: Final = frozenset((StageWork.QUERY, StageWork.PUBLISH_PLAN, StageWork.PUBLISH))
+_COUNTED: Final = frozenset((StageWork.QUERY, StageWork.PUBLISH_PLAN, StageWork.PUBLISH, StageWork.STEP))
 """Planning is no part of what a job is to do."""
 
+_NO_STEPS: Final[Mapping[int, float]] = {}
 _Key = tuple[int, int, int, int]
 """Stage, stage attempt, partition, task attempt."""
 
@@ -95,12 +96,15 @@ class LiveProgress:
         """Drop what is known of a job that has ended."""
         self._jobs.pop(job_id, None)
 
-    def far(self, graph: ExecutionGraph, now_ms: int) -> Far | None:
-        """Return how far a job is that has not ended; None before there is anything to tell."""
+    def far(self, graph: ExecutionGraph, now_ms: int, steps: Mapping[int, float] = _NO_STEPS) -> Far | None:
+        """Return how far a job is that has not ended; None before there is anything to tell.
+
+        *steps*: how far the jobs are that run steps of a program, by stage.
+        """
         job = self._job(JobId(graph.job_id))
         if graph.plan is None:
             return self._far_whole(graph, job, now_ms)
-        parts = [self._stage(graph, stage, job) for stage in graph.stages]
+        parts = [self._stage(graph, stage, job, steps.get(stage.spec.stage_id, 0.0)) for stage in graph.stages]
         job.readings = {key: job.readings[key] for key in job.readings if _runs(graph, key)}
         counted = [(s.spec.partitions, p) for s, p in zip(graph.stages, parts, strict=True) if s.spec.work in _COUNTED]
         tasks = sum(partitions for partitions, _ in counted)
@@ -131,7 +135,7 @@ class LiveProgress:
         part = StageFar(done, reading.rows, reading.size)
         return Far(done, (part,), _range(done, list(_by_pace(done, now_ms - task.launched_ms))), job.fell)
 
-    def _stage(self, graph: ExecutionGraph, stage: Stage, job: _Job) -> StageFar:
+    def _stage(self, graph: ExecutionGraph, stage: Stage, job: _Job, step: float) -> StageFar:
         stage_id, partitions = stage.spec.stage_id, stage.spec.partitions
         if stage.spec.is_growing and not partitions:
             return StageFar(0.0, 0, 0)
@@ -148,6 +152,8 @@ class LiveProgress:
                     rows, size = rows + reading.rows, size + reading.size
                     part = reading.permille / 1000 or (reading.size / expected if expected else 0.0)
                     done += min(_MOST_OF_A_TASK, part)
+            if stage.spec.work is StageWork.STEP:
+                done += min(_MOST_OF_A_TASK, step)
         fraction = done / partitions
         if stage.spec.is_growing:
             fraction = min(fraction, _MOST_OF_A_GROWING_STAGE)

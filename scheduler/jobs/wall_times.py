@@ -11,7 +11,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError
-from onager.execution_graph import ExecutionGraph
+from onager.execution_graph import ExecutionGraph, was_planned_at_once
 from onager.execution_graph.wall_time import TimeShare, WallTime
 from onager.ids import JobId
 from onager.protocol.apart import apart
@@ -68,7 +68,9 @@ class WallTimes:
         if found is None:
             if not self._has_room():
                 return ()
-            time = WallTime(graph.submitted_ms, graph.limits, is_streaming=graph.pipeline is not None)
+            steps = [stage.spec for stage in graph.stages[1:]] if was_planned_at_once(graph) else ()
+            is_streaming = graph.pipeline is not None
+            time = WallTime(graph.submitted_ms, graph.limits, is_streaming=is_streaming, steps=steps)
             found = self._followed[key] = _Followed(time)
         self._followed.move_to_end(key)
         is_fresh = self._clock.monotonic_s() < found.kept_until_s

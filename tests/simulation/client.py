@@ -31,6 +31,7 @@ from onager.protocol.status import from_rpc_error
 from onager.state_backend import Keyspace
 from tests.simulation.data import JobPlan
 from tests.simulation.network import Channel
+from tests.simulation.programs import ProgramPlan
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -52,6 +53,11 @@ class SimulatedClient:
         self._at = rng.randrange(len(self._stubs))
         self.jobs: dict[str, JobPlan] = {}
         self.confs: dict[str, dict[str, str]] = {}
+        self.programs: dict[str, ProgramPlan] = {}
+        self.retried: dict[str, str] = {}
+        """The program of which each one is a retry."""
+        self.jobs_of_steps: dict[str, JobPlan] = {}
+        """Those that were successful."""
         self.acknowledged: dict[str, None] = {}
         self.cancelled: dict[str, None] = {}
         self.told: dict[str, int] = {}

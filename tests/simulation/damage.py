@@ -37,14 +37,16 @@ class Damage:
         """Damage a record of a running job, once, if there is one."""
         if not self._is_due or self._rng.random() < 0.5:
             return
-        active = sorted(j.job_id for j in self._world.observer.jobs.values() if j.graph and j.graph.is_active)
+        jobs = [j for j in self._world.observer.jobs.values() if not j.job_id.startswith("program")]
+        active = sorted(j.job_id for j in jobs if j.graph and j.graph.is_active)
         if not active:
             return
         self._spoil(self._rng.choice(active), self._keyspace)
 
     def strike_late(self) -> None:
         """Damage a record of a job that has ended, if none is damaged yet."""
-        ended = sorted(j.job_id for j in self._world.observer.jobs.values() if j.final)
+        jobs = [j for j in self._world.observer.jobs.values() if not j.job_id.startswith("program")]
+        ended = sorted(j.job_id for j in jobs if j.final)
         if self.job_id is None and ended and self._rng.random() < _LATE:
             self._spoil(self._rng.choice(ended), self._rng.choice(_RECORDS_OF_ENDED))
 

@@ -46,6 +46,7 @@ from onager.scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, 
 from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from onager.state_backend.local import Group
+from tests.simulation import programs
 from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan, Written
 from tests.simulation.views import WATCHED
@@ -100,6 +101,8 @@ class Observer(RunLedger):
         self.succeeded: Counter[TaskKey] = Counter()
         self.counts: Counter[str] = Counter()
         self.found: list[str] = []
+        self.steps: dict[tuple[str, int], str] = {}
+        """The job of each step of a program."""
         self.plans: dict[str, JobPlan] = {}
         """New plans of jobs, by the digest of the plan of the stage with the result."""
         self._trace = trace
@@ -336,6 +339,7 @@ class Observer(RunLedger):
         job.header, job.seq = header, header.seq
         if header.seq == 0:
             job.submitted = graph
+            programs.submitted(self, job_id)
         self.counts["snapshots"] += 1
         self._history_leads_to(job, graph)
         self._moved(job, graph)
@@ -448,6 +452,8 @@ class Observer(RunLedger):
         return any(n in self.exchange.lost for n in mine) or any(self.losses[executor_id] for executor_id in bound)
 
     def _won(self, job: SeenJob, stage_id: int, partition: int, output: Any) -> None:
+        if job.graph is not None and job.graph.stages[stage_id].spec.work is StageWork.STEP:
+            programs.done(self, job.job_id, stage_id, output.nonce)
         if job.graph is None or job.graph.stages[stage_id].spec.work is not StageWork.QUERY:
             return
         found = self.exchange.written.get(output.nonce)

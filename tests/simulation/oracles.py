@@ -18,6 +18,7 @@ from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.jobs.blobs import blobs_of
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import KeyRange, Keyspace
+from tests.simulation import programs
 from tests.simulation.catalogs import CONFLICT
 from tests.simulation.client import SimulatedClient
 from tests.simulation.data import JobPlan, rows_of, value_in
@@ -46,7 +47,16 @@ class Oracles:
                     raise Violation(f"{client.name} broke: {task.exception()!r}") from task.exception()
             for job_id, plan in client.jobs.items():
                 self._check_job(client, self._world.observer.jobs[job_id], plan)
+            self._check_programs(client)
         self._check_records()
+
+    def _check_programs(self, client: SimulatedClient) -> None:
+        if (why := programs.check(self._world, client)) is not None:
+            raise Violation(why)
+        for job_id, plan in client.jobs_of_steps.items():
+            job = self._world.observer.jobs[job_id]
+            assert job.final is not None
+            self._check_result(client, job, job.final, plan)
 
     def _check_job(self, client: SimulatedClient, job: SeenJob, plan: JobPlan) -> None:
         graph = job.final

@@ -52,6 +52,7 @@ from tests.simulation.planted_catalogs import OF_CATALOGS
 from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_pipelines import OF_PIPELINES
+from tests.simulation.planted_programs import OF_PROGRAMS
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_replans import OF_REPLANS
 from tests.simulation.planted_watches import OF_WATCHES
@@ -497,4 +498,5 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_RECORDS,
     **OF_CATALOGS,
     **OF_REPLANS,
+    **OF_PROGRAMS,
 }

@@ -13,8 +13,8 @@ from unittest import mock
 
 from onager.errors import SchemaVersionError
 from onager.execution_graph import ExecutionGraph, codec
-from onager.scheduler.api import submitting
 from onager.scheduler.cluster.members import SchedulerRecord
+from onager.scheduler.engine import new_jobs
 from onager.scheduler.jobs import job_log
 from tests.simulation.loop import current
 
@@ -22,9 +22,9 @@ OLD_MAJOR = 1
 
 _check_version = codec._check_version
 _decoding_graph = job_log.decoding_graph
-_speculation_of = submitting.speculation_of
-_pipeline_of = submitting.pipeline_of
-_adaptive_of = submitting.adaptive_of
+_speculation_of = new_jobs.speculation_of
+_pipeline_of = new_jobs.pipeline_of
+_adaptive_of = new_jobs.adaptive_of
 
 
 def old_registration(record: SchedulerRecord) -> SchedulerRecord:
@@ -39,9 +39,9 @@ def two_versions() -> Iterator[None]:
         for target, replacement in (
             ("onager.execution_graph.codec._check_version", _version_checked),
             ("onager.scheduler.jobs.job_log.decoding_graph", _graph_decoded),
-            ("onager.scheduler.api.submitting.speculation_of", _speculation_read),
-            ("onager.scheduler.api.submitting.pipeline_of", _pipeline_read),
-            ("onager.scheduler.api.submitting.adaptive_of", _adaptive_read),
+            ("onager.scheduler.engine.new_jobs.speculation_of", _speculation_read),
+            ("onager.scheduler.engine.new_jobs.pipeline_of", _pipeline_read),
+            ("onager.scheduler.engine.new_jobs.adaptive_of", _adaptive_read),
         ):
             stack.enter_context(mock.patch(target, replacement))
         yield

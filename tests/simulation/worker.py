@@ -30,6 +30,7 @@ from tests.simulation.data import (
     value_in,
 )
 from tests.simulation.loop import VirtualClock
+from tests.simulation.programs import is_script, statement_of, steps_of
 from tests.simulation.replans import frame, has_frame, plan_of, replanned
 
 
@@ -246,7 +247,13 @@ class SimulatedWorker:
         success.metrics.run_ms = 1
         match task_set.work:
             case pb.PLAN:
-                plan = JobPlan.parse(decode_spec(assignment.blobs[task_set.spec_digest]).sql.text)
+                script = decode_spec(assignment.blobs[task_set.spec_digest]).sql
+                if is_script(script.text) and not script.statements:
+                    assert task_set.may_step, "a script is to be planned as one job"
+                    success.plan.CopyFrom(steps_of(script.text))
+                    success.output.nonce, success.output.shared = "plan", True
+                    return report
+                plan = JobPlan.parse(statement_of(script.text, script.statements))
                 plan = plan.growing() if task_set.may_grow else plan
                 success.plan.CopyFrom(outcome_of(plan))
                 if has_frame(plan):

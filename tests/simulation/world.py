@@ -20,6 +20,7 @@ from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.simulation import programs
 from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
@@ -290,6 +291,8 @@ class World:
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
             for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
                 client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)
+            if self.seed % programs.WORLDS == 2 and not self.is_mixed:
+                self._begin_program(client, number, shapes, span_s)
         return span_s
 
     def _plan_of_change(self, shapes: list[JobPlan], client: int, number: int) -> JobPlan:
@@ -298,6 +301,12 @@ class World:
         is_fused = rng.random() < _FUSED
         fused = JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=plan.is_shared, family=plan.family)
         return fused if is_fused else plan
+
+    def _begin_program(self, client: SimulatedClient, number: int, shapes: list[JobPlan], span_s: float) -> None:
+        rng = self._rng("program", number)
+        some = shapes or [draw_plan(rng, n) for n in range(2)]
+        program = programs.draw_program(rng, some)
+        programs.begin(client, f"program-{number}", program, rng, rng.random() * span_s * 0.6)
 
     async def _settle(self, is_done: Callable[[], bool], what: str, *, within_s: float = _SETTLE_S) -> None:
         deadline_s = self.loop.time() + within_s

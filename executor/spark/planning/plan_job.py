@@ -26,6 +26,7 @@ from onager.executor.spark.planning.job_session import (
     register_views,
 )
 from onager.executor.spark.planning.partitioned import partitioned
+from onager.executor.spark.planning.script_steps import ScriptSteps, program
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
     feed_from_files,
@@ -105,9 +106,11 @@ def plan_job(
     private: PrivatePaths = NO_PATHS,
     may_grow: bool = False,
     catalog: CatalogReader | None = None,
+    may_step: bool = False,
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
+    If it *may_step*, a script with several effects becomes the steps of a program.
     If it *may_grow*, files of very large directories may be left to be listed while its first tasks run, and so may
     partitions of Python data sources that can give them bit by bit.
 
@@ -123,7 +126,9 @@ def plan_job(
         with job_session(spec, new) as session, _told_in_words(), ExitStack() as until_planned:
             if may_grow and (from_files := feed_from_files(spec.conf)):
                 read_growing(Jvm.of(session), jvm_session(session), from_files)
-            query = _query(spec, session, tables, call_function, until_planned, private)
+            query = _query(spec, session, tables, call_function, until_planned, private, may_step=may_step)
+            if isinstance(query, ScriptSteps):
+                return program(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
             return _plan_query(
                 spec,
                 session,
@@ -141,7 +146,9 @@ def plan_job(
             with PlanningCatalog(spark, catalog) as tables:
                 outcome = planned(tables.session, tables)
                 tables.settle()
-                return _with_changes(outcome, tables.changes())
+                # What a program's statements have changed here, its steps change.
+                is_program = outcome.stages[:1] and outcome.stages[0].work == pb.Work.STEP
+                return outcome if is_program else _with_changes(outcome, tables.changes())
         except CatalogMovedError:
             continue
     raise CatalogConflictError("the catalog", f"it changed each of the {MOST_PLANNINGS} times that the job was planned")
@@ -237,10 +244,14 @@ def _query(
     call_function: CallFunction,
     until_planned: ExitStack,
     private: PrivatePaths,
-) -> _Query:
-    """Return the job's query, and its sink with all options."""
+    *,
+    may_step: bool,
+) -> _Query | ScriptSteps:
+    """Return the job's query, and its sink with all options; or its steps."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
-    query = _frame(spec, session, tables, call_function, until_planned)
+    query = _frame(spec, session, tables, call_function, until_planned, may_step=may_step)
+    if isinstance(query, ScriptSteps):
+        return query
     frame, said = query.frame, query.sink
     if query.is_done and given is not None:
         raise PlanningError(
@@ -278,12 +289,23 @@ def _frame(
     tables: PlanningCatalog | None,
     call_function: CallFunction,
     until_planned: ExitStack,
-) -> _Query:
-    """Return the job's query, and the sink if its script names one."""
+    *,
+    may_step: bool,
+) -> _Query | ScriptSteps:
+    """Return the job's query, and the sink if its script names one; or its steps."""
     register_views(session, spec)
     if spec.HasField("python"):
         return _Query(until_planned.enter_context(call_function(spec, session)), None)
-    script = plan_script(session, spec.sql.text, tables)
+    script = plan_script(
+        session,
+        spec.sql.text,
+        tables,
+        only=frozenset(spec.sql.statements),
+        parameters=spec.sql.parameters,
+        may_step=may_step and not spec.sql.statements,
+    )
+    if isinstance(script, ScriptSteps):
+        return script
     return _Query(script.frame, script.sink, script.is_analyzed, script.is_done)
 
 

@@ -58,6 +58,7 @@ _WORKS: Final = {
     StageWork.FEED: "finding partitions",
     StageWork.PUBLISH_PLAN: "planning to publish",
     StageWork.PUBLISH: "publishing",
+    StageWork.STEP: "steps, each a job of its own",
 }
 _SYMBOLS: Final = {
     MarkKind.TAKE_OVER: ("kl", "a scheduler took over"),

@@ -15,6 +15,7 @@ from typing import Final, assert_never
 
 from onager.execution_graph import (
     Cancelled,
+    DeadlinePassed,
     Event,
     EventBatch,
     ExecutionGraph,
@@ -36,6 +37,7 @@ from onager.execution_graph import (
     StageReplanned,
     StageSpec,
     StagesStarted,
+    StepEnded,
     StragglersFound,
     SuccessfulStage,
     TaskFailed,
@@ -45,7 +47,9 @@ from onager.execution_graph import (
     TasksSpeculated,
     TaskSucceeded,
     apply_all,
+    planned_at_once,
     submit,
+    was_planned_at_once,
 )
 from onager.redaction import shown_text
 from onager.scheduler.api.timeline.buckets import Buckets
@@ -138,7 +142,7 @@ class Place:
 
 def _as_submitted(graph: ExecutionGraph) -> ExecutionGraph:
     """Return the graph with which a job began, but for the pipeline, which is as it is now."""
-    return submit(
+    submitted = submit(
         job_id=graph.job_id,
         name=graph.name,
         client_id=graph.client_id,
@@ -148,6 +152,9 @@ def _as_submitted(graph: ExecutionGraph) -> ExecutionGraph:
         speculation=graph.speculation,
         pipeline=graph.pipeline,
     )
+    if not was_planned_at_once(graph):
+        return submitted
+    return planned_at_once(submitted, [stage.spec for stage in graph.stages[1:]], graph.submitted_ms)
 
 
 class Story:
@@ -268,6 +275,8 @@ class Story:
                 | StageLaidOut()
                 | StragglersFound()
                 | PipelineAbandoned()
+                | StepEnded()
+                | DeadlinePassed()
                 | TaskSucceeded()
             ):
                 pass  # seen in the graph; successes come in groups

@@ -68,7 +68,9 @@ class OneExecutor:
     def job_id(self) -> JobId:
         return JobId(f"job-{self.jobs}")
 
-    def plan(self, spec: pb.JobSpec, *, slots: int = 2, may_grow: bool = False) -> pb.PlanOutcome:
+    def plan(
+        self, spec: pb.JobSpec, *, slots: int = 2, may_grow: bool = False, may_step: bool = False
+    ) -> pb.PlanOutcome:
         return plan_job(
             spec,
             self.spark,
@@ -78,6 +80,7 @@ class OneExecutor:
             call_function=lambda job, session: self.functions.called(job, session, self.job_id, Cancellation()),
             may_grow=may_grow,
             catalog=self.catalog,
+            may_step=may_step,
         )
 
     def find_more(self, task_set: pb.TaskSet, blobs: Mapping[str, bytes]) -> pb.TaskSuccess:

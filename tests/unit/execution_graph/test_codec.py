@@ -10,6 +10,7 @@ import pytest
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
     AdaptivePolicy,
+    DeadlinePassed,
     Event,
     EventBatch,
     ExecutionGraph,
@@ -25,6 +26,7 @@ from onager.execution_graph import (
     SpeculationPolicy,
     StageInput,
     StageLaidOut,
+    StepEnded,
     TaskRead,
     TasksLost,
     apply_all,
@@ -270,6 +272,8 @@ def test_every_event_survives_the_round_trip() -> None:
         replace(job.failed(1, 0, FailureKind.IO_ERROR), failure=failure(FailureKind.FETCH_FAILED, fetch=fetch)),
         job.success(1, 0),
         JobCancelled(reason="r", at_ms=1),
+        StepEnded(stage_id=1, child_id="j.1", rows=1, failure=failure(FailureKind.USER_ERROR), at_ms=1),
+        DeadlinePassed(deadline_ms=1, at_ms=1),
         *speculating().log,
         *abandoned().log,
         *laid_out().log,

@@ -30,7 +30,7 @@ from onager.scheduler.policy.fair_queue import FairQueue
 from tests.unit.scheduler.small_graphs import failed, graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
 
-HEADER = SimpleNamespace(job_id="job-1", principal="ann", retry_of="", session="")
+HEADER = SimpleNamespace(job_id="job-1", principal="ann", retry_of="", session="", labels={}, deadline_ms=0)
 
 
 def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
@@ -294,7 +294,7 @@ def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(c
     clock.advance(51)
     assert made.told(job) is not first
     for number in range(100):
-        header = SimpleNamespace(job_id=f"j-{number}", principal="", retry_of="", session="")
+        header = SimpleNamespace(job_id=f"j-{number}", principal="", retry_of="", session="", labels={}, deadline_ms=0)
         made.told(SimpleNamespace(header=header, seq=1, graph=graph(header.job_id)))
     assert len(made._told) == 64
 

@@ -1,0 +1,112 @@
+"""New jobs: what of a specification becomes a graph, stored with it."""
+
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import JobConflictError, SchemaVersionError, StateCorruptError
+from onager.execution_graph import (
+    TABLES_MAJOR,
+    ExecutionGraph,
+    OutputLayout,
+    RetryLimits,
+    StageInput,
+    StageSpec,
+    StageWork,
+    planned_at_once,
+    submit,
+)
+from onager.ids import BlobDigest, JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.jobs.blobs import BlobStore, digest_of
+from onager.scheduler.jobs.job_adaptive import adaptive_of
+from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_heads import JobTerms
+from onager.scheduler.jobs.job_specs import Submission
+from onager.scheduler.jobs.job_speculation import speculation_of
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.program_specs import encoded_steps
+from onager.scheduler.settings import SchedulerSettings
+
+log = structlog.get_logger(__name__)
+
+_STEP: Final = OutputLayout("control")
+
+
+class NewJobs:
+    """Stores jobs."""
+
+    def __init__(
+        self, settings: SchedulerSettings, jobs: JobStore, blobs: BlobStore, members: Members, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._jobs = jobs
+        self._blobs = blobs
+        self._members = members
+        self._clock = clock
+
+    @property
+    def takes_programs(self) -> bool:
+        """Return whether every scheduler knows programs."""
+        return self._members.writes_major >= TABLES_MAJOR
+
+    async def store(
+        self, job_id: JobId, client_id: str, spec: pb.JobSpec, submission: Submission, terms: JobTerms
+    ) -> bool:
+        """Store a job with its specification, durable when this returns; return whether it existed.
+
+        `JobConflictError` when another job has its id.
+        """
+        content, digest = submission.content, submission.digest
+        now_ms = self._clock.now_ms()
+        blob = self._blobs.writes(job_id, content)
+        if blob is None:
+            await self._blobs.put(job_id, [content])
+        graph = submit(
+            job_id=job_id,
+            name=spec.name,
+            client_id=client_id,
+            spec_digest=digest,
+            at_ms=now_ms,
+            limits=RetryLimits(
+                task_max_failures=self._settings.task_max_failures,
+                stage_max_failures=self._settings.stage_max_failures,
+                retry_pauses_ms=self._settings.retry_pauses_ms,
+            ),
+            speculation=speculation_of(spec),
+            pipeline=pipeline_of(spec, self._members.writes_major, now_ms),
+            adaptive=adaptive_of(spec, self._members.writes_major),
+        )
+        steps: list[bytes] = []
+        if spec.HasField("program"):
+            steps = await apart(len(content), encoded_steps, spec)
+            await self._blobs.put(job_id, steps)
+            graph = _program(graph, spec.program, [digest_of(step) for step in steps], now_ms)
+        try:
+            _, existed = await self._jobs.submit(graph, terms, blob)
+        except JobConflictError:
+            await self._blobs.release(job_id, [digest, *(digest_of(step) for step in steps)])
+            raise
+        except (StateCorruptError, SchemaVersionError):
+            existed = True  # it is stored, and GetJob says what is wrong with its record
+        return existed
+
+
+def _program(graph: ExecutionGraph, program: pb.ProgramSpec, steps: list[BlobDigest], at_ms: int) -> ExecutionGraph:
+    """Return the graph of a program, planned, since its steps were given."""
+    specs = [
+        StageSpec(
+            stage_id=number,
+            name=step.name or f"step {number}",
+            work=StageWork.STEP,
+            plan_digest=digest,
+            partitions=1,
+            inputs=tuple(StageInput(before, "all") for before in sorted(set(step.after))),
+            output=_STEP,
+        )
+        for number, (step, digest) in enumerate(zip(program.steps, steps, strict=True), start=1)
+    ]
+    return planned_at_once(graph, specs, at_ms)

@@ -1,0 +1,336 @@
+"""Programs: has the jobs of their steps run, and tells them what became of these.
+
+All of it follows from what is stored, and may be done again, or by two schedulers at once: the job of a step has an id
+that follows from the program's and the step's, and its end is taken into the program's log once. So nothing is lost or
+done twice when a scheduler dies between any two of these.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import (
+    JobConflictError,
+    JobNotFoundError,
+    NotFoundError,
+    OnagerError,
+    SchemaVersionError,
+    StateCorruptError,
+)
+from onager.execution_graph import (
+    Cancelled,
+    DeadlinePassed,
+    ExecutionGraph,
+    Failed,
+    Failure,
+    FailureKind,
+    JobState,
+    Stage,
+    StepEnded,
+    SuccessfulStage,
+    child_of,
+    running_steps,
+)
+from onager.ids import BlobDigest, JobId, program_of, step_job_id
+from onager.protocol.apart import apart
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.new_jobs import NewJobs
+from onager.scheduler.jobs.blobs import BlobStore, digest_of
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_specs import Submission, check_spec, encode_spec
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.scheduler.jobs.program_specs import spec_of_child
+from onager.scheduler.loops import whenever
+
+log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 16
+_OTHERS_TURN_S: Final = 1.0
+"""How often is looked at a job that should have ended: another scheduler drives it, and may die, or it publishes."""
+_LONGEST_WAIT_S: Final = 60.0
+"""The clock may be set."""
+_UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
+
+
+class Steps:
+    """The steps of the programs that this scheduler drives."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        writers: JobWriters,
+        blobs: BlobStore,
+        new_jobs: NewJobs,
+        local: LocalDriver,
+        ownership: Ownership,
+        clock: Clock,
+    ) -> None:
+        self._jobs = jobs
+        self._heads: JobHeads = jobs.heads
+        self._writers = writers
+        self._blobs = blobs
+        self._new_jobs = new_jobs
+        self._local = local
+        self._ownership = ownership
+        self._clock = clock
+        self._waiting: dict[JobId, None] = {}
+        """The programs to look at."""
+        self._wake = asyncio.Event()
+        self._deadlines: dict[JobId, int] = {}
+        self._deadline_wake = asyncio.Event()
+
+    # ---------------------------------------------------------------- what makes programs worth a look
+
+    def on_commit(self, job: StoredJob) -> None:
+        """Take in that a job has changed: if it is a program, other steps may have begun."""
+        if job.graph.is_program:
+            self._look_at([JobId(job.header.job_id)])
+
+    def on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        """Take in that a job has ended, which may be a step's, or a program with steps that run; or its deadline."""
+        self._note_deadline(job_id, head)
+        if (program_id := program_of(job_id)) is not None:
+            program = self._heads.get(program_id)
+            is_stray = program is None or not program.is_active
+            if head is None or not head.is_active or is_stray:
+                self._look_at([program_id])
+        elif (head is None or not head.is_active) and self._heads.steps_of(job_id):
+            self._look_at([job_id])
+
+    def _note_deadline(self, job_id: JobId, head: JobHead | None) -> None:
+        if head is None or not head.is_active or not head.deadline_ms:
+            self._deadlines.pop(job_id, None)
+        elif self._deadlines.get(job_id) != head.deadline_ms:
+            self._deadlines[job_id] = head.deadline_ms
+            self._deadline_wake.set()
+
+    def look_again(self) -> None:
+        """Look at all programs: this scheduler may drive others than before, or an event may have been missed."""
+        found: set[JobId] = set()
+        for head in self._heads.active():
+            program_id = program_of(head.job_id)
+            if program_id is not None:
+                found.add(program_id)
+        for job_id in self._ownership.followed:
+            job = self._jobs.cached(job_id)
+            if job is not None and job.graph.is_program:
+                found.add(job_id)
+        self._look_at(sorted(found))
+
+    def _look_at(self, programs: Iterable[JobId]) -> None:
+        mine = [program_id for program_id in programs if self._ownership.is_mine(program_id)]
+        if mine:
+            self._waiting |= dict.fromkeys(mine)
+            self._wake.set()
+
+    # ---------------------------------------------------------------- loops
+
+    async def run(self) -> None:
+        """Look at programs for as long as the scheduler lives."""
+        await whenever(self._wake, self._work_off)
+
+    async def run_deadlines(self) -> None:
+        """Fail jobs whose time is over, for as long as the scheduler lives."""
+        while True:
+            self._deadline_wake.clear()
+            wait_s = None
+            if self._deadlines:
+                left_s = (min(self._deadlines.values()) - self._clock.now_ms()) / 1000
+                wait_s = min(_LONGEST_WAIT_S, max(_OTHERS_TURN_S, left_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._deadline_wake.wait()
+                continue
+            try:
+                await self.pass_deadlines()
+            except OnagerError as error:
+                log.warning("deadlines_not_passed", error=str(error))
+
+    async def pass_deadlines(self) -> None:
+        """Fail those of the jobs that this scheduler drives that should have ended by now."""
+        if not self._new_jobs.takes_programs:
+            return  # some scheduler could not read the event
+        now_ms = self._clock.now_ms()
+        due = [(job_id, at_ms) for job_id, at_ms in self._deadlines.items() if at_ms <= now_ms]
+        for job_id, deadline_ms in due:
+            if not self._ownership.is_mine(job_id):
+                continue
+            passed = Decision([DeadlinePassed(deadline_ms=deadline_ms, at_ms=now_ms)])
+            try:
+                await self._writers.record(job_id, partial(_decided, passed))
+            except _UNREADABLE as error:
+                log.warning("deadline_not_noted", job_id=job_id, error=str(error))
+
+    async def _work_off(self) -> None:
+        while self._waiting:
+            some = list(self._waiting)[:_AT_ONCE]
+            for program_id in some:
+                del self._waiting[program_id]
+            results = await asyncio.gather(*(self._advance(program_id) for program_id in some), return_exceptions=True)
+            for program_id, error in zip(some, results, strict=True):
+                if isinstance(error, OnagerError):
+                    self._waiting[program_id] = None
+            for error in results:
+                if isinstance(error, BaseException):
+                    raise error
+
+    # ---------------------------------------------------------------- one program
+
+    async def _advance(self, program_id: JobId) -> None:
+        """Do what the program, as it is stored, owes: submit jobs, take in their ends, or stop them."""
+        if not self._ownership.is_mine(program_id):
+            return
+        try:
+            job = await self._stored(program_id)
+        except JobNotFoundError:
+            await self._stop_steps(program_id, "its program is gone")
+            return
+        except (StateCorruptError, SchemaVersionError) as error:
+            log.warning("program_not_read", job_id=program_id, error=str(error))
+            return
+        if not job.graph.is_active:
+            await self._stop_steps(program_id, f"its program has ended: it is {job.graph.state}")
+            return
+        ended: list[StepEnded] = []
+        for stage in running_steps(job.graph):
+            end = await self._step(job, stage)
+            if end is not None:
+                ended.append(end)
+        if ended:
+            await self._writers.record(program_id, lambda _: Decision(ended))
+
+    async def _stored(self, program_id: JobId) -> StoredJob:
+        if self._ownership.follows(program_id):
+            return await self._jobs.get(program_id)
+        return await self._jobs.fresh(program_id)
+
+    async def _step(self, job: StoredJob, stage: Stage) -> StepEnded | None:
+        """Return the end of a running step if it has ended; see to it that it runs."""
+        child_id = self._child_id(job.graph, stage)
+        head = self._heads.get(child_id)
+        if head is None:
+            taken = await self._done_before(job, stage)
+            if taken is not None:
+                return taken
+            return await self._submit(job, stage, child_id)
+        if head.is_active:
+            return None
+        return await self._end(stage, child_id, head)
+
+    def _child_id(self, graph: ExecutionGraph, stage: Stage) -> JobId:
+        return step_job_id(graph.job_id, stage.spec.stage_id)
+
+    async def _submit(self, job: StoredJob, stage: Stage, child_id: JobId) -> StepEnded | None:
+        """Submit the job of a step; whoever was first, there is one."""
+        assert stage.spec.plan_digest is not None
+        try:
+            program = await self._blobs.get(BlobDigest(job.graph.spec_digest))
+            step = await self._blobs.get(BlobDigest(stage.spec.plan_digest))
+        except (NotFoundError, StateCorruptError) as error:
+            return self._failed(stage, child_id, f"what it is to do cannot be read any more: {error}")
+        spec = await apart(len(program) + len(step), spec_of_child, program, step, stage.spec.name)
+        try:
+            check_spec(spec)
+        except OnagerError as error:
+            return self._failed(stage, child_id, str(error))
+        terms = JobTerms(
+            weight=job.header.weight,
+            session=job.header.session,
+            session_max_tasks=job.header.session_max_tasks,
+            principal=job.header.principal,
+            labels=job.header.labels,
+        )
+        content = encode_spec(spec)
+        submission = Submission(terms, content, digest_of(content))
+        try:
+            existed = await self._new_jobs.store(child_id, job.graph.client_id, spec, submission, terms)
+        except JobConflictError:
+            existed = True  # a scheduler of another version has put it in other words
+        if not existed:
+            log.info("step_submitted", job_id=job.graph.job_id, stage_id=stage.spec.stage_id, child_id=child_id)
+        return None
+
+    async def _done_before(self, job: StoredJob, stage: Stage) -> StepEnded | None:
+        """Return the end of a step that is not run again, because the program that this one is a retry of did it.
+
+        That holds for a step whose inputs were done before, too, and that did the same. A step that only gives the rows
+        of the result is run again: these may be gone.
+        """
+        if not job.header.retry_of:
+            return None
+        graph, stage_id = job.graph, stage.spec.stage_id
+        if any(program_of(child_of(graph.stages[i.stage_id])) == graph.job_id for i in stage.spec.inputs):
+            return None
+        try:
+            before = (await self._jobs.fresh(JobId(job.header.retry_of))).graph
+        except _UNREADABLE:
+            return None
+        known = before.stages[stage_id] if stage_id < len(before.stages) else None
+        if (
+            not isinstance(known, SuccessfulStage)
+            or before.state is JobState.SUCCESSFUL
+            or before.spec_digest != graph.spec_digest
+            or known.spec.plan_digest != stage.spec.plan_digest
+        ):
+            return None
+        child_id, rows = child_of(known), known.ledger.outputs[0].rows
+        head = self._heads.get(JobId(child_id))
+        is_result = graph.plan is not None and graph.plan.result_stage_id == stage_id
+        if is_result and rows and head is not None and head.sink_path is None:
+            return None
+        return StepEnded(stage_id=stage_id, child_id=child_id, rows=rows, at_ms=self._clock.now_ms())
+
+    async def _end(self, stage: Stage, child_id: JobId, head: JobHead) -> StepEnded | None:
+        if head.broken is not None:
+            if self._heads.is_newer(child_id):
+                return None  # a newer scheduler goes on with it
+            return self._failed(stage, child_id, f"its record cannot be read: {head.broken}")
+        if head.state is JobState.SUCCESSFUL:
+            return StepEnded(
+                stage_id=stage.spec.stage_id, child_id=child_id, rows=head.result_rows, at_ms=self._clock.now_ms()
+            )
+        graph = (await self._jobs.fresh(child_id)).graph
+        failure = _failure_of(graph)
+        return StepEnded(
+            stage_id=stage.spec.stage_id, child_id=child_id, rows=0, failure=failure, at_ms=self._clock.now_ms()
+        )
+
+    def _failed(self, stage: Stage, child_id: JobId, why: str) -> StepEnded:
+        failure = Failure(kind=FailureKind.USER_ERROR, message=why)
+        return StepEnded(
+            stage_id=stage.spec.stage_id, child_id=child_id, rows=0, failure=failure, at_ms=self._clock.now_ms()
+        )
+
+    async def _stop_steps(self, program_id: JobId, why: str) -> None:
+        for child_id in self._heads.steps_of(program_id):
+            head = self._heads.get(child_id)
+            if head is None or not head.is_active:
+                continue
+            try:
+                await self._local.coordinator(child_id).cancel(why)
+                log.info("step_stopped", job_id=program_id, child_id=child_id, why=why)
+            except _UNREADABLE as error:
+                log.warning("step_not_stopped", job_id=child_id, error=str(error))
+
+
+def _decided(decision: Decision, _: ExecutionGraph) -> Decision:
+    return decision
+
+
+def _failure_of(graph: ExecutionGraph) -> Failure:
+    """Return why the job of a step did not succeed."""
+    match graph.outcome:
+        case Failed(failure=failure):
+            return failure
+        case Cancelled(told=told):
+            return Failure(kind=FailureKind.USER_ERROR, message=f"it was cancelled: {told}")
+        case outcome:
+            raise AssertionError(f"job {graph.job_id} has not failed: {outcome}")

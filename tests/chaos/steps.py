@@ -1,0 +1,180 @@
+"""``python -m tests.chaos.steps [--kills 200] [--seed N] [--json FILE]``: `kill -9` under scripts of several steps.
+
+A real cluster: one scheduler, and executors of Spark. Scripts of six INSERT OVERWRITE DIRECTORY run, one after the
+other, until as many processes were killed as wanted, at moments that the seed draws: now the scheduler, now an
+executor. Each statement reads what the one before it wrote. Of each script must hold: it succeeds; each of its steps is
+done by one job, which succeeded; steps begin in order; what was written once is not written again; and the last dataset
+has the rows that follow from all before it. Exit code 1 when something else happened.
+"""
+
+import argparse
+import json
+import random  # noqa: TID251 seeded
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+
+from onager.client import JobHandle, JobProgress
+from tests.support.processes.cluster import Cluster
+
+STEPS: Final = 6
+ROWS: Final = 40_000
+_EXECUTORS: Final = 2
+_PATIENCE_S: Final = 300.0
+CONF: Final = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 2}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done, and what was wrong."""
+
+    scripts: int = 0
+    schedulers_killed: int = 0
+    executors_killed: int = 0
+    trouble: list[str] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        return self.schedulers_killed + self.executors_killed
+
+
+def script(directory: Path) -> str:
+    """Return a script whose steps each add one to the rows of the step before."""
+    first = f"SELECT id, CAST(crc32(sha2(CAST(id AS STRING), 512)) % 7 AS BIGINT) AS n FROM range(0, {ROWS}, 1, 3)"
+    texts = []
+    for number in range(1, STEPS + 1):
+        source = first if number == 1 else f"SELECT id, n + 1 AS n FROM parquet.`{directory}/{number - 1}`"
+        texts.append(f"INSERT OVERWRITE DIRECTORY '{directory}/{number}' USING parquet {source} DISTRIBUTE BY id")
+    return ";\n".join(texts)
+
+
+class Run:
+    """One script, and how its datasets were first seen."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.directory = directory
+        self.job: JobHandle = cluster.client.sql(script(directory), conf=CONF)
+        self._first: dict[str, dict[str, int]] = {}
+        self._cluster = cluster
+
+    def look(self) -> JobProgress:
+        """Return how far the script is; remember the files of the steps that are done."""
+        progress = self.job.progress()
+        for step in progress.stages[1:]:
+            name = str(step.stage_id)
+            if step.state == "successful" and name not in self._first:
+                self._first[name] = self._files(name)
+        return progress
+
+    def _files(self, name: str) -> dict[str, int]:
+        return {file.name: file.stat().st_mtime_ns for file in (self.directory / name).iterdir()}
+
+    def trouble(self) -> list[str]:
+        """Return what is wrong with a script that has ended."""
+        progress = self.look()
+        if progress.failure is not None:
+            return [f"{self.job.id} {progress.state}: {progress.failure}"]
+        found = []
+        steps = progress.stages[1:]
+        for name, files in self._first.items():
+            if self._files(name) != files:
+                found.append(f"{self.job.id}: dataset {name} was written again")
+        if [step.child_job_id for step in steps] != [f"{self.job.id}.{n}" for n in range(1, STEPS + 1)]:
+            found.append(f"{self.job.id}: its steps were done by {[step.child_job_id for step in steps]}")
+        children = [job for job in self._cluster.client.jobs(1_000, steps=True) if job.parent == self.job.id]
+        if sorted(job.job_id for job in children) != [f"{self.job.id}.{n}" for n in range(1, STEPS + 1)]:
+            found.append(f"{self.job.id}: there are jobs {[job.job_id for job in children]}")
+        found += [f"{job.job_id} is {job.state}" for job in children if job.state != "successful"]
+        submitted = {job.job_id: job.submitted_ms for job in children}
+        ends = [0, *(job.ended_ms for job in sorted(children, key=lambda job: job.job_id))]
+        for number in range(1, STEPS + 1):
+            if submitted.get(f"{self.job.id}.{number}", 0) < ends[number - 1]:
+                found.append(f"{self.job.id}: step {number} began before step {number - 1} had ended")
+        table = pq.read_table(self.directory / str(STEPS))
+        rows = dict(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True))
+        if len(rows) != table.num_rows or set(rows) != set(range(ROWS)):
+            found.append(f"{self.job.id}: the last dataset has {table.num_rows} rows, of which {len(rows)} differ")
+        if not all(STEPS - 1 <= n < STEPS + 6 for n in rows.values()):
+            found.append(f"{self.job.id}: the last dataset has other values")
+        return found
+
+
+def kill_one(cluster: Cluster, rng: random.Random, tally: Tally) -> None:
+    """Kill the scheduler, or an executor, and start it again at once."""
+    living = cluster.living_executors()
+    if rng.random() < 0.5 or not living:
+        assert cluster.scheduler is not None
+        cluster.scheduler.kill()
+        cluster.start_scheduler()
+        tally.schedulers_killed += 1
+        return
+    name = rng.choice(sorted(living))
+    below = living[name].descendants()
+    living[name].kill()
+    for process in below:
+        if process.is_running():
+            process.kill()
+    cluster.launch_executor(name, slots=1)
+    tally.executors_killed += 1
+
+
+def run(kills: int, seed: int, directory: Path) -> Tally:
+    """Run scripts until *kills* processes were killed; executors of Spark take seconds to come back."""
+    rng, tally = random.Random(seed), Tally()
+    cluster = Cluster(directory / "cluster")
+    cluster.environment["ONAGER_SCHEDULER_TASK_MAX_FAILURES"] = "1000"
+    try:
+        cluster.start_scheduler()
+        for number in range(_EXECUTORS):
+            cluster.launch_executor(f"e-{number}", slots=1)
+        cluster.await_executors(*(f"e-{number}" for number in range(_EXECUTORS)))
+        while tally.kills < kills and not tally.trouble:
+            tally.scripts += 1
+            one = Run(cluster, directory / f"script-{tally.scripts}")
+            began_s = time.monotonic()
+            while not one.look().state.is_final:
+                time.sleep(rng.uniform(0.05, 2.5))
+                if tally.kills < kills:
+                    kill_one(cluster, rng, tally)
+                if time.monotonic() - began_s > _PATIENCE_S + 5 * kills:
+                    tally.trouble.append(f"{one.job.id} does not end")
+                    break
+            else:
+                tally.trouble += one.trouble()
+            print(f"{tally.scripts} scripts, {tally.kills} kills: {tally.trouble or 'sound'}", flush=True)
+            shutil.rmtree(one.directory, ignore_errors=True)
+    finally:
+        cluster.stop()
+    return tally
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="onager-steps-") as directory:
+        tally = run(arguments.kills, arguments.seed, Path(directory))
+    told = {
+        "seed": arguments.seed,
+        "scripts": tally.scripts,
+        "schedulers_killed": tally.schedulers_killed,
+        "executors_killed": tally.executors_killed,
+        "trouble": tally.trouble,
+    }
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(told, indent=2))
+    print(json.dumps(told))
+    return 1 if tally.trouble else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

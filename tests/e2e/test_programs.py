@@ -1,0 +1,103 @@
+"""Programs on a real cluster: scripts that write several datasets, programs made in Python, failures and retries."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import onager
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def written(directory: Path) -> dict[str, int]:
+    """Return the files of a dataset, and when each was written."""
+    return {file.name: file.stat().st_mtime_ns for file in directory.iterdir()}
+
+
+def squares(spark, rows):
+    return spark.range(rows).selectExpr("id", "id * id AS square")
+
+
+def test_a_script_writes_one_dataset_after_the_other(shared_cluster, tmp_path):
+    script = tmp_path / "nightly.sql"
+    script.write_text(
+        f"CREATE TEMP VIEW few AS SELECT id FROM range(:rows);\n"
+        f"INSERT OVERWRITE DIRECTORY '{tmp_path}/a' USING parquet SELECT id FROM few;\n"
+        f"INSERT OVERWRITE DIRECTORY '{tmp_path}/b' USING json SELECT sum(id) AS s FROM parquet.`{tmp_path}/a`;\n"
+        f"SELECT s, count(*) AS n FROM json.`{tmp_path}/b`, few GROUP BY s"
+    )
+    done = shared_cluster.cli(
+        "submit", "-f", str(script), "--param", "rows=5", "--label", "team=e2e", "--label", "run=1", "-o", "csv"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "s,n\n10,5\n"
+    assert "step 2 statement 3, line 3: successful" in done.stderr
+    listed = json.loads(shared_cluster.cli("jobs", "--label", "team=e2e", "-o", "json").stdout)
+    assert [job["name"][:20] for job in listed] == ["CREATE TEMP VIEW few"]
+    program_id = listed[0]["job_id"]
+    assert listed[0]["labels"] == {"team": "e2e", "run": "1"}
+    steps = json.loads(shared_cluster.cli("jobs", "--label", "team=e2e", "--steps", "-o", "json").stdout)
+    assert {job["job_id"] for job in steps} == {program_id, *(f"{program_id}.{n}" for n in (1, 2, 3))}
+    shown = shared_cluster.cli("job", program_id).stdout
+    assert re.search(rf"2 +statement 3, line 3 +successful +[\d.]+ +1 +{program_id}\.2", shown), shown
+    assert "labels: run=1, team=e2e" in shown
+
+
+def test_a_program_that_failed_goes_on_where_it_failed(shared_cluster, tmp_path):
+    insert = "INSERT OVERWRITE DIRECTORY '{}' USING parquet SELECT * FROM {}"
+    text = ";\n".join(
+        (
+            insert.format(tmp_path / "a", "range(3)"),
+            insert.format(tmp_path / "b", f"parquet.`{tmp_path}/late`"),
+            insert.format(tmp_path / "c", f"parquet.`{tmp_path}/b`"),
+        )
+    )
+    job = shared_cluster.client.sql(text)
+    with pytest.raises(onager.JobFailedError, match=r"step 2 of 3 \(statement 2, line 2\): .*PATH_NOT_FOUND"):
+        job.wait()
+    first = written(tmp_path / "a")
+    shared_cluster.client.sql("SELECT 7 AS seven", output=tmp_path / "late").wait()
+    again = job.retry()
+    assert again.wait().sink_path == str(tmp_path / "c")
+    assert written(tmp_path / "a") == first
+    assert shared_cluster.client.sql(f"SELECT seven FROM parquet.`{tmp_path}/c`").to_arrow().to_pylist() == [
+        {"seven": 7}
+    ]
+    progress = again.progress()
+    assert [stage.child_job_id for stage in progress.stages[1:]] == [f"{job.id}.1", f"{again.id}.2", f"{again.id}.3"]
+
+
+def test_a_program_made_in_python(shared_cluster, tmp_path):
+    program = shared_cluster.client.program(name="made", conf={"spark.sql.shuffle.partitions": 2})
+    left = program.sql("SELECT :k AS k, 1 AS one", name="left", params={"k": 3}, output=tmp_path / "left")
+    right = program.function(squares, name="right", args={"rows": 4}, output=tmp_path / "right")
+    program.sql(
+        f"SELECT k, square FROM parquet.`{tmp_path}/left` JOIN parquet.`{tmp_path}/right` ON k = id",
+        after=[left, right],
+        name="joined",
+    )
+    job = program.submit()
+    assert job.to_arrow().to_pylist() == [{"k": 3, "square": 9}]
+    assert job.step("right").progress().sink_path == str(tmp_path / "right")
+    assert job.step("joined").to_arrow().num_rows == 1
+    begun = {stage.name: (stage.started_ms, stage.ended_ms) for stage in job.progress().stages}
+    assert begun["right"][0] < begun["left"][1], "both of them ran at once"
+    assert begun["joined"][0] >= max(begun["left"][1], begun["right"][1])
+
+
+def test_cancelling_a_program_and_a_deadline_stop_its_steps(shared_cluster, tmp_path):
+    slow = "SELECT sum(crc32(sha2(repeat(CAST(id AS STRING), 200), 512))) AS s FROM range(2000000000)"
+    client = shared_cluster.client
+    cancelled = client.program()
+    cancelled.sql(slow, name="slow")
+    job = cancelled.submit()
+    next(progress for progress in job.watch(60) if progress.stages[1].step_state == "running" or progress.fraction)
+    job.cancel("enough")
+    late = client.program(deadline="3s")
+    late.sql(slow, name="slow")
+    with pytest.raises(onager.JobFailedError, match=r"within 3 s, its deadline.*\(slow\)"):
+        late.submit().wait(60)
+    until(lambda: client.job(f"{job.id}.1").progress().state == "cancelled", 20, "the end of the step's job")
