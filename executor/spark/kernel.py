@@ -497,6 +497,7 @@ class JavaCatalog:
         jvm = Jvm.of(base)
         self._java = jvm.java_class("onager.catalog.OnagerCatalog")(jvm_session(base))
         self._statements = jvm.java_class("onager.catalog.Statements")
+        self._writes = jvm.java_class("onager.catalog.TableWrite")
         self.session: JavaObject = self._java.session()
 
     def take(self) -> dict[str, Any] | None:
@@ -527,6 +528,10 @@ class JavaCatalog:
     def changes(self) -> dict[str, Any]:
         """Return what has changed; see Java's `Changes`."""
         return dict(json.loads(self._java.changes()))
+
+    def table_write(self, parsed: JavaObject) -> JavaObject:
+        """Plan a statement that writes a table; see Java's `TableWrite`."""
+        return self._writes.of(self._java, parsed)
 
     def other_catalog(self, parsed: JavaObject) -> str:
         """Return the name of another catalog that a parsed statement names, or ""."""

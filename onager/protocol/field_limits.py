@@ -410,6 +410,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "location": PATH,
         "set": Pairs(100_000, Text(4 * KIB), Text(64 * KIB)),
         "expected": Pairs(100_000, Text(4 * KIB), Text(64 * KIB)),
+        "stale_stats": PLAIN,
     },
     "CatalogRecord": {"key": STATE_PATH, "value": Bytes(MIB), "revision": PLAIN},
     "StageEstimate": {"stage_id": PLAIN, "rows": PLAIN},

@@ -1426,7 +1426,7 @@ class CatalogPut(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected_revision: _Optional[int] = ..., removed_pages_of: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PartitionChange(_message.Message):
-    __slots__ = ("key", "table_id", "location", "set", "expected")
+    __slots__ = ("key", "table_id", "location", "set", "expected", "stale_stats")
     class SetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1446,12 +1446,14 @@ class PartitionChange(_message.Message):
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     SET_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    STALE_STATS_FIELD_NUMBER: _ClassVar[int]
     key: str
     table_id: str
     location: str
     set: _containers.ScalarMap[str, str]
     expected: _containers.ScalarMap[str, str]
-    def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., expected: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    stale_stats: bool
+    def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., expected: _Optional[_Mapping[str, str]] = ..., stale_stats: _Optional[bool] = ...) -> None: ...
 
 class CatalogRecord(_message.Message):
     __slots__ = ("key", "value", "revision")

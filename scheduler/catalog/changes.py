@@ -54,6 +54,8 @@ class PartitionsSet:
     entries: Entries
     expected: Entries
     """Partitions that must be as planned; None: absent."""
+    stale_stats: bool = False
+    """Whether the table's statistics hold no longer, since rows were written into its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ def _partitions_from(change: pb.PartitionChange) -> PartitionsSet:
         change.location,
         _entries(change.key, change.set),
         _entries(change.key, change.expected),
+        change.stale_stats,
     )
 
 
@@ -223,6 +226,7 @@ def encoded(changes: CatalogChanges) -> bytes:
                     "location": change.location,
                     "entries": change.entries,
                     "expected": change.expected,
+                    "stale_stats": change.stale_stats,
                 }
                 for change in changes.partitions
             ],
@@ -243,7 +247,7 @@ def decoded(content: bytes) -> CatalogChanges:
                 for p in found["puts"]
             ),
             tuple(
-                PartitionsSet(c["key"], c["table_id"], c["location"], c["entries"], c["expected"])
+                PartitionsSet(c["key"], c["table_id"], c["location"], c["entries"], c["expected"], c["stale_stats"])
                 for c in found["partitions"]
             ),
             found["reads"],

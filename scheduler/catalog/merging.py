@@ -60,6 +60,8 @@ def merge(changes: CatalogChanges, found: Mapping[str, Found | None], pages: Map
     for change in changes.partitions:
         record = _table_of(change, records, found)
         _check_expected(change, record, pages)
+        if change.stale_stats and "stats" in record["spark"]:
+            records[change.key] = record = {**record, "spark": _without_stats(record["spark"])}
         if change.entries:
             records[change.key] = _with_partitions(change, record, pages, new_pages)
     values = {key: None if record is None else _value(key, record) for key, record in records.items()}
@@ -154,6 +156,10 @@ def _told(key: str) -> str:
 def _is_merge_due(record: Mapping[str, Any], change: PartitionsSet) -> bool:
     merged: int = record.get("merged", 0)
     return len(record.get("pages", ())) - merged + page_count(change.entries) > MAX_PAGES
+
+
+def _without_stats(spark: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in spark.items() if name != "stats"}
 
 
 def _with_partitions(

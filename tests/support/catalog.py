@@ -92,6 +92,11 @@ class MemoryCatalog:
         now = self.partitions(name, database)
         for path, before in change.expected.items():
             assert now.get(path) == (json.loads(before) if before else None), path
+        if change.stale_stats:
+            record["spark"].pop("stats", None)
+        if not change.set:
+            self.put(change.key, json.dumps(record).encode())
+            return
         page = json.dumps({path: json.loads(text) if text else None for path, text in change.set.items()}).encode()
         page_id = hashlib.sha256(page).hexdigest()[:32]
         record["pages"] = [*(each for each in record.get("pages", ()) if each != page_id), page_id]

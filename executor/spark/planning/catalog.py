@@ -6,9 +6,10 @@ planning has read is of one revision of the store, or the planning is repeated.
 
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError
@@ -27,6 +28,17 @@ _MOST_PAGE_BYTES: Final = 16 * 1024 * 1024
 
 class CatalogMovedError(Exception):
     """What a planning has read of the catalog has changed meanwhile: it is to be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """What a statement writes into a table."""
+
+    query: JavaObject
+    """Its plan."""
+    names: Sequence[str]
+    """The columns, as they are called in the table."""
+    sink: pb.Sink
 
 
 class PlanningCatalog:
@@ -67,6 +79,19 @@ class PlanningCatalog:
             yield
         finally:
             self._java.allow_changes(may=False)
+
+    def table_write(self, parsed: JavaObject) -> TableWrite | None:
+        """Change the catalog as a parsed statement does that writes a table, and return what it writes; None: nothing.
+
+        Raises Spark's errors, and what the kernel says of tables that cannot be written.
+        """
+        planned = self._java.table_write(parsed)
+        if planned.query() is None:
+            return None
+        sink = pb.Sink(
+            path=planned.path(), format=planned.format(), mode=planned.mode(), options=dict(planned.options())
+        )
+        return TableWrite(planned.query(), list(planned.names()), sink)
 
     def other_catalog(self, parsed: JavaObject) -> str:
         """Return the name of a catalog besides this one that a parsed statement names, or ""."""

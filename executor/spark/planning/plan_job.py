@@ -217,6 +217,8 @@ class _Query:
     """Whether its result is its plan, as it ran."""
     is_done: bool = False
     """Whether it was a statement that changes the catalog: it has no rows, and nothing is left to run."""
+    is_table: bool = False
+    """Whether it writes a table."""
 
 
 def _check_width(stages: Sequence[CutStage]) -> None:
@@ -264,14 +266,15 @@ def _query(
             "(onager job ID --analyze shows the plan of any job)"
         )
     if said is not None and given is not None:
-        raise PlanningError("the script has INSERT OVERWRITE DIRECTORY, and the job has an output, too: give only one")
+        raise PlanningError("the script ends with a statement that writes, and the job has an output: give only one")
     sink = said or given
     if sink is not None:
         if sink.format not in SINK_FORMATS:
             raise PlanningError(
                 f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(sorted(SINK_FORMATS))}"
             )
-        check_options(Jvm.of(session), sink.format, sink.options, f"the output {sink.path}", is_written=True)
+        if not query.is_table:
+            check_options(Jvm.of(session), sink.format, sink.options, f"the output {sink.path}", is_written=True)
         schema = frame.schema.json()
         # A sink in a statement is written with Spark's defaults; a sink of the job is written without loss.
         sink = completed(sink, schema) if said is None else sink
@@ -306,7 +309,7 @@ def _frame(
     )
     if isinstance(script, ScriptSteps):
         return script
-    return _Query(script.frame, script.sink, script.is_analyzed, script.is_done)
+    return _Query(script.frame, script.sink, script.is_analyzed, script.is_done, script.is_table)
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from onager.executor.spark.planning.statements import (
     placed,
     split,
     temporary_view,
+    writes_table,
 )
 from onager.protocol import onager_pb2 as pb
 
@@ -49,6 +50,8 @@ class PlannedScript:
     """Whether it was asked for with EXPLAIN ANALYZE."""
     is_done: bool = False
     """Whether it has changed the catalog, and gives no rows."""
+    is_table: bool = False
+    """Whether the sink is a table's, which has its options since it was made."""
 
 
 def plan_script(
@@ -84,7 +87,7 @@ def plan_script(
         check_not_last(statement)
         with placed(statement):
             plan = parse(parser, statement)
-        if may_step and is_effect(plan):
+        if may_step and is_effect(plan, has_catalog=catalog is not None):
             return _steps(session, jvm, parser, statements, changing, statement, has_catalog=catalog is not None)
         if catalog is not None and changes_catalog(session, jvm, statement, plan):
             _changed(session, jvm, statement, plan, catalog)
@@ -99,6 +102,9 @@ def plan_script(
     if catalog is not None and not last.analyzed_from and changes_catalog(session, jvm, last, plan):
         frame = _changed(session, jvm, last, plan, catalog, is_alone=not before)
         return PlannedScript(DataFrame(frame, session), None, is_done=True)
+    if catalog is not None and writes_table(plan):
+        check_no_analysis(last)
+        return _table_write(session, jvm, last, plan, catalog, is_alone=not before)
     query, sink = last_query(jvm, last, plan, has_catalog=catalog is not None)
     if sink is not None or is_command(jvm, plan):
         check_no_analysis(last)
@@ -154,9 +160,8 @@ def _steps(
             check_not_last(statement)
         with placed(statement):
             plan = parse(parser, statement)
-        if is_effect(plan):
-            check_no_analysis(statement)
-            last_query(jvm, statement, plan, has_catalog=has_catalog)
+        if is_effect(plan, has_catalog=has_catalog):
+            _check_effect(jvm, statement, plan)
             add_step(statement)
         elif has_catalog and not statement.analyzed_from and changes_catalog(session, jvm, statement, plan, made):
             own.append(statement.number)
@@ -176,6 +181,12 @@ def _steps(
     return ScriptSteps(steps)
 
 
+def _check_effect(jvm: Jvm, statement: Statement, plan: Any) -> None:
+    check_no_analysis(statement)
+    if not writes_table(plan):  # what that writes to is perhaps made by a step before
+        last_query(jvm, statement, plan, has_catalog=True)
+
+
 def _changed(
     session: SparkSession,
     jvm: Jvm,
@@ -193,6 +204,19 @@ def _changed(
             )
         with catalog.changing():
             return _rows(session, jvm, plan)
+
+
+def _table_write(
+    session: SparkSession, jvm: Jvm, statement: Statement, plan: Any, catalog: PlanningCatalog, *, is_alone: bool
+) -> PlannedScript:
+    """Change the catalog as a statement does that writes a table, and return its query."""
+    with placed(statement, is_alone=is_alone):
+        with catalog.changing():
+            write = catalog.table_write(plan)
+        if write is None:
+            return PlannedScript(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
+        frame = DataFrame(_rows(session, jvm, write.query), session).toDF(*write.names)
+    return PlannedScript(frame, write.sink, is_table=True)
 
 
 def refuse_commands(session: SparkSession, text: str) -> None:

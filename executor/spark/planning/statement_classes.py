@@ -63,7 +63,10 @@ CHANGING = frozenset(
 )
 """Commands that change the catalog, of which each job has a copy; they move no data and no files."""
 
-LATER = frozenset({"CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect", "TruncateTable", "TruncatePartition"})
+WRITING = frozenset({"CreateTableAsSelect", "InsertIntoStatement"})
+"""Statements that write the rows of a query into a table, with stages."""
+
+LATER = frozenset({"ReplaceTable", "ReplaceTableAsSelect", "TruncateTable", "TruncatePartition"})
 """Commands that write or remove a table's data."""
 
 IGNORED = frozenset({"CacheTable", "UncacheTable", "ClearCacheCommand"})
@@ -86,6 +89,7 @@ LOOKED_UP = (
     HARMLESS
     | SHOWING
     | CHANGING
+    | WRITING
     | LATER
     | IGNORED
     | DATA_MODIFYING

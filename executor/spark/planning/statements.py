@@ -15,7 +15,15 @@ from onager.errors import OnagerError, PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import QueryTools, jvm_session
 from onager.executor.spark.planning.parameters import Parser
-from onager.executor.spark.planning.statement_classes import CHANGING, DATA_MODIFYING, HARMLESS, IGNORED, LATER, SHOWING
+from onager.executor.spark.planning.statement_classes import (
+    CHANGING,
+    DATA_MODIFYING,
+    HARMLESS,
+    IGNORED,
+    LATER,
+    SHOWING,
+    WRITING,
+)
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 
@@ -24,10 +32,7 @@ _ADVICE = (
     "functions, and INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or "
     "EXPLAIN, or one of these"
 )
-_DATA_ADVICE = (
-    "it writes or removes the data of a table; write files with --output or INSERT OVERWRITE DIRECTORY … USING, "
-    "and make a table over them with CREATE TABLE … LOCATION"
-)
+_DATA_ADVICE = "it removes or loads data of a table; write it with INSERT OVERWRITE, or make another table"
 _NO_CATALOG_ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions, variables and "
     "INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or that"
@@ -133,10 +138,19 @@ def check_no_analysis(statement: Statement) -> None:
         raise PlanningError(f"{statement}: {_ANALYZE_ADVICE}")
 
 
-def is_effect(plan: Any) -> bool:
-    """Return whether a statement changes something outside of the session, and can be a step of a program."""
+def is_effect(plan: Any, *, has_catalog: bool) -> bool:
+    """Return whether a statement writes files, and can be a step of a program."""
+    return _kind_below_with(plan) == "InsertIntoDir" or (has_catalog and writes_table(plan))
+
+
+def writes_table(plan: Any) -> bool:
+    """Return whether a statement writes rows into a table."""
+    return _kind_below_with(plan) in WRITING
+
+
+def _kind_below_with(plan: Any) -> str:
     name = kind(plan)
-    return name == "InsertIntoDir" or (name == "UnresolvedWith" and kind(plan.child()) == "InsertIntoDir")
+    return kind(plan.child()) if name == "UnresolvedWith" else name
 
 
 def changes_catalog(
@@ -229,7 +243,7 @@ def check_harmless(
 def _advice(name: str, *, has_catalog: bool) -> str:
     if not has_catalog:
         return _NO_CATALOG_ADVICE
-    return _DATA_ADVICE if name in LATER | {"InsertIntoStatement", "LoadData"} else _ADVICE
+    return _DATA_ADVICE if name in LATER | {"LoadData"} else _ADVICE
 
 
 def _check_setting(statement: Statement, plan: Any) -> None:
@@ -266,8 +280,6 @@ def last_query(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) 
         query = plan.withNewChildren(jvm.seq([insert.child()]))
         check_reads_only(jvm, statement, query)
         return query, _directory_sink(jvm, statement, insert)
-    if name == "InsertIntoStatement":
-        raise SideEffectError(str(statement), _advice(name, has_catalog=has_catalog))
     check_reads_only(jvm, statement, plan)
     if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
         return plan, None

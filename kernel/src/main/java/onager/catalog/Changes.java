@@ -20,16 +20,18 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
     /** *value*: null if the record is removed. *removedPagesOf*: the ids of tables that are no more. */
     record Put(String key, String value, long revision, List<String> removedPagesOf) {}
 
-    /** *set*, *expected*: partitions as JSON, by path; empty: there is none. */
-    record OfPartitions(String key, String tableId, String location, Map<String, String> set, Map<String, String> expected) {}
+    /** *set*, *expected*: partitions as JSON, by path; empty: there is none. *staleStats*: whether statistics hold no longer. */
+    record OfPartitions(String key, String tableId, String location, Map<String, String> set, Map<String, String> expected,
+            boolean staleStats) {}
 
     static Changes of(Map<String, OnagerCatalog.Slot> slots) {
         var made = new Changes(new ArrayList<>(), new ArrayList<>(), new TreeMap<>());
         var live = new TreeSet<String>();
         slots.values().stream().map(each -> each.now).filter(TableRecord.class::isInstance).forEach(each -> live.add(((TableRecord) each).id));
         slots.forEach((key, slot) -> {
-            if (slot.now instanceof TableRecord table && table.hasChangedPartitions()) {
-                made.partitions.add(new OfPartitions(key, table.id, table.spark.location().toString(), table.set(), table.expected()));
+            if (slot.now instanceof TableRecord table && (table.hasChangedPartitions() || table.isWritten)) {
+                made.partitions.add(new OfPartitions(key, table.id, table.spark.location().toString(), table.set(), table.expected(),
+                        table.isWritten));
             }
             if (slot.isChanged && (slot.now != null || slot.revision > 0)) {
                 boolean isGone = slot.before instanceof TableRecord old && !live.contains(old.id);

@@ -209,15 +209,29 @@ public final class OnagerCatalog implements ExternalCatalog {
             }
             return;
         }
-        var bytes = new byte[8];
-        RANDOM.nextBytes(bytes);
-        String id = HexFormat.of().formatHex(bytes);
+        String id = newId();
         CatalogTable table = withoutComment(given);
         if (table.tableType().equals(CatalogTableType.MANAGED()) && table.storage().locationUri().isEmpty()) {
             // Never used again: a table that is dropped and made anew does not meet the files of the old one.
             table = CatalogCodec.at(table, new Path(new Path(getDatabase(database).locationUri()), name + "-" + id).toUri());
         }
         table(database, name).set(new TableRecord(id, table));
+    }
+
+    /** Gives a table whose rows go a new folder, and returns it; it has no partitions and no statistics any more. */
+    synchronized CatalogTable emptied(String database, String name) {
+        CatalogTable table = getTable(database, name);
+        String id = newId();
+        var folder = new Path(new Path(table.location()).getParent(), name + "-" + id).toUri();
+        change(database, name, CatalogCodec.withStats(CatalogCodec.at(table, folder), Option.empty()));
+        return getTable(database, name);
+    }
+
+    /** Notes that rows are written into the folder of a table, and returns it. */
+    synchronized CatalogTable written(String database, String name) {
+        checkMayChange();
+        existing(database, name).isWritten = true;
+        return getTable(database, name);
     }
 
     @Override
@@ -262,6 +276,12 @@ public final class OnagerCatalog implements ExternalCatalog {
     @Override
     public synchronized void alterTableStats(String database, String name, Option<CatalogStatistics> stats) {
         change(database, name, CatalogCodec.withStats(getTable(database, name), stats));
+    }
+
+    private static String newId() {
+        var bytes = new byte[8];
+        RANDOM.nextBytes(bytes);
+        return HexFormat.of().formatHex(bytes);
     }
 
     private void change(String database, String name, CatalogTable to) {

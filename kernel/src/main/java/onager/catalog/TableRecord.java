@@ -22,6 +22,8 @@ import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 final class TableRecord {
     final String id;
     CatalogTable spark;
+    /** Whether rows are written into its folder, of which its statistics do not tell. */
+    boolean isWritten = false;
     private final ObjectNode before;
     private TreeMap<String, CatalogTablePartition> partitions = null;
     private final Map<String, JsonNode> stored = new HashMap<>();

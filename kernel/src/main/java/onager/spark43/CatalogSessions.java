@@ -1,6 +1,7 @@
 package onager.spark43;
 
 import java.net.URI;
+import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import onager.values.Seqs;
@@ -10,9 +11,12 @@ import org.apache.spark.sql.catalyst.catalog.CatalogUtils;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogWithListener;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.NonClosableMutableURLClassLoader;
 import org.apache.spark.sql.internal.SharedState;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /**
@@ -74,6 +78,15 @@ public final class CatalogSessions {
             shared.cacheManager().clearCache();
             FREE.add(shared);
         }
+    }
+
+    /** Return the columns of a table that is made from *query*, whose columns are called *names*. */
+    public static StructType schemaOfTable(LogicalPlan query, List<String> names) {
+        StructField[] fields = query.schema().fields().clone();
+        for (int i = 0; i < fields.length; i++) {
+            fields[i] = new StructField(names.get(i), fields[i].dataType(), true, fields[i].metadata());
+        }
+        return CharVarcharUtils.getRawSchema(new StructType(fields).asNullable(), query.conf());
     }
 
     /** Return the statement *parsed*, analyzed and not run. */
