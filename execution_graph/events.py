@@ -149,6 +149,10 @@ class PlanSummary:
     catalog_digest: Annotated[str, SPARSE] = ""
     """What the job changes in the catalog, by content: committed in the transaction that makes it successful. Empty:
     nothing."""
+    folders_made: Annotated[tuple[str, ...], SPARSE] = ()
+    """Of tables: nobody needs them if the job does not succeed."""
+    folders_retired: Annotated[tuple[str, ...], SPARSE] = ()
+    """Of tables: nobody needs them once the job has succeeded."""
 
     @property
     def last_stage_id(self) -> int:

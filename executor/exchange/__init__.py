@@ -6,6 +6,7 @@ from onager.executor.exchange.directory import (
     remove_job_data,
     remove_output,
     remove_staging,
+    remove_table_folder,
     remove_unfinished,
 )
 from onager.executor.exchange.look import Contents, JobFiles, look_through
@@ -29,5 +30,6 @@ __all__ = [
     "remove_job_data",
     "remove_output",
     "remove_staging",
+    "remove_table_folder",
     "remove_unfinished",
 ]

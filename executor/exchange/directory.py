@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -19,12 +20,14 @@ from onager.exchange_layout import (
     writer_of,
 )
 from onager.ids import is_job_id, new_nonce
+from onager.private_paths import PrivatePaths, steps_back
 
 log = structlog.get_logger()
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _RENAMES = 10
+_TABLE_FOLDER = re.compile(r".+-[0-9a-f]{16}")
 
 
 def check_exchange_dir(path: str) -> None:
@@ -126,6 +129,19 @@ def remove_staging(target: str, job_id: str) -> None:
     staging = Path(staging_directory(local_path(target), job_id))
     for path in (staging, *staging.parent.glob(f"{staging.name}.done-*")):
         remove_tree(path)
+
+
+def remove_table_folder(folder: str, private: PrivatePaths) -> None:
+    """Remove the folder of a managed table that nobody needs any more; harmless to repeat.
+
+    A folder that is not named as such folders are, or is where Onager keeps files of its own, stays.
+    """
+    path = Path(local_path(folder))
+    if has_scheme(folder) or steps_back(folder) or not _TABLE_FOLDER.fullmatch(path.name) or private.meets(folder):
+        log.warning("table_folder_stays", folder=folder, why="its name is not one that Onager gives")
+        return
+    remove_tree(path)
+    log.info("table_folder_removed", folder=folder)
 
 
 def remove_tree(path: Path) -> None:

@@ -25,6 +25,7 @@ from onager.executor.exchange import (
     plan_publish,
     remove_job_data,
     remove_staging,
+    remove_table_folder,
     remove_unfinished,
 )
 from onager.executor.spark.cancellation import Cancellation
@@ -195,6 +196,8 @@ class SparkWorker:
         self._remove_job(job_id, tuple(request.keep_files) if request.keep_result else ())
         if request.HasField("sink"):
             remove_staging(request.sink.path, job_id)
+        for folder in request.folders:
+            remove_table_folder(folder, self._private)
 
     def _remove_job(self, job_id: JobId, keep: Sequence[str]) -> None:
         if not has_scheme(self._exchange_dir):

@@ -397,7 +397,13 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "catalog": PART,
     },
     # What is wrong with a change of the catalog is reported about the plan, which is unusable then.
-    "CatalogChanges": {"puts": Many(20_000, PART), "partitions": Many(20_000, PART), "reads": Many(20_000, PART)},
+    "CatalogChanges": {
+        "puts": Many(20_000, PART),
+        "partitions": Many(20_000, PART),
+        "reads": Many(20_000, PART),
+        "folders_made": Many(1_000, PATH),
+        "folders_retired": Many(1_000, PATH),
+    },
     "CatalogPut": {
         "key": STATE_PATH,
         "value": Bytes(MIB),
@@ -564,6 +570,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "sink": PART,
         "dead_writers": Many(2**20, ID),
         "memory_only": PLAIN,
+        "folders": Many(1_000, PATH),
     },
     "SetAside": {"until_ms": TIME, "reason": REASON},
 }

@@ -1404,14 +1404,18 @@ class PlanOutcome(_message.Message):
     def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ..., frame_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., decisions: _Optional[_Iterable[str]] = ..., catalog: _Optional[_Union[CatalogChanges, _Mapping]] = ...) -> None: ...
 
 class CatalogChanges(_message.Message):
-    __slots__ = ("puts", "partitions", "reads")
+    __slots__ = ("puts", "partitions", "reads", "folders_made", "folders_retired")
     PUTS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
+    FOLDERS_MADE_FIELD_NUMBER: _ClassVar[int]
+    FOLDERS_RETIRED_FIELD_NUMBER: _ClassVar[int]
     puts: _containers.RepeatedCompositeFieldContainer[CatalogPut]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionChange]
     reads: _containers.RepeatedCompositeFieldContainer[CatalogRecord]
-    def __init__(self, puts: _Optional[_Iterable[_Union[CatalogPut, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionChange, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[CatalogRecord, _Mapping]]] = ...) -> None: ...
+    folders_made: _containers.RepeatedScalarFieldContainer[str]
+    folders_retired: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, puts: _Optional[_Iterable[_Union[CatalogPut, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionChange, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[CatalogRecord, _Mapping]]] = ..., folders_made: _Optional[_Iterable[str]] = ..., folders_retired: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CatalogPut(_message.Message):
     __slots__ = ("key", "value", "expected_revision", "removed_pages_of")
@@ -1538,20 +1542,22 @@ class TaskReport(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., failed_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ...) -> None: ...
 
 class CleanUp(_message.Message):
-    __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only")
+    __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only", "folders")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     KEEP_RESULT_FIELD_NUMBER: _ClassVar[int]
     KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     DEAD_WRITERS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FOLDERS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     keep_result: bool
     keep_files: _containers.RepeatedScalarFieldContainer[str]
     sink: Sink
     dead_writers: _containers.RepeatedScalarFieldContainer[str]
     memory_only: bool
-    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., dead_writers: _Optional[_Iterable[str]] = ..., memory_only: _Optional[bool] = ...) -> None: ...
+    folders: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., dead_writers: _Optional[_Iterable[str]] = ..., memory_only: _Optional[bool] = ..., folders: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExchangeUse(_message.Message):
     __slots__ = ("bytes", "files", "free_bytes", "total_bytes", "looked_ms")

@@ -111,7 +111,8 @@ class CleanUps:
         return found
 
     async def _wanted(self, job_id: JobId, head: JobHead) -> pb.CleanUp | None:
-        if head.state is JobState.SUCCESSFUL and not head.has_result and head.sink_path is None:
+        is_plain = head.sink_path is None and not head.retires_folders
+        if head.state is JobState.SUCCESSFUL and not head.has_result and is_plain:
             return pb.CleanUp(job_id=job_id)  # most expired jobs: there is no need to read them
         try:
             job = await self._jobs.get(job_id)
@@ -202,8 +203,15 @@ class CleanUps:
 
 
 def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
-    """Return the clean-up of an ended job's exchange data: all of it, or all but its result."""
+    """Return the clean-up of an ended job's exchange data: all of it, or all but its result.
+
+    With the result go folders of tables that the job has replaced: until then, others may still read them.
+    """
     clean_up = pb.CleanUp(job_id=graph.job_id)
+    if graph.plan is not None and graph.state is not JobState.SUCCESSFUL:
+        clean_up.folders.extend(graph.plan.folders_made)
+    elif graph.plan is not None and not keeps_result:
+        clean_up.folders.extend(graph.plan.folders_retired)
     if graph.plan is not None and graph.plan.sink is not None:
         clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))
         return clean_up

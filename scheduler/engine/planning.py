@@ -33,7 +33,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_STAGES, MAX_STEPS, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
 from onager.redaction import shown_text
 from onager.scheduler import wire
-from onager.scheduler.catalog.changes import changes_from, encoded
+from onager.scheduler.catalog.changes import MAX_CHANGED, changes_from, encoded
 
 _KINDS = ("exchange", "result", "sink", "control")
 _MOST_DECISIONS = 20
@@ -94,6 +94,8 @@ def planned(
         frame_digest=_frame_of(outcome),
         broadcast_bytes=outcome.broadcast_bytes,
         catalog_digest=catalog_digest,
+        folders_made=_folders(outcome.catalog.folders_made),
+        folders_retired=_folders(outcome.catalog.folders_retired),
     )
     fused = wire.output_from(outcome.fused_output, task.task_attempt, executor_id) if is_fused else None
     has_operators = is_fused and outcome.fused_bound_plan in {blob.digest for blob in outcome.blobs}
@@ -227,6 +229,12 @@ def _dropped(graph: ExecutionGraph, stages: Sequence[StageSpec]) -> tuple[int, .
 def _stages(outcome: pb.PlanOutcome) -> tuple[StageSpec, ...]:
     expected = {each.stage_id: each.rows for each in outcome.estimates}
     return tuple(_stage(stage, expected.get(stage.stage_id, 0)) for stage in outcome.stages)
+
+
+def _folders(named: Sequence[str]) -> tuple[str, ...]:
+    if len(named) > MAX_CHANGED:
+        raise PlanningError(f"the planner named {len(named):,} folders of tables, more than it may change tables")
+    return tuple(named)
 
 
 def _frame_of(outcome: pb.PlanOutcome) -> str:

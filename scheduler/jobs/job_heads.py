@@ -84,6 +84,8 @@ class JobHead(JobTerms):
     clean_up: CleanUpOwed = "none"
     has_result: bool = True
     """False once the result was removed after its retention."""
+    retires_folders: bool = False
+    """Whether folders of tables go with the result: the job has replaced or dropped them."""
     has_history: bool = True
     """False once the job's history was removed after its retention."""
     is_notice_owed: bool = False
@@ -126,6 +128,7 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         sink_path=graph.plan.sink.path if graph.plan is not None and graph.plan.sink is not None else None,
         result_rows=sum(o.rows for o in result.ledger.outputs.values()) if is_done and result is not None else 0,
         clean_up=_clean_up_owed(graph),
+        retires_folders=is_done and graph.plan is not None and bool(graph.plan.folders_retired),
     )
 
 

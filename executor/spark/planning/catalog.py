@@ -121,7 +121,13 @@ class PlanningCatalog:
         if not puts and not partitions:
             return None
         reads = [pb.CatalogRecord(key=key, revision=revision) for key, revision in told["reads"].items()]
-        return pb.CatalogChanges(puts=puts, partitions=partitions, reads=reads)
+        return pb.CatalogChanges(
+            puts=puts,
+            partitions=partitions,
+            reads=reads,
+            folders_made=told["folders_made"],
+            folders_retired=told["folders_retired"],
+        )
 
     # ------------------------------------------------------------ reads
 

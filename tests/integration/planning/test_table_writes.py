@@ -66,6 +66,21 @@ def test_a_table_is_made_from_a_query_and_gets_more_and_other_rows(executor, cat
     assert list(Path(first).glob("part-*")), "who reads the old rows still finds them"
 
 
+def test_folders_that_a_job_makes_and_those_that_it_replaces_are_told(executor, catalog):
+    made = plan(executor, "CREATE TABLE t AS SELECT 1 AS a")
+    assert (list(made.catalog.folders_made), list(made.catalog.folders_retired)) == ([made.sink.path], [])
+    publish(made, executor.job_id)
+    catalog.commit(made)
+    replaced = plan(executor, "INSERT OVERWRITE t SELECT 2")
+    assert list(replaced.catalog.folders_made) == [replaced.sink.path]
+    assert list(replaced.catalog.folders_retired) == [made.sink.path]
+    publish(replaced, executor.job_id)
+    catalog.commit(replaced)
+    run(executor, catalog, "CREATE TABLE own (a INT) USING parquet LOCATION '/tmp/own-0123456789abcdef'")
+    dropped = plan(executor, "DROP TABLE own; DROP TABLE t; CREATE TABLE u (a INT); DROP TABLE u")
+    assert list(dropped.catalog.folders_retired) == [replaced.sink.path], "what has a place of its own stays"
+
+
 def test_other_programs_read_what_was_written(executor, catalog):
     run(
         executor,

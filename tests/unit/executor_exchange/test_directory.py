@@ -19,8 +19,10 @@ from onager.executor.exchange import (
     remove_job_data,
     remove_output,
     remove_staging,
+    remove_table_folder,
     remove_unfinished,
 )
+from onager.private_paths import PrivatePaths
 from onager.result_files import read_result, split_messages
 from tests.support.damage import sealed
 
@@ -33,6 +35,23 @@ def fill(base: Path, *names: str) -> None:
 
 def files(base: Path) -> list[str]:
     return sorted(str(p.relative_to(base)) for p in base.rglob("*") if p.is_file())
+
+
+def test_only_folders_of_tables_are_removed_as_such(tmp_path):
+    private = PrivatePaths([str(tmp_path / "exchange-0123456789abcdef")])
+    names = (
+        "sales-0123456789abcdef",
+        "sales",
+        "sales-0123456789ABCDEF",
+        "exchange-0123456789abcdef",
+        "-0123456789abcdef",
+    )
+    for name in names:
+        fill(tmp_path, f"{name}/part-0")
+        remove_table_folder((tmp_path / name).as_uri(), private)
+    remove_table_folder(f"{tmp_path}/x/../sales-0123456789abcdef", private)
+    remove_table_folder(f"{tmp_path}/gone-0123456789abcdef", private)
+    assert files(tmp_path) == sorted(f"{name}/part-0" for name in names[1:])
 
 
 def test_layout():

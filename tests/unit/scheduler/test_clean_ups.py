@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -73,6 +74,35 @@ async def test_intermediate_data_goes_at_once_and_the_result_stays(house, clock)
     await house.keeping.cleaned_up([JOB, JOB, "nobody"])
     assert house.heads.get(JOB).clean_up == "none"
     assert not house.keeping.has_clean_ups
+
+
+async def of_tables(house, clock):
+    """Return a job that makes the folder /new of a table, and retires /old; its task runs."""
+    job, _ = await house.jobs.submit(graph())
+    job = await step(house.jobs, job, launches(job.graph))
+    event = planned(1)
+    summary = replace(event.summary, folders_made=("/new",), folders_retired=("/old",))
+    job = await step(house.jobs, job, [replace(event, summary=summary)])
+    return await step(house.jobs, job, launches(job.graph, 1))
+
+
+async def test_folders_that_a_job_has_replaced_go_with_its_result(house, clock):
+    job = await of_tables(house, clock)
+    await step(house.jobs, job, [succeeded(1, 0, at_ms=clock.now_ms())])
+    await house.keeping.prepare()
+    assert [list(asked.folders) for asked in house.keeping.clean_ups_for("e1")] == [[]], "others may still read them"
+    await house.keeping.cleaned_up([JOB])
+    clock.advance(HOUR_MS)
+    await house.retention.sweep()
+    await house.keeping.prepare()
+    assert [list(asked.folders) for asked in house.keeping.clean_ups_for("e1")] == [["/old"]]
+
+
+async def test_folders_that_a_job_has_made_go_if_it_does_not_succeed(house, clock):
+    job = await of_tables(house, clock)
+    await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
+    await house.keeping.prepare()
+    assert [list(asked.folders) for asked in house.keeping.clean_ups_for("e1")] == [["/new"]]
 
 
 async def test_that_all_is_gone_is_not_believed_of_an_executor_that_was_asked_for_less(house, clock):

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import onager.spark43.CatalogCodec;
@@ -16,7 +17,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogFunction;
  * What a planning has changed: records as a whole, partitions of tables, and the revisions of further records that must be unchanged.
  * Partitions of a table whose record is put as a whole, too, are changes to that record.
  */
-record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> reads) {
+record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> reads, Set<String> foldersMade, Set<String> foldersRetired) {
     /** *value*: null if the record is removed. *removedPagesOf*: the ids of tables that are no more. */
     record Put(String key, String value, long revision, List<String> removedPagesOf) {}
 
@@ -24,8 +25,8 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
     record OfPartitions(String key, String tableId, String location, Map<String, String> set, Map<String, String> expected,
             boolean staleStats) {}
 
-    static Changes of(Map<String, OnagerCatalog.Slot> slots) {
-        var made = new Changes(new ArrayList<>(), new ArrayList<>(), new TreeMap<>());
+    static Changes of(Map<String, OnagerCatalog.Slot> slots, Folders folders) {
+        var made = new Changes(new ArrayList<>(), new ArrayList<>(), new TreeMap<>(), folders.made, folders.retired);
         var live = new TreeSet<String>();
         slots.values().stream().map(each -> each.now).filter(TableRecord.class::isInstance).forEach(each -> live.add(((TableRecord) each).id));
         slots.forEach((key, slot) -> {

@@ -53,6 +53,7 @@ public final class OnagerCatalog implements ExternalCatalog {
     private final CatalogReads reads = new CatalogReads();
     private final Records records = new Records(reads);
     private final Map<String, Slot> slots = new TreeMap<>();
+    private final Folders folders = new Folders();
     private final URI warehouse;
     private final SparkSession session;
     private boolean mayChange = false;
@@ -121,7 +122,7 @@ public final class OnagerCatalog implements ExternalCatalog {
 
     /** Returns what has changed, as JSON; see `Changes`. */
     public synchronized String changes() throws JsonProcessingException {
-        return Json.text(Changes.of(slots));
+        return Json.text(Changes.of(slots, folders));
     }
 
     // ------------------------------------------------------------ databases
@@ -156,7 +157,7 @@ public final class OnagerCatalog implements ExternalCatalog {
         if (!cascade && !(tables.isEmpty() && functions.isEmpty())) {
             throw CatalogErrors.databaseNotEmpty(name);
         }
-        tableSlots(name, tables).forEach(each -> each.set(null));
+        tableSlots(name, tables).forEach(this::drop);
         functions.forEach(each -> function(name, each).set(null));
         database(name).set(null);
     }
@@ -214,6 +215,7 @@ public final class OnagerCatalog implements ExternalCatalog {
         if (table.tableType().equals(CatalogTableType.MANAGED()) && table.storage().locationUri().isEmpty()) {
             // Never used again: a table that is dropped and made anew does not meet the files of the old one.
             table = CatalogCodec.at(table, new Path(new Path(getDatabase(database).locationUri()), name + "-" + id).toUri());
+            folders.make(table);
         }
         table(database, name).set(new TableRecord(id, table));
     }
@@ -223,7 +225,9 @@ public final class OnagerCatalog implements ExternalCatalog {
         CatalogTable table = getTable(database, name);
         String id = newId();
         var folder = new Path(new Path(table.location()).getParent(), name + "-" + id).toUri();
+        folders.retire(table);
         change(database, name, CatalogCodec.withStats(CatalogCodec.at(table, folder), Option.empty()));
+        folders.make(getTable(database, name));
         return getTable(database, name);
     }
 
@@ -238,7 +242,7 @@ public final class OnagerCatalog implements ExternalCatalog {
     public synchronized void dropTable(String database, String name, boolean ignoreIfNotExists, boolean purge) {
         checkMayChange();
         if (tableExists(database, name)) {
-            table(database, name).set(null);
+            drop(table(database, name));
         } else if (!ignoreIfNotExists) {
             throw CatalogErrors.noTable(database, name);
         }
@@ -276,6 +280,13 @@ public final class OnagerCatalog implements ExternalCatalog {
     @Override
     public synchronized void alterTableStats(String database, String name, Option<CatalogStatistics> stats) {
         change(database, name, CatalogCodec.withStats(getTable(database, name), stats));
+    }
+
+    private void drop(Slot table) {
+        if (table.now instanceof TableRecord record) {
+            folders.retire(record.spark);
+        }
+        table.set(null);
     }
 
     private static String newId() {
