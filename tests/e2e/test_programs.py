@@ -88,6 +88,31 @@ def test_a_program_made_in_python(shared_cluster, tmp_path):
     assert begun["joined"][0] >= max(begun["left"][1], begun["right"][1])
 
 
+TABLES = """\
+CREATE TABLE sold AS SELECT id, id % 3 AS k FROM range(9);
+INSERT INTO sold VALUES (100, 7);
+CREATE VIEW sold_by AS SELECT k, count(*) AS n FROM sold GROUP BY k;
+CREATE TABLE best USING csv AS SELECT * FROM sold_by WHERE n > 1;
+INSERT OVERWRITE sold SELECT k, n FROM best;
+SELECT * FROM sold ORDER BY id"""
+
+
+def test_a_script_makes_and_writes_tables(shared_cluster):
+    client = shared_cluster.client
+    job = client.sql(TABLES, name="tables")
+    expected = [{"id": k, "k": 3} for k in range(3)]
+    assert job.to_arrow().to_pylist() == expected
+    assert [stage.name for stage in job.progress().stages[1:]] == [
+        f"statement {n}, line {n}" for n in (1, 2, 4, 5, 6)
+    ], "the view belongs to the step after it"
+    assert client.sql("SELECT * FROM sold ORDER BY id").to_arrow().to_pylist() == expected
+    assert client.sql("SELECT n FROM sold_by WHERE k = 3").to_arrow().to_pylist() == [{"n": 3}], "the view goes on"
+    with pytest.raises(onager.JobFailedError, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        client.sql("CREATE TABLE sold AS SELECT 1 AS a").wait()
+    client.sql("DROP VIEW sold_by; DROP TABLE sold; DROP TABLE best").wait()
+    assert client.sql("SHOW TABLES").to_arrow().num_rows == 0
+
+
 def test_cancelling_a_program_and_a_deadline_stop_its_steps(shared_cluster, tmp_path):
     slow = "SELECT sum(crc32(sha2(repeat(CAST(id AS STRING), 200), 512))) AS s FROM range(2000000000)"
     client = shared_cluster.client
