@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from onager.cli.events import what
+from onager.client.events import JobEvent
 from onager.errors import InvalidRequestError, InvalidSettingError, ResultExpiredError
 from onager.execution_graph import (
     Failure,
@@ -397,12 +398,14 @@ async def test_events_of_a_program_are_told_in_words(scheduler):
     await end(scheduler, "p.1", rows=1)
     await end(scheduler, "p.2", failure="no")
     batches = [batch async for batch in scheduler.service.WatchEvents(pb.WatchEventsRequest(job_id=P), PEER)]
-    told = [what(e.type, json.loads(e.json)) for batch in batches for e in batch.events if e.type == "step_ended"]
+    events = [JobEvent(1, 0, "s", e.type, json.loads(e.json)) for batch in batches for e in batch.events]
+    told = [what(event) for event in events if event.type == "step_ended"]
     assert told == ["step 1: job p.1, 1 row", "step 2: job p.2 failed: no"]
 
 
-async def test_webhooks_are_told_of_the_program_alone(store, clock):
-    replica = made(store, clock, webhook_urls=["http://127.0.0.1:1/"], webhook_secret_file=None)
+async def test_webhooks_are_told_of_the_program_alone(store, clock, tmp_path):
+    (tmp_path / "secret").write_text("a secret of thirty-two characters")
+    replica = made(store, clock, webhook_urls=["http://127.0.0.1:1/"], webhook_secret_file=tmp_path / "secret")
     await replica._backend.put(Keyspace.Schedulers, "s", replica.members.record.encoded())
     await replica.start()
     await submit(replica, spec_of(sql("SELECT 1")))
