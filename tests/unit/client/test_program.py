@@ -87,7 +87,7 @@ def test_values_get_the_type_that_they_have():
         "large": Decimal("1E+3"),
         "text": "it's",
         "day": date(2026, 3, 1),
-        "local": datetime(2026, 3, 1, 12, 30),
+        "local": datetime(2026, 3, 1, 12, 30),  # noqa: DTZ001 - without a zone it is a timestamp_ntz
         "moment": datetime(2026, 3, 1, 12, 30, tzinfo=UTC),
     }
     found = {message.name: (message.type, message.value) for message in parameter_messages(values)}
