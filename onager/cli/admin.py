@@ -99,7 +99,7 @@ def print_head(progress: JobProgress) -> None:
         ("submitted by", progress.principal),
         ("retry of", progress.retry_of),
         ("step of", progress.parent),
-        ("labels", ", ".join(f"{key}={value}" for key, value in progress.labels.items())),
+        ("labels", ", ".join(f"{key}={value}" for key, value in sorted(progress.labels.items()))),
         ("deadline", when(progress.deadline_ms)),
         ("done", far_told(progress)),
         ("waiting for", progress.waiting_for),
