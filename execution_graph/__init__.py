@@ -12,10 +12,10 @@ from onager.execution_graph.codec import (
     ADAPTIVE_MAJOR,
     FEED_MAJOR,
     PIPELINED_MAJOR,
-    PROGRAM_MAJOR,
     REPLANNED_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
+    TABLES_MAJOR,
     EventBatch,
     decode_batch,
     decode_graph,
@@ -82,6 +82,7 @@ from onager.execution_graph.programs import (
     running_steps,
     was_planned_at_once,
 )
+from onager.execution_graph.refusing import refusal
 from onager.execution_graph.replanned import has_begun
 from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
 from onager.execution_graph.scheduling import (
@@ -136,10 +137,10 @@ __all__ = [
     "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",
-    "PROGRAM_MAJOR",
     "REPLANNED_MAJOR",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
+    "TABLES_MAJOR",
     "Active",
     "AdaptivePolicy",
     "Cancelled",
@@ -245,6 +246,7 @@ __all__ = [
     "planned_at_once",
     "pop_next_tasks",
     "program_summary",
+    "refusal",
     "revive",
     "running_count",
     "running_steps",

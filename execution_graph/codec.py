@@ -12,9 +12,10 @@ version can still read records that use nothing new:
     3.4    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
     4.0    with stages that were laid out by what was measured (`layout`): a reader that does not know that would launch
            other tasks
-    5.0    with growing stages (`feeds`): a reader that does not know them would end them too early
-    7.0    of a program (`programs`): a reader that does not know steps would look for executors to run them; and events
-           that only version 7 knows
+    5.0    of a job whose rest was planned again (`replanned`): a reader that does not know that would run other stages
+    6.0    with growing stages (`feeds`): a reader that does not know them would end them too early
+    7.0    of a job that changes the catalog, writes directories by columns, or has steps: a reader that does not know
+           that would end it without its changes, write other files, or look for executors to run steps
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -37,15 +38,18 @@ from onager.execution_graph.events import (
     FeedEvent,
     JobPlanned,
     PipelineAbandoned,
+    PlanSummary,
     ReplanBegun,
     ReplanGivenUp,
     StageLaidOut,
     StageReplanned,
     StepEnded,
     StragglersFound,
+    TaskFailed,
     TasksSpeculated,
 )
-from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.failures import FailureCause
+from onager.execution_graph.graph import ExecutionGraph, Failed
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 
@@ -61,8 +65,8 @@ REPLANNED_MAJOR = 5
 """The version of records of jobs whose rest was planned again."""
 FEED_MAJOR = 6
 """The version of records with growing stages."""
-PROGRAM_MAJOR = 7
-"""The version of records of programs."""
+TABLES_MAJOR = 7
+"""The version of records of jobs that change the catalog, write directories by columns, or have steps."""
 _MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0, 7: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
@@ -177,9 +181,13 @@ def _has_second_attempts(stage: Stage) -> bool:
     return bool(stage.ledger.speculated or (isinstance(stage, RunningStage) and stage.speculatable))
 
 
+def _is_partitioned(plan: PlanSummary | None) -> bool:
+    return plan is not None and plan.sink is not None and bool(plan.sink.partition_by)
+
+
 def _major_of_graph(graph: ExecutionGraph) -> int:
-    if graph.is_program:
-        return PROGRAM_MAJOR
+    if _is_partitioned(graph.plan) or _is_of_catalog(graph) or graph.is_program:
+        return TABLES_MAJOR
     if any(s.spec.work is StageWork.FEED for s in graph.stages):
         return FEED_MAJOR
     if graph.replans:
@@ -191,15 +199,32 @@ def _major_of_graph(graph: ExecutionGraph) -> int:
     return SPECULATION_MAJOR if any(_has_second_attempts(s) for s in graph.stages) else 1
 
 
+def _is_of_catalog(graph: ExecutionGraph) -> bool:
+    if graph.plan is not None and graph.plan.catalog_digest:
+        return True
+    return isinstance(graph.outcome, Failed) and graph.outcome.failure.cause is FailureCause.CATALOG_CHANGED
+
+
 def _was_cut_short(stage: Stage) -> bool:
     return isinstance(stage, SuccessfulStage) and len(stage.ledger.outputs) < stage.spec.partitions
 
 
+def _is_of_tables(event: Event) -> bool:
+    match event:
+        case StepEnded() | DeadlinePassed():
+            return True
+        case TaskFailed():
+            return event.failure.cause is FailureCause.CATALOG_CHANGED
+        case JobPlanned():
+            has_steps = bool(event.stages) and event.stages[0].work is StageWork.STEP
+            return has_steps or _is_partitioned(event.summary) or bool(event.summary.catalog_digest)
+        case _:
+            return False
+
+
 def _major_of_event(event: Event) -> int:
-    if isinstance(event, StepEnded | DeadlinePassed) or (
-        isinstance(event, JobPlanned) and event.stages[:1] and event.stages[0].work is StageWork.STEP
-    ):
-        return PROGRAM_MAJOR
+    if _is_of_tables(event):
+        return TABLES_MAJOR
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
         return FEED_MAJOR
     if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):

@@ -124,6 +124,8 @@ class SinkSpec:
     format: str
     mode: Literal["error", "overwrite", "append"]
     options: tuple[tuple[str, str], ...] = ()
+    partition_by: Annotated[tuple[str, ...], SPARSE] = ()
+    """The columns that become directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,9 @@ class PlanSummary:
     """What the rest of the query can be planned again from, by content; empty: it cannot."""
     broadcast_bytes: Annotated[int, SPARSE] = 0
     """Up to how many bytes Spark would broadcast."""
+    catalog_digest: Annotated[str, SPARSE] = ""
+    """What the job changes in the catalog, by content: committed in the transaction that makes it successful. Empty:
+    nothing."""
 
     @property
     def last_stage_id(self) -> int:

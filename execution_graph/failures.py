@@ -52,6 +52,8 @@ class FailureCause(StrEnum):
     """The exchange, or the staging place of a dataset, is full: retried after a pause; with TASK_KILLED."""
     OTHER_VERSION = "other_version"
     """The executor cannot read a plan of another version: left to executors that can; with TASK_KILLED."""
+    CATALOG_CHANGED = "catalog_changed"
+    """Another job changed what the job was planned on in the catalog: planned again; with IO_ERROR."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class Failure:
     fetch: Annotated[FetchFailure | None, SPARSE] = None
     """Set when, and only when, `kind` is FETCH_FAILED."""
     cause: Annotated[FailureCause | None, SPARSE] = None
-    """Readers before 1.4, 2.3 and 3.1 do not know it, and work without it."""
+    """Readers before 1.4, 2.3 and 3.1 do not know it, and work without it; with CATALOG_CHANGED, records have version
+    7."""
 
     log_tail: Annotated[str | None, SPARSE] = None
     """The end of what the attempt logged, at most 16 KiB. Readers before 1.6, 2.5 and 3.3 drop it."""

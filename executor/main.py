@@ -133,6 +133,7 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: Att
         conf={**settings.spark_conf, "spark.onager.exchangeAccess": settings.exchange_access},
         exchange_dir=settings.exchange_dir,
         exchange_shared=settings.exchange_shared,
+        warehouse=settings.warehouse_dir,
         incarnation=incarnation,
         executor_id=settings.executor_id,
         clock=SystemClock(),

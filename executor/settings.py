@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from onager.errors import InvalidSettingError
+from onager.exchange_layout import default_warehouse
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
 from onager.private_paths import PrivatePaths
 from onager.protocol.field_limits import MAX_SLOTS
@@ -39,6 +40,9 @@ class ExecutorSettings(ProcessSettings):
     exchange_shared: bool = False
     """Confirms that the exchange directory, given as a path, is a volume that all machines of the Spark cluster mount
     at this path. With ``spark.master=spark://…`` and a path, the executor does not start without it."""
+    warehouse: str = ""
+    """The directory of the tables that are made without a location: a path or a URI that all executors share. Empty:
+    the directory ``warehouse`` beside the exchange directory."""
     private_paths: tuple[str, ...] = ()
     """Files and directories that jobs may neither read nor write, such as the state of a scheduler on this machine.
     The exchange directory, `auth_token_file` and `tls_key` are always private."""
@@ -102,6 +106,11 @@ class ExecutorSettings(ProcessSettings):
     def scheduler_addresses(self) -> tuple[str, ...]:
         """Return the addresses of schedulers, in the order given."""
         return tuple(_split(self.scheduler))
+
+    @property
+    def warehouse_dir(self) -> str:
+        """Return the directory of tables that are made without a location; empty: Spark's own."""
+        return self.warehouse.strip() or default_warehouse(self.exchange_dir)
 
     @property
     def private(self) -> PrivatePaths:

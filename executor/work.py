@@ -1,6 +1,7 @@
 """The agent's interface to the worker that runs tasks, and helpers for task sets that both sides use."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,12 +22,26 @@ class ClusterAwayError(WorkerDiedError):
     """The cluster that runs the tasks does not answer, or gives nothing: it may be away for a while, or misnamed."""
 
 
+class CatalogReader(Protocol):
+    """Reads the catalog, which schedulers keep. Callable from any thread."""
+
+    def read(self, request: pb.ReadCatalogRequest) -> Future[pb.ReadCatalogResponse]:
+        """Begin to read the records that *request* names, all as they are at one revision.
+
+        The future raises `VersionMismatchError` when schedulers are too old to keep a catalog,
+        `SchedulerUnreachableError` when none has answered for a while. Cancelling it ends the read.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """Tasks of one stage to start now, with the blobs that they need."""
 
     task_set: pb.TaskSet
     blobs: Mapping[BlobDigest, bytes]
+    catalog: CatalogReader | None = None
+    """What planning reads the catalog through; None: there is no catalog."""
 
 
 class Worker(Protocol):

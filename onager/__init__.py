@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onager.client import (
         AttemptLog,
         AuditEntry,
+        CatalogEntry,
         JobEvent,
         JobHandle,
         JobProgress,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttemptLog",
     "AuditEntry",
+    "CatalogEntry",
     "ClientSecurity",
     "JobCancelledError",
     "JobEvent",

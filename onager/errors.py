@@ -47,6 +47,7 @@
     │   ├── SideEffectError          names the statement
     │   ├── UserCodeError            the job's function raised, or ended its process
     │   └── PlanningTimeoutError     the job's function did not return in time
+    ├── CatalogConflictError         retryable: another job changed the catalog meanwhile
     ├── FunctionLostError            retryable: the process of the job's function was killed
     ├── ExchangeError
     │   ├── ExchangeNotWritableError
@@ -445,6 +446,18 @@ class PlanningTimeoutError(PlanningError):
             f"job, submit it with a larger {setting} (such as --conf {setting}=2h)"
         )
         self.timeout_s = timeout_s
+
+
+class CatalogConflictError(OnagerError):
+    """Another job has changed what this one was planned on in the catalog."""
+
+    retryable = True
+
+    def __init__(self, name: str, why: str) -> None:
+        """*name*: what was changed, such as ``table default.t``; *why*: how, such as ``it was dropped``."""
+        super().__init__(f"{name} was changed by another job while this one ran ({why})")
+        self.name = name
+        self.why = why
 
 
 class FunctionLostError(OnagerError):

@@ -8,6 +8,7 @@
 """
 
 import re
+from pathlib import Path
 
 from onager.ids import is_job_id, is_life
 
@@ -60,6 +61,15 @@ def staging_directory(target: str, job_id: str) -> str:
         raise ValueError(f"{job_id!r} is no job id")
     parent, _, name = target.rstrip("/").rpartition("/")
     return f"{parent}/.{name}.onager-{job_id}"
+
+
+def default_warehouse(exchange: str) -> str:
+    """Return the directory ``warehouse`` beside the exchange directory; empty if there is nothing beside it."""
+    if not has_scheme(exchange):
+        return str(Path(local_path(exchange)).absolute().parent / "warehouse")
+    parent = exchange.rstrip("/").rpartition("/")[0]
+    # The first directory of a URI comes after "scheme://authority/".
+    return f"{parent}/warehouse" if parent.count("/") > 1 else ""
 
 
 def has_scheme(path: str) -> bool:

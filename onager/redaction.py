@@ -111,7 +111,7 @@ def shown_json(value: Any, words: frozenset[str] = frozenset()) -> Any:
 
 
 def _shown_entry(key: str, value: Any, words: frozenset[str]) -> Any:
-    if key in ("conf", "options"):
+    if key in ("conf", "options", "properties"):
         return _shown_pairs(value, words)
     if key == "text" and isinstance(value, str):
         return shown_script(value, words)

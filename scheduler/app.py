@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from onager.clock import Clock
-from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, PROGRAM_MAJOR, REPLANNED_MAJOR
+from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, REPLANNED_MAJOR, TABLES_MAJOR
 from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, Role
@@ -20,6 +20,7 @@ from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.api.tracing import Tracing
+from onager.scheduler.catalog.reading import CatalogLooks
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.cluster.member_calls import MemberCalls
@@ -92,7 +93,14 @@ class Replica:
         self.blobs = BlobStore(backend)
         self.tracing = Tracing(settings, self.heads, self.precedence, self.blobs, clock)
         self._owed = [owed for owed in (self.webhooks.owed, self.tracing.owed) if owed.is_on]
-        self.jobs = JobStore(backend, self.heads, clock, settings.scheduler_id, owes=[owed.flag for owed in self._owed])
+        self.jobs = JobStore(
+            backend,
+            self.heads,
+            clock,
+            settings.scheduler_id,
+            owes=[owed.flag for owed in self._owed],
+            blobs=self.blobs,
+        )
         self.writers = JobWriters(self.jobs, clock, self.ownership.follows)
         self.stopping = asyncio.Event()
         """Set when the scheduler begins to leave: it takes no more calls."""
@@ -129,7 +137,7 @@ class Replica:
             may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
             may_replan=lambda: self.members.writes_major >= REPLANNED_MAJOR,
             may_grow=lambda: self.members.writes_major >= FEED_MAJOR and self.executors.all_feed,
-            may_step=lambda: self.members.writes_major >= PROGRAM_MAJOR and self.executors.all_split,
+            may_step=lambda: self.members.writes_major >= TABLES_MAJOR and self.executors.all_split,
         )
         self.local = LocalDriver(
             self.jobs,
@@ -141,6 +149,7 @@ class Replica:
                 self.quarantine.heard,
                 taking_work=self.executors.taking_work,
                 private=settings.private,
+                may_change_catalog=lambda: self.members.writes_major >= TABLES_MAJOR,
             ),
             self.queue,
             self.ownership,
@@ -266,6 +275,7 @@ class Replica:
             self.members,
             StateAdmin(backend, clock, without_credentials(settings.backend), audit),
             audit,
+            CatalogLooks(backend),
         )
         self.gateway = ExecutorGateway(
             settings,
@@ -279,6 +289,7 @@ class Replica:
             self.blobs,
             self._hear_progress,
             self.asks,
+            backend,
         )
         self.for_replicas = ReplicaService(
             self.local,

@@ -176,9 +176,12 @@ def sink_from(message: pb.Sink) -> SinkSpec:
         format=message.format,
         mode=mode,  # type: ignore[arg-type]
         options=tuple(sorted(message.options.items())),
+        partition_by=tuple(message.partition_by),
     )
 
 
 def sink_message(sink: SinkSpec) -> pb.Sink:
     """Return where a result goes, as a message."""
-    return pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=dict(sink.options))
+    return pb.Sink(
+        path=sink.path, format=sink.format, mode=sink.mode, options=dict(sink.options), partition_by=sink.partition_by
+    )

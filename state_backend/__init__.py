@@ -13,6 +13,7 @@ from onager.state_backend.limits import (
     MAX_TXN_OPS,
     VALUE_CHUNK_BYTES,
     op_bytes,
+    request_bytes,
     split_ops,
     split_value,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "keep_lease",
     "op_bytes",
     "open_backend",
+    "request_bytes",
     "split_ops",
     "split_value",
 ]

@@ -29,6 +29,8 @@ class Keyspace(StrEnum):
     FailedJobs = "FailedJobs"
     History = "History"
     Audit = "Audit"
+    Catalog = "Catalog"
+    """Databases, tables with their partitions, views and functions (`onager.scheduler.catalog`)."""
     Admin = "Admin"
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 

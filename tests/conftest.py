@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support.etcd import EtcdCluster
 from tests.support.etcd.cluster import RUNNING
@@ -13,7 +14,9 @@ from tests.support.etcd.known_bugs import KNOWN_BUGS, about
 from tests.support.spark.jvm_options import java_options
 
 _TOLD: list[tuple[str, str]] = []
-
+# Every run draws the same, however slow the machine is; who looks for what is new sets `derandomize` to False.
+settings.register_profile("gate", deadline=None, derandomize=True)
+settings.load_profile("gate")
 
 _JAVA_OPTIONS_ARE_GIVEN = "JDK_JAVA_OPTIONS" in os.environ
 

@@ -29,6 +29,7 @@ OBJECTS: Final = {
         "Program",
         "Step",
         "AuditEntry",
+        "CatalogEntry",
         "JobProgress",
         "StageProgress",
         "Latency",

@@ -19,6 +19,7 @@ from onager.executor.agent.asks import Asks
 from onager.executor.agent.attempts import AttemptTable
 from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
+from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.clean_ups import CleanUps
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
@@ -177,6 +178,7 @@ class Agent:
             on_no_space=self._space.doubt,
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
+            catalog=CatalogClient(gateway, clock, executor_id=self._id, incarnation=identity.incarnation),
         )
         self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
         self._told_by_heartbeat = 0

@@ -125,6 +125,11 @@ class SchedulerGateway:
         answer: pb.AwaitAsksResponse = await self._call("AwaitAsks", request, timeout_s)
         return answer
 
+    async def read_catalog(self, request: pb.ReadCatalogRequest, timeout_s: float) -> pb.ReadCatalogResponse:
+        """Return records of the catalog; `VersionMismatchError`: the scheduler keeps none."""
+        answer: pb.ReadCatalogResponse = await self._call("ReadCatalog", request, timeout_s)
+        return answer
+
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
         """Say that this incarnation is over."""
         await self._call("DeregisterExecutor", request, timeout_s)

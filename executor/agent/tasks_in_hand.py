@@ -16,7 +16,7 @@ from onager.executor.agent.gateway import tell
 from onager.executor.agent.reporting import killed, within_limits
 from onager.executor.agent.threads import Threads
 from onager.executor.attempt_logs import AttemptLogs, working_on
-from onager.executor.work import Assignment, Worker, blobs_needed, part_of
+from onager.executor.work import Assignment, CatalogReader, Worker, blobs_needed, part_of
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_key, task_keys
@@ -43,12 +43,14 @@ class TasksInHand:
         on_no_space: Callable[[], None],
         on_death: Callable[[str], None],
         logs: AttemptLogs,
+        catalog: CatalogReader,
     ) -> None:
         """Make it.
 
         *spawn* runs work in the background. *on_report* is called when there is a report to send, *on_no_space* when a
         task found no space to write into, and *on_death* with the reason why the worker cannot run anything any more.
-        *logs* has what attempts logged, of which the end goes with the report of a failed one.
+        *logs* has what attempts logged, of which the end goes with the report of a failed one. Jobs are planned with
+        what *catalog* reads.
         """
         self._attempts = attempts
         self._worker = worker
@@ -60,6 +62,7 @@ class TasksInHand:
         self._on_no_space = on_no_space
         self._on_death = on_death
         self._logs = logs
+        self._catalog = catalog
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._reported: deque[pb.TaskReport] = deque()
         """Reports of the worker's threads that are not processed yet."""
@@ -95,7 +98,7 @@ class TasksInHand:
             running = self._attempts.mark_running(keys)
             if running:
                 log.debug("tasks_started", work=pb.Work.Name(task_set.work), tasks=len(running))
-                assignment = Assignment(part_of(task_set, running), blobs)
+                assignment = Assignment(part_of(task_set, running), blobs, self._catalog)
                 await self._threads.starts(self._worker.start, assignment, self._report_from_any_thread)
         except Exception as e:  # whatever the error is, the scheduler has to hear of it
             if isinstance(e, OnagerError):

@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from onager.errors import SinkError, TargetExistsError, VersionMismatchError
 from onager.exchange_layout import has_scheme, is_staged_name, local_path, staging_directory
@@ -23,7 +24,8 @@ from onager.ids import Nonce, is_life, new_nonce
 from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
+"""2: names in directories of the dataset; any other manifest is one of version 1."""
 SUCCESS = "_SUCCESS"
 _FORMATS = frozenset({"csv", "json", "orc", "parquet"})
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
@@ -52,7 +54,7 @@ class Manifest:
     """``error``, ``overwrite`` or ``append``."""
     staging: str
     moves: tuple[Move, ...]
-    version: int = MANIFEST_VERSION
+    version: int = 1
 
     def to_bytes(self) -> bytes:
         """Return the manifest as JSON."""
@@ -151,23 +153,63 @@ def plan_publish(
 ) -> Manifest:
     """Return how to publish the staged files of the winning tasks; writes only the dataset's description.
 
-    *outputs* are those of the stage that wrote, by partition. Files without rows are left out unless all are empty.
+    *outputs* are those of the stage that wrote, by partition; one with very many files names their directory. Files
+    without rows are left out unless all are empty.
     """
     check_target(sink, private)
     target = local_path(sink.path).rstrip("/")
     names = [name for output in outputs if output.rows for name in output.files]
     if not names:
         names = [name for output in outputs for name in output.files][:1]
-    for name in names:
-        _check_name(name)
     staging = staging_directory(target, job_id)
-    moves = [Move(source=name, name=name.rpartition("/")[2]) for name in names]
+    files = dict.fromkeys(file for name in names for file in _files(staging, name))
+    moves = [Move(source=file, name=file.partition("/")[2]) for file in files]
+    _check_layout(target, sink)
     described = description.describe(sink)
     if described is not None and moves and not _holds_undescribed(target, sink):
         moves.insert(0, _stage(described, Path(staging), nonce))
+    if not moves:
+        Path(staging).mkdir(exist_ok=True)  # else a task has made it
     return Manifest(
-        job_id=job_id, nonce=nonce, target=target, mode=sink.mode or "error", staging=staging, moves=tuple(moves)
+        job_id=job_id,
+        nonce=nonce,
+        target=target,
+        mode=sink.mode or "error",
+        staging=staging,
+        moves=tuple(moves),
+        version=MANIFEST_VERSION if any("/" in move.name for move in moves) else 1,
     )
+
+
+def _files(staging: str, name: str) -> list[str]:
+    """Return the staged file *name*, or all files in it if it is a directory, below *staging*."""
+    _check_name(name)
+    if "/" in name:
+        return [name]
+    found = sorted(path for path in Path(staging, name).rglob("*") if not path.name.startswith(".") and path.is_file())
+    return [str(path.relative_to(staging)) for path in found]
+
+
+def _check_layout(target: str, sink: pb.Sink) -> None:
+    """Raise `SinkError` if rows are appended to a dataset that is partitioned by other columns."""
+    if sink.mode != "append" or not Path(target).is_dir():
+        return
+    held = _partitioned_by(Path(target))
+    if held is not None and [name.lower() for name in held] != [name.lower() for name in sink.partition_by]:
+        asked, there = (", ".join(names) or "no column" for names in (sink.partition_by, held))
+        raise SinkError(f"{target} is partitioned by {there}, and the rows to be appended by {asked}: append the same")
+
+
+def _partitioned_by(dataset: Path) -> list[str] | None:
+    """Return the columns by which *dataset* is partitioned, as its first directories tell; None: it has no files."""
+    for directory, directories, files in os.walk(dataset):
+        directories[:] = sorted(name for name in directories if not name.startswith((".", "_")) and "=" in name)[:1]
+        if not directories:
+            if not any(not name.startswith((".", "_")) for name in files):
+                return None
+            parts = Path(directory).relative_to(dataset).parts
+            return [unquote(part.partition("=")[0]) for part in parts]
+    return None
 
 
 def _check_name(name: str) -> None:
@@ -251,9 +293,16 @@ class _Publishing:
 
     def _assemble(self) -> None:
         self._files.make_directory(self._assembled)
+        self._make_directories(self._assembled)
         for move in self._manifest.moves:
             self._settle(self._staging / move.source, self._assembled / move.name)
         self._mark(self._staging, self._assembled)
+
+    def _make_directories(self, dataset: Path) -> None:
+        """Make the directories of the columns by which *dataset* is partitioned, outer ones first."""
+        wanted = {parent for move in self._manifest.moves for parent in Path(move.name).parents if parent.name}
+        for directory in sorted(wanted):
+            self._files.make_directory(dataset / directory)
 
     def _settle(self, source: Path, target: Path) -> None:
         """Move a file to its place, unless it is there."""
@@ -314,7 +363,8 @@ class _Publishing:
 
     def _append(self) -> None:
         self._check_description()
-        hidden = {move: self._target / f".{move.name}.onager-{self._manifest.job_id}" for move in self._manifest.moves}
+        self._make_directories(self._target)
+        hidden = {move: self._hidden(move) for move in self._manifest.moves}
         for move, entered in hidden.items():
             if not self._stands(move):
                 self._enter(move, entered)
@@ -322,6 +372,10 @@ class _Publishing:
             self._settle(entered, self._target / move.name)
         if not (self._target / SUCCESS).exists():
             self._mark(self._target, self._target)
+
+    def _hidden(self, move: Move) -> Path:
+        place = self._target / move.name
+        return place.with_name(f".{place.name}.onager-{self._manifest.job_id}")
 
     def _check_description(self) -> None:
         for move in self._manifest.moves:

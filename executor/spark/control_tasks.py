@@ -13,13 +13,13 @@ from onager.executor.spark import failures
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.kernel import Kernel
 from onager.executor.work import Assignment, OnReport
-from onager.ids import BlobDigest, JobId, TaskKey
+from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 
 log = structlog.get_logger()
 
-Action = Callable[[TaskKey, pb.TaskSet, Mapping[BlobDigest, bytes], Cancellation], pb.TaskSuccess]
+Action = Callable[[TaskKey, Assignment, Cancellation], pb.TaskSuccess]
 """Does the work of one task and returns its success; raises when it fails."""
 
 _CLOSE_S = 5.0
@@ -60,7 +60,7 @@ class ControlTasks:
             with self._changed:
                 self._running[key] = _Running(on_report, self._clock.now_ms(), Cancellation())
             # A daemon thread: work in Spark's driver may ignore cancellation, and must not keep the process alive.
-            work = (key, action, task_set, assignment.blobs)
+            work = (key, action, assignment)
             threading.Thread(target=self._run, args=work, name=f"onager {key}", daemon=True).start()
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
@@ -89,12 +89,12 @@ class ControlTasks:
         with self._changed:
             return self._changed.wait_for(lambda: not any(key in self._running for key in tasks), _CLOSE_S)
 
-    def _run(self, key: TaskKey, action: Action, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> None:
+    def _run(self, key: TaskKey, action: Action, assignment: Assignment) -> None:
         with self._changed:
             cancellation = self._running[key].cancellation
         try:
             with working_on(self._logs, key):
-                success = self._act(key, action, task_set, blobs, cancellation)
+                success = self._act(key, action, assignment, cancellation)
         except BaseException as e:  # noqa: BLE001 - every error belongs in the report
             failure = (
                 failures.killed("cancelled") if cancellation.is_cancelled else failures.from_exception(self._kernel, e)
@@ -103,19 +103,12 @@ class ControlTasks:
         else:
             self._finish(key, success=success)
 
-    def _act(
-        self,
-        key: TaskKey,
-        action: Action,
-        task_set: pb.TaskSet,
-        blobs: Mapping[BlobDigest, bytes],
-        cancellation: Cancellation,
-    ) -> pb.TaskSuccess:
+    def _act(self, key: TaskKey, action: Action, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         """Do the work on a JVM thread with the task's own job group and scheduler pool."""
         self._kernel.enter_control(_group(key), f"onager {key}", str(key))
         try:
             cancellation.check()  # a later cancellation reaches the job group
-            return action(key, task_set, blobs, cancellation)
+            return action(key, assignment, cancellation)
         finally:
             self._kernel.leave_control(_group(key))
 

@@ -27,6 +27,8 @@ GUARD: Final = "onager.plan.Guard"
 """The Spark session extension that keeps SQL from private files and from Java methods."""
 REFUSED: Final = "onager.failure.RefusedException"
 """The exception with which the kernel says what it will not do, in words for people."""
+CATALOG_MOVED: Final = "onager.catalog.CatalogMoved"
+"""The exception with which the kernel says that what a planning has read of the catalog has changed meanwhile."""
 CLUSTER_PLUGIN: Final = "onager.jobs.UnwantedTasks"
 """The Spark plugin for a cluster's processes with which a task asks whether it is still wanted."""
 _LENGTH_BYTES: Final = 4
@@ -239,9 +241,12 @@ class QueryTools:
         """Return the simple class name of the first node in *classes*, or ""."""
         return str(self._queries.firstOf(plan, ",".join(sorted(classes))))
 
-    def input_bytes(self, plan: JavaObject) -> int:
-        """Return how many bytes a query reads; -1 if a source does not say."""
-        return int(self._queries.inputBytes(plan))
+    def input_bytes(self, plan: JavaObject, *, is_optimized: bool) -> int:
+        """Return how many bytes a query reads; -1 if a source does not say.
+
+        Unless it *is_optimized*, partitioned tables count as very large: it is not known which partitions it needs.
+        """
+        return int(self._queries.inputBytes(plan, is_optimized))
 
 
 class PlanTools:
@@ -482,6 +487,50 @@ def _source_facts(facts: JavaObject | None) -> tuple[int, int, str] | None:
 def _two(facts: Any) -> tuple[int, int]:
     size, partitions = str(facts).split("\t")
     return int(size), int(partitions)
+
+
+class JavaCatalog:
+    """The private copy of the catalog that one planning reads and changes, and a session over it."""
+
+    def __init__(self, base: SparkSession) -> None:
+        """Make it with a session like *base*; managed tables lie in the same warehouse."""
+        jvm = Jvm.of(base)
+        self._java = jvm.java_class("onager.catalog.OnagerCatalog")(jvm_session(base))
+        self._statements = jvm.java_class("onager.catalog.Statements")
+        self.session: JavaObject = self._java.session()
+
+    def take(self) -> dict[str, Any] | None:
+        """Wait for the next request to read, as Java's `OnagerCatalog.take` describes it; None: there will be none."""
+        request = self._java.take()
+        return None if request is None else dict(json.loads(request))
+
+    def answer(self, answer: Spec) -> None:
+        """Answer the request that was taken last; see Java's `OnagerCatalog.answer`."""
+        self._java.answer(json.dumps(answer))
+
+    def end(self) -> None:
+        """End all reads: whoever waits for an answer gets an exception."""
+        self._java.end()
+
+    def close(self) -> None:
+        """End the use of the session."""
+        self._java.close()
+
+    def allow_changes(self, *, may: bool) -> None:
+        """Set whether statements may change the catalog."""
+        self._java.allowChanges(may)
+
+    def is_of_one_revision(self) -> bool:
+        """Return whether all that was read was there at once; reads again to find out."""
+        return bool(self._java.isOfOneRevision())
+
+    def changes(self) -> dict[str, Any]:
+        """Return what has changed; see Java's `Changes`."""
+        return dict(json.loads(self._java.changes()))
+
+    def other_catalog(self, parsed: JavaObject) -> str:
+        """Return the name of another catalog that a parsed statement names, or ""."""
+        return str(self._statements.otherCatalog(self.session, parsed))
 
 
 class FunctionGateway:

@@ -55,6 +55,7 @@ def start_session(
     exchange_dir: str,
     *,
     exchange_shared: bool = False,
+    warehouse: str = "",
     private: PrivatePaths = NO_PATHS,
     logs: AttemptLogs | None = None,
 ) -> SparkSession:
@@ -65,10 +66,13 @@ def start_session(
     do not say that they do, `ClusterAwayError` when the cluster does not answer or starts no process for this executor,
     and `VersionMismatchError` when another version of Spark is installed.
 
+    Tables that are made without a location lie in *warehouse*, if it is given.
+
     What tasks log goes to *logs*; standard error gets only what is at the level `spark.log.level`, by default ERROR.
     """
     check_spark_version()
-    settings = _defaults(slots) | dict(conf)
+    own = {"spark.sql.warehouse.dir": warehouse} if warehouse else {}
+    settings = _defaults(slots) | own | dict(conf)
     master = settings["spark.master"]
     is_cluster = cluster.is_cluster(master)
     if is_cluster:
@@ -76,7 +80,7 @@ def start_session(
         cluster.await_master(master)
     jar = str(kernel_jar())
     if is_cluster:
-        settings = _defaults(slots, is_local=False) | cluster.settings_for(master, slots, jar, conf)
+        settings = _defaults(slots, is_local=False) | own | cluster.settings_for(master, slots, jar, conf)
     if (page := page_size(settings, slots, is_cluster=is_cluster)) is not None:
         settings.setdefault("spark.buffer.pageSize", page)
     given = settings.get("spark.driver.extraClassPath")

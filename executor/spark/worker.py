@@ -36,7 +36,7 @@ from onager.executor.spark.kernel import arrow_schema, check_lookups
 from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
-from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, sql_script
+from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, statement_classes
 from onager.executor.spark.planning.sizing import check_settings_known
 from onager.executor.spark.running.feed import find_more
 from onager.executor.spark.running.streams import StreamSettings
@@ -69,19 +69,29 @@ class SparkWorker:
         executor_id: str,
         clock: Clock,
         exchange_shared: bool = False,
+        warehouse: str = "",
         incarnation: str = "",
         streams: StreamSettings | None = None,
         planning_timeout_s: float = 0.0,
         private: PrivatePaths = NO_PATHS,
         logs: AttemptLogs | None = None,
     ) -> None:
-        """*planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log."""
+        """*warehouse*: where tables without a location lie; empty: as Spark is set.
+
+        *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log.
+        """
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
         self._private = PrivatePaths([exchange_dir, *private.paths])
         self._spark = start_session(
-            slots, conf, exchange_dir, exchange_shared=exchange_shared, private=self._private, logs=logs
+            slots,
+            conf,
+            exchange_dir,
+            exchange_shared=exchange_shared,
+            warehouse=warehouse,
+            private=self._private,
+            logs=logs,
         )
         self._processes = FunctionProcesses()
         try:
@@ -111,6 +121,8 @@ class SparkWorker:
             pb.PUBLISH: self._publish,
             pb.REPLAN: self._replan,
         }
+        # A Hive metastore that the executor was given.
+        self._has_own_catalog = self._spark.conf.get("spark.sql.catalogImplementation") != "in-memory"
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._tree = ProcessTree()
         self._control = ControlTasks(self._runner.kernel, actions, clock, logs)
@@ -118,7 +130,7 @@ class SparkWorker:
     def _check_spark(self) -> None:
         check_settings_known(self._spark)
         try:
-            check_lookups(self._spark, cutter.LOOKED_UP | sql_script.LOOKED_UP)
+            check_lookups(self._spark, cutter.LOOKED_UP | statement_classes.LOOKED_UP)
         except Py4JJavaError as e:
             why = e.java_exception.getMessage()
             raise VersionMismatchError(f"this Onager cannot run on Spark {self.spark_version}: {why}") from e
@@ -249,10 +261,9 @@ class SparkWorker:
 
     # ------------------------------------------------------------ control tasks
 
-    def _plan(
-        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
-    ) -> pb.TaskSuccess:
-        spec = Parse(blobs[BlobDigest(task_set.spec_digest)], pb.JobSpec())
+    def _plan(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
+        task_set = assignment.task_set
+        spec = Parse(assignment.blobs[BlobDigest(task_set.spec_digest)], pb.JobSpec())
         times = PlanTimes(self._clock)
 
         def run_fused(
@@ -273,30 +284,28 @@ class SparkWorker:
             ),
             private=self._private,
             may_grow=task_set.may_grow,
+            catalog=None if self._has_own_catalog else assignment.catalog,
             may_step=task_set.may_step,
         )
         return times.success(outcome)
 
-    def _replan(
-        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
-    ) -> pb.TaskSuccess:
+    def _replan(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         del key, cancellation
-        return pb.TaskSuccess(plan=replan(task_set.replan, self._spark, blobs))
+        return pb.TaskSuccess(plan=replan(assignment.task_set.replan, self._spark, assignment.blobs))
 
-    def _find_more(
-        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
-    ) -> pb.TaskSuccess:
+    def _find_more(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         del key
         cancellation.check()
-        return find_more(task_set, blobs, Jvm.of(self._spark), self._runner.binder, self._executor_id)
+        return find_more(
+            assignment.task_set, assignment.blobs, Jvm.of(self._spark), self._runner.binder, self._executor_id
+        )
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)
 
-    def _plan_publish(
-        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
-    ) -> pb.TaskSuccess:
-        del blobs, cancellation
+    def _plan_publish(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
+        del cancellation
+        task_set = assignment.task_set
         nonce = new_nonce()
         outputs = [output for location in task_set.inputs for output in location.outputs]
         content = plan_publish(key.job_id, task_set.sink, outputs, nonce, self._private).to_bytes()
@@ -310,10 +319,8 @@ class SparkWorker:
         )
         return pb.TaskSuccess(output=output, blobs=[pb.Blob(digest=name, content=content)])
 
-    def _publish(
-        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
-    ) -> pb.TaskSuccess:
-        del key, task_set, cancellation
-        (content,) = blobs.values()
+    def _publish(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
+        del key, cancellation
+        (content,) = assignment.blobs.values()
         carry_out(Manifest.from_bytes(content))
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))

@@ -17,6 +17,7 @@ from onager.cli.access import (
     connecting,
     say_by_variables,
 )
+from onager.cli.catalog_app import app as catalog_app
 from onager.cli.executors_app import app as executors_app
 from onager.cli.exits import ExitCode, errors_as_exit_codes, fail, one_of, pairs
 from onager.cli.state_app import app as state_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(state_app, name="state")
 app.add_typer(executors_app, name="executors")
+app.add_typer(catalog_app, name="catalog")
 
 Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serve at.", show_default=DEFAULT_ADDRESS)]
 
@@ -217,6 +219,10 @@ def executor(
         bool | None,
         typer.Option("--exchange-shared", help="The path is a volume that all machines of the Spark cluster share."),
     ] = None,
+    warehouse: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Tables without a location.", show_default="warehouse beside --exchange-dir"),
+    ] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     executor_id: Annotated[
         str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
@@ -270,6 +276,7 @@ def executor(
         "slots": slots,
         "exchange_dir": exchange_dir,
         "exchange_shared": exchange_shared,
+        "warehouse": warehouse,
         "executor_id": executor_id,
         "mode": mode,
         "listen": listen,
@@ -320,6 +327,9 @@ def submit(
     output_option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Option of Spark's writer for --output.")
     ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns of --output that become directories, with commas.")
+    ] = None,
     param: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Value of :K in the SQL: JSON, else text.")
     ] = None,
@@ -344,6 +354,8 @@ def submit(
         fail("--param is a value of SQL; the argument of a function is --arg", ExitCode.USAGE)
     if output_option and output is None:
         fail("--output-option needs --output DIR", ExitCode.USAGE)
+    if partition_by and output is None:
+        fail("--partition-by needs --output DIR", ExitCode.USAGE)
     if not output_format.startswith("arrow="):
         one_of("-o", output_format, ("table", "json", "csv", "arrow=FILE"))
     run(
@@ -363,6 +375,7 @@ def submit(
             format=format,
             mode=mode,
             output_options=pairs("--output-option", output_option or []),
+            partition_by=partition_by.split(",") if partition_by else (),
             params=pairs("--param", param or []),
             labels=pairs("--label", label or []),
             deadline=deadline,

@@ -37,6 +37,7 @@ class Submission:
     format: str
     mode: str
     output_options: Mapping[str, str]
+    partition_by: Sequence[str]
     params: Mapping[str, str]
     labels: Mapping[str, str]
     deadline: str | None
@@ -80,6 +81,7 @@ def _submit(client: OnagerClient, submission: Submission) -> JobHandle:
         "format": submission.format,
         "mode": submission.mode,
         "output_options": submission.output_options,
+        "partition_by": submission.partition_by,
         "py_files": submission.py_files,
         "labels": submission.labels,
         "deadline": submission.deadline,

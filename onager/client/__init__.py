@@ -1,6 +1,7 @@
 """The Python client: submit SQL or functions to a cluster, watch them, and fetch their results as Arrow."""
 
 from onager.client.audit import AuditEntry
+from onager.client.catalog import CatalogEntry
 from onager.client.client import OnagerClient, connect
 from onager.client.events import JobEvent
 from onager.client.job import JobHandle
@@ -12,6 +13,7 @@ from onager.client.spec import View
 __all__ = [
     "AttemptLog",
     "AuditEntry",
+    "CatalogEntry",
     "JobEvent",
     "JobHandle",
     "JobProgress",

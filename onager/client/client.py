@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from onager.client.audit import AuditEntry, list_audit
+from onager.client.catalog import CatalogEntry, get_entry, list_catalog, list_partitions
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
 from onager.client.program import Program
@@ -87,6 +88,7 @@ class OnagerClient:
         mode: str = "error",
         py_files: Sequence[PathLike] = (),
         output_options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
         params: Mapping[str, object] | Sequence[object] | None = None,
         labels: Mapping[str, str] | None = None,
         deadline: str | None = None,
@@ -94,9 +96,10 @@ class OnagerClient:
         """Submit a script of SQL statements, the last of which is the query, and return the job.
 
         *views* gives names to datasets. With *output*, the result is written there as a dataset of *format* (parquet,
-        csv, json, orc); *mode* says what to do if one exists (error, overwrite, append). *params* are values that Spark
-        binds: of ``:name``, by name, or of ``?``, in order. *labels* find the job in lists. After the *deadline*, such
-        as ``"90s"`` or ``"2h"``, the job fails if it has not ended.
+        csv, json, orc); *mode* says what to do if one exists (error, overwrite, append); *partition_by* names columns
+        that become directories, as in Hive (``k=1/d=2026-01-31``). *params* are values that Spark binds: of ``:name``,
+        by name, or of ``?``, in order. *labels* find the job in lists. After the *deadline*, such as ``"90s"`` or
+        ``"2h"``, the job fails if it has not ended.
 
         A script with several statements that write is a program: its statements run as jobs, one after the other, and
         what is written stays written if a later one fails. `JobHandle.retry` goes on where it failed.
@@ -107,7 +110,7 @@ class OnagerClient:
             views=views or {},
             conf=conf or {},
             py_files=py_files,
-            sink=None if output is None else sink_message(output, format, mode, output_options or {}),
+            sink=None if output is None else sink_message(output, format, mode, output_options or {}, partition_by),
             params=params,
             labels=labels,
             deadline=deadline,
@@ -127,6 +130,7 @@ class OnagerClient:
         format: str = "parquet",  # noqa: A002 - Spark's own word for it
         mode: str = "error",
         output_options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
         deadline: str | None = None,
     ) -> JobHandle:
@@ -143,7 +147,7 @@ class OnagerClient:
             views=views or {},
             conf=conf or {},
             py_files=py_files,
-            sink=None if output is None else sink_message(output, format, mode, output_options or {}),
+            sink=None if output is None else sink_message(output, format, mode, output_options or {}, partition_by),
             labels=labels,
             deadline=deadline,
         )
@@ -270,6 +274,18 @@ class OnagerClient:
             since_ms=since_ms, until_ms=until_ms, action=action, target=target, principal=principal, limit=500
         )
         return list_audit(self._connection, request)
+
+    def catalog(self, database: str = "") -> Iterator[CatalogEntry]:
+        """Yield the databases of the catalog, or the tables, views and functions of one."""
+        return list_catalog(self._connection, database)
+
+    def catalog_entry(self, database: str, name: str) -> CatalogEntry:
+        """Return a table, view or function with its record; `NotFoundError` when there is none."""
+        return get_entry(self._connection, database, name)
+
+    def partitions(self, database: str, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the partitions of a table: the path of each (``day=2026-03-01``), and what the store has of it."""
+        return list_partitions(self._connection, database, table)
 
     @property
     def state(self) -> ClusterState:

@@ -112,13 +112,19 @@ def view_message(name: str, view: View | str | os.PathLike[str]) -> pb.View:
     return pb.View(name=name, path=absolute(view.path), format=view.format, options=dict(view.options))
 
 
-def sink_message(output: str | os.PathLike[str], kind: str, mode: str, options: Mapping[str, str]) -> pb.Sink:
+def sink_message(
+    output: str | os.PathLike[str], kind: str, mode: str, options: Mapping[str, str], partition_by: Sequence[str] = ()
+) -> pb.Sink:
     """Return the sink that writes the result as a dataset at *output*."""
     if kind not in SINK_FORMATS:
         raise InvalidSettingError("format", kind, f"expected one of {', '.join(SINK_FORMATS)}")
     if mode not in SINK_MODES:
         raise InvalidSettingError("mode", mode, f"expected one of {', '.join(SINK_MODES)}")
-    return pb.Sink(path=absolute(output), format=kind, mode=mode, options=dict(options))
+    if isinstance(partition_by, str):
+        raise InvalidSettingError("partition_by", partition_by, "expected a list of column names")
+    return pb.Sink(
+        path=absolute(output), format=kind, mode=mode, options=dict(options), partition_by=list(partition_by)
+    )
 
 
 def conf_text(value: object) -> str:

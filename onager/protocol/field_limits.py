@@ -33,6 +33,10 @@ MAX_AUDIT_A_PAGE: Final = 500
 """Records of the audit in one answer."""
 MAX_JOBS_A_PAGE: Final = 1_000
 """Jobs in one answer."""
+MAX_CATALOG_KEYS: Final = 100
+"""Keys and prefixes of the catalog in one read."""
+MAX_CATALOG_A_PAGE: Final = 1_000
+"""Records of the catalog below one prefix, or partitions, in one answer."""
 MAX_LOG_BYTES: Final = 256 * KIB
 """What an executor keeps of one attempt's log, and what one answer holds of it."""
 MAX_LOGS: Final = 64
@@ -187,7 +191,14 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     "PyFile": {"name": LINE, "content": CODE},
     "View": {"name": LINE, "path": Text(64 * KIB), "format": WORD, "options": OPTIONS},
-    "Sink": {"path": PATH, "format": WORD, "mode": WORD, "options": OPTIONS, "schema_json": Text(8 * MIB)},
+    "Sink": {
+        "path": PATH,
+        "format": WORD,
+        "mode": WORD,
+        "options": OPTIONS,
+        "schema_json": Text(8 * MIB),
+        "partition_by": Many(100, Text(1_024)),
+    },
     "GetJobRequest": {
         "job_id": ID,
         "stage_id": PLAIN,
@@ -225,6 +236,13 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "ExportJobRequest": {"job_id": ID, "format": WORD, "after": PLAIN, "soon": PLAIN},
     "CancelJobRequest": {"job_id": ID, "reason": REASON},
     "FetchResultRequest": {"job_id": ID, "partition": PLAIN, "batch": PLAIN},
+    "GetCatalogRequest": {
+        "database": LINE,
+        "name": LINE,
+        "partitions": PLAIN,
+        "limit": Number(MAX_CATALOG_A_PAGE, is_cut=True),
+        "cursor": STATE_PATH,
+    },
     "ListExecutorsRequest": _NO_FIELDS,
     "ListSchedulersRequest": _NO_FIELDS,
     "ListStateRequest": {"prefix": STATE_PATH, "limit": Number(10_000, is_cut=True)},
@@ -376,7 +394,24 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "frame_digest": ID,
         "broadcast_bytes": PLAIN,
         "decisions": Many(100, REASON),
+        "catalog": PART,
     },
+    # What is wrong with a change of the catalog is reported about the plan, which is unusable then.
+    "CatalogChanges": {"puts": Many(20_000, PART), "partitions": Many(20_000, PART), "reads": Many(20_000, PART)},
+    "CatalogPut": {
+        "key": STATE_PATH,
+        "value": Bytes(MIB),
+        "expected_revision": PLAIN,
+        "removed_pages_of": Many(1000, ID),
+    },
+    "PartitionChange": {
+        "key": STATE_PATH,
+        "table_id": ID,
+        "location": PATH,
+        "set": Pairs(100_000, Text(4 * KIB), Text(64 * KIB)),
+        "expected": Pairs(100_000, Text(4 * KIB), Text(64 * KIB)),
+    },
+    "CatalogRecord": {"key": STATE_PATH, "value": Bytes(MIB), "revision": PLAIN},
     "StageEstimate": {"stage_id": PLAIN, "rows": PLAIN},
     # An error in a stage's numbers is reported about the plan, which is unusable then.
     "PlannedStage": {
@@ -411,6 +446,13 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     "FetchFailure": {"input_stage_id": PLAIN, "input_partition": PLAIN, "nonce": ID},
     "FetchBlobRequest": {"digest": ID},
+    "ReadCatalogRequest": {
+        **_LIFE,
+        "keys": Many(MAX_CATALOG_KEYS, STATE_PATH),
+        "prefixes": Many(MAX_CATALOG_KEYS, STATE_PATH),
+        "keys_only": PLAIN,
+        "start_after": STATE_PATH,
+    },
     "DeregisterExecutorRequest": {**_LIFE, "reason": REASON},
     "AwaitAsksRequest": {**_LIFE, "wait_ms": PLAIN, "draining": PLAIN, "answers": Many(64, PART, is_cut=True)},
     "LogsAnswer": {"number": PLAIN, "logs": Many(MAX_LOGS, PART, is_cut=True), "left_out": PLAIN},
@@ -572,11 +614,13 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "RetryJob": _SMALL,
     "FetchLogs": MessageLimit(256 * KIB, 4096),
     "DrainExecutor": _SMALL,
+    "GetCatalog": _SMALL,
     "RegisterExecutor": _LIST,
     "Heartbeat": _LIST,
     "PollWork": replace(_LIST, waits=True),
     "ReportTasks": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "FetchBlob": _SMALL,
+    "ReadCatalog": MessageLimit(MIB, 1024),
     "DeregisterExecutor": _SMALL,
     "AwaitAsks": MessageLimit(8 * MAX_LOGS_BYTES, 20_000, waits=True),
     "Forward": MessageLimit(MAX_MESSAGE_BYTES, 100_000),

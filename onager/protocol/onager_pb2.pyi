@@ -97,7 +97,7 @@ class PyFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("path", "format", "mode", "options", "schema_json")
+    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -110,12 +110,14 @@ class Sink(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     mode: str
     options: _containers.ScalarMap[str, str]
     schema_json: str
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ...) -> None: ...
+    partition_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("sql", "python", "program", "name", "views", "conf", "py_files", "sink", "labels")
@@ -791,6 +793,54 @@ class DrainExecutorResponse(_message.Message):
     others: int
     def __init__(self, was_leaving: _Optional[bool] = ..., running: _Optional[int] = ..., others: _Optional[int] = ...) -> None: ...
 
+class GetCatalogRequest(_message.Message):
+    __slots__ = ("database", "name", "partitions", "limit", "cursor")
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    database: str
+    name: str
+    partitions: bool
+    limit: int
+    cursor: str
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[bool] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class CatalogEntry(_message.Message):
+    __slots__ = ("kind", "database", "name", "json", "revision")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    database: str
+    name: str
+    json: str
+    revision: int
+    def __init__(self, kind: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., json: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class CatalogPartition(_message.Message):
+    __slots__ = ("path", "json")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    json: str
+    def __init__(self, path: _Optional[str] = ..., json: _Optional[str] = ...) -> None: ...
+
+class GetCatalogResponse(_message.Message):
+    __slots__ = ("entries", "partitions", "revision", "next")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[CatalogEntry]
+    partitions: _containers.RepeatedCompositeFieldContainer[CatalogPartition]
+    revision: int
+    next: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[CatalogEntry, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[CatalogPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., next: _Optional[str] = ...) -> None: ...
+
 class ListExecutorsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -1318,7 +1368,7 @@ class StageEstimate(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class PlanOutcome(_message.Message):
-    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result", "fused_op_metrics", "fused_bound_plan", "estimates", "frame_digest", "broadcast_bytes", "decisions")
+    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result", "fused_op_metrics", "fused_bound_plan", "estimates", "frame_digest", "broadcast_bytes", "decisions", "catalog")
     STAGES_FIELD_NUMBER: _ClassVar[int]
     ARROW_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -1334,6 +1384,7 @@ class PlanOutcome(_message.Message):
     FRAME_DIGEST_FIELD_NUMBER: _ClassVar[int]
     BROADCAST_BYTES_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
     stages: _containers.RepeatedCompositeFieldContainer[PlannedStage]
     arrow_schema: bytes
     schema_json: str
@@ -1349,7 +1400,94 @@ class PlanOutcome(_message.Message):
     frame_digest: str
     broadcast_bytes: int
     decisions: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ..., frame_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., decisions: _Optional[_Iterable[str]] = ...) -> None: ...
+    catalog: CatalogChanges
+    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ..., frame_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., decisions: _Optional[_Iterable[str]] = ..., catalog: _Optional[_Union[CatalogChanges, _Mapping]] = ...) -> None: ...
+
+class CatalogChanges(_message.Message):
+    __slots__ = ("puts", "partitions", "reads")
+    PUTS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    puts: _containers.RepeatedCompositeFieldContainer[CatalogPut]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionChange]
+    reads: _containers.RepeatedCompositeFieldContainer[CatalogRecord]
+    def __init__(self, puts: _Optional[_Iterable[_Union[CatalogPut, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionChange, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[CatalogRecord, _Mapping]]] = ...) -> None: ...
+
+class CatalogPut(_message.Message):
+    __slots__ = ("key", "value", "expected_revision", "removed_pages_of")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_PAGES_OF_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: bytes
+    expected_revision: int
+    removed_pages_of: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected_revision: _Optional[int] = ..., removed_pages_of: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionChange(_message.Message):
+    __slots__ = ("key", "table_id", "location", "set", "expected")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class ExpectedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    table_id: str
+    location: str
+    set: _containers.ScalarMap[str, str]
+    expected: _containers.ScalarMap[str, str]
+    def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., expected: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CatalogRecord(_message.Message):
+    __slots__ = ("key", "value", "revision")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: bytes
+    revision: int
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class ReadCatalogRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "keys", "prefixes", "keys_only", "start_after")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    START_AFTER_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    prefixes: _containers.RepeatedScalarFieldContainer[str]
+    keys_only: bool
+    start_after: str
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., prefixes: _Optional[_Iterable[str]] = ..., keys_only: _Optional[bool] = ..., start_after: _Optional[str] = ...) -> None: ...
+
+class ReadCatalogResponse(_message.Message):
+    __slots__ = ("records", "revision", "truncated")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[CatalogRecord]
+    revision: int
+    truncated: bool
+    def __init__(self, records: _Optional[_Iterable[_Union[CatalogRecord, _Mapping]]] = ..., revision: _Optional[int] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
 class TaskSuccess(_message.Message):
     __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan", "bucket_sizes", "feed")

@@ -138,6 +138,11 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.FetchLogsRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.AttemptLog.FromString,
                 _registered_method=True)
+        self.GetCatalog = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/GetCatalog',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.GetCatalogRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.GetCatalogResponse.FromString,
+                _registered_method=True)
         self.DrainExecutor = channel.unary_unary(
                 '/onager.v1.OnagerScheduler/DrainExecutor',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorRequest.SerializeToString,
@@ -287,6 +292,13 @@ class OnagerSchedulerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetCatalog(self, request, context):
+        """The databases of the catalog, what is in one of them, or one table, view or function; in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DrainExecutor(self, request, context):
         """Has an executor take no more work, finish what it runs, and leave.
         """
@@ -396,6 +408,11 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.FetchLogs,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.FetchLogsRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.AttemptLog.SerializeToString,
+            ),
+            'GetCatalog': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCatalog,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.GetCatalogRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.GetCatalogResponse.SerializeToString,
             ),
             'DrainExecutor': grpc.unary_unary_rpc_method_handler(
                     servicer.DrainExecutor,
@@ -956,6 +973,33 @@ class OnagerScheduler:
             _registered_method=True)
 
     @staticmethod
+    def GetCatalog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/GetCatalog',
+            onager_dot_protocol_dot_onager__pb2.GetCatalogRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.GetCatalogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DrainExecutor(request,
             target,
             options=(),
@@ -1019,6 +1063,11 @@ class OnagerExecutorGatewayStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.BlobChunk.FromString,
                 _registered_method=True)
+        self.ReadCatalog = channel.unary_unary(
+                '/onager.v1.OnagerExecutorGateway/ReadCatalog',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.FromString,
+                _registered_method=True)
         self.AwaitAsks = channel.unary_unary(
                 '/onager.v1.OnagerExecutorGateway/AwaitAsks',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
@@ -1069,6 +1118,13 @@ class OnagerExecutorGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadCatalog(self, request, context):
+        """Records of the catalog, all at one revision: what planning reads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AwaitAsks(self, request, context):
         """Waits up to wait_ms for what schedulers ask of this executor besides tasks, and brings answers to earlier asks.
         """
@@ -1110,6 +1166,11 @@ def add_OnagerExecutorGatewayServicer_to_server(servicer, server):
                     servicer.FetchBlob,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.BlobChunk.SerializeToString,
+            ),
+            'ReadCatalog': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadCatalog,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.SerializeToString,
             ),
             'AwaitAsks': grpc.unary_unary_rpc_method_handler(
                     servicer.AwaitAsks,
@@ -1259,6 +1320,33 @@ class OnagerExecutorGateway:
             '/onager.v1.OnagerExecutorGateway/FetchBlob',
             onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.BlobChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadCatalog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutorGateway/ReadCatalog',
+            onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.FromString,
             options,
             channel_credentials,
             insecure,

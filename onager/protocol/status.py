@@ -81,6 +81,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.SideEffectError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
     errors.UserCodeError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
     errors.PlanningTimeoutError: Codes(StatusCode.DEADLINE_EXCEEDED, HTTPStatus.UNPROCESSABLE_ENTITY),
+    errors.CatalogConflictError: Codes(StatusCode.ABORTED, HTTPStatus.CONFLICT),
     errors.FunctionLostError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.ExchangeError: Codes(StatusCode.INTERNAL, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeNotWritableError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),

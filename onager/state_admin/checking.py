@@ -12,6 +12,7 @@ from onager.scheduler.executors.records import ExecutorRecord
 from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.records import unpack
 from onager.state_admin.checking_blobs import check_blobs
+from onager.state_admin.checking_catalog import check_catalog
 from onager.state_admin.checking_jobs import Job, check_jobs
 from onager.state_admin.contents import StoreContents
 from onager.state_admin.findings import Finding, Findings
@@ -33,6 +34,7 @@ def check_everything(store: StoreContents) -> Iterator[Finding]:
     _check_executors(store, jobs, found)
     _check_schedulers(store, found)
     _check_audit(store, found)
+    check_catalog(store, found)
     for key, item in store.records[Keyspace.Sessions].items():
         found.read(Keyspace.Sessions, key, partial(_json_of, item, f"Sessions/{key}"))
     yield from found

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from onager.errors import OnagerError, StateCorruptError
 from onager.redaction import may_hold_secrets, shown_json, shown_text
+from onager.scheduler.catalog.records import parsed_page_key, plain_json, read_page
 from onager.scheduler.records import beginning, plain_size, unpack
 from onager.state_backend import VALUE_CHUNK_BYTES, Keyspace
 
@@ -22,7 +23,7 @@ _STAGE_PLAN_PREFIX: Final = struct.Struct(">8sHI")
 both."""
 
 
-def decoded(keyspace: Keyspace, key: str, value: bytes) -> str:
+def decoded(keyspace: Keyspace, key: str, value: bytes) -> str:  # noqa: PLR0911 - one case a kind
     """Return a record's value as JSON text; `StateCorruptError` when it cannot be read.
 
     A value that is not JSON itself is shown as an object: with ``text``, or with its size and beginning in ``base64``.
@@ -38,6 +39,8 @@ def decoded(keyspace: Keyspace, key: str, value: bytes) -> str:
             return _json({"chunk_of": path.rpartition("/")[0], "size_bytes": len(value)})
         case Keyspace.History:
             return content(b'{"batches":[%b]}' % unpack(value, path).replace(b"\n", b","))
+        case Keyspace.Catalog:
+            return _catalog(key, value, path)
         case Keyspace.Plans if not value:
             return _json({"job_id": key.rpartition("/")[2]})
         case _:
@@ -118,6 +121,11 @@ def _result(plain: bytes, path: str) -> dict[str, Any]:
     names = [f"{field.name}: {field.type}" for field in schema]
     rows = [[_plain(column[i].as_py()) for column in table.columns] for i in range(min(_RESULT_ROWS, table.num_rows))]
     return {"size_bytes": len(plain), "columns": names, "row_count": table.num_rows, "first_rows": rows}
+
+
+def _catalog(key: str, value: bytes, path: str) -> str:
+    page = parsed_page_key(key)
+    return content(value if page is None else plain_json(read_page(page[1], value, path)))
 
 
 def _plain(value: object) -> object:

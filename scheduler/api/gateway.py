@@ -13,6 +13,7 @@ from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
+from onager.scheduler.catalog.reading import read_catalog
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.polls import Polls
@@ -24,11 +25,12 @@ from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorSession
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import StateBackendClient
 
 log = structlog.get_logger(__name__)
 
 Context = Any
-Call = pb.HeartbeatRequest | pb.PollWorkRequest | pb.ReportTasksRequest
+Call = pb.HeartbeatRequest | pb.PollWorkRequest | pb.ReportTasksRequest | pb.ReadCatalogRequest
 
 
 class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
@@ -47,6 +49,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         blobs: BlobStore,
         hear_progress: Callable[[Sequence[pb.AttemptProgress]], None],
         asks: ExecutorAsks,
+        backend: StateBackendClient,
     ) -> None:
         self._settings = settings
         self._executors = executors
@@ -59,6 +62,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._blobs = blobs
         self._hear_progress = hear_progress
         self._asks = asks
+        self._backend = backend
 
     @translated
     async def RegisterExecutor(  # noqa: N802
@@ -148,6 +152,12 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         content = await self._blobs.get(BlobDigest(request.digest))
         for start in range(0, len(content) or 1, BLOB_CHUNK_BYTES):
             yield pb.BlobChunk(content=content[start : start + BLOB_CHUNK_BYTES])
+
+    @translated
+    async def ReadCatalog(self, request: pb.ReadCatalogRequest, context: Context) -> pb.ReadCatalogResponse:  # noqa: N802
+        """Return records of the catalog, all at one revision."""
+        await self._heard(request, context)
+        return await read_catalog(self._backend, request)
 
     @translated
     async def DeregisterExecutor(  # noqa: N802

@@ -21,6 +21,7 @@ from onager.scheduler.api.looking import JobLooks, asked_job_id
 from onager.scheduler.api.progress import Page
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.submitting import Submissions
+from onager.scheduler.catalog.reading import CatalogLooks
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -58,6 +59,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         members: Members,
         state: StateAdmin,
         audit: Audit,
+        catalog: CatalogLooks,
     ) -> None:
         self._settings = settings
         self._submissions = submissions
@@ -74,6 +76,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._members = members
         self._state = state
         self._audit = audit
+        self._catalog = catalog
 
     @translated
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:  # noqa: ARG002, N802
@@ -196,6 +199,11 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 act.outcome = "it was leaving before"
         running = self._draining.running(request.executor_id)
         return pb.DrainExecutorResponse(was_leaving=drained.was_leaving, running=running, others=drained.others)
+
+    @translated
+    async def GetCatalog(self, request: pb.GetCatalogRequest, context: Context) -> pb.GetCatalogResponse:  # noqa: ARG002, N802
+        """Return databases, what is in one of them, or one table, view or function."""
+        return await self._catalog.get(request)
 
     @translated
     async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802

@@ -7,7 +7,7 @@ import structlog
 from onager.clock import Clock
 from onager.errors import JobConflictError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
-    PROGRAM_MAJOR,
+    TABLES_MAJOR,
     ExecutionGraph,
     OutputLayout,
     RetryLimits,
@@ -51,7 +51,7 @@ class NewJobs:
     @property
     def takes_programs(self) -> bool:
         """Return whether every scheduler knows programs."""
-        return self._members.writes_major >= PROGRAM_MAJOR
+        return self._members.writes_major >= TABLES_MAJOR
 
     async def store(
         self, job_id: JobId, client_id: str, spec: pb.JobSpec, submission: Submission, terms: JobTerms

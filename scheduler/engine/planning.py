@@ -33,6 +33,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_STAGES, MAX_STEPS, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
 from onager.redaction import shown_text
 from onager.scheduler import wire
+from onager.scheduler.catalog.changes import changes_from, encoded
 
 _KINDS = ("exchange", "result", "sink", "control")
 _MOST_DECISIONS = 20
@@ -48,8 +49,21 @@ def explanation(outcome: pb.PlanOutcome) -> bytes:
     return json.dumps(explained, ensure_ascii=False, sort_keys=True).encode()
 
 
+def catalog_changes(outcome: pb.PlanOutcome) -> bytes:
+    """Return the blob with what the plan changes in the catalog, empty for nothing; errors as in `changes_from`."""
+    if not outcome.HasField("catalog"):
+        return b""
+    changes = changes_from(outcome.catalog)
+    return b"" if changes.is_empty else encoded(changes)
+
+
 def planned(
-    task: TaskKey, executor_id: str, success: pb.TaskSuccess, explain_digest: BlobDigest, at_ms: int
+    task: TaskKey,
+    executor_id: str,
+    success: pb.TaskSuccess,
+    explain_digest: BlobDigest,
+    at_ms: int,
+    catalog_digest: str = "",
 ) -> JobPlanned:
     """Return the event for a PLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
     outcome = success.plan
@@ -79,6 +93,7 @@ def planned(
         is_fused=is_fused,
         frame_digest=_frame_of(outcome),
         broadcast_bytes=outcome.broadcast_bytes,
+        catalog_digest=catalog_digest,
     )
     fused = wire.output_from(outcome.fused_output, task.task_attempt, executor_id) if is_fused else None
     has_operators = is_fused and outcome.fused_bound_plan in {blob.digest for blob in outcome.blobs}

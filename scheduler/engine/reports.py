@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
+from urllib.parse import unquote
 
 import structlog
 
@@ -34,6 +35,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.task_keys import task_key
 from onager.scheduler import wire
+from onager.scheduler.catalog.changes import CatalogChanges, changes_from
 from onager.scheduler.engine import planning
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.places import check_place_apart
@@ -66,11 +68,13 @@ class ReportReader:
         *,
         taking_work: Callable[[], Collection[str]] = frozenset,
         private: PrivatePaths = NO_PATHS,
+        may_change_catalog: Callable[[], bool] = lambda: True,
     ) -> None:
         """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
 
-        No plan may write to *private* paths.
+        No plan may write to *private* paths. *may_change_catalog* returns whether all schedulers know how.
         """
+        self._may_change_catalog = may_change_catalog
         self._taking_work = taking_work
         self._private = private
         self._on_outcomes = on_outcomes
@@ -79,12 +83,20 @@ class ReportReader:
         self._clock = clock
 
     async def _misplaced(self, plan: pb.PlanOutcome) -> Failure | None:
-        """Return the failure of a *plan* whose output must not go to its target, or None."""
-        if plan.HasField("sink"):
-            try:
-                await check_place_apart(plan.sink.path, self._private)
-            except InvalidRequestError as error:
-                return Failure(kind=FailureKind.USER_ERROR, message=str(error))
+        """Return the failure of a *plan* whose output, or tables, must not be where they would be, or None."""
+        places = [plan.sink.path] if plan.HasField("sink") else []
+        if plan.HasField("catalog"):
+            if not self._may_change_catalog():
+                message = (
+                    "a scheduler of an earlier version is running, and knows no catalog: submit the job again later"
+                )
+                return Failure(kind=FailureKind.USER_ERROR, message=message)
+            places += _places(await apart(plan.catalog.ByteSize(), changes_from, plan.catalog))
+        try:
+            for place in dict.fromkeys(places):
+                await check_place_apart(place, self._private)
+        except InvalidRequestError as error:
+            return Failure(kind=FailureKind.USER_ERROR, message=str(error))
         return None
 
     async def read(
@@ -132,9 +144,9 @@ class ReportReader:
             failure = self._final(graph, key, executor, wire.failure_from(report.failure))
             return _failed(key, executor, failure, report.failed_metrics, now_ms), (), None
         success = report.success
-        if success.HasField("plan") and (misplaced := await self._misplaced(success.plan)) is not None:
-            return _failed(key, executor, misplaced, success.metrics, now_ms), (), None
         try:
+            if success.HasField("plan") and (misplaced := await self._misplaced(success.plan)) is not None:
+                return _failed(key, executor, misplaced, success.metrics, now_ms), (), None
             return await apart(success.ByteSize(), _succeeded, graph, key, executor, success, now_ms, known)
         except (_Unusable, PlanningError) as error:
             failure = _refused(key, executor, error)
@@ -143,6 +155,8 @@ class ReportReader:
     def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
         """Return *failure*, or one that ends the job if no executor can read a plan, which is never made again."""
         ledger = graph.stages[key.stage_id].ledger
+        if failure.cause is FailureCause.CATALOG_CHANGED and not self._may_change_catalog():
+            return replace(failure, cause=None)
         if failure.cause is not FailureCause.OTHER_VERSION or key.partition in ledger.failures:
             return failure
         others = set(self._taking_work()) - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
@@ -176,6 +190,11 @@ class _BoundPlans:
             self._sent.add(blob.digest)
         is_known = name in self._sent or any(each.bound_plan == name for each in totals)
         return (text, name) if is_known else ("", "")
+
+
+def _places(changes: CatalogChanges) -> list[str]:
+    """Return the paths that *changes* name, each as it may be meant: URIs have percent signs of their own."""
+    return [each for place in changes.locations() for each in dict.fromkeys((place, unquote(place)))]
 
 
 def _refused(key: TaskKey, executor: ExecutorSlot, error: Exception) -> Failure:
@@ -256,14 +275,18 @@ def _planned(
     if outcome.HasField("fused_output"):
         _check_names(outcome.fused_output)
     explanation = planning.explanation(outcome)
+    changes = planning.catalog_changes(outcome)
     event: JobPlanned | StageReplanned
     if graph.stages[key.stage_id].spec.work is StageWork.PLAN:
-        event = planning.planned(key, executor.executor_id, success, digest_of(explanation), at_ms)
+        digest = digest_of(changes) if changes else ""
+        event = planning.planned(key, executor.executor_id, success, digest_of(explanation), at_ms, digest)
     else:
+        if changes:
+            raise _Unusable("the planner changes the catalog in a new plan of the rest of a query")
         event = planning.replanned(graph, key, executor.executor_id, success, digest_of(explanation), at_ms)
         if not event.stages:
             return event, (), None
-    blobs = [*_checked(outcome.blobs), explanation]
+    blobs = [*_checked(outcome.blobs), explanation, *([changes] if changes else [])]
     sent = {digest_of(content) for content in blobs}
     for stage in event.stages:
         named = [] if stage.feed is None else [portion.digest for portion in stage.feed.portions]

@@ -16,6 +16,7 @@ from onager.errors import OnagerError, StateCorruptError
 from onager.execution_graph import JobState
 from onager.ids import BlobDigest, JobId, program_of
 from onager.scheduler import timing
+from onager.scheduler.catalog.collecting import OrphanedPages
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.jobs import audit
 from onager.scheduler.jobs.archive import HistoryArchive
@@ -63,6 +64,7 @@ class Retention:
         """The jobs in `_due`, each once."""
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._histories: set[str] = set()
+        self._pages = OrphanedPages(backend)
         self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
         self._audit_over_ms = 0
         """When the retention of the oldest record of the audit is over, as far as known."""
@@ -252,7 +254,7 @@ class Retention:
             log.warning("audit_not_removed", error=str(error))
 
     async def collect_orphans(self) -> int:
-        """Remove blobs that are unreferenced now and were a while ago; return how many were released.
+        """Remove blobs, and pages of the catalog, that are unreferenced now and were a while ago; return how many.
 
         Those are references of jobs that do not exist, and blobs without references. A job's blobs may be stored before
         the job itself, so one look is no proof.
@@ -270,7 +272,7 @@ class Retention:
         for job_id in histories & self._histories:
             await self._backend.delete_range(Keyspace.History, f"{job_id}/")
         self._histories = histories - self._histories
-        return len(gone) + len(left)
+        return len(gone) + len(left) + await self._pages.collect()
 
     async def _histories_without_a_job(self) -> set[str]:
         """Return the jobs that are gone but for their histories, of which an earlier version does not know."""

@@ -19,6 +19,8 @@ from onager.version import __version__
 router: Final = APIRouter(tags=["cluster"], responses=RESPONSES)
 
 _ALIVE: Final = "alive"
+Database = Annotated[str, Path(description="The database.", max_length=1024, examples=["default"])]
+Name = Annotated[str, Path(description="Of a table, view or function.", max_length=1024, examples=["sales"])]
 _MOST_WARNINGS: Final = 100
 
 
@@ -96,6 +98,48 @@ def _warnings(replica: Replica, executors: list[pb.ExecutorInfo]) -> list[dict[s
         for job_id, _ in replica.heads.damaged
     ]
     return found[:_MOST_WARNINGS]
+
+
+@router.get("/catalog", response_model=models.Catalog)
+async def list_databases(here: Here, by: By, query: Annotated[models.CatalogQuery, Query()]) -> Response:
+    """The databases of the catalog."""
+    return await _catalog(here, by, pb.GetCatalogRequest(), query)
+
+
+@router.get("/catalog/{database}", response_model=models.Catalog)
+async def list_database(
+    here: Here, by: By, query: Annotated[models.CatalogQuery, Query()], database: Database
+) -> Response:
+    """The tables, views and functions of a database."""
+    return await _catalog(here, by, pb.GetCatalogRequest(database=database), query)
+
+
+@router.get("/catalog/{database}/{name}", response_model=models.CatalogEntry)
+async def get_catalog_entry(here: Here, by: By, database: Database, name: Name) -> Response:
+    """A table, view or function; `json` is what the store has of it."""
+    request = pb.GetCatalogRequest(database=database, name=name)
+    return encoding.answer(await here.calls.told(by, "GetCatalog", request, _first_entry))
+
+
+@router.get("/catalog/{database}/{name}/partitions", response_model=models.CatalogPartitions)
+async def list_partitions(
+    here: Here, by: By, query: Annotated[models.CatalogQuery, Query()], database: Database, name: Name
+) -> Response:
+    """The partitions of a table."""
+    request = pb.GetCatalogRequest(database=database, name=name, partitions=True)
+    return await _catalog(here, by, request, query)
+
+
+async def _catalog(here: Here, by: By, request: pb.GetCatalogRequest, query: models.CatalogQuery) -> Response:
+    listing = f"catalog/{request.database}/{request.name}"
+    request.limit, request.cursor = query.limit, cursors.read(listing, query.cursor)
+    answer: pb.GetCatalogResponse = await here.calls.call(by, "GetCatalog", request)
+    items = answer.partitions if request.partitions else answer.entries
+    return encoding.answer(encoding.page(items, cursors.make(listing, answer.next) if answer.next else None))
+
+
+def _first_entry(answer: pb.GetCatalogResponse) -> bytes:
+    return encoding.message(answer.entries[0])
 
 
 @router.get("/audit", response_model=models.Audit)

@@ -12,6 +12,7 @@ from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import (
     MAX_AUDIT_A_PAGE,
+    MAX_CATALOG_A_PAGE,
     MAX_JOBS_A_PAGE,
     MAX_LOG_BYTES,
     MAX_REASON_CHARS,
@@ -242,6 +243,31 @@ class Schedulers(Answer):
 
     items: list[SchedulerInfo]  # type: ignore[valid-type]
     next: Next
+
+
+CatalogEntry = answer_of(pb.CatalogEntry)
+CatalogPartition = answer_of(pb.CatalogPartition)
+
+
+class Catalog(Answer):
+    """A page of databases, or of what is in one."""
+
+    items: list[CatalogEntry]  # type: ignore[valid-type]
+    next: Next
+
+
+class CatalogPartitions(Answer):
+    """A page of the partitions of a table."""
+
+    items: list[CatalogPartition]  # type: ignore[valid-type]
+    next: Next
+
+
+class CatalogQuery(Request):
+    """Which page."""
+
+    cursor: Annotated[str, Field(max_length=8_192, description="`next` of the page before.")] = ""
+    limit: Annotated[int, Field(ge=1, le=MAX_CATALOG_A_PAGE)] = 100
 
 
 class Audit(Answer):

@@ -380,7 +380,8 @@ def blobs_of(graph: ExecutionGraph) -> set[BlobDigest]:
     """Return every blob that the job references."""
     digests = {graph.spec_digest}
     if graph.plan is not None:
-        digests |= {digest for digest in (graph.plan.explain_digest, graph.plan.frame_digest) if digest}
+        plan = graph.plan
+        digests |= {digest for digest in (plan.explain_digest, plan.frame_digest, plan.catalog_digest) if digest}
     digests |= {replan.explain_digest for replan in graph.replans if replan.explain_digest}
     for stage in graph.stages:
         if stage.spec.plan_digest:

@@ -16,16 +16,22 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import (
+    CatalogConflictError,
     JobConflictError,
     JobNotFoundError,
+    NotFoundError,
     OutcomeUnknownError,
+    PlanningError,
     SchemaVersionError,
     StateCorruptError,
 )
-from onager.execution_graph import Event, EventBatch, ExecutionGraph, encode_batch
-from onager.ids import JobId, program_of
+from onager.execution_graph import Event, EventBatch, ExecutionGraph, JobState, encode_batch
+from onager.ids import BlobDigest, JobId, program_of
+from onager.protocol.apart import apart
+from onager.scheduler.catalog.changes import CatalogChanges, decoded
+from onager.scheduler.catalog.committing import CatalogCommits, CatalogWrites
 from onager.scheduler.jobs import history, job_log
-from onager.scheduler.jobs.blobs import BlobWrites
+from onager.scheduler.jobs.blobs import BlobStore, BlobWrites
 from onager.scheduler.jobs.commit_observer import CommitObserver
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.held_tasks import HeldTasks
@@ -80,6 +86,9 @@ _READS_AT_ONCE: Final = 2
 """Rounds at the same time."""
 _TRIES: Final = 50
 
+UNCOMMITTABLE: Final = (PlanningError, StateCorruptError, SchemaVersionError)
+"""What says of changes of the catalog that they can never be made."""
+
 _Found = TypeVar("_Found")
 
 
@@ -93,6 +102,15 @@ class Committed:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Another writer was first: load and decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing of the batch is in the store: the changes of the catalog that go with it cannot be made."""
+
+    why: str
+    is_conflict: bool
+    """Whether another job has changed the catalog: planned anew, the job may succeed."""
 
 
 CommitListener = Callable[[StoredJob, JobHead], None]
@@ -112,9 +130,15 @@ class JobStore:
         writer: str = "",
         *,
         owes: Sequence[OwedFlag] = (),
+        blobs: BlobStore | None = None,
     ) -> None:
-        """Make it for the scheduler *writer*, whose id its batches bear; *owes* is owed for each job that ends."""
+        """Make it for the scheduler *writer*, whose id its batches bear; *owes* is owed for each job that ends.
+
+        What jobs change in the catalog is read from *blobs*, which share what is at hand.
+        """
         self.heads = heads
+        self._blobs = blobs or BlobStore(backend)
+        self._catalog = CatalogCommits(backend)
         self._owes = owes
         self._writer = writer
         self._backend = backend
@@ -320,11 +344,14 @@ class JobStore:
             await under_way.wait()
         return under_way is not None
 
-    async def commit(self, job: StoredJob, events: tuple[Event, ...], graph: ExecutionGraph) -> Committed | Lost:
+    async def commit(
+        self, job: StoredJob, events: tuple[Event, ...], graph: ExecutionGraph
+    ) -> Committed | Lost | Refused:
         """Commit *events*, which lead from the job's graph to *graph*, as the next batch of its log, all or none.
 
         It is one guarded transaction. If the store does not know the outcome, it is settled before this returns. The
-        batch that ends the job moves its header to the ended jobs.
+        batch that ends the job moves its header to the ended jobs, and, if the job succeeds, makes its changes of the
+        catalog: they are made with that batch or not at all.
         """
         job_id = JobId(job.header.job_id)
         self._commits_under_way[job_id] = done = asyncio.Event()
@@ -336,7 +363,7 @@ class JobStore:
             self._commits_under_way.pop(job_id, None)
             done.set()
 
-    async def _commit(self, job: StoredJob, batch: EventBatch, graph: ExecutionGraph) -> Committed | Lost:
+    async def _commit(self, job: StoredJob, batch: EventBatch, graph: ExecutionGraph) -> Committed | Lost | Refused:
         plain = encode_batch(batch)
         value = pack(plain, above_bytes=COMPRESS_BATCH_ABOVE_BYTES)
         log_bytes = job.log_bytes + len(plain)
@@ -362,7 +389,7 @@ class JobStore:
 
     async def _commit_snapshot(
         self, job: StoredJob, batch: EventBatch, graph: ExecutionGraph, plain: bytes
-    ) -> Committed | Lost:
+    ) -> Committed | Lost | Refused:
         """Commit a batch by writing the graph that it leads to: when the log is too large, and at the job's end.
 
         *plain* is the batch as JSON, for the job's history.
@@ -411,9 +438,9 @@ class JobStore:
             ops.append(last)
         tip = job_log.log_key(old.job_id, old.generation, job.seq + 1)
         expect = {(Keyspace.ActiveJobs, old.job_id): job.header_revision, (Keyspace.JobLog, tip): ABSENT}
-        revision = await self._settle(ops, expect, lambda: self._has_header(keyspace, header))
-        if revision is None:
-            return Lost()
+        revision = await self._settle_end(ops, expect, lambda: self._has_header(keyspace, header), graph)
+        if not isinstance(revision, int):
+            return revision
         after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
         if is_too_large:
             await self._put(last)  # should this scheduler end right here, the history has a gap
@@ -423,22 +450,64 @@ class JobStore:
             log.info("job_ended", job_id=old.job_id, state=head.state.value, seq=after.seq)
         return Committed(after)
 
+    async def _settle_end(
+        self,
+        ops: Sequence[Op],
+        expect: dict[tuple[Keyspace, str], int],
+        mine: Callable[[], Awaitable[int | None]],
+        graph: ExecutionGraph,
+    ) -> int | Lost | Refused:
+        """Commit *ops* as `_settle` does, with what the job changes in the catalog if it ends well with *graph*."""
+        try:
+            revision = await self._settle(ops, expect, mine, await self._changes(graph))
+        except CatalogConflictError as error:
+            return Refused(str(error), is_conflict=True)
+        except UNCOMMITTABLE as error:
+            return Refused(str(error), is_conflict=False)
+        return Lost() if revision is None else revision
+
+    async def _changes(self, graph: ExecutionGraph) -> CatalogChanges | None:
+        """Return what the job that ends with *graph* changes in the catalog."""
+        if graph.plan is None or not graph.plan.catalog_digest or graph.state is not JobState.SUCCESSFUL:
+            return None
+        try:
+            content = await self._blobs.get(BlobDigest(graph.plan.catalog_digest))
+        except NotFoundError as error:
+            raise StateCorruptError(f"what the job changes in the catalog is not there: {error}") from error
+        return await apart(len(content), decoded, content)
+
     async def _settle(
-        self, ops: Sequence[Op], expect: dict[tuple[Keyspace, str], int], mine: Callable[[], Awaitable[int | None]]
+        self,
+        ops: Sequence[Op],
+        expect: dict[tuple[Keyspace, str], int],
+        mine: Callable[[], Awaitable[int | None]],
+        changes: CatalogChanges | None = None,
     ) -> int | None:
-        """Commit *ops*; return the revision, or None when another writer was first.
+        """Commit *ops*, and *changes* of the catalog with them; return the revision, or None when another writer won.
 
         After an unknown outcome the write may have happened, or may still happen: *mine* looks for it by the batch's
-        id. While it is absent the same ops are written again, since their expectations let only one win.
+        id. While it is absent the same ops are written again, since their expectations let only one win. So are they
+        when only the catalog is not as expected, with changes that are made anew. Raises what `CatalogCommits.prepare`
+        raises, unless the write has happened.
         """
         is_unsure = False
         for _ in range(_TRIES):
-            result: TxnResult = await self._backend.put_txn(ops, expect=expect)
+            try:
+                beside = CatalogWrites() if changes is None else await self._catalog.prepare(changes)
+            except (CatalogConflictError, *UNCOMMITTABLE):
+                # What stands in the way may be what this very write has changed.
+                if is_unsure and (found_at := await mine()) is not None:
+                    return found_at
+                raise
+            result: TxnResult = await self._backend.put_txn([*ops, *beside.ops], expect={**expect, **beside.expect})
             match result:
                 case TxnCommitted(revision):
                     return revision
-                case Conflict():
-                    return await mine() if is_unsure else None
+                case Conflict(found=found):
+                    if is_unsure and (found_at := await mine()) is not None:
+                        return found_at
+                    if changes is None or any(_revision_of(found[key]) != at for key, at in expect.items()):
+                        return None
                 case OutcomeUnknown():
                     is_unsure = True
                     revision_found = await mine()
@@ -565,6 +634,10 @@ class JobStore:
         self.recent.forget(job_id)
         self._active.pop(job_id, None)
         self._ended.pop(job_id, None)
+
+
+def _revision_of(item: KeyValue | None) -> int:
+    return ABSENT if item is None else item.mod_revision
 
 
 def _snapshot_name(generation: int) -> str:

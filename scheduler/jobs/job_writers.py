@@ -10,13 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import structlog
+
 from onager.clock import Clock
-from onager.errors import StateUnavailableError
-from onager.execution_graph import Event, ExecutionGraph, apply_all, revive
+from onager.errors import CatalogConflictError, StateUnavailableError
+from onager.execution_graph import Event, ExecutionGraph, apply, apply_all, refusal, revive
 from onager.ids import JobId
 from onager.scheduler.jobs.job_log import StoredJob
-from onager.scheduler.jobs.job_store import Committed, JobStore, Lost
+from onager.scheduler.jobs.job_store import Committed, JobStore, Lost, Refused
 from onager.supervision import is_cancelled
+
+log = structlog.get_logger(__name__)
 
 
 class Decision(NamedTuple):
@@ -123,9 +127,20 @@ class JobWriters:
                     break
                 case Lost():
                     self.conflicts += 1
+                case Refused() as refused:
+                    await self._refuse(job, events, refused)
         for asked in taken:
             if not asked.done.done():
                 asked.done.set_result(Recorded(graph, asked.events))
+
+    async def _refuse(self, job: StoredJob, events: Sequence[Event], refused: Refused) -> None:
+        """Commit that the task fails whose success would have ended the job; then all is decided again."""
+        event = refusal(job.graph, events, refused.why, self._clock.now_ms(), is_conflict=refused.is_conflict)
+        graph = apply(job.graph, event)
+        log.info("catalog_changes_refused", job_id=job.graph.job_id, why=refused.why, fails=not graph.is_active)
+        if graph is job.graph:
+            raise CatalogConflictError("the catalog", refused.why)
+        await self._jobs.commit(job, (event,), graph)
 
     def _decide(self, job: StoredJob, queue: deque[_Asked], taken: list[_Asked]) -> tuple[ExecutionGraph, list[Event]]:
         """Ask the deciders in *taken* again, then more of *queue* until the round is full."""

@@ -16,7 +16,9 @@ from tests.support.waiting import until
 expect.set_options(timeout=TIMEOUT_MS)
 
 _PAINTED = """canvas => {
-    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
     const found = new Set();
     for (let i = 0; i < data.length; i += 4) {
         found.add('#' + [...data.slice(i, i + 3)].map(part => part.toString(16).padStart(2, '0')).join(''));

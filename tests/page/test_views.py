@@ -123,6 +123,20 @@ class TestJob:
         page.keyboard.press("0")
         expect(page.get_by_role("button", name="Zoom out")).to_be_disabled()
 
+    def test_attempts_of_a_moment_have_their_colour(self, page, done):
+        def drawn_out(route):
+            answer = route.fetch()
+            timeline = answer.json()
+            for number, bar in enumerate(timeline.get("bars", [])):  # later answers have no bars
+                bar["from_ms"] = timeline["submitted_ms"] + 45_678 * (number + 1)
+                bar["to_ms"] = bar["from_ms"] + 1
+            timeline["to_ms"] = timeline["submitted_ms"] + 3_600_000
+            route.fulfill(response=answer, json=timeline)
+
+        page.route(re.compile(r"/timeline\?"), drawn_out)
+        page.goto(f"/jobs/{done}/timeline")
+        until(lambda: painted(page) == {"--good"})
+
     def test_stages_and_their_tasks(self, page, done):
         page.goto(f"/jobs/{done}/stages")
         page.get_by_role("button", name="1 nothing").click()

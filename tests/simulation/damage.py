@@ -29,6 +29,10 @@ class Damage:
         self.job_id: str | None = None
         """Whose record it was."""
 
+    def rest(self) -> None:
+        """Damage nothing while jobs run."""
+        self._is_due = False
+
     def strike(self) -> None:
         """Damage a record of a running job, once, if there is one."""
         if not self._is_due or self._rng.random() < 0.5:

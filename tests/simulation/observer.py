@@ -47,6 +47,7 @@ from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from onager.state_backend.local import Group
 from tests.simulation import programs
+from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan, Written
 from tests.simulation.views import WATCHED
 from tests.simulation.worker import RunLedger
@@ -119,6 +120,7 @@ class Observer(RunLedger):
         """Tells whether all schedulers read records of a major version, as far as those who write can know."""
         self.is_limit_exact = False
         """Whether sessions keep to their limits at every moment, since one scheduler counts, and nothing befalls it."""
+        self.catalog = Catalog(self.fail)
         self.damaged: set[str] = set()
         """Jobs with a record that has rotted: their reports may be dropped."""
         self.removed_by_hand: set[str] = set()
@@ -164,6 +166,7 @@ class Observer(RunLedger):
             if job_id in self.jobs:
                 self._headers_of(self.jobs[job_id])
         self._blobs(group)
+        self.catalog.deliver(group, [(j, found.final) for j in touched if (found := self.jobs[j]).final is not None])
 
     def _registered(self, record: ExecutorRecord, group: Group) -> None:
         """A life of an executor comes whole, with its heart."""
@@ -248,6 +251,7 @@ class Observer(RunLedger):
             self.counts[event.type] += 1
             if isinstance(event, TaskFailed):
                 self.counts["tasks without a slot"] += "has no slot for the task" in event.failure.message
+                self.counts["catalog conflicts"] += CONFLICT in event.failure.message
             if isinstance(event, ExecutorLost):
                 life = (event.executor_id, event.incarnation)
                 for stage in before.stages:

@@ -19,6 +19,7 @@ from onager.scheduler.jobs.blobs import blobs_of
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import KeyRange, Keyspace
 from tests.simulation import programs
+from tests.simulation.catalogs import CONFLICT
 from tests.simulation.client import SimulatedClient
 from tests.simulation.data import JobPlan, rows_of, value_in
 from tests.simulation.observer import SeenJob, Violation
@@ -87,6 +88,11 @@ class Oracles:
         return {record.target for record in found if record.action == "cancel"}
 
     def _check_failure(self, job: SeenJob, kind: FailureKind, message: str) -> None:
+        if CONFLICT in message:
+            if self._world.observer.catalog.changes == 0:
+                raise Violation(f"{job.job_id} failed, and nobody has changed the catalog: {message}")
+            self._world.observer.counts["jobs that found the catalog changed"] += 1
+            return
         seen = job.failures[kind.value]
         enough = {
             FailureKind.USER_ERROR: 1,
@@ -155,6 +161,8 @@ class Oracles:
     def check_nothing_was_in_vain(self) -> None:
         """Check that each task ran only once if no executor failed."""
         counts = self._world.observer.counts
+        if counts["catalog conflicts"] or counts["jobs that found the catalog changed"]:
+            return  # these are planned anew, or fail
         # A replica that dies between launching into a slot and answering the report that has freed it leaves two that
         # fill it, who takes that launch over and who is told the report again: the executor refuses one of the tasks.
         refused = counts["refused"] if self._world.weather.blow else 0
@@ -248,13 +256,14 @@ class Oracles:
 
     def is_only_scheduler_left(self) -> bool:
         """Return whether schedulers are all that the store lists."""
-        return all(key.startswith("Schedulers/") for key in self._keys())
+        is_tidy = self._world.observer.catalog.is_tidy()
+        return is_tidy and all(key.startswith(("Schedulers/", "Catalog/")) for key in self._keys())
 
     def _is_damaged(self, key: str) -> bool:
         return self._world.damage.is_of(key.split("/")[1])
 
     def check_empty(self) -> None:
-        left = sorted(self._keys())
+        left = sorted(key for key in self._keys() if not key.startswith("Catalog/"))
         raw = [
             repr(key)
             for key in self._world.store._table._sorted

@@ -48,6 +48,7 @@ from onager.state_backend import (
     Put,
 )
 from onager.state_backend.kept_lease import KeptLease
+from tests.simulation.planted_catalogs import OF_CATALOGS
 from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_pipelines import OF_PIPELINES
@@ -495,6 +496,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_LAYOUTS,
     **OF_FEEDS,
     **OF_RECORDS,
+    **OF_CATALOGS,
     **OF_REPLANS,
     **OF_PROGRAMS,
 }

@@ -17,6 +17,8 @@ LATELY = {
     "audit-stays": 3,
     "both-attempts-count": 23,
     "cancels-not-recorded": 3,
+    "catalog-changes-before-the-end": 8,
+    "catalog-changes-blindly": 8,
     "changed-basis-counts": 30,
     "conflict-ignored": 7,
     "cut-call-cancels": 3,

@@ -15,6 +15,7 @@ from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 from onager.scheduler.jobs.job_specs import decode_spec
+from tests.simulation.catalogs import Catalog, Seen
 from tests.simulation.data import (
     Exchange,
     JobPlan,
@@ -76,6 +77,8 @@ class SimulatedWorker:
         self._clock = clock
         self._ledger = ledger
         self._running: dict[TaskKey, tuple[asyncio.TimerHandle, OnReport]] = {}
+        self._seen: dict[TaskKey, Seen] = {}
+        """The catalog when tasks began to plan."""
         self._is_alive = True
         self._kept: set[JobId] = set()
         self._streamed: set[JobId] = set()
@@ -88,6 +91,8 @@ class SimulatedWorker:
         self._kept.add(JobId(assignment.task_set.job_id))
         for key in task_keys(assignment.task_set):
             self._ledger.began(self._life, key)
+            if assignment.task_set.work == pb.PLAN:
+                self._seen[key] = dict(self._ledger.catalog.records)
             takes_s = self._rng.uniform(0.01, 0.3)
             if self._rng.random() < self._rates().slow:
                 takes_s += self._rng.uniform(0, 5)
@@ -253,6 +258,8 @@ class SimulatedWorker:
                 success.plan.CopyFrom(outcome_of(plan))
                 if has_frame(plan):
                     frame(success.plan, plan)
+                if self._ledger.catalog.is_on:
+                    self._ledger.catalog.change(success.plan.catalog, key.job_id, self._seen[key])
                 success.output.nonce, success.output.shared = "plan", True
                 if plan.is_fused:
                     inline = self._write(key._replace(stage_id=1), plan, {}, success.plan.fused_output)
@@ -366,6 +373,9 @@ class RunLedger(Protocol):
     def given(self, life: str, task_set: pb.TaskSet) -> None: ...
     def began(self, life: str, key: TaskKey) -> None: ...
     def ended(self, life: str, key: TaskKey, report: pb.TaskReport) -> None: ...
+
+    catalog: Catalog
+
     def missed(self, life: str, key: TaskKey, nonce: str) -> None: ...
     def publishes(self, life: str, key: TaskKey, nonces: list[str]) -> None: ...
     def wrote(self, life: str, key: TaskKey, nonce: str, value: int, *, is_shared: bool) -> None: ...

@@ -21,9 +21,10 @@ from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.simulation import programs
+from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
-from tests.simulation.data import Exchange, JobPlan, draw_plan, with_growth
+from tests.simulation.data import Exchange, JobPlan, StagePlan, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
 from tests.simulation.network import Channel, Network
 from tests.simulation.observer import SET_ASIDE_S, Observer, Violation
@@ -45,6 +46,10 @@ _SETTLE_S = 150.0
 _ORPHAN_AGE_S = 2
 _LATE = {Kind.STORM: 0.15, Kind.ONE_FAULT: 0.3, Kind.CALM: 0.0}
 """How many of the replicas and executors come later."""
+_OF_CATALOG = 8
+"""Further jobs of each client in worlds where jobs change the catalog, nearly at once."""
+_FUSED = 0.6
+"""How many of these end with their planning, so that a conflict has them planned anew."""
 _GROWING = 5
 """Of so many worlds one has jobs whose stages can grow."""
 _HARMLESS_ERRORS = frozenset({"report_unusable"})
@@ -135,6 +140,9 @@ class World:
         if self.is_mixed:
             for replica in versions.sample(self.replicas, versions.randrange(1, len(self.replicas))):
                 replica.is_old = True
+        self.observer.catalog.is_on = has_catalog(seed) and not self.is_mixed
+        if self.observer.catalog.is_on:
+            self.damage.rest()
         self.views = Views(self)
         self.observer.do_all_read = self._do_all_read
         self.observer.is_limit_exact = len(self.replicas) == 1 and self.weather.kind is not Kind.STORM
@@ -228,6 +236,8 @@ class World:
 
     async def _course(self) -> None:
         self.store.clients = _Clients(self.observer)  # type: ignore[assignment]
+        if self.observer.catalog.is_on:
+            self.store.run(lambda engine: engine.commit(self.observer.catalog.begin(), {}, ()))
         for place in (*self.replicas, *self.executors):
             if place is not self.replicas[0] and self.rng.random() < _LATE[self.weather.kind]:
                 self.later(self.rng.uniform(1, 8), self.weather.start, place)
@@ -279,9 +289,18 @@ class World:
                 if self.seed % _GROWING == 1:
                     plan = with_growth(plan, random.Random(f"growth {self.seed} {number} {n}"))
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
+            for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
+                client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)
             if self.seed % programs.WORLDS == 2 and not self.is_mixed:
                 self._begin_program(client, number, shapes, span_s)
         return span_s
+
+    def _plan_of_change(self, shapes: list[JobPlan], client: int, number: int) -> JobPlan:
+        rng = self._rng(f"change {client}", number)
+        plan = rng.choice(shapes)
+        is_fused = rng.random() < _FUSED
+        fused = JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=plan.is_shared, family=plan.family)
+        return fused if is_fused else plan
 
     def _begin_program(self, client: SimulatedClient, number: int, shapes: list[JobPlan], span_s: float) -> None:
         rng = self._rng("program", number)
@@ -372,6 +391,7 @@ class World:
                 ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
+                ("onager.scheduler.catalog.merging.MAX_PAGES", 2),
                 *([("onager.scheduler.engine.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
             ):
                 stack.enter_context(mock.patch(target, replacement))

@@ -1,6 +1,7 @@
 """Options of the formats of views and results: which exist, and which a result is written with."""
 
 import json
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final
@@ -94,12 +95,14 @@ def _canonical(key: str) -> str:
 def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose: str, *, is_written: bool) -> None:
     """Raise `PlanningError` for the first option that has no effect when files of *file_format* are read or written."""
     wrong = _WRITING_ALONE if not is_written else _READING_ALONE
-    names = _names(jvm, _LISTED[file_format]) + ([] if is_written else _names(jvm, _OF_FILES))
+    names = _names(jvm, _LISTED[file_format]) + (["maxRecordsPerFile"] if is_written else _names(jvm, _OF_FILES))
     known = {name.lower(): name for name in names if name.lower() not in wrong[file_format]}
     if not is_written:
         known |= {name: name for name in _READING_FILES}
     for key in options:
         name = key.lower()
+        if name == "maxrecordsperfile" and is_written and not re.fullmatch(r"\d{1,18}", options[key]):
+            raise PlanningError(f"{whose}: {key} is a number of rows, not {options[key]}; 0 sets no limit")
         if name in known or name.startswith((*_OF_HADOOP, f"{file_format}.")):
             continue
         raise PlanningError(
@@ -110,9 +113,9 @@ def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose:
 
 def _advice(name: str, known: Mapping[str, str], wrong: frozenset[str], *, is_written: bool) -> str:
     if name == "partitionby":
-        return ": results are not partitioned into directories; leave it out"
-    if name in {"maxrecordsperfile", "bucketby", "sortby"}:
-        return ": each partition of the result is one file; set their number with REPARTITION(n) in the query"
+        return ": name the columns with --partition-by"
+    if name in {"bucketby", "sortby"}:
+        return ": a dataset has no buckets; set the number of its files with REPARTITION(n) in the query"
     if name == "path":
         return ": the path is not given as an option"
     if name in wrong:
@@ -139,7 +142,7 @@ def completed(sink: pb.Sink, schema_json: str) -> pb.Sink:
     options = merged(WRITTEN_WITH.get(sink.format, {}), sink.options)
     if sink.format == "csv" and len(fields) == 1 and not says(options, "nullValue"):
         options["nullValue"] = NULL_OF_ONE_COLUMN
-    return pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=options)
+    return pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=options, partition_by=sink.partition_by)
 
 
 def _no_way_back(file_format: str, data_type: object) -> str:

@@ -56,27 +56,33 @@ SHIPPED_ALWAYS = (
 
 
 @contextmanager
-def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
-    """Yield a new session with the job's settings, active in this thread within the context.
-
-    It shares only the running Spark with *base*; its views, functions and settings end with it.
-    """
-    with session_with(base, {}) as session:
-        apply_settings(session, spec.conf)
-        yield session
+def job_session(spec: pb.JobSpec, new: SparkSession) -> Iterator[SparkSession]:
+    """Yield the *new* session with the job's settings, active in this thread within the context."""
+    with _active(new):
+        apply_settings(new, spec.conf)
+        yield new
 
 
 @contextmanager
 def session_with(base: SparkSession, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield a new session with the settings *conf*, active in this thread within the context."""
+    """Yield a new session with the settings *conf*, active in this thread within the context.
+
+    It shares only the running Spark with *base*; its views, functions and settings end with it.
+    """
     session = base.newSession()
-    jvm_sessions = Jvm.of(base).java_class("org.apache.spark.sql.classic.SparkSession")
-    before = jvm_sessions.getActiveSession()
-    jvm_sessions.setActiveSession(jvm_session(session))
-    try:
+    with _active(session):
         for key, value in conf.items():
             session.conf.set(key, value)
         yield session
+
+
+@contextmanager
+def _active(session: SparkSession) -> Iterator[None]:
+    jvm_sessions = Jvm.of(session).java_class("org.apache.spark.sql.classic.SparkSession")
+    before = jvm_sessions.getActiveSession()
+    jvm_sessions.setActiveSession(jvm_session(session))
+    try:
+        yield
     finally:
         if before.isDefined():
             jvm_sessions.setActiveSession(before.get())

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from onager.errors import PlanningError, UnsupportedPlanError
+from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PagedSources, QueryTools, jvm_session, read_growing
+from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
 from onager.executor.spark.planning.encoded import add_stages, shortened
 from onager.executor.spark.planning.formats import check_options, completed
@@ -24,6 +25,7 @@ from onager.executor.spark.planning.job_session import (
     planned_settings,
     register_views,
 )
+from onager.executor.spark.planning.partitioned import partitioned
 from onager.executor.spark.planning.script_steps import ScriptSteps, program
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
@@ -36,6 +38,7 @@ from onager.executor.spark.planning.sizing import (
 )
 from onager.executor.spark.planning.sql_script import plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted
+from onager.executor.work import CatalogReader
 from onager.explain_analyze import marked_analyzed
 from onager.job_settings import METRICS, SORT_PARALLEL_FROM_BYTES
 from onager.private_paths import NO_PATHS, PrivatePaths
@@ -102,6 +105,7 @@ def plan_job(
     call_function: CallFunction,
     private: PrivatePaths = NO_PATHS,
     may_grow: bool = False,
+    catalog: CatalogReader | None = None,
     may_step: bool = False,
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
@@ -111,37 +115,96 @@ def plan_job(
     partitions of Python data sources that can give them bit by bit.
 
     A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
-    determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. Raises
-    `PlanningError` and its subclasses for a job that cannot be planned, `InvalidSettingError` for its conf, `SinkError`
-    for a target that cannot be published or may not be replaced, and Spark's own exceptions.
+    determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. With a
+    *catalog*, the session has its databases, tables, views and functions, and the outcome tells what a script changes
+    of them; the job is planned anew while what it reads of them changes. Raises `PlanningError` and its subclasses for
+    a job that cannot be planned, `InvalidSettingError` for its conf, `SinkError` for a target that cannot be published
+    or may not be replaced, `CatalogConflictError`, and Spark's own exceptions.
     """
-    metrics = metrics_wanted(spec.conf)
-    from_files = feed_from_files(spec.conf)
-    with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
-        if may_grow and from_files:
-            read_growing(Jvm.of(session), jvm_session(session), from_files)
-        query = _query(spec, session, call_function, until_planned, private, may_step=may_step)
-        if isinstance(query, ScriptSteps):
-            return program(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
-        if query.is_analyzed and METRICS not in spec.conf:
-            metrics = "full"
-        planning = _Planning(session, query, arrow_schema, metrics, may_grow=may_grow)
-        if planning.is_fused(spec.conf):
-            return planning.fused(run_fused)
+
+    def planned(new: SparkSession, tables: PlanningCatalog | None) -> pb.PlanOutcome:
+        with job_session(spec, new) as session, _told_in_words(), ExitStack() as until_planned:
+            if may_grow and (from_files := feed_from_files(spec.conf)):
+                read_growing(Jvm.of(session), jvm_session(session), from_files)
+            query = _query(spec, session, tables, call_function, until_planned, private, may_step=may_step)
+            if isinstance(query, ScriptSteps):
+                return program(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
+            return _plan_query(
+                spec,
+                session,
+                query,
+                cluster_slots=cluster_slots,
+                arrow_schema=arrow_schema,
+                run_fused=run_fused if tables is None else _settled(run_fused, tables),
+                may_grow=may_grow,
+            )
+
+    if catalog is None:
+        return planned(spark.newSession(), None)
+    for _ in range(MOST_PLANNINGS):
         try:
-            stages = planning.cut(spec, cluster_slots, may_grow=may_grow and from_files > 0)
-            _check_width(stages)
-        except UnsupportedPlanError as e:
-            if not e.runs_whole:
-                raise
-            return planning.fused(run_fused, because_of=e)
-        grows = any(stage.feed is not None for stage in stages)
-        if not grows and is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
-            return planning.fused(run_fused)
-        outcome = planning.outcome(stages)
+            with PlanningCatalog(spark, catalog) as tables:
+                outcome = planned(tables.session, tables)
+                tables.settle()
+                # What a program's statements have changed here, its steps change.
+                is_program = outcome.stages[:1] and outcome.stages[0].work == pb.Work.STEP
+                return outcome if is_program else _with_changes(outcome, tables.changes())
+        except CatalogMovedError:
+            continue
+    raise CatalogConflictError("the catalog", f"it changed each of the {MOST_PLANNINGS} times that the job was planned")
+
+
+def _plan_query(
+    spec: pb.JobSpec,
+    session: SparkSession,
+    query: "_Query",
+    *,
+    cluster_slots: int,
+    arrow_schema: ArrowSchema,
+    run_fused: RunFused,
+    may_grow: bool,
+) -> pb.PlanOutcome:
+    metrics = "full" if query.is_analyzed and METRICS not in spec.conf else metrics_wanted(spec.conf)
+    planning = _Planning(session, query, arrow_schema, metrics, may_grow=may_grow)
+    if query.is_done or planning.is_fused(spec.conf):
+        return planning.fused(run_fused)
+    try:
+        stages = planning.cut(spec, cluster_slots, may_grow=may_grow and feed_from_files(spec.conf) > 0)
+        _check_width(stages)
+    except UnsupportedPlanError as e:
+        if not e.runs_whole:
+            raise
+        return planning.fused(run_fused, because_of=e)
+    grows = any(stage.feed is not None for stage in stages)
+    if not grows and is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
+        return planning.fused(run_fused)
+    outcome = planning.outcome(stages)
+    if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
+        return planning.fused(run_fused, because_of=_too_large(size))
+    return outcome
+
+
+def _settled(run_fused: RunFused, tables: PlanningCatalog) -> RunFused:
+    """Return *run_fused* for queries that are planned on one revision of the catalog: otherwise they are not run."""
+
+    def run(frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted) -> FusedRun:
+        frame._jdf.queryExecution().executedPlan()  # noqa: SLF001  (it may read the catalog)
+        tables.settle()
+        return run_fused(frame, column_names, sink, metrics)
+
+    return run
+
+
+def _with_changes(outcome: pb.PlanOutcome, changes: pb.CatalogChanges | None) -> pb.PlanOutcome:
+    if changes is not None:
+        outcome.catalog.CopyFrom(changes)
         if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
-            return planning.fused(run_fused, because_of=_too_large(size))
-        return outcome
+            raise UnsupportedPlanError(
+                f"a plan and changes of the catalog of {size:,} bytes, more than the {MAX_PLAN_BYTES:,} of a message",
+                "make fewer changes in one job, and the others in jobs of their own",
+                runs_whole=False,
+            )
+    return outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +215,8 @@ class _Query:
     sink: pb.Sink | None
     is_analyzed: bool = False
     """Whether its result is its plan, as it ran."""
+    is_done: bool = False
+    """Whether it was a statement that changes the catalog: it has no rows, and nothing is left to run."""
 
 
 def _check_width(stages: Sequence[CutStage]) -> None:
@@ -175,6 +240,7 @@ def _too_large(size: int) -> UnsupportedPlanError:
 def _query(
     spec: pb.JobSpec,
     session: SparkSession,
+    tables: PlanningCatalog | None,
     call_function: CallFunction,
     until_planned: ExitStack,
     private: PrivatePaths,
@@ -183,10 +249,15 @@ def _query(
 ) -> _Query | ScriptSteps:
     """Return the job's query, and its sink with all options; or its steps."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
-    query = _frame(spec, session, call_function, until_planned, may_step=may_step)
+    query = _frame(spec, session, tables, call_function, until_planned, may_step=may_step)
     if isinstance(query, ScriptSteps):
         return query
     frame, said = query.frame, query.sink
+    if query.is_done and given is not None:
+        raise PlanningError(
+            "the script ends with a statement that gives no rows, and the job has an output: end it with a query, "
+            "or leave out the output"
+        )
     if query.is_analyzed and given is not None:
         raise PlanningError(
             "the result of EXPLAIN ANALYZE is a plan, and the job has an output: leave out one of them "
@@ -205,14 +276,21 @@ def _query(
         # A sink in a statement is written with Spark's defaults; a sink of the job is written without loss.
         sink = completed(sink, schema) if said is None else sink
         check_target(sink, private)
-        check_appended(
-            pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=sink.options, schema_json=schema)
-        )
-    return replace(query, sink=sink)
+        described = pb.Sink(schema_json=schema)
+        described.MergeFrom(sink)
+        check_appended(described)
+        frame = partitioned(frame, sink)
+    return replace(query, frame=frame, sink=sink)
 
 
 def _frame(
-    spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack, *, may_step: bool
+    spec: pb.JobSpec,
+    session: SparkSession,
+    tables: PlanningCatalog | None,
+    call_function: CallFunction,
+    until_planned: ExitStack,
+    *,
+    may_step: bool,
 ) -> _Query | ScriptSteps:
     """Return the job's query, and the sink if its script names one; or its steps."""
     register_views(session, spec)
@@ -221,13 +299,14 @@ def _frame(
     script = plan_script(
         session,
         spec.sql.text,
+        tables,
         only=frozenset(spec.sql.statements),
         parameters=spec.sql.parameters,
         may_step=may_step and not spec.sql.statements,
     )
     if isinstance(script, ScriptSteps):
         return script
-    return _Query(script.frame, script.sink, script.is_analyzed)
+    return _Query(script.frame, script.sink, script.is_analyzed, script.is_done)
 
 
 @contextmanager
@@ -274,7 +353,7 @@ class _Planning:
         # A command, such as SHOW TABLES, has already run; this is its rows.
         self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
         self._input_bytes = QueryTools(self._jvm).input_bytes
-        self._analyzed_bytes = self._input_bytes(self._analyzed)
+        self._analyzed_bytes = self._input_bytes(self._analyzed, is_optimized=False)
         # The size of a Python data source is not known.
         self._paged = PagedSources(self._jvm, self._analyzed) if may_grow and self._analyzed_bytes < 0 else None
 
@@ -288,7 +367,7 @@ class _Planning:
         if is_fused(conf, self._analyzed_bytes):
             return True
         optimized = self._whole._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
-        return is_fused(conf, self._input_bytes(optimized))
+        return is_fused(conf, self._input_bytes(optimized, is_optimized=True))
 
     @cached_property
     def _whole(self) -> DataFrame:
@@ -339,7 +418,7 @@ class _Planning:
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
             execution = self._execution().queryExecution()
-            input_bytes = self._input_bytes(execution.optimizedPlan())
+            input_bytes = self._input_bytes(execution.optimizedPlan(), is_optimized=True)
             with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
                 self._plan = execution.executedPlan()
                 parallel_sort_bytes = setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES)

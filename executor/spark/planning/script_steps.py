@@ -2,7 +2,7 @@
 
 A step is stored without what it has in common with its script: it names the statements to run, the one with its effect
 last. The job of a step also runs the statements before it that change only the session, so each step is planned in a
-session of its own that is as it would have been.
+session of its own that is as it would have been; and those that change the catalog since the step before.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from onager.protocol.field_limits import MAX_STATEMENTS, MAX_STEPS
 
 @dataclass(frozen=True, slots=True)
 class ScriptStep:
-    """A statement with an effect, or the query at the end."""
+    """A statement with an effect, with changes of the catalog before it, or the query at the end."""
 
     name: str
     text: str
     statements: tuple[int, ...]
-    """The numbers of those that its job runs: those of the session before it, and itself."""
+    """The numbers of those that its job runs: those of the session, what changes the catalog before it, and itself."""
     is_query: bool
     """Whether it gives the rows of the script's result."""
 

@@ -279,6 +279,7 @@ class StageRunner:
                     "names": plan.column_names,
                     "format": sink.format,
                     "options": dict(sink.options),
+                    "partition_by": list(sink.partition_by),
                     "staging": staging_directory(sink.path, task_set.job_id),
                 }, b""
             case ResultOutput():

@@ -40,6 +40,7 @@ def run_whole(
             "layout": "sink",
             "format": sink.format,
             "options": dict(sink.options),
+            "partition_by": list(sink.partition_by),
             "staging": staging_directory(sink.path, job_id),
         }
     )

@@ -53,6 +53,7 @@ _BY_SERVICE: Final = {
         "RetryJob": _CLIENTS,
         "FetchLogs": _LOOKERS,
         "DrainExecutor": _OPERATORS,
+        "GetCatalog": _LOOKERS,
     },
     "OnagerExecutorGateway": {
         "RegisterExecutor": _EXECUTORS,
@@ -60,6 +61,7 @@ _BY_SERVICE: Final = {
         "PollWork": _EXECUTORS,
         "ReportTasks": _EXECUTORS,
         "FetchBlob": _EXECUTORS,
+        "ReadCatalog": _EXECUTORS,
         "DeregisterExecutor": _EXECUTORS,
         "AwaitAsks": _EXECUTORS,
     },

@@ -1,5 +1,5 @@
 // One place for keys: who shows a view adds its own while the view is there.
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 const tables = [];
 
@@ -20,11 +20,14 @@ addEventListener("keydown", (event) => {
   }
 });
 
-/** Let keys act while the calling component is shown: {key: function}. The component that came last is asked first. */
+/**
+ * Let keys act while the calling component is shown, from the moment at which it is there: {key: function}. The component
+ * that came last is asked first.
+ */
 export function useKeys(acts) {
   const table = useRef({});
   table.current = acts;
-  useEffect(() => {
+  useLayoutEffect(() => {
     tables.push(table);
     return () => tables.splice(tables.indexOf(table), 1);
   }, []);

@@ -185,9 +185,12 @@ function drawStages(pen, plan, view, paint) {
 }
 
 function drawBars(pen, timeline, plan, view, paint) {
+  // Bars begin and end at whole pixels of the screen: an attempt of a millisecond has its full colour, too.
+  const ratio = pen.getTransform().a;
+  const snapped = (x) => Math.round(x * ratio) / ratio;
   for (const bar of timeline.bars.values()) {
-    const x = plan.xOf(bar.from_ms, view.from, view.to);
-    const end = plan.xOf(bar.to_ms ?? view.untilMs, view.from, view.to);
+    const x = snapped(plan.xOf(bar.from_ms, view.from, view.to));
+    const end = snapped(plan.xOf(bar.to_ms ?? view.untilMs, view.from, view.to));
     if (end < LEFT || x > plan.width) continue;
     const lane = plan.lanes[bar.lane ?? 0];
     if (!lane) continue;
@@ -199,7 +202,7 @@ function drawBars(pen, timeline, plan, view, paint) {
       pen.globalAlpha = 0.6;
     }
     // What it waited at the executor is a thin line before the bar.
-    const waited = Math.min(width, ((bar.queued_ms ?? 0) / Math.max(1, view.to - view.from)) * (plan.width - LEFT - RIGHT));
+    const waited = Math.min(width, snapped(((bar.queued_ms ?? 0) / Math.max(1, view.to - view.from)) * (plan.width - LEFT - RIGHT)));
     if (waited > 1) pen.fillRect(x, top + high / 2 - 1, waited, 2);
     pen.fillRect(x + (waited > 1 ? waited : 0), top, Math.max(1, width - (waited > 1 ? waited : 0)), high);
     pen.globalAlpha = 1;

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onager.errors import PlanningError
-from onager.executor.spark.planning.sql_script import SHOWING
+from onager.executor.spark.planning.statement_classes import SHOWING
 from tests.support.spark.one_executor import OneExecutor
 
 SHOWN: dict[str, tuple[str, str]] = {

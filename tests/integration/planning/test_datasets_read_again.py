@@ -239,8 +239,9 @@ def test_a_line_that_was_broken_later_is_an_error_and_no_null(executor, tmp_path
         ("csv", {"headr": "true"}, "the option headr has no effect when csv is written: did you mean header?"),
         ("csv", {"inferSchema": "true"}, "it is an option for reading (--view-option)"),
         ("parquet", {"header": "true"}, "the option header has no effect when parquet is written"),
-        ("parquet", {"partitionBy": "k"}, "not partitioned into directories"),
-        ("json", {"maxRecordsPerFile": "10"}, "REPARTITION(n)"),
+        ("parquet", {"partitionBy": "k"}, "name the columns with --partition-by"),
+        ("json", {"bucketBy": "k"}, "REPARTITION(n)"),
+        ("json", {"maxRecordsPerFile": "ten"}, "maxRecordsPerFile is a number of rows, not ten"),
         ("orc", {"path": "/x"}, "the path is not given as an option"),
     ],
 )

@@ -7,6 +7,7 @@ from pyspark.errors import AnalysisException, ParseException
 
 from onager.errors import PlanningError, SideEffectError
 from onager.protocol import onager_pb2 as pb
+from tests.integration.planning.catalogs import planned_with
 
 SCRIPT = """\
 SET spark.sql.ansi.enabled=true;
@@ -99,6 +100,43 @@ def test_settings_count_for_the_parser_of_later_statements(executor, tmp_path):
     text = f"{insert} SELECT 1; SET spark.sql.ansi.doubleQuotedIdentifiers=true; SET spark.sql.ansi.enabled=true; "
     steps = split(executor, text + f'{insert} SELECT "a" FROM VALUES (1) AS t(a)')
     assert len(steps) == 2
+
+
+TABLES = """\
+CREATE DATABASE shop;
+USE shop;
+CREATE TABLE sales (id BIGINT) USING parquet LOCATION '{out}/sales';
+INSERT OVERWRITE DIRECTORY '{out}/a' USING parquet SELECT * FROM sales;
+CREATE TEMP VIEW v AS SELECT 1;
+CREATE VIEW kept AS SELECT * FROM sales;
+DROP VIEW v;
+INSERT OVERWRITE DIRECTORY '{out}/b' USING parquet SELECT * FROM kept;
+DROP VIEW kept;
+SET spark.sql.shuffle.partitions=3"""
+
+
+def test_changes_of_the_catalog_belong_to_the_step_that_comes_next(executor, tmp_path):
+    with planned_with(executor) as catalog:
+        steps = split(executor, TABLES.format(out=tmp_path))
+        assert [(name, spec["sql"]["statements"]) for name, spec in steps] == [
+            ("statement 4, line 4", [1, 2, 3, 4]),
+            ("statement 8, line 8", [2, 5, 6, 7, 8]),
+            ("statement 9, line 9", [2, 5, 7, 9]),
+        ]
+        assert catalog.records == {}, "splitting a script changes nothing"
+        for _, spec in steps:
+            sql = pb.SqlScript(text=TABLES.format(out=tmp_path), statements=spec["sql"]["statements"])
+            outcome = executor.plan(pb.JobSpec(sql=sql))
+            catalog.commit(outcome)
+        assert sorted(catalog.records) == ["databases/shop", "tables/shop/sales"]
+
+
+def test_a_statement_that_the_catalog_refuses_is_refused_before_the_first_effect(executor, tmp_path):
+    effect = f"INSERT OVERWRITE DIRECTORY '{tmp_path}/o' USING csv SELECT 1"
+    with planned_with(executor), pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        split(executor, f"CREATE TABLE nowhere.t (a INT) USING parquet; {effect}; {effect}")
+    with planned_with(executor), pytest.raises(SideEffectError, match="writes or removes the data of a table"):
+        split(executor, f"{effect}; TRUNCATE TABLE t; {effect}")
 
 
 def test_too_many_statements_are_refused(executor, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from onager.errors import VersionMismatchError
 from onager.executor.spark.control_tasks import ControlTasks
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import check_lookups
-from onager.executor.spark.planning import cutter, sizing, sql_script
+from onager.executor.spark.planning import cutter, sizing, statement_classes
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
@@ -62,8 +62,8 @@ def test_a_query_of_many_tasks_leaves_slots_to_others(spark, runner, job):
     frame = spark.range(0, tasks, 1, tasks).select(sleeping(0.02)("id").alias("id"))
     tracker, ended = spark.sparkContext.statusTracker(), threading.Event()
 
-    def run_many(key, task_set, blobs, cancellation):
-        del key, task_set, blobs, cancellation
+    def run_many(key, assignment, cancellation):
+        del key, assignment, cancellation
         whole(runner, spark, frame, "job-many")
         return pb.TaskSuccess()
 
@@ -141,7 +141,7 @@ def test_a_setting_that_spark_does_not_know_is_refused_at_the_start(spark, monke
 
 def test_a_step_of_preparing_a_plan_that_is_gone_is_no_step_left_out(spark, runner):
     jvm = spark._jvm
-    check_lookups(spark, cutter.LOOKED_UP | sql_script.LOOKED_UP)
+    check_lookups(spark, cutter.LOOKED_UP | statement_classes.LOOKED_UP)
     execution = jvm.java.lang.Class.forName("org.apache.spark.sql.execution.QueryExecution$").getField("MODULE$")
     none = jvm.scala.Option.apply(None)
     steps = execution.get(None).preparations(spark._jsparkSession, none, False)
@@ -153,7 +153,7 @@ def test_a_step_of_preparing_a_plan_that_is_gone_is_no_step_left_out(spark, runn
 
 def test_a_class_of_an_operator_that_is_gone_is_named(spark):
     with pytest.raises(Py4JJavaError, match="there is no class MapInNothingExec here"):
-        check_lookups(spark, {*cutter.LOOKED_UP, *sql_script.LOOKED_UP, "MapInNothingExec"})
+        check_lookups(spark, {*cutter.LOOKED_UP, *statement_classes.LOOKED_UP, "MapInNothingExec"})
 
 
 # ------------------------------------------------------------ what is left behind

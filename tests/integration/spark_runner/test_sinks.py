@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
 from onager.exchange_layout import staging_directory
@@ -43,6 +44,24 @@ def test_a_dataset_is_staged_published_and_read_back(spark, new_job, tmp_path, f
     columns = ["id", "name", "q"]
     rows = sorted((int(r.id), str(r["name"]), float(r.q)) for r in back.select(columns).collect())
     assert rows == [(i, str(i), i / 4) for i in range(20) if i < 5 or i > 14]
+
+
+def test_many_tasks_and_many_directories(spark, new_job, tmp_path):
+    sink = pb.Sink(path=str(tmp_path / "out"), format="parquet", partition_by=["k"])
+    job = new_job(sink=sink)
+    frame = spark.range(0, 4_000, 1, 4).selectExpr("id", "id % 50 AS k").sortWithinPartitions("k")
+    stages = cut(spark, frame)
+    reports = job.run_all(stages)
+    assert all(report.HasField("success") for report in reports), reports
+    outputs = [job.outputs[stages[-1].stage_id][n] for n in range(4)]
+    assert [list(output.files) for output in outputs] == [[output.nonce] for output in outputs], "too many to be named"
+    manifest = plan_publish(job.job_id, sink, outputs, Nonce("n"))
+    assert (len(manifest.moves), manifest.version) == (200, 2)
+    carry_out(type(manifest).from_bytes(manifest.to_bytes()))
+    assert not Path(staging_directory(sink.path, job.job_id)).exists()
+    table = ds.dataset(sink.path, partitioning="hive").to_table()
+    assert sorted(table.column("id").to_pylist()) == list(range(4_000))
+    assert all(i % 50 == k for i, k in zip(table["id"].to_pylist(), table["k"].to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc"])

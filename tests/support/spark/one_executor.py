@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import SystemClock
+from onager.exchange_layout import default_warehouse
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
@@ -21,6 +22,7 @@ from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import start_session
 from onager.executor.spark.stage_plan import MetricsWanted
+from onager.executor.work import CatalogReader
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.testing.job import JobRun, result_table
@@ -36,7 +38,9 @@ class OneExecutor:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.spark: SparkSession = start_session(2, {}, str(directory))
+        self.catalog: CatalogReader | None = None
+        """What jobs are planned with."""
+        self.spark: SparkSession = start_session(2, {}, str(directory), warehouse=default_warehouse(str(directory)))
         self.processes = FunctionProcesses()
         self.functions = FunctionCalls(self.spark, self.processes)
         self.runner = StageRunner(
@@ -75,6 +79,7 @@ class OneExecutor:
             run_fused=self.run_fused,
             call_function=lambda job, session: self.functions.called(job, session, self.job_id, Cancellation()),
             may_grow=may_grow,
+            catalog=self.catalog,
             may_step=may_step,
         )
 

@@ -40,7 +40,18 @@ from onager.execution_graph import (
     sizes_text,
 )
 from onager.execution_graph.stages import FailedStage, RunningStage
-from tests.unit.execution_graph.builder import Job, chain, failure, feed, new_graph, output, planned, stage, with_sink
+from tests.unit.execution_graph.builder import (
+    SINK,
+    Job,
+    chain,
+    failure,
+    feed,
+    new_graph,
+    output,
+    planned,
+    stage,
+    with_sink,
+)
 from tests.unit.execution_graph.test_replanning import begun, owing, replanned, swapped
 
 
@@ -181,8 +192,18 @@ def growing() -> Job:
     return job
 
 
+def partitioned() -> Job:
+    """Its output has directories by columns."""
+    job = Job()
+    job.launch("a")
+    job.feed(job.plan(*with_sink(stage(1, 2)), sink=replace(SINK, partition_by=("d", "k"))))
+    job.finish()
+    return job
+
+
 JOBS = [
     Job,
+    partitioned,
     growing,
     unresolved_and_resolved,
     running_with_everything,
@@ -313,7 +334,7 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    newer = {speculating: b"2.7", laid_out: b"4.1", replanned_twice: b"5.0", growing: b"6.0"}
+    newer = {speculating: b"2.7", laid_out: b"4.1", replanned_twice: b"5.0", growing: b"6.0", partitioned: b"7.0"}
     version = (newer | {pipelined: b"3.5"}).get(make, b"1.8")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
     version = (newer | {abandoned: b"3.5"}).get(make, b"1.8")
@@ -351,7 +372,7 @@ def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None
     assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.7",')
 
 
-@pytest.mark.parametrize("version", ["1.9", "2.8", "3.6", "4.2", "5.1", "6.1"])
+@pytest.mark.parametrize("version", ["1.9", "2.8", "3.6", "4.2", "5.1", "6.1", "7.1"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):

@@ -25,6 +25,7 @@ KIND = {
     FailureCause.INTERNAL_ERROR: FailureKind.IO_ERROR,
     FailureCause.NO_SPACE: FailureKind.TASK_KILLED,
     FailureCause.OTHER_VERSION: FailureKind.TASK_KILLED,
+    FailureCause.CATALOG_CHANGED: FailureKind.IO_ERROR,
 }
 
 

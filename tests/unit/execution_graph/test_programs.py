@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from onager.execution_graph import (
-    PROGRAM_MAJOR,
+    TABLES_MAJOR,
     DeadlinePassed,
     EventBatch,
     ExecutionGraph,
@@ -167,11 +167,11 @@ def test_a_deadline_fails_a_job_that_nobody_has_begun() -> None:
 def test_records_of_programs_are_of_a_version_that_older_schedulers_leave_alone() -> None:
     job = program(step(1), step(2, 1))
     data = encode_graph(job.graph)
-    assert data.startswith(b'{"schema_version":"%d.' % PROGRAM_MAJOR)
+    assert data.startswith(b'{"schema_version":"%d.' % TABLES_MAJOR)
     assert decode_graph(data) == job.graph
     for event in (ended(1), DeadlinePassed(deadline_ms=1, at_ms=2)):
         batch = EventBatch(batch_id="b", events=(event,))
-        assert encode_batch(batch).startswith(b'{"schema_version":"%d.' % PROGRAM_MAJOR)
+        assert encode_batch(batch).startswith(b'{"schema_version":"%d.' % TABLES_MAJOR)
         assert decode_batch(encode_batch(batch)) == batch
 
 

@@ -73,3 +73,18 @@ def test_an_id_is_drawn_once_and_a_given_one_is_kept():
 
 def test_the_first_restart_is_immediate_and_pauses_grow_to_half_a_minute():
     assert [pause_s(deaths) for deaths in (1, 2, 3, 4, 30)] == [0.0, 0.5, 1.0, 2.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "warehouse"),
+    [
+        ({"exchange_dir": "/a/exchange"}, "/a/warehouse"),
+        ({"exchange_dir": "file:///a/exchange/"}, "/a/warehouse"),
+        ({"exchange_dir": "s3a://bucket/a/exchange/"}, "s3a://bucket/a/warehouse"),
+        ({"exchange_dir": "s3a://bucket/exchange"}, "s3a://bucket/warehouse"),
+        ({"exchange_dir": "s3a://bucket"}, ""),
+        ({"exchange_dir": "/a/exchange", "warehouse": "hdfs://h/w"}, "hdfs://h/w"),
+    ],
+)
+def test_tables_without_a_location_lie_beside_the_exchange_unless_told_otherwise(given, warehouse):
+    assert ExecutorSettings(**given).warehouse_dir == warehouse

@@ -259,8 +259,8 @@ def test_a_file_as_target_is_refused(tmp_path):
 
 def test_a_newer_manifest_is_refused(tmp_path):
     manifest, _ = stage(tmp_path, "error", old=False)
-    text = manifest.to_bytes().replace(b'"version": 1', b'"version": 2')
-    with pytest.raises(VersionMismatchError, match="version 2"):
+    text = manifest.to_bytes().replace(b'"version": 1', b'"version": 3')
+    with pytest.raises(VersionMismatchError, match="version 3"):
         Manifest.from_bytes(text)
 
 

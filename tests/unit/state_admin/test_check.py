@@ -1,10 +1,12 @@
 """Each kind of damage in a sound store gives its finding, and does not stop other checks."""
 
 import json
+import zlib
 
 import pytest
 
 from onager.protocol.security import Caller
+from onager.scheduler.catalog.records import MARK_KEY
 from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import digest_of
@@ -14,6 +16,7 @@ from onager.state_admin.checking import check_everything
 from onager.state_admin.contents import read_contents
 from onager.state_admin.restoring import new_mark
 from onager.state_backend import Keyspace
+from tests.support.catalogs import T_ID, database, make, page_keys, partitions, put, table, view
 from tests.unit.scheduler.sound_store import LIFE, SoundStore, plan_of, spec_of
 
 SPEC, PLAN = digest_of(spec_of("active")), digest_of(plan_of("active"))
@@ -327,4 +330,67 @@ async def test_records_of_the_audit_are_readable_and_in_their_places(store, cloc
     assert await found_by(store) == {
         ("misplaced", "Audit/000000000000007-s2-x", False),
         ("undecodable", f"Audit/{key}", False),
+    }
+
+
+# ---------------------------------------------------------------- the catalog
+
+
+async def with_catalog(store):
+    """Return the key of the only page of partitions of a table in a database of its own."""
+    await make(
+        store.backend,
+        put("databases/a", database()),
+        put("tables/a/t", table()),
+        put("tables/default/v", view("b" * 16)),
+    )
+    await make(store.backend, partitions({"k=1": {"n": 1}}, key="tables/a/t"))
+    assert await findings(store) == []
+    (page,) = await page_keys(store.backend)
+    return page
+
+
+async def test_a_page_of_partitions_that_is_gone_or_damaged(store):
+    page = await with_catalog(store)
+    whole = await store.backend.get(Keyspace.Catalog, page)
+    await store.backend.put(Keyspace.Catalog, page, whole.value[1:])
+    assert await found_by(store) == {("undecodable", f"Catalog/{page}", False)}
+    await store.backend.put(Keyspace.Catalog, page, zlib.compress(b'{"k=1":{"n":2}}'))
+    assert await found_by(store) == {("undecodable", f"Catalog/{page}", False)}
+    await store.backend.delete(Keyspace.Catalog, page)
+    assert await found_by(store) == {("missing", f"Catalog/{page}", False)}
+
+
+async def test_pages_of_partitions_that_no_table_names(store):
+    page = await with_catalog(store)
+    await change(store, Keyspace.Catalog, "tables/a/t", lambda fields: fields.pop("pages"))
+    await store.backend.put(Keyspace.Catalog, f"pages/{'c' * 16}/{page.rpartition('/')[2]}", b"x")
+    other = f"Catalog/pages/{'c' * 16}/{page.rpartition('/')[2]}"
+    assert await found_by(store) == {
+        ("orphan", f"Catalog/{page}", True),
+        ("orphan", other, True),
+        ("undecodable", other, False),
+    }
+
+
+async def test_records_of_the_catalog_that_are_damaged_newer_or_nowhere(store):
+    await with_catalog(store)
+    await store.backend.put(Keyspace.Catalog, "tables/default/v", b"{")
+    await change(store, Keyspace.Catalog, "databases/a", lambda fields: fields.update(version=2))
+    await store.backend.put(Keyspace.Catalog, "stray", b"{}")
+    await store.backend.put(Keyspace.Catalog, MARK_KEY, b"{}")
+    assert await found_by(store) == {
+        ("undecodable", "Catalog/tables/default/v", False),
+        ("newer", "Catalog/databases/a", False),
+        ("misplaced", "Catalog/stray", False),
+    }
+
+
+async def test_a_table_in_no_database_and_two_of_one_id(store):
+    await with_catalog(store)
+    await store.backend.delete(Keyspace.Catalog, "databases/a")
+    await change(store, Keyspace.Catalog, "tables/default/v", lambda fields: fields.update(id=T_ID))
+    assert await found_by(store) == {
+        ("missing", "Catalog/databases/a", False),
+        ("inconsistent", "Catalog/tables/default/v", False),
     }

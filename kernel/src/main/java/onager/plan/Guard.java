@@ -3,10 +3,12 @@ package onager.plan;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.stream.Stream;
 import onager.failure.RefusedException;
 import onager.spark43.Lookups;
 import onager.values.Seqs;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -28,7 +30,7 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
         extensions.injectCheckRule(session -> {
-            List<String> paths = session.sparkContext().getConf().get(PATHS, "").lines().toList();
+            List<String> paths = paths(session);
             return plan -> {
                 if (!paths.isEmpty()) {
                     check(plan, paths);
@@ -46,6 +48,18 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
             }
         }
         return BoxedUnit.UNIT;
+    }
+
+    /** Throw if one of *locations*, which a query of *session* would read, is private. */
+    public static void checkRead(SparkSession session, Stream<org.apache.hadoop.fs.Path> locations) {
+        List<String> paths = paths(session);
+        if (!paths.isEmpty()) {
+            checkAll(Seqs.seq(locations.toList()), paths);
+        }
+    }
+
+    private static List<String> paths(SparkSession session) {
+        return session.sparkContext().getConf().get(PATHS, "").lines().toList();
     }
 
     private static void check(LogicalPlan plan, List<String> paths) {

@@ -130,7 +130,7 @@ public final class Leaves {
     /**
      * Describes a scan of files in the file *target*: the files as planned, none listed again.
      *
-     * @return "bytes files partitions format root", separated by tabs
+     * @return "bytes files partitions format root", separated by tabs; root: the table's name, if it is one of the catalog
      */
     public static String describeFiles(FileSourceScanExec scan, String target) throws IOException {
         HadoopFsRelation relation = scan.relation();
@@ -146,7 +146,8 @@ public final class Leaves {
         }
         Serialization.write(target, FilesOf.of(scan, Seqs.list(listed).stream().map(Directory::of).toList()));
         bytes = (long) (bytes * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
-        String root = Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).findFirst().orElse("");
+        String root = scan.tableIdentifier().isDefined() ? scan.tableIdentifier().get().table()
+                : Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).findFirst().orElse("");
         return bytes + "\t" + files + "\t" + Files.tasks(relation, listed) + "\t" + relation.fileFormat() + "\t" + root;
     }
 

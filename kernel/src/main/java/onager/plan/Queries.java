@@ -24,6 +24,7 @@ import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkPlan$;
 import org.apache.spark.sql.execution.command.ExplainCommand;
+import org.apache.spark.sql.execution.datasources.CatalogFileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.collection.immutable.Seq;
@@ -35,6 +36,8 @@ public final class Queries {
 
     /** Rows of the driver and rows in the query's text, for which Spark gives no size. */
     private static final Set<Class<?>> SIZELESS = Set.of(LogicalRDD.class, ResolvedInlineTable.class);
+
+    private static final long MOST_BYTES = 1L << 60;
 
     private Queries() {}
 
@@ -55,17 +58,25 @@ public final class Queries {
      * Returns how many bytes a query reads; -1 if a source does not say. For an analyzed plan, nothing is pruned; for an optimized one,
      * unneeded columns do not count.
      *
-     * <p>A range counts 8 bytes per number, local rows count by Spark's estimate, and an RDD of the driver counts 0.
+     * <p>A range counts 8 bytes per number, local rows count by Spark's estimate, and an RDD of the driver counts 0. Partitions of a
+     * table are listed only if it *isOptimized*, so that a query needs those that are left; otherwise they count as very large.
      */
-    public static long inputBytes(LogicalPlan plan) {
-        return inputBytes(plan, null);
+    public static long inputBytes(LogicalPlan plan, boolean isOptimized) {
+        return inputBytes(plan, isOptimized, null);
+    }
+
+    private static long fileBytes(HadoopFsRelation relation, boolean isOptimized) {
+        if (relation.location() instanceof CatalogFileIndex table) {
+            return isOptimized ? table.filterPartitions(Seqs.seq()).sizeInBytes() : MOST_BYTES;
+        }
+        return relation.location().sizeInBytes();
     }
 
     /** *needed*: the attributes that are used above; null: all. */
-    private static long inputBytes(LogicalPlan plan, AttributeSet needed) {
+    private static long inputBytes(LogicalPlan plan, boolean isOptimized, AttributeSet needed) {
         long total = 0;
         if (plan instanceof LogicalRelation files && files.relation() instanceof HadoopFsRelation relation) {
-            long bytes = relation.location().sizeInBytes();
+            long bytes = fileBytes(relation, isOptimized);
             total = needed == null ? bytes : (long) (bytes * columnShare(relation, widths(plan.output(), needed)));
             if (relation.location() instanceof GrowingFileIndex) {
                 total = Math.max(total, GrowingFileIndex.LEAST_BYTES); // however narrow its columns are
@@ -75,7 +86,7 @@ public final class Queries {
         } else if (!SIZELESS.contains(plan.getClass()) && plan.children().isEmpty() && plan.subqueries().isEmpty()
                 && plan.innerChildren().isEmpty()) {
             BigInt size = plan.stats().sizeInBytes();
-            if (!size.isValidLong() || size.toLong() >= 1L << 60) {
+            if (!size.isValidLong() || size.toLong() >= MOST_BYTES) {
                 return -1;
             }
             total = size.toLong();
@@ -88,11 +99,11 @@ public final class Queries {
         }
         for (var sources : List.of(Seqs.list(plan.children()), Seqs.list(plan.subqueries()))) {
             for (var source : sources) {
-                long bytes = inputBytes(source, below);
+                long bytes = inputBytes(source, isOptimized, below);
                 if (bytes < 0) {
                     return -1;
                 }
-                total += bytes;
+                total = Math.min(total + bytes, MOST_BYTES);
             }
             below = null;
         }

@@ -10,9 +10,10 @@ import java.util.Map;
  * @param samples the maximum number of sampled keys of a sorted run; null: rows are assigned by a bucket expression, or in turn
  * @param names the column names of a result; null: those of the plan
  * @param format the format of a sink, like *options* and *staging*
+ * @param partitionBy the columns of a sink that become directories; null: none
  */
 public record OutputSpec(Layout layout, String directory, int buckets, Integer samples, List<String> names, String format,
-        Map<String, String> options, String staging) {
+        Map<String, String> options, String staging, List<String> partitionBy) {
     /** Where the rows go. */
     public enum Layout { EXCHANGE, STREAM, RESULT, SINK }
 }

@@ -1,11 +1,13 @@
 package onager.run;
 
+import java.util.List;
 import java.util.function.Supplier;
 import onager.bind.Bound;
 import onager.rows.ExchangeOutput;
 import onager.rows.RowFileOutput;
 import onager.sort.KeyOrder;
 import onager.spark43.Files;
+import onager.spark43.SinkFiles;
 import onager.store.LocalFiles;
 import onager.store.Store;
 import onager.stream.StreamedTasks;
@@ -13,7 +15,6 @@ import onager.stream.Streams;
 import onager.values.Serialization;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.SerializableConfiguration;
 
 /** Makes the tasks that write a stage's rows to its output. */
 public final class Outputs {
@@ -58,7 +59,8 @@ public final class Outputs {
         conf.setBoolean("fs.file.impl.disable.cache", true);
         Job job = Job.getInstance(conf);
         org.apache.spark.sql.SparkSession.setActiveSession(bound.session());
-        var writer = Files.writer(spec.format(), bound.session(), job, options, schema);
-        return new WriteSink(common, writer, schema, new SerializableConfiguration(job.getConfiguration()), spec.staging());
+        List<String> partitionBy = spec.partitionBy() == null ? List.of() : spec.partitionBy();
+        var description = SinkFiles.description(spec.format(), bound.session(), job, options, bound.output(), schema, partitionBy);
+        return new WriteSink(common, description, spec.staging());
     }
 }

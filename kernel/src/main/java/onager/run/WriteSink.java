@@ -1,9 +1,10 @@
 package onager.run;
 
 import java.io.IOException;
-import java.util.Locale;
+import java.util.List;
 import onager.failure.Failures;
 import onager.failure.NoSpace;
+import onager.spark43.SinkFiles;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -13,48 +14,44 @@ import org.apache.hadoop.mapreduce.TaskType;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.OutputWriter;
-import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
-import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.SerializableConfiguration;
+import org.apache.spark.sql.execution.datasources.FileFormatDataWriter;
+import org.apache.spark.sql.execution.datasources.WriteJobDescription;
 import scala.collection.Iterator;
 
 /**
- * Writes a partition as one file of a dataset, in this execution's own directory below the staging directory. Of empty partitions, only
- * the first writes a file (with the schema), so that an empty dataset can be read.
+ * Writes a partition as files of a dataset, in this execution's own directory below the staging directory. Of empty partitions, only the
+ * first writes a file (with the schema), so that an empty dataset can be read; and none if the dataset is partitioned by columns.
  */
 @SuppressWarnings("serial")
 final class WriteSink extends Task {
-    private final OutputWriterFactory factory;
-    private final StructType schema;
-    private final SerializableConfiguration conf;
+    private static final int NAMED = 16;
+    private final WriteJobDescription description;
     private final String staging;
 
-    WriteSink(Common common, OutputWriterFactory factory, StructType schema, SerializableConfiguration conf, String staging) {
+    WriteSink(Common common, WriteJobDescription description, String staging) {
         super(common);
-        this.factory = factory;
-        this.schema = schema;
-        this.conf = conf;
+        this.description = description;
         this.staging = staging;
     }
 
     @Override
     Written write(TaskContext context, int partition, String nonce, Iterator<InternalRow> rows) throws Exception {
         var done = new Written();
-        if (partition > 0 && !rows.hasNext()) {
+        if (!rows.hasNext() && (partition > 0 || !description.partitionColumns().isEmpty())) {
             return done;
         }
         TaskAttemptContext attempt = attempt(partition);
-        String name = String.format(Locale.ROOT, "%s/part-%05d-%s%s", nonce, partition, nonce, factory.getFileExtension(attempt));
-        var path = new Path(staging, name);
-        FileSystem fs = path.getFileSystem(attempt.getConfiguration());
+        FileSystem fs = new Path(staging).getFileSystem(attempt.getConfiguration());
         boolean written = false;
         context.killTaskIfInterrupted(); // else it would recreate the directory of a job that has ended
         try {
-            writeFile(context, path, attempt, rows, done);
+            List<String> names = writeFiles(context, new SinkFiles(staging, nonce, partition), attempt, rows, done);
             context.killTaskIfInterrupted();
-            done.bytes = fs.getFileStatus(path).getLen();
-            done.files = new String[] {name};
+            for (String name : names) {
+                done.bytes += fs.getFileStatus(new Path(staging, name)).getLen();
+            }
+            // All files of the execution's directory, if there are many.
+            done.files = names.size() <= NAMED ? names.toArray(String[]::new) : new String[] {nonce};
             written = true;
             return done;
         } finally {
@@ -65,7 +62,7 @@ final class WriteSink extends Task {
     }
 
     private TaskAttemptContext attempt(int partition) {
-        var c = new Configuration(conf.value());
+        var c = new Configuration(description.serializableHadoopConf().value());
         var id = new TaskAttemptID("onager", 0, TaskType.MAP, partition, 0);
         c.set("mapreduce.task.attempt.id", id.toString());
         c.set("mapreduce.task.id", id.getTaskID().toString());
@@ -74,9 +71,10 @@ final class WriteSink extends Task {
         return new TaskAttemptContextImpl(c, id);
     }
 
-    private void writeFile(TaskContext context, Path path, TaskAttemptContext attempt, Iterator<InternalRow> rows, Written done)
-            throws Exception {
-        OutputWriter writer = told(() -> factory.newInstance(path.toString(), schema, attempt));
+    private List<String> writeFiles(TaskContext context, SinkFiles files, TaskAttemptContext attempt, Iterator<InternalRow> rows,
+            Written done) throws Exception {
+        FileFormatDataWriter writer = told(() -> files.writer(description, attempt));
+        long begunNs;
         try {
             while (rows.hasNext()) {
                 InternalRow row = rows.next();
@@ -86,20 +84,18 @@ final class WriteSink extends Task {
                 });
                 check(context, ++done.rows);
             }
+            begunNs = System.nanoTime();
+            told(writer::commit);
         } catch (Throwable e) {
             try {
-                writer.close();
+                writer.abort();
             } catch (Throwable late) {
                 e.addSuppressed(late); // the first exception is the cause
             }
             throw e;
         }
-        long begunNs = System.nanoTime();
-        told(() -> {
-            writer.close();
-            return null;
-        });
         done.committedSince(begunNs);
+        return files.names();
     }
 
     private interface Write<T> {
@@ -121,7 +117,7 @@ final class WriteSink extends Task {
     @Override
     void discard(int partition, String nonce) {
         try {
-            remove(new Path(staging).getFileSystem(conf.value()), nonce);
+            remove(new Path(staging).getFileSystem(description.serializableHadoopConf().value()), nonce);
         } catch (IOException e) {
             // it is removed with the job
         }

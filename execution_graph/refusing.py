@@ -1,0 +1,54 @@
+"""What becomes of a job whose end cannot be committed, because of what it would change outside of the graph."""
+
+from collections.abc import Sequence
+
+from onager.execution_graph.events import (
+    Event,
+    FeedEnded,
+    JobCancelled,
+    JobPlanned,
+    TaskFailed,
+    TaskSucceeded,
+)
+from onager.execution_graph.failures import Failure, FailureCause, FailureKind
+from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
+from onager.execution_graph.transitions import apply
+
+
+def refusal(graph: ExecutionGraph, events: Sequence[Event], why: str, at_ms: int, *, is_conflict: bool) -> Event:
+    """Return the event in place of *events*, which end the job with success: its changes of the catalog are refused.
+
+    The task whose success was the end fails. If that was planning, a conflict has it planned anew; otherwise the job
+    fails.
+    """
+    ending = _ending(graph, events)
+    if isinstance(ending, JobPlanned):
+        kind, cause = FailureKind.USER_ERROR, None
+        if is_conflict:
+            kind, cause = FailureKind.IO_ERROR, FailureCause.CATALOG_CHANGED
+        failure = Failure(kind=kind, cause=cause, message=why)
+        task = (PLAN_STAGE_ID, graph.stages[PLAN_STAGE_ID].attempt, 0)
+    elif isinstance(ending, TaskSucceeded | FeedEnded):
+        message = f"{why}: submit it again" if is_conflict else why
+        failure = Failure(kind=FailureKind.USER_ERROR, message=message)
+        task = (ending.stage_id, ending.stage_attempt, ending.partition)
+    else:
+        return JobCancelled(reason=why, at_ms=at_ms)
+    return TaskFailed(
+        stage_id=task[0],
+        stage_attempt=task[1],
+        partition=task[2],
+        task_attempt=ending.task_attempt,
+        executor_id=ending.executor_id,
+        failure=failure,
+        at_ms=at_ms,
+    )
+
+
+def _ending(graph: ExecutionGraph, events: Sequence[Event]) -> Event:
+    """Return the one of *events* with which the job ends."""
+    for event in events:
+        graph = apply(graph, event)
+        if not graph.is_active:
+            return event
+    raise ValueError("the events do not end the job")

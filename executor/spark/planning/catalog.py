@@ -1,0 +1,171 @@
+"""The catalog that one planning sees: read through a scheduler as Spark needs it, changed in a private copy.
+
+Spark asks for a record in a thread of the JVM, which waits until a thread of this process has fetched it. What one
+planning has read is of one revision of the store, or the planning is repeated.
+"""
+
+import threading
+import zlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from onager.errors import OnagerError, StateCorruptError
+from onager.executor.spark.kernel import CATALOG_MOVED, JavaCatalog, JavaObject
+from onager.executor.work import CatalogReader
+from onager.protocol import onager_pb2 as pb
+
+MOST_PLANNINGS: Final = 5
+"""How often a job is planned while what it reads keeps changing."""
+_PAGES: Final = "pages/"
+_MOST_PAGE_BYTES: Final = 16 * 1024 * 1024
+
+
+class CatalogMovedError(Exception):
+    """What a planning has read of the catalog has changed meanwhile: it is to be repeated."""
+
+
+class PlanningCatalog:
+    """The catalog of one planning; a context manager, within which its session can be used."""
+
+    def __init__(self, base: SparkSession, reader: CatalogReader) -> None:
+        """Make it with a session like *base*; managed tables lie in the same warehouse."""
+        self._reader = reader
+        self._java = JavaCatalog(base)
+        self._base = base
+        self._lock = threading.Lock()
+        self._reading: Future[pb.ReadCatalogResponse] | None = None
+        self._is_over = False
+        self._error: OnagerError | None = None
+        self._thread = threading.Thread(target=self._serve, name="catalog reads", daemon=True)
+
+    @property
+    def session(self) -> SparkSession:
+        """A session over this catalog, like the one that it was made with otherwise."""
+        return SparkSession(self._base.sparkContext, self._java.session)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._end_reads()
+        self._thread.join()
+        self._java.close()
+        if error is not None:
+            self._tell(error)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Let statements change the catalog within the context."""
+        self._java.allow_changes(may=True)
+        try:
+            yield
+        finally:
+            self._java.allow_changes(may=False)
+
+    def other_catalog(self, parsed: JavaObject) -> str:
+        """Return the name of a catalog besides this one that a parsed statement names, or ""."""
+        return self._java.other_catalog(parsed)
+
+    def settle(self) -> None:
+        """Raise `CatalogMovedError` unless all that was read is of one revision, or the error of a failed read."""
+        is_settled = self._java.is_of_one_revision()
+        if self._error is not None:
+            raise self._error
+        if not is_settled:
+            raise CatalogMovedError
+
+    def changes(self) -> pb.CatalogChanges | None:
+        """Return what has changed, with what it needs to be unchanged; None: nothing."""
+        told = self._java.changes()
+        puts = [
+            pb.CatalogPut(
+                key=put["key"],
+                value=(put["value"] or "").encode(),
+                expected_revision=put["revision"],
+                removed_pages_of=put["removed_pages_of"],
+            )
+            for put in told["puts"]
+        ]
+        partitions = [pb.PartitionChange(**change) for change in told["partitions"]]
+        if not puts and not partitions:
+            return None
+        reads = [pb.CatalogRecord(key=key, revision=revision) for key, revision in told["reads"].items()]
+        return pb.CatalogChanges(puts=puts, partitions=partitions, reads=reads)
+
+    # ------------------------------------------------------------ reads
+
+    def _serve(self) -> None:
+        """Answer requests until there are no more, or one cannot be answered."""
+        try:
+            while (request := self._java.take()) is not None:
+                self._java.answer(self._read(request))
+        except (Py4JError, OSError, CancelledError):
+            self._end_java()  # the JVM is gone, or the planning has ended
+        except OnagerError as e:
+            self._error = e
+            self._end_java()
+        except Exception as e:  # noqa: BLE001 - the planning must not wait for an answer that never comes
+            self._error = OnagerError(f"the catalog could not be read: {type(e).__name__}: {e}")
+            self._end_java()
+
+    def _read(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            if self._is_over:
+                raise CancelledError
+            self._reading = reading = self._reader.read(pb.ReadCatalogRequest(**request))
+        answer = reading.result()
+        records = [
+            {"key": record.key, "value": _text_of(record) or None, "revision": record.revision}
+            for record in answer.records
+        ]
+        return {"records": records, "truncated": answer.truncated}
+
+    def _end_reads(self) -> None:
+        with self._lock:
+            self._is_over = True
+            if self._reading is not None:
+                self._reading.cancel()
+        self._end_java()
+
+    def _end_java(self) -> None:
+        try:
+            self._java.end()
+        except (Py4JError, OSError):
+            return  # it is gone, and who waits in it with it
+
+    def _tell(self, error: BaseException) -> None:
+        """Raise what is behind *error*: that a read has failed, or that the catalog has changed."""
+        if self._error is not None and error is not self._error:
+            raise self._error from error
+        if not isinstance(error, CatalogMovedError) and _is_moved(error):
+            raise CatalogMovedError from error
+
+
+def _text_of(record: pb.CatalogRecord) -> str:
+    if not record.key.startswith(_PAGES):
+        return record.value.decode()
+    if not record.value:
+        return ""
+    try:
+        inflate = zlib.decompressobj()
+        content = inflate.decompress(record.value, _MOST_PAGE_BYTES)
+        if not inflate.eof:
+            raise StateCorruptError(f"{record.key} of the catalog is no whole page of partitions")
+        return content.decode()
+    except (zlib.error, UnicodeDecodeError) as e:
+        raise StateCorruptError(f"{record.key} of the catalog cannot be read: {e}") from e
+
+
+def _is_moved(error: BaseException) -> bool:
+    origin: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while origin is not None:
+        if origin.getClass().getName() == CATALOG_MOVED:
+            return True
+        origin = origin.getCause()
+    return False

@@ -1,0 +1,34 @@
+"""Outputs that are partitioned by columns: rows of the same directory follow each other in every task."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (what PySpark's own documents call it)
+from pyspark.sql.types import StringType
+
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import jvm_session
+from onager.protocol import onager_pb2 as pb
+
+
+def partitioned(frame: DataFrame, sink: pb.Sink) -> DataFrame:
+    """Return *frame* as it is to be written to *sink*; Spark's error for columns that cannot be directories.
+
+    Spark's writers need the rows sorted so. And the empty string has the same directory as null.
+    """
+    if not sink.partition_by:
+        return frame
+    session = frame.sparkSession
+    jvm = Jvm.of(session)
+    names = list(sink.partition_by)
+    is_exact = bool(jvm_session(session).sessionState().conf().caseSensitiveAnalysis())
+    checks = jvm.java_class("org.apache.spark.sql.execution.datasources.PartitioningUtils")
+    checks.validatePartitionColumn(frame._jdf.schema(), jvm.seq(names), is_exact)  # noqa: SLF001  (PySpark has text only)
+    wanted = {name if is_exact else name.lower() for name in names}
+    for field in frame.schema.fields:
+        if isinstance(field.dataType, StringType) and (field.name if is_exact else field.name.lower()) in wanted:
+            column = F.col(_quoted(field.name))
+            frame = frame.withColumn(field.name, F.when(column != F.lit(""), column))
+    return frame.sortWithinPartitions(*(F.col(_quoted(name)) for name in names))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,303 @@
+"""The statements of a SQL script: where each stands, what it would do, and what is refused.
+
+Statements are classified by their parsed plans, never by their text.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from onager.errors import OnagerError, PlanningError, SideEffectError
+from onager.executor.spark.jvm import Jvm, kind
+from onager.executor.spark.kernel import QueryTools, jvm_session
+from onager.executor.spark.planning.parameters import Parser
+from onager.executor.spark.planning.statement_classes import CHANGING, DATA_MODIFYING, HARMLESS, IGNORED, LATER, SHOWING
+from onager.job_settings import PREFIX
+from onager.protocol import onager_pb2 as pb
+
+_ADVICE = (
+    "before the last statement only SET, RESET, USE, variables, statements about databases, tables, views and "
+    "functions, and INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or "
+    "EXPLAIN, or one of these"
+)
+_DATA_ADVICE = (
+    "it writes or removes the data of a table; write files with --output or INSERT OVERWRITE DIRECTORY … USING, "
+    "and make a table over them with CREATE TABLE … LOCATION"
+)
+_NO_CATALOG_ADVICE = (
+    "before the last statement only SET, RESET, USE, temporary views, temporary functions, variables and "
+    "INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or that"
+)
+_RESOURCES_ADVICE = (
+    "a function's jars and files are not kept: give the jar to all executors "
+    "(--spark-conf spark.driver.extraClassPath=…), and leave out USING"
+)
+_ANALYZE_ADVICE = (
+    "EXPLAIN ANALYZE takes a query, as the last statement of a script; for anything else run the job without it, "
+    "and look at its plan with onager job ID --analyze"
+)
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a script, and where it starts."""
+
+    number: int
+    line: int
+    column: int
+    """The number of characters before it in its line."""
+    text: str
+    is_procedure: bool
+    """Whether it starts with BEGIN; its end is then in a later statement."""
+    analyzed_from: int = 0
+    """Where in the text the query of EXPLAIN ANALYZE begins; 0 for any other statement."""
+
+    def __str__(self) -> str:
+        first = " ".join(self.text[: 4 * _SHOWN_CHARACTERS].split())
+        short = first if len(first) <= _SHOWN_CHARACTERS else f"{first[: _SHOWN_CHARACTERS - 1]}…"
+        return f"statement {self.number} (line {self.line}): {short}"
+
+    @property
+    def placed_text(self) -> str:
+        """The text after enough white space that Spark's error positions refer to the whole script.
+
+        EXPLAIN ANALYZE, which Spark does not know, becomes white space.
+        """
+        blank = re.sub(r"[^\n]", " ", self.text[: self.analyzed_from])
+        return "\n" * (self.line - 1) + " " * self.column + blank + self.text[self.analyzed_from :]
+
+
+def split(jvm: Jvm, text: str) -> list[Statement]:
+    """Split a script at its semicolons with Spark's lexer, which knows quotes and comments; drop empty statements."""
+    statements: list[Statement] = []
+    for described in QueryTools(jvm).statements(text):
+        begin, end, line, column, kind_of = described.split()
+        piece = text[int(begin) : int(end)].rstrip()
+        is_analyze, _, words_end = kind_of.partition(":")
+        statements.append(
+            Statement(
+                number=len(statements) + 1,
+                line=int(line),
+                column=int(column),
+                text=piece,
+                is_procedure=kind_of == "procedure",
+                analyzed_from=int(words_end) - int(begin) if is_analyze == "analyze" else 0,
+            )
+        )
+    return statements
+
+
+def parse(parser: Parser, statement: Statement) -> Any:
+    """Return the plan of *statement*, with positions in its script; Spark's own exceptions for what is no SQL."""
+    if statement.is_procedure:
+        raise SideEffectError(
+            f"a procedure (BEGIN … END), {statement}", "write it as a Python function, or as plain statements"
+        )
+    try:
+        return parser(statement.placed_text)
+    except Py4JJavaError as e:
+        if "StackOverflowError" in str(e):
+            raise PlanningError(f"{statement} is nested too deeply for Spark's parser: split it up") from e
+        raise
+
+
+class placed:  # noqa: N801  (a context manager reads as a word)
+    """Adds a statement's position in its script to Spark's errors, and what a user of a shell cannot know."""
+
+    def __init__(self, statement: Statement, *, is_alone: bool = False) -> None:
+        self._statement = statement
+        self._is_alone = is_alone
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if error is not None and not isinstance(error, OnagerError) and not self._is_alone:
+            error.add_note(f"in {self._statement}")
+        if isinstance(error, PySparkException) and error.getCondition() == "UNBOUND_SQL_PARAMETER":
+            error.add_note("give its value with the job: --param NAME=VALUE, or client.sql(…, params={…})")
+
+
+def check_not_last(statement: Statement) -> None:
+    """Raise `PlanningError` if *statement*, which others follow, is EXPLAIN ANALYZE."""
+    if statement.analyzed_from:
+        raise PlanningError(f"{statement} is not the last one: a job has one result, that of its last statement")
+
+
+def check_no_analysis(statement: Statement) -> None:
+    """Raise `PlanningError` if *statement* is EXPLAIN ANALYZE, where it can be none."""
+    if statement.analyzed_from:
+        raise PlanningError(f"{statement}: {_ANALYZE_ADVICE}")
+
+
+def is_effect(plan: Any) -> bool:
+    """Return whether a statement changes something outside of the session, and can be a step of a program."""
+    name = kind(plan)
+    return name == "InsertIntoDir" or (name == "UnresolvedWith" and kind(plan.child()) == "InsertIntoDir")
+
+
+def changes_catalog(
+    session: SparkSession, jvm: Jvm, statement: Statement, plan: Any, made: Collection[str] = ()
+) -> bool:
+    """Return whether *plan* changes the catalog, and nothing else; `SideEffectError` if it also brings files.
+
+    *made*: temporary views that will be there besides those of *session*.
+    """
+    plan = QueryTools(jvm).named(plan)
+    name = kind(plan).removesuffix("$")
+    if name == "CreateFunction" and plan.resources().size():
+        raise SideEffectError(str(statement), _RESOURCES_ADVICE)
+    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan), made):
+        return False
+    if name in {"CreateView", "AlterViewAs"}:
+        check_reads_only(jvm, statement, plan)
+    return name in CHANGING
+
+
+def gives_rows(jvm: Jvm, plan: Any) -> bool:
+    """Return whether *plan* is a query, or only shows something."""
+    name = kind(plan)
+    return name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]) or not is_command(jvm, plan)
+
+
+def is_command(jvm: Jvm, plan: Any) -> bool:
+    """Return whether *plan* is anything but a query."""
+    return QueryTools(jvm).is_command(plan) or kind(plan) in DATA_MODIFYING
+
+
+def temporary_view(jvm: Jvm, plan: Any) -> str:
+    """Return the name of the temporary view that *plan* makes, in lower case; "" if it makes none."""
+    plan = QueryTools(jvm).named(plan)
+    if kind(plan) == "CreateTempViewUsing":
+        return str(plan.tableIdent().table()).lower()
+    if kind(plan) == "CreateViewCommand":
+        return str(plan.name().table()).lower()
+    return ""
+
+
+def _is_temporary_view(session: SparkSession, name: str, made: Collection[str]) -> bool:
+    if not name:
+        return False
+    return name.lower() in made or bool(jvm_session(session).sessionState().catalog().getTempView(name).isDefined())
+
+
+def check_harmless(
+    session: SparkSession,
+    jvm: Jvm,
+    statement: Statement,
+    plan: Any,
+    made: Collection[str] = (),
+    *,
+    has_catalog: bool = False,
+) -> None:
+    """Raise unless *plan* changes only the session; *made*: temporary views that will be there besides those of it.
+
+    `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost.
+    """
+    plan = QueryTools(jvm).named(plan)
+    name = kind(plan).removesuffix("$")
+    if name in HARMLESS | IGNORED:
+        if name == "CreateTempViewUsing" and getattr(plan, "global")():
+            raise SideEffectError(str(statement), "all jobs share a global view; make a TEMPORARY one")
+        if name == "SetCommand":
+            _check_setting(statement, plan)
+        return
+    if name == "CreateViewCommand" and kind(plan.viewType()).removesuffix("$") == "LocalTempView":
+        check_reads_only(jvm, statement, plan.plan())
+        return
+    if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.isTemp():
+        return
+    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan), made):
+        return
+    if name in SHOWING or not is_command(jvm, plan):
+        check_reads_only(jvm, statement, plan)
+        raise PlanningError(
+            f"{statement} is a query, but not the last statement: a job has one result, that of its last statement; "
+            "leave this one out, or submit it as a separate job"
+        )
+    advice = {
+        "CacheTableAsSelect": "use CREATE TEMPORARY VIEW … AS instead; a cache is not needed",
+        "DropView": "only a temporary view of this job can be dropped",
+        "CreateViewCommand": "all jobs share a global view; make a TEMPORARY one",
+    }
+    raise SideEffectError(str(statement), advice.get(name) or _advice(name, has_catalog=has_catalog))
+
+
+def _advice(name: str, *, has_catalog: bool) -> str:
+    if not has_catalog:
+        return _NO_CATALOG_ADVICE
+    return _DATA_ADVICE if name in LATER | {"InsertIntoStatement", "LoadData"} else _ADVICE
+
+
+def _check_setting(statement: Statement, plan: Any) -> None:
+    """Raise `PlanningError` for a setting of Onager, which is read from the job before its script runs."""
+    key, value = _assigned(plan)
+    if key.startswith(PREFIX) and value:
+        raise PlanningError(f"{statement} would have no effect: give {key} with the job (--conf {key}=…)")
+
+
+def _assigned(plan: Any) -> tuple[str, bool]:
+    """Return the key of a SetCommand, or "", and whether the command has a value."""
+    if not plan.kv().isDefined():
+        return "", False
+    pair = plan.kv().get()
+    return str(pair._1()), bool(pair._2().isDefined())  # noqa: SLF001  (the names of a Scala tuple)
+
+
+def _dropped_name(jvm: Jvm, drop: Any) -> str:
+    """Return the name in a DROP VIEW, or "" if it is not a plain name."""
+    if kind(drop.child()) != "UnresolvedIdentifier":
+        return ""  # IDENTIFIER(…)
+    parts = jvm.items(drop.child().nameParts())
+    return str(parts[0]) if len(parts) == 1 else ""
+
+
+def last_query(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) -> tuple[Any, pb.Sink | None]:
+    """Return the query of the last statement, and its sink if it is INSERT OVERWRITE DIRECTORY."""
+    name = kind(plan)
+    if name == "InsertIntoDir":
+        check_reads_only(jvm, statement, plan.child())
+        return plan.child(), _directory_sink(jvm, statement, plan)
+    if name == "UnresolvedWith" and kind(plan.child()) == "InsertIntoDir":
+        insert = plan.child()
+        query = plan.withNewChildren(jvm.seq([insert.child()]))
+        check_reads_only(jvm, statement, query)
+        return query, _directory_sink(jvm, statement, insert)
+    if name == "InsertIntoStatement":
+        raise SideEffectError(str(statement), _advice(name, has_catalog=has_catalog))
+    check_reads_only(jvm, statement, plan)
+    if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
+        return plan, None
+    if is_command(jvm, plan):
+        if name in HARMLESS | IGNORED or name in {"CreateViewCommand", "CreateTempViewUsing"}:
+            raise PlanningError(f"{statement} is the last statement, but it gives no rows: end the script with a query")
+        raise SideEffectError(str(statement), _advice(name, has_catalog=has_catalog))
+    return plan, None
+
+
+def check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
+    """Raise `SideEffectError` if *plan* contains a statement that changes data, such as part of a multi-insert."""
+    if QueryTools(jvm).first_of(plan, DATA_MODIFYING):
+        raise SideEffectError(str(statement), _ADVICE)
+
+
+def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:
+    provider = insert.provider()
+    if not provider.isDefined() or str(provider.get()).lower() == "hive":
+        raise SideEffectError(str(statement), "use USING parquet, csv, json or orc instead of STORED AS or ROW FORMAT")
+    storage = insert.storage()
+    location = storage.locationUri()
+    if not location.isDefined():
+        raise PlanningError(f"{statement} names no directory")
+    return pb.Sink(
+        path=str(location.get().toString()),
+        format=str(provider.get()).lower(),
+        mode="overwrite",
+        options={entry._1(): entry._2() for entry in jvm.items(storage.properties().toSeq())},  # noqa: SLF001
+    )

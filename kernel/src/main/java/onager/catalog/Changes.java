@@ -1,0 +1,68 @@
+package onager.catalog;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import onager.spark43.CatalogCodec;
+import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
+import org.apache.spark.sql.catalyst.catalog.CatalogFunction;
+
+/**
+ * What a planning has changed: records as a whole, partitions of tables, and the revisions of further records that must be unchanged.
+ * Partitions of a table whose record is put as a whole, too, are changes to that record.
+ */
+record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> reads) {
+    /** *value*: null if the record is removed. *removedPagesOf*: the ids of tables that are no more. */
+    record Put(String key, String value, long revision, List<String> removedPagesOf) {}
+
+    /** *set*, *expected*: partitions as JSON, by path; empty: there is none. */
+    record OfPartitions(String key, String tableId, String location, Map<String, String> set, Map<String, String> expected) {}
+
+    static Changes of(Map<String, OnagerCatalog.Slot> slots) {
+        var made = new Changes(new ArrayList<>(), new ArrayList<>(), new TreeMap<>());
+        var live = new TreeSet<String>();
+        slots.values().stream().map(each -> each.now).filter(TableRecord.class::isInstance).forEach(each -> live.add(((TableRecord) each).id));
+        slots.forEach((key, slot) -> {
+            if (slot.now instanceof TableRecord table && table.hasChangedPartitions()) {
+                made.partitions.add(new OfPartitions(key, table.id, table.spark.location().toString(), table.set(), table.expected()));
+            }
+            if (slot.isChanged && (slot.now != null || slot.revision > 0)) {
+                boolean isGone = slot.before instanceof TableRecord old && !live.contains(old.id);
+                List<String> removed = isGone ? List.of(((TableRecord) slot.before).id) : List.of();
+                made.puts.add(new Put(key, slot.now == null ? null : value(slot.now), slot.revision, removed));
+                if (slot.now != null && slot.revision == 0) {
+                    made.readDatabaseOf(key, slots);
+                }
+            }
+        });
+        return made;
+    }
+
+    /** What is new needs its database to be there still. */
+    private void readDatabaseOf(String key, Map<String, OnagerCatalog.Slot> slots) {
+        String[] parts = key.split("/");
+        OnagerCatalog.Slot database = parts.length < 3 ? null : slots.get("databases/" + parts[1]);
+        if (database != null && !database.isChanged) {
+            reads.put("databases/" + parts[1], database.revision);
+        }
+    }
+
+    private static String value(Object object) {
+        try {
+            if (object instanceof TableRecord table) {
+                return TableRecord.text(table.record());
+            }
+            boolean isDatabase = object instanceof CatalogDatabase;
+            ObjectNode node = JsonNodeFactory.instance.objectNode().put("kind", isDatabase ? "database" : "function").put("version", 1);
+            node.set("spark", isDatabase ? CatalogCodec.of((CatalogDatabase) object) : CatalogCodec.of((CatalogFunction) object));
+            return TableRecord.text(node);
+        } catch (JsonProcessingException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}

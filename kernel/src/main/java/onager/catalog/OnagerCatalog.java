@@ -1,0 +1,580 @@
+package onager.catalog;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.net.URI;
+import java.security.SecureRandom;
+import java.util.Collection;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import onager.failure.RefusedException;
+import onager.plan.Guard;
+import onager.spark43.CatalogCodec;
+import onager.spark43.CatalogErrors;
+import onager.spark43.CatalogSessions;
+import onager.values.Json;
+import onager.values.Seqs;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
+import org.apache.spark.sql.catalyst.catalog.CatalogFunction;
+import org.apache.spark.sql.catalyst.catalog.CatalogStatistics;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
+import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.util.StringUtils;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/**
+ * The catalog of one planning: a private copy of what the store has, read as it is needed. Changes stay here until `changes` tells them;
+ * no file is made, moved or removed, and no directory.
+ */
+public final class OnagerCatalog implements ExternalCatalog {
+    private static final String DEFAULT = "default";
+    private static final String GLOBAL_TEMPORARY = "global_temp";
+    private static final Pattern NAME = Pattern.compile("\\w+"); // Spark makes no other databases and tables
+    /** In {@code FROM csv.`/a/path`}, these are no databases. */
+    private static final Set<String> FORMATS = Set.of("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml");
+    private static final SecureRandom RANDOM = new SecureRandom();
+
+    private final CatalogReads reads = new CatalogReads();
+    private final Records records = new Records(reads);
+    private final Map<String, Slot> slots = new TreeMap<>();
+    private final URI warehouse;
+    private final SparkSession session;
+    private boolean mayChange = false;
+
+    /** What a key holds: as it was read, and now. */
+    static final class Slot {
+        final long revision;
+        final Object before;
+        Object now;
+        boolean isChanged = false;
+
+        Slot(long revision, Object before) {
+            this.revision = revision;
+            this.before = before;
+            this.now = before;
+        }
+
+        void set(Object value) {
+            now = value;
+            isChanged = true;
+        }
+    }
+
+    /** A catalog with a session over it, like those of *base*; databases lie in the same warehouse. */
+    public OnagerCatalog(SparkSession base) {
+        this.warehouse = CatalogSessions.warehouse(base);
+        this.session = CatalogSessions.open(base, this);
+    }
+
+    // ------------------------------------------------------------ for Python
+
+    public SparkSession session() {
+        return session;
+    }
+
+    /** Waits for a request to read, and returns it as JSON: {keys, prefixes, keys_only, start_after}; null after `close`. */
+    public String take() throws InterruptedException {
+        return reads.take();
+    }
+
+    /** Answers the request that was taken last: {records: [{key, value, revision}], truncated}, a value being text or absent. */
+    public void answer(String text) {
+        reads.answer(text);
+    }
+
+    /** Ends all reads. */
+    public void end() {
+        reads.close();
+    }
+
+    /** Ends the use of the session. */
+    public void close() {
+        reads.close();
+        CatalogSessions.release(session);
+    }
+
+    /** Sets whether statements may change the catalog. */
+    public synchronized void allowChanges(boolean may) {
+        mayChange = may;
+    }
+
+    /** See `Records.isOfOneRevision`. */
+    public synchronized boolean isOfOneRevision() {
+        return records.isOfOneRevision();
+    }
+
+    /** Returns what has changed, as JSON; see `Changes`. */
+    public synchronized String changes() throws JsonProcessingException {
+        return Json.text(Changes.of(slots));
+    }
+
+    // ------------------------------------------------------------ databases
+
+    @Override
+    public synchronized void createDatabase(CatalogDatabase made, boolean ignoreIfExists) {
+        checkMayChange();
+        if (FORMATS.contains(made.name())) {
+            throw new RefusedException(made.name() + " is a format of files, which FROM " + made.name()
+                    + ".`path` reads: give the database another name");
+        }
+        if (databaseExists(made.name())) {
+            if (!ignoreIfExists) {
+                throw CatalogErrors.databaseExists(made.name());
+            }
+            return;
+        }
+        database(made.name()).set(made);
+    }
+
+    @Override
+    public synchronized void dropDatabase(String name, boolean ignoreIfNotExists, boolean cascade) {
+        checkMayChange();
+        if (!databaseExists(name)) {
+            if (!ignoreIfNotExists) {
+                throw CatalogErrors.noDatabase(name);
+            }
+            return;
+        }
+        List<String> tables = names("tables", name);
+        List<String> functions = names("functions", name);
+        if (!cascade && !(tables.isEmpty() && functions.isEmpty())) {
+            throw CatalogErrors.databaseNotEmpty(name);
+        }
+        tableSlots(name, tables).forEach(each -> each.set(null));
+        functions.forEach(each -> function(name, each).set(null));
+        database(name).set(null);
+    }
+
+    @Override
+    public synchronized void alterDatabase(CatalogDatabase to) {
+        checkMayChange();
+        requireDbExists(to.name());
+        database(to.name()).set(to);
+    }
+
+    @Override
+    public synchronized CatalogDatabase getDatabase(String name) {
+        requireDbExists(name);
+        Object found = database(name).now;
+        return found == null ? CatalogCodec.database(name, "default database", warehouse) : (CatalogDatabase) found;
+    }
+
+    @Override
+    public synchronized boolean databaseExists(String name) {
+        boolean canBe = NAME.matcher(name).matches() && !name.equals(GLOBAL_TEMPORARY) && !FORMATS.contains(name);
+        return name.equals(DEFAULT) || canBe && database(name).now != null;
+    }
+
+    @Override
+    public synchronized Seq<String> listDatabases() {
+        var names = new TreeSet<>(names("databases"));
+        names.add(DEFAULT);
+        return Seqs.seq(names);
+    }
+
+    @Override
+    public Seq<String> listDatabases(String pattern) {
+        return StringUtils.filterPattern(listDatabases(), pattern);
+    }
+
+    @Override
+    public void setCurrentDatabase(String name) {}
+
+    // ------------------------------------------------------------ tables
+
+    @Override
+    public synchronized void createTable(CatalogTable given, boolean ignoreIfExists) {
+        checkMayChange();
+        String database = given.database();
+        String name = given.identifier().table();
+        if (tableExists(database, name)) {
+            if (!ignoreIfExists) {
+                throw CatalogErrors.tableExists(database, name);
+            }
+            return;
+        }
+        var bytes = new byte[8];
+        RANDOM.nextBytes(bytes);
+        String id = HexFormat.of().formatHex(bytes);
+        CatalogTable table = withoutComment(given);
+        if (table.tableType().equals(CatalogTableType.MANAGED()) && table.storage().locationUri().isEmpty()) {
+            // Never used again: a table that is dropped and made anew does not meet the files of the old one.
+            table = CatalogCodec.at(table, new Path(new Path(getDatabase(database).locationUri()), name + "-" + id).toUri());
+        }
+        table(database, name).set(new TableRecord(id, table));
+    }
+
+    @Override
+    public synchronized void dropTable(String database, String name, boolean ignoreIfNotExists, boolean purge) {
+        checkMayChange();
+        if (tableExists(database, name)) {
+            table(database, name).set(null);
+        } else if (!ignoreIfNotExists) {
+            throw CatalogErrors.noTable(database, name);
+        }
+    }
+
+    @Override
+    public synchronized void renameTable(String database, String name, String to) {
+        checkMayChange();
+        TableRecord table = existing(database, name);
+        if (tableExists(database, to)) {
+            throw CatalogErrors.tableExists(database, to);
+        }
+        table.spark = CatalogCodec.withName(table.spark, database, to); // its files stay where they are
+        table(database, name).set(null);
+        table(database, to).set(table);
+    }
+
+    @Override
+    public synchronized void alterTable(CatalogTable to) {
+        change(to.database(), to.identifier().table(), withoutComment(to));
+    }
+
+    @Override
+    public synchronized void alterTableDataSchema(String database, String name, StructType dataSchema) {
+        CatalogTable table = getTable(database, name);
+        StructField[] fields = Stream.of(dataSchema.fields(), table.partitionSchema().fields()).flatMap(Stream::of).toArray(StructField[]::new);
+        change(database, name, CatalogCodec.withSchema(table, new StructType(fields)));
+    }
+
+    @Override
+    public synchronized void alterTableSchema(String database, String name, StructType schema) {
+        change(database, name, CatalogCodec.withSchema(getTable(database, name), schema));
+    }
+
+    @Override
+    public synchronized void alterTableStats(String database, String name, Option<CatalogStatistics> stats) {
+        change(database, name, CatalogCodec.withStats(getTable(database, name), stats));
+    }
+
+    private void change(String database, String name, CatalogTable to) {
+        checkMayChange();
+        TableRecord table = existing(database, name);
+        table.spark = to;
+        table(database, name).set(table);
+    }
+
+    /** A table's comment is a field of its own, which Spark also puts among the properties. */
+    private static CatalogTable withoutComment(CatalogTable table) {
+        return CatalogCodec.withProperties(table, table.properties().removed("comment"));
+    }
+
+    @Override
+    public synchronized CatalogTable getTable(String database, String name) {
+        return existing(database, name).spark;
+    }
+
+    @Override
+    public synchronized Seq<CatalogTable> getTablesByName(String database, Seq<String> names) {
+        return Seqs.seq(tables(database, Seqs.list(names)));
+    }
+
+    @Override
+    public synchronized boolean tableExists(String database, String name) {
+        Slot found = NAME.matcher(database).matches() && NAME.matcher(name).matches() ? table(database, name) : null;
+        requireDbExists(database);
+        return found != null && found.now != null;
+    }
+
+    @Override
+    public synchronized Seq<String> listTables(String database) {
+        requireDbExists(database);
+        return Seqs.seq(names("tables", database));
+    }
+
+    @Override
+    public Seq<String> listTables(String database, String pattern) {
+        return StringUtils.filterPattern(listTables(database), pattern);
+    }
+
+    @Override
+    public synchronized Seq<String> listViews(String database, String pattern) {
+        var views = tables(database, names("tables", database)).stream().filter(each -> each.tableType().equals(CatalogTableType.VIEW()));
+        return StringUtils.filterPattern(Seqs.seq(views.map(each -> each.identifier().table()).toList()), pattern);
+    }
+
+    private List<CatalogTable> tables(String database, List<String> names) {
+        requireDbExists(database);
+        return tableSlots(database, names).stream().filter(each -> each.now != null).map(each -> ((TableRecord) each.now).spark).toList();
+    }
+
+    @Override
+    public void loadTable(String database, String name, String path, boolean isOverwrite, boolean isSourceLocal) {
+        throw noData();
+    }
+
+    @Override
+    public void loadPartition(String database, String name, String path, scala.collection.immutable.Map<String, String> spec,
+            boolean isOverwrite, boolean inheritsSpecs, boolean isSourceLocal) {
+        throw noData();
+    }
+
+    @Override
+    public void loadDynamicPartitions(String database, String name, String path, scala.collection.immutable.Map<String, String> spec,
+            boolean replaces, int partitions) {
+        throw noData();
+    }
+
+    private static RefusedException noData() {
+        return new RefusedException("LOAD DATA moves files while the job is planned: use INSERT");
+    }
+
+    // ------------------------------------------------------------ partitions
+
+    @Override
+    public synchronized void createPartitions(String database, String name, Seq<CatalogTablePartition> made, boolean ignoreIfExists) {
+        checkMayChange();
+        TableRecord table = existing(database, name);
+        var there = table.partitions(records);
+        if (!ignoreIfExists) {
+            var twice = Seqs.list(made).stream().map(CatalogTablePartition::spec).filter(each -> there.containsKey(table.path(each))).toList();
+            if (!twice.isEmpty()) {
+                throw CatalogErrors.partitionsExist(database, name, twice);
+            }
+        }
+        var root = new Path(table.spark.location());
+        for (var each : Seqs.list(made)) {
+            String path = table.path(each.spec());
+            if (!there.containsKey(path)) {
+                URI location = each.storage().locationUri().getOrElse(() ->
+                        ExternalCatalogUtils.generatePartitionPath(each.spec(), table.spark.partitionColumnNames(), root).toUri());
+                table.change(records, path, CatalogCodec.at(each, each.spec(), location), !ignoreIfExists);
+            }
+        }
+    }
+
+    @Override
+    public synchronized void dropPartitions(String database, String name, Seq<scala.collection.immutable.Map<String, String>> specs,
+            boolean ignoreIfNotExists, boolean purge, boolean retainData) {
+        checkMayChange();
+        TableRecord table = existing(database, name);
+        var found = Seqs.list(specs).stream().collect(Collectors.toMap(each -> each, each -> table.matching(records, Option.apply(each))));
+        var missing = Seqs.list(specs).stream().filter(each -> found.get(each).isEmpty()).toList();
+        if (!missing.isEmpty() && !ignoreIfNotExists) {
+            throw CatalogErrors.noPartitions(database, name, missing);
+        }
+        found.values().stream().flatMap(Collection::stream).map(each -> table.path(each.spec())).distinct().toList()
+                .forEach(path -> table.change(records, path, null, !ignoreIfNotExists));
+    }
+
+    @Override
+    public synchronized void renamePartitions(String database, String name, Seq<scala.collection.immutable.Map<String, String>> from,
+            Seq<scala.collection.immutable.Map<String, String>> to) {
+        checkMayChange();
+        TableRecord table = existing(database, name);
+        requirePartitions(table, from);
+        var there = table.partitions(records);
+        var taken = Seqs.list(to).stream().filter(each -> there.containsKey(table.path(each))).toList();
+        if (!taken.isEmpty()) {
+            throw CatalogErrors.partitionsExist(database, name, taken);
+        }
+        for (int i = 0; i < from.size(); i++) {
+            CatalogTablePartition old = there.get(table.path(from.apply(i)));
+            table.change(records, table.path(from.apply(i)), null, true);
+            // Its files stay where they are.
+            table.change(records, table.path(to.apply(i)), CatalogCodec.at(old, to.apply(i), old.location()), true);
+        }
+    }
+
+    @Override
+    public synchronized void alterPartitions(String database, String name, Seq<CatalogTablePartition> to) {
+        checkMayChange();
+        TableRecord table = existing(database, name);
+        requirePartitions(table, Seqs.seq(Seqs.list(to).stream().map(CatalogTablePartition::spec).toList()));
+        Seqs.list(to).forEach(each -> table.change(records, table.path(each.spec()), each, true));
+    }
+
+    private void requirePartitions(TableRecord table, Seq<scala.collection.immutable.Map<String, String>> specs) {
+        var there = table.partitions(records);
+        var missing = Seqs.list(specs).stream().filter(each -> !there.containsKey(table.path(each))).toList();
+        if (!missing.isEmpty()) {
+            throw CatalogErrors.noPartitions(table.spark.database(), table.spark.identifier().table(), missing);
+        }
+    }
+
+    @Override
+    public synchronized CatalogTablePartition getPartition(String database, String name, scala.collection.immutable.Map<String, String> spec) {
+        TableRecord table = existing(database, name);
+        requirePartitions(table, Seqs.seq(List.of(spec)));
+        return table.partitions(records).get(table.path(spec));
+    }
+
+    @Override
+    public synchronized Option<CatalogTablePartition> getPartitionOption(String database, String name,
+            scala.collection.immutable.Map<String, String> spec) {
+        TableRecord table = existing(database, name);
+        return Option.apply(table.partitions(records).get(table.path(spec)));
+    }
+
+    @Override
+    public synchronized Seq<String> listPartitionNames(String database, String name,
+            Option<scala.collection.immutable.Map<String, String>> partial) {
+        TableRecord table = existing(database, name);
+        return Seqs.seq(table.matching(records, partial).stream().map(each -> table.path(each.spec())).sorted().toList());
+    }
+
+    @Override
+    public synchronized Seq<CatalogTablePartition> listPartitions(String database, String name,
+            Option<scala.collection.immutable.Map<String, String>> partial) {
+        return readable(existing(database, name).matching(records, partial));
+    }
+
+    @Override
+    public synchronized Seq<CatalogTablePartition> listPartitionsByFilter(String database, String name, Seq<Expression> predicates,
+            String timeZone) {
+        TableRecord table = existing(database, name);
+        var all = Seqs.seq(table.partitions(records).values());
+        return readable(Seqs.list(ExternalCatalogUtils.prunePartitionsByFilter(table.spark, all, predicates, timeZone)));
+    }
+
+    /** Refuses partitions in private directories: the rule for reads sees only the tables' own. */
+    private Seq<CatalogTablePartition> readable(Collection<CatalogTablePartition> partitions) {
+        Guard.checkRead(session, partitions.stream().map(each -> new Path(each.location())));
+        return Seqs.seq(partitions);
+    }
+
+    // ------------------------------------------------------------ functions
+
+    @Override
+    public synchronized void createFunction(String database, CatalogFunction made) {
+        checkMayChange();
+        if (functionExists(database, made.identifier().funcName())) {
+            throw CatalogErrors.functionExists(database, made.identifier().funcName());
+        }
+        function(database, made.identifier().funcName()).set(made);
+    }
+
+    @Override
+    public synchronized void dropFunction(String database, String name) {
+        checkMayChange();
+        getFunction(database, name);
+        function(database, name).set(null);
+    }
+
+    @Override
+    public synchronized void alterFunction(String database, CatalogFunction to) {
+        checkMayChange();
+        getFunction(database, to.identifier().funcName());
+        function(database, to.identifier().funcName()).set(to);
+    }
+
+    @Override
+    public synchronized void renameFunction(String database, String name, String to) {
+        CatalogFunction renamed = CatalogCodec.withName(getFunction(database, name), database, to);
+        createFunction(database, renamed);
+        dropFunction(database, name);
+    }
+
+    @Override
+    public synchronized CatalogFunction getFunction(String database, String name) {
+        if (!functionExists(database, name)) {
+            throw CatalogErrors.noFunction(database, name);
+        }
+        return (CatalogFunction) function(database, name).now;
+    }
+
+    @Override
+    public synchronized boolean functionExists(String database, String name) {
+        requireDbExists(database);
+        return function(database, name).now != null;
+    }
+
+    @Override
+    public synchronized Seq<String> listFunctions(String database, String pattern) {
+        requireDbExists(database);
+        return StringUtils.filterPattern(Seqs.seq(names("functions", database)), pattern);
+    }
+
+    // ------------------------------------------------------------ slots
+
+    private void checkMayChange() {
+        if (!mayChange) {
+            throw new RefusedException("databases, tables, views and functions are changed by statements of a job's SQL script only");
+        }
+    }
+
+    private Slot database(String name) {
+        return slot(Records.key("databases", name));
+    }
+
+    private Slot table(String database, String name) {
+        String key = Records.key("tables", database, name);
+        return database.equals(DEFAULT) ? slot(key) : slot(key, Records.key("databases", database));
+    }
+
+    private TableRecord existing(String database, String name) {
+        if (!tableExists(database, name)) {
+            throw CatalogErrors.noTable(database, name);
+        }
+        return (TableRecord) table(database, name).now;
+    }
+
+    private List<Slot> tableSlots(String database, List<String> names) {
+        records.load(names.stream().map(each -> Records.key("tables", database, each)).filter(key -> !slots.containsKey(key)).toList());
+        return names.stream().map(each -> table(database, each)).toList();
+    }
+
+    private Slot function(String database, String name) {
+        return slot(Records.key("functions", database, name));
+    }
+
+    private Slot slot(String key, String... others) {
+        Slot found = slots.get(key);
+        if (found == null) {
+            Records.Stored stored = records.get(key, others);
+            found = new Slot(stored.revision(), stored.value() == null ? null : object(stored.value()));
+            slots.put(key, found);
+        }
+        return found;
+    }
+
+    private static Object object(JsonNode value) {
+        JsonNode spark = value.path("spark");
+        try {
+            return switch (value.path("kind").asText()) {
+                case "database" -> CatalogCodec.database(spark);
+                case "function" -> CatalogCodec.function(spark);
+                default -> new TableRecord(value);
+            };
+        } catch (JsonProcessingException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** Returns the names of what is below *kind* and *parts*, sorted. */
+    private List<String> names(String kind, String... parts) {
+        String prefix = Records.key(kind, parts) + "/";
+        var names = new TreeSet<String>();
+        records.names(prefix).forEach(key -> names.add(name(key)));
+        slots.forEach((key, slot) -> {
+            if (key.startsWith(prefix) && slot.isChanged) {
+                names.remove(name(key));
+                if (slot.now != null) {
+                    names.add(name(key));
+                }
+            }
+        });
+        return List.copyOf(names);
+    }
+
+    private static String name(String key) {
+        return Records.decoded(key.substring(key.lastIndexOf('/') + 1));
+    }
+}

@@ -1,0 +1,1 @@
+"""The catalog in the store: databases, tables with their partitions, views and functions."""
