@@ -26,12 +26,12 @@ from onager.execution_graph.codec import (
     encoding_graph,
 )
 from onager.execution_graph.events import (
-    DeadlinePassed,
     Event,
     ExecutorLost,
     FeedEnded,
     FeedEvent,
     JobCancelled,
+    JobFailed,
     JobPlanned,
     LaunchesRepeated,
     LaunchEvent,
@@ -77,6 +77,7 @@ from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is
 from onager.execution_graph.planning import check_plan, check_stages
 from onager.execution_graph.programs import (
     child_of,
+    deadline_passed,
     planned_at_once,
     program_summary,
     running_steps,
@@ -144,7 +145,6 @@ __all__ = [
     "Active",
     "AdaptivePolicy",
     "Cancelled",
-    "DeadlinePassed",
     "Event",
     "EventBatch",
     "ExecutionGraph",
@@ -163,6 +163,7 @@ __all__ = [
     "FusedStage",
     "HeldTask",
     "JobCancelled",
+    "JobFailed",
     "JobPlanned",
     "JobState",
     "LaunchEvent",
@@ -218,6 +219,7 @@ __all__ = [
     "check_plan",
     "check_stages",
     "child_of",
+    "deadline_passed",
     "decode_batch",
     "decode_graph",
     "decoding_graph",

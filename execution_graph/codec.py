@@ -33,9 +33,9 @@ from pydantic import TypeAdapter, ValidationError
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.encoding import encoder
 from onager.execution_graph.events import (
-    DeadlinePassed,
     Event,
     FeedEvent,
+    JobFailed,
     JobPlanned,
     PipelineAbandoned,
     PlanSummary,
@@ -211,7 +211,7 @@ def _was_cut_short(stage: Stage) -> bool:
 
 def _is_of_tables(event: Event) -> bool:
     match event:
-        case StepEnded() | DeadlinePassed():
+        case StepEnded() | JobFailed():
             return True
         case TaskFailed():
             return event.failure.cause is FailureCause.CATALOG_CHANGED

@@ -350,12 +350,12 @@ class StepEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadlinePassed:
-    """The job has not ended by the time that was set for it, and fails."""
+class JobFailed:
+    """The job fails, for a reason that is in none of its tasks: its time is over, or its end cannot be committed."""
 
-    deadline_ms: int
+    failure: Failure
     at_ms: int
-    type: Literal["deadline_passed"] = "deadline_passed"
+    type: Literal["job_failed"] = "job_failed"
 
 
 FeedEvent = PartitionsAdded | FeedEnded
@@ -383,7 +383,7 @@ Event = Annotated[
     | ExecutorLost
     | PipelineAbandoned
     | StepEnded
-    | DeadlinePassed
+    | JobFailed
     | JobCancelled,
     Field(discriminator="type"),
 ]

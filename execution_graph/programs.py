@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import running_stage
-from onager.execution_graph.events import DeadlinePassed, PlanSummary, StepEnded
+from onager.execution_graph.events import JobFailed, PlanSummary, StepEnded
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
 from onager.execution_graph.settling import failed, settled, with_stage, with_successes
@@ -101,21 +101,25 @@ def _place(graph: ExecutionGraph, stage: Stage) -> str:
     return f"step {stage.spec.stage_id} of {len(graph.stages) - 1} ({stage.spec.name})"
 
 
-def on_deadline_passed(graph: ExecutionGraph, event: DeadlinePassed) -> ExecutionGraph:
-    """End a job that has not ended in time, unless its dataset is being published right now."""
+def deadline_passed(graph: ExecutionGraph, deadline_ms: int, at_ms: int) -> JobFailed:
+    """Return the event with which a job fails that has not ended by *deadline_ms*."""
+    within_s = max(0, deadline_ms - graph.submitted_ms) / 1000
+    message = f"the job has not ended within {within_s:g} s, its deadline, and was stopped"
+    failure = Failure(kind=FailureKind.USER_ERROR, message=message, error_class=DEADLINE_CLASS)
+    return JobFailed(failure=failure, at_ms=at_ms)
+
+
+def on_job_failed(graph: ExecutionGraph, event: JobFailed) -> ExecutionGraph:
+    """End a job where it is, unless its dataset is being published right now."""
     if rollback.is_being_published(graph.stages):
         return graph
     late = next(
         (s for s in graph.stages if isinstance(s, RunningStage)),
         next(s for s in graph.stages if not isinstance(s, SuccessfulStage)),
     )
-    waited_s = max(0, event.deadline_ms - graph.submitted_ms) / 1000
-    where = f" in {_place(graph, late)}" if late.spec.work is StageWork.STEP else ""
-    failure = Failure(
-        kind=FailureKind.USER_ERROR,
-        message=f"the job has not ended within {waited_s:g} s, its deadline, and was stopped{where}",
-        error_class=DEADLINE_CLASS,
-    )
+    failure = event.failure
+    if late.spec.work is StageWork.STEP:
+        failure = replace(failure, message=f"{_place(graph, late)}: {failure.message}")
     started_ms = late.started_ms if isinstance(late, RunningStage) else event.at_ms
     running = RunningStage(spec=late.spec, attempt=late.attempt, ledger=late.ledger, started_ms=started_ms)
     return failed(graph, running, failure, event.at_ms)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from onager.execution_graph.events import (
     Event,
     FeedEnded,
-    JobCancelled,
+    JobFailed,
     JobPlanned,
     TaskFailed,
     TaskSucceeded,
@@ -22,18 +22,15 @@ def refusal(graph: ExecutionGraph, events: Sequence[Event], why: str, at_ms: int
     fails.
     """
     ending = _ending(graph, events)
+    failure = Failure(kind=FailureKind.USER_ERROR, message=f"{why}: submit it again" if is_conflict else why)
     if isinstance(ending, JobPlanned):
-        kind, cause = FailureKind.USER_ERROR, None
         if is_conflict:
-            kind, cause = FailureKind.IO_ERROR, FailureCause.CATALOG_CHANGED
-        failure = Failure(kind=kind, cause=cause, message=why)
+            failure = Failure(kind=FailureKind.IO_ERROR, cause=FailureCause.CATALOG_CHANGED, message=why)
         task = (PLAN_STAGE_ID, graph.stages[PLAN_STAGE_ID].attempt, 0)
     elif isinstance(ending, TaskSucceeded | FeedEnded):
-        message = f"{why}: submit it again" if is_conflict else why
-        failure = Failure(kind=FailureKind.USER_ERROR, message=message)
         task = (ending.stage_id, ending.stage_attempt, ending.partition)
     else:
-        return JobCancelled(reason=why, at_ms=at_ms)
+        return JobFailed(failure=failure, at_ms=at_ms)
     return TaskFailed(
         stage_id=task[0],
         stage_attempt=task[1],

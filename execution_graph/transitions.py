@@ -8,11 +8,11 @@ from typing import assert_never
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import held, on_launches_repeated, on_tasks_launched, on_tasks_lost, running_stage
 from onager.execution_graph.events import (
-    DeadlinePassed,
     Event,
     ExecutorLost,
     FeedEnded,
     JobCancelled,
+    JobFailed,
     JobPlanned,
     LaunchesRepeated,
     PartitionsAdded,
@@ -39,7 +39,7 @@ from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.outcomes import on_task_failed, on_tasks_succeeded
 from onager.execution_graph.pipelined import on_pipeline_abandoned
 from onager.execution_graph.planning import check_plan
-from onager.execution_graph.programs import on_deadline_passed, on_step_ended
+from onager.execution_graph.programs import on_job_failed, on_step_ended
 from onager.execution_graph.replanned import on_replan_begun, on_replan_given_up, on_stage_replanned
 from onager.execution_graph.settling import bound, failed, settled, with_successes
 from onager.execution_graph.speculation import on_stragglers_found, on_tasks_speculated
@@ -88,8 +88,8 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return on_pipeline_abandoned(graph, event)
         case StepEnded():
             return on_step_ended(graph, event)
-        case DeadlinePassed():
-            return on_deadline_passed(graph, event)
+        case JobFailed():
+            return on_job_failed(graph, event)
         case JobCancelled():
             return _on_job_cancelled(graph, event)
         case _:

@@ -65,8 +65,8 @@ def what(event: JobEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a t
             if failure := fields["failure"]:
                 return f"{ended} failed: {failure['message'].partition(chr(10))[0]}"
             return f"{ended}, {fields['rows']:,} row{'s' * (fields['rows'] != 1)}"
-        case "deadline_passed":
-            return "the job has not ended in time"
+        case "job_failed":
+            return str(fields["failure"]["message"]).partition("\n")[0]
         case "executor_lost":
             return f"{fields['executor_id']}: {fields['reason']}"
         case "not_kept":

@@ -58,8 +58,11 @@ class Feasibility:
 
         return fits
 
-    def found_nothing(self, job_id: JobId, executor_id: ExecutorId) -> None:
-        """Note that the job had no task for a slot of the executor."""
+    def found_nothing(self, job_id: JobId, executor_id: ExecutorId, position: tuple[int, int]) -> None:
+        """Note that the job had no task for a slot of the executor.
+
+        *position* is that of what was known of the job when the slot was offered: what has come since is news.
+        """
         if not self._ownership.follows(job_id):
             until_s = self._clock.monotonic_s() + timing.NOTHING_FIT_S
-            self._nothing[job_id, executor_id] = self._loads.position(job_id), until_s
+            self._nothing[job_id, executor_id] = position, until_s

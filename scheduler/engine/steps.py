@@ -24,7 +24,6 @@ from onager.errors import (
 )
 from onager.execution_graph import (
     Cancelled,
-    DeadlinePassed,
     ExecutionGraph,
     Failed,
     Failure,
@@ -34,6 +33,7 @@ from onager.execution_graph import (
     StepEnded,
     SuccessfulStage,
     child_of,
+    deadline_passed,
     running_steps,
 )
 from onager.ids import BlobDigest, JobId, program_of, step_job_id
@@ -167,9 +167,8 @@ class Steps:
         for job_id, deadline_ms in due:
             if not self._ownership.is_mine(job_id):
                 continue
-            passed = Decision([DeadlinePassed(deadline_ms=deadline_ms, at_ms=now_ms)])
             try:
-                await self._writers.record(job_id, partial(_decided, passed))
+                await self._writers.record(job_id, partial(_late, deadline_ms, now_ms))
             except _UNREADABLE as error:
                 log.warning("deadline_not_noted", job_id=job_id, error=str(error))
 
@@ -348,8 +347,8 @@ def _done_by(graph: ExecutionGraph, stage_id: int) -> JobId:
     return JobId(child_id or step_job_id(graph.job_id, stage_id))
 
 
-def _decided(decision: Decision, _: ExecutionGraph) -> Decision:
-    return decision
+def _late(deadline_ms: int, now_ms: int, graph: ExecutionGraph) -> Decision:
+    return Decision([deadline_passed(graph, deadline_ms, now_ms)])
 
 
 def _failure_of(graph: ExecutionGraph) -> Failure:

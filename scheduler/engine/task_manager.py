@@ -63,6 +63,7 @@ class TaskManager:
             if not assigned:
                 waiting = left
                 break
+            positions = {job_id: self._loads.position(job_id) for job_id in assigned}
             results = await asyncio.gather(*(self._fill_job(job, mine) for job, mine in assigned.items()))
             waiting = list(left)
             for job_id, filled in zip(assigned, results, strict=True):
@@ -70,7 +71,7 @@ class TaskManager:
                 launches += filled.launches
                 waiting += filled.unfilled
                 for executor_id in {reservation.executor_id for reservation in filled.unfilled}:
-                    self._feasibility.found_nothing(job_id, executor_id)
+                    self._feasibility.found_nothing(job_id, executor_id, positions[job_id])
                 if filled.unfilled:
                     self._queue.pass_over(job_id)  # other jobs may be able to use them
             if not waiting or not self._queue.has_runnable:

@@ -70,8 +70,8 @@ _learn = HeldTasks.learn
 def _append_expects_no_absence() -> AbstractContextManager[Any]:
     """The next key of the log is not expected to be absent: two replicas write over each other (X10)."""
 
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
-        return await _settle(self, ops, {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}, mine)
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
+        return await _settle(self, ops, {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}, mine, changes)
 
     return mock.patch.object(JobStore, "_settle", settle)
 
@@ -79,7 +79,9 @@ def _append_expects_no_absence() -> AbstractContextManager[Any]:
 def _unknown_is_taken_for_failure() -> AbstractContextManager[Any]:
     """After an unknown outcome the same batch is written again, under the next number."""
 
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
+        if changes is not None:
+            return await _settle(self, ops, expect, mine, changes)
         result = await self._backend.put_txn(ops, expect=expect)
         if not isinstance(result, OutcomeUnknown):
             return result.revision if isinstance(result, TxnCommitted) else None
@@ -88,7 +90,7 @@ def _unknown_is_taken_for_failure() -> AbstractContextManager[Any]:
             replace(op, key=_next(op.key)) if op.keyspace is Keyspace.JobLog and isinstance(op, Put) else op
             for op in ops
         ]
-        return await _settle(self, again, moved, mine)
+        return await _settle(self, again, moved, mine, changes)
 
     return mock.patch.object(JobStore, "_settle", settle)
 
@@ -101,7 +103,9 @@ def _next(key: str) -> str:
 def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
     """A write of unknown outcome is believed to have happened."""
 
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
+        if changes is not None:
+            return await _settle(self, ops, expect, mine, changes)
         result = await self._backend.put_txn(ops, expect=expect)
         if isinstance(result, OutcomeUnknown):
             return max(expect.values()) + 1
@@ -194,13 +198,13 @@ def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
 def _end_is_not_atomic() -> AbstractContextManager[Any]:
     """The job leaves its keyspace in one write, and comes into the other by the next (X11)."""
 
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
         leaving = [op for op in ops if isinstance(op, Delete) and op.keyspace is Keyspace.ActiveJobs]
         if not leaving:
-            return await _settle(self, ops, expect, mine)
+            return await _settle(self, ops, expect, mine, changes)
         if not isinstance(await self._backend.put_txn(leaving, expect=expect), TxnCommitted):
             return None
-        return await _settle(self, [op for op in ops if op not in leaving], {}, mine)
+        return await _settle(self, [op for op in ops if op not in leaving], {}, mine, changes)
 
     return mock.patch.object(JobStore, "_settle", settle)
 
@@ -208,11 +212,11 @@ def _end_is_not_atomic() -> AbstractContextManager[Any]:
 def _snapshot_truncates_what_readers_need() -> AbstractContextManager[Any]:
     """Chunks of the snapshot before go before the header names the new one."""
 
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
         early = [op for op in ops if isinstance(op, DeleteRange) and op.keyspace is Keyspace.GraphChunks]
         if early:
             await self._backend.put_txn(early)
-        return await _settle(self, [op for op in ops if op not in early], expect, mine)
+        return await _settle(self, [op for op in ops if op not in early], expect, mine, changes)
 
     return mock.patch.object(JobStore, "_settle", settle)
 
@@ -320,8 +324,8 @@ def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
 def _conflict_is_ignored() -> AbstractContextManager[Any]:
     """A replica that loses the race for a log position continues as if it had won (X15: ownership is not checked)."""
 
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
-        return await _settle(self, ops, expect, mine) or max(expect.values()) + 1
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
+        return await _settle(self, ops, expect, mine, changes) or max(expect.values()) + 1
 
     return mock.patch.object(JobStore, "_settle", settle)
 

@@ -15,7 +15,6 @@ from typing import Final, assert_never
 
 from onager.execution_graph import (
     Cancelled,
-    DeadlinePassed,
     Event,
     EventBatch,
     ExecutionGraph,
@@ -25,6 +24,7 @@ from onager.execution_graph import (
     FeedEnded,
     FeedEvent,
     JobCancelled,
+    JobFailed,
     JobPlanned,
     LaunchesRepeated,
     PartitionsAdded,
@@ -276,7 +276,7 @@ class Story:
                 | StragglersFound()
                 | PipelineAbandoned()
                 | StepEnded()
-                | DeadlinePassed()
+                | JobFailed()
                 | TaskSucceeded()
             ):
                 pass  # seen in the graph; successes come in groups

@@ -10,13 +10,13 @@ import pytest
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
     AdaptivePolicy,
-    DeadlinePassed,
     Event,
     EventBatch,
     ExecutionGraph,
     FailureKind,
     FetchFailure,
     JobCancelled,
+    JobFailed,
     LaunchesRepeated,
     Pipeline,
     PipelineAbandoned,
@@ -273,7 +273,7 @@ def test_every_event_survives_the_round_trip() -> None:
         job.success(1, 0),
         JobCancelled(reason="r", at_ms=1),
         StepEnded(stage_id=1, child_id="j.1", rows=1, failure=failure(FailureKind.USER_ERROR), at_ms=1),
-        DeadlinePassed(deadline_ms=1, at_ms=1),
+        JobFailed(failure=failure(FailureKind.USER_ERROR), at_ms=1),
         *speculating().log,
         *abandoned().log,
         *laid_out().log,

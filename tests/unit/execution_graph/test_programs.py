@@ -6,7 +6,6 @@ import pytest
 
 from onager.execution_graph import (
     TABLES_MAJOR,
-    DeadlinePassed,
     EventBatch,
     ExecutionGraph,
     ExecutorSlot,
@@ -27,6 +26,7 @@ from onager.execution_graph import (
     available_tasks,
     check_stages,
     child_of,
+    deadline_passed,
     decode_batch,
     decode_graph,
     encode_batch,
@@ -151,7 +151,7 @@ def test_a_deadline_that_passes_fails_the_job_where_it_is(done: int) -> None:
         job.feed(ended(stage_id))
         job.start()
     submitted_ms = job.graph.submitted_ms
-    assert job.feed(DeadlinePassed(deadline_ms=submitted_ms + 90_000, at_ms=submitted_ms + 90_500))
+    assert job.feed(deadline_passed(job.graph, submitted_ms + 90_000, submitted_ms + 90_500))
     assert isinstance(job.graph.outcome, Failed)
     assert "within 90 s, its deadline" in job.graph.outcome.failure.message
     assert f"step {done + 1} of 2" in job.graph.outcome.failure.message
@@ -160,7 +160,7 @@ def test_a_deadline_that_passes_fails_the_job_where_it_is(done: int) -> None:
 
 def test_a_deadline_fails_a_job_that_nobody_has_begun() -> None:
     job = Job()
-    assert job.feed(DeadlinePassed(deadline_ms=60_000, at_ms=60_000))
+    assert job.feed(deadline_passed(job.graph, 60_000, 60_000))
     assert job.graph.state is JobState.FAILED
 
 
@@ -169,7 +169,7 @@ def test_records_of_programs_are_of_a_version_that_older_schedulers_leave_alone(
     data = encode_graph(job.graph)
     assert data.startswith(b'{"schema_version":"%d.' % TABLES_MAJOR)
     assert decode_graph(data) == job.graph
-    for event in (ended(1), DeadlinePassed(deadline_ms=1, at_ms=2)):
+    for event in (ended(1), deadline_passed(job.graph, 1, 2)):
         batch = EventBatch(batch_id="b", events=(event,))
         assert encode_batch(batch).startswith(b'{"schema_version":"%d.' % TABLES_MAJOR)
         assert decode_batch(encode_batch(batch)) == batch

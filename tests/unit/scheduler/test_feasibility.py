@@ -95,15 +95,22 @@ class Elsewhere:
 async def test_an_executor_of_no_use_to_another_replicas_job_is_left_alone_until_there_is_news(clock):
     job = Elsewhere(clock)
     assert job.fits()
-    job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"))
+    job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"), job.place)
     assert (job.fits(), job.fits("e2")) == (False, True)
     job.place = (4, 1)
     assert job.fits()
 
 
+async def test_news_that_came_while_a_slot_was_offered_are_news(clock):
+    job = Elsewhere(clock)
+    offered_at, job.place = job.place, (4, 1)
+    job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"), offered_at)
+    assert job.fits()
+
+
 async def test_an_executor_of_no_use_is_left_alone_only_for_a_while(clock):
     job = Elsewhere(clock)
-    job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"))
+    job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"), job.place)
     clock.advance(1_900)
     assert not job.fits()
     clock.advance(200)
