@@ -86,6 +86,8 @@ def step_state(step: StageProgress, progress: JobProgress) -> str:
         return "done before"
     if step.state == "unresolved":
         return "waits"
+    if step.state == "running" and progress.state.is_final:
+        return step.step_state or "stopped"
     return step.state if not step.step_state or step.step_state == step.state else f"{step.state} ({step.step_state})"
 
 

@@ -11,8 +11,10 @@ from onager.execution_graph import (
     ExecutionGraph,
     ExecutorSlot,
     Failed,
+    FailedStage,
     FailureKind,
     JobState,
+    RunningStage,
     child_of,
     has_failed_somewhere,
     paused_tasks,
@@ -150,15 +152,16 @@ class ProgressView:
         return progress
 
     def _add_steps(self, graph: ExecutionGraph, progress: pb.JobProgress) -> dict[int, float]:
-        """Add the jobs that run steps now, and where the last one wrote; return how far each is that runs."""
+        """Add the jobs of steps that run or failed, and where the last one wrote; return how far each of them is."""
         found: dict[int, float] = {}
-        for stage in running_steps(graph):
+        for stage in graph.stages[1:] if graph.is_program else ():
+            if child_of(stage) or not isinstance(stage, RunningStage | FailedStage):
+                continue
             info = progress.stages[stage.spec.stage_id]
             child_id = step_job_id(graph.job_id, info.stage_id)
-            info.child_job_id = child_id
             head = self._head_of(child_id)
             if head is not None:
-                info.step_state = head.state.value
+                info.child_job_id, info.step_state = child_id, head.state.value
                 # Before it is planned nobody knows how many stages there will be.
                 found[info.stage_id] = head.stages_done / head.stages if head.stages > 1 else 0.0
         result = graph.result_stage if graph.is_program and graph.state is JobState.SUCCESSFUL else None

@@ -83,6 +83,8 @@ class Steps:
         self._clock = clock
         self._waiting: dict[JobId, None] = {}
         """The programs to look at."""
+        self._awaited: dict[JobId, set[JobId]] = {}
+        """The jobs that run steps of programs that have ended, and the retries that wait for them."""
         self._wake = asyncio.Event()
         self._deadlines: dict[JobId, int] = {}
         self._deadline_wake = asyncio.Event()
@@ -99,9 +101,11 @@ class Steps:
         self._note_deadline(job_id, head)
         if (program_id := program_of(job_id)) is not None:
             program = self._heads.get(program_id)
-            is_stray = program is None or not program.is_active
-            if head is None or not head.is_active or is_stray:
+            has_ended = head is None or not head.is_active
+            if has_ended or program is None or not program.is_active:
                 self._look_at([program_id])
+            if has_ended:
+                self._look_at(sorted(self._awaited.pop(job_id, ())))
         elif (head is None or not head.is_active) and self._heads.steps_of(job_id):
             self._look_at([job_id])
 
@@ -215,14 +219,16 @@ class Steps:
         """Return the end of a running step if it has ended; see to it that it runs."""
         child_id = self._child_id(job.graph, stage)
         head = self._heads.get(child_id)
-        if head is None:
-            taken = await self._done_before(job, stage)
-            if taken is not None:
-                return taken
+        if head is not None:
+            return None if head.is_active else await self._end(stage, child_id, head)
+        before = await self._done_before(job, stage)
+        if before is None:
             return await self._submit(job, stage, child_id)
-        if head.is_active:
+        done_id, rows = before
+        if rows is None:
+            self._awaited.setdefault(done_id, set()).add(JobId(job.graph.job_id))
             return None
-        return await self._end(stage, child_id, head)
+        return StepEnded(stage_id=stage.spec.stage_id, child_id=done_id, rows=rows, at_ms=self._clock.now_ms())
 
     def _child_id(self, graph: ExecutionGraph, stage: Stage) -> JobId:
         return step_job_id(graph.job_id, stage.spec.stage_id)
@@ -257,35 +263,50 @@ class Steps:
             log.info("step_submitted", job_id=job.graph.job_id, stage_id=stage.spec.stage_id, child_id=child_id)
         return None
 
-    async def _done_before(self, job: StoredJob, stage: Stage) -> StepEnded | None:
-        """Return the end of a step that is not run again, because the program that this one is a retry of did it.
+    async def _done_before(self, job: StoredJob, stage: Stage) -> tuple[JobId, int | None] | None:
+        """Return the job, and its rows, that did a step for a program that this one is a retry of.
 
-        That holds for a step whose inputs were done before, too, and that did the same. A step that only gives the rows
-        of the result is run again: these may be gone.
+        Then the step is not run again. No rows: that job has not ended, and is to be waited for, because a job that
+        publishes is not stopped. None: the step is to be run, because nobody did the same with the same before it, or
+        because it only gives the rows of the result: these may be gone.
         """
-        if not job.header.retry_of:
+        stage_id = stage.spec.stage_id
+        retry_of = job.header.retry_of
+        while retry_of:
+            try:
+                earlier = await self._jobs.fresh(JobId(retry_of))
+            except _UNREADABLE:
+                return None
+            if earlier.graph.state is JobState.SUCCESSFUL or earlier.graph.spec_digest != job.graph.spec_digest:
+                return None
+            done_id = _done_by(earlier.graph, stage_id)
+            head = self._heads.get(done_id)
+            if program_of(done_id) != earlier.graph.job_id or head is not None:
+                return self._done(job.graph, stage, earlier.graph, done_id, head)
+            retry_of = earlier.header.retry_of  # that one ended before it came to this step
+        return None
+
+    def _done(
+        self, graph: ExecutionGraph, stage: Stage, earlier: ExecutionGraph, done_id: JobId, head: JobHead | None
+    ) -> tuple[JobId, int | None] | None:
+        stage_id = stage.spec.stage_id
+        known = earlier.stages[stage_id]
+        if known.spec.plan_digest != stage.spec.plan_digest:
             return None
-        graph, stage_id = job.graph, stage.spec.stage_id
-        if any(program_of(child_of(graph.stages[i.stage_id])) == graph.job_id for i in stage.spec.inputs):
+        if any(child_of(graph.stages[i.stage_id]) != _done_by(earlier, i.stage_id) for i in stage.spec.inputs):
             return None
-        try:
-            before = (await self._jobs.fresh(JobId(job.header.retry_of))).graph
-        except _UNREADABLE:
+        if isinstance(known, SuccessfulStage):
+            rows = known.ledger.outputs[0].rows
+        elif head is None or (not head.is_active and (head.broken or head.state is not JobState.SUCCESSFUL)):
             return None
-        known = before.stages[stage_id] if stage_id < len(before.stages) else None
-        if (
-            not isinstance(known, SuccessfulStage)
-            or before.state is JobState.SUCCESSFUL
-            or before.spec_digest != graph.spec_digest
-            or known.spec.plan_digest != stage.spec.plan_digest
-        ):
-            return None
-        child_id, rows = child_of(known), known.ledger.outputs[0].rows
-        head = self._heads.get(JobId(child_id))
+        elif head.is_active:
+            return done_id, None
+        else:
+            rows = head.result_rows
         is_result = graph.plan is not None and graph.plan.result_stage_id == stage_id
         if is_result and rows and head is not None and head.sink_path is None:
             return None
-        return StepEnded(stage_id=stage_id, child_id=child_id, rows=rows, at_ms=self._clock.now_ms())
+        return done_id, rows
 
     async def _end(self, stage: Stage, child_id: JobId, head: JobHead) -> StepEnded | None:
         if head.broken is not None:
@@ -320,12 +341,14 @@ class Steps:
                 log.warning("step_not_stopped", job_id=child_id, error=str(error))
 
 
+def _done_by(graph: ExecutionGraph, stage_id: int) -> JobId:
+    """Return the job that did a step of a program, or would have."""
+    child_id = child_of(graph.stages[stage_id]) if stage_id < len(graph.stages) else ""
+    return JobId(child_id or step_job_id(graph.job_id, stage_id))
+
+
 def _late(deadline_ms: int, now_ms: int, graph: ExecutionGraph) -> Decision:
     return Decision([deadline_passed(graph, deadline_ms, now_ms)])
-
-
-def _decided(decision: Decision, _: ExecutionGraph) -> Decision:
-    return decision
 
 
 def _failure_of(graph: ExecutionGraph) -> Failure:

@@ -49,7 +49,7 @@ def spec_of_child(program: bytes, step: bytes, stage_name: str) -> pb.JobSpec:
         spec.sql.statements.extend(sql.statements)
         if sink is not None:
             spec.sink.CopyFrom(sink)
-    spec.name = (f"{whole.name}: {stage_name}" if whole.name else stage_name)[:_NAME_CHARS]
+    spec.name = (f"{stage_name} of {whole.name}" if whole.name else stage_name)[:_NAME_CHARS]
     return spec
 
 

@@ -17,6 +17,7 @@ from onager.execution_graph import (
     ExecutionGraph,
     JobState,
     RunningStage,
+    Stage,
     StageWork,
     Succeeded,
     SuccessfulStage,
@@ -218,6 +219,17 @@ def _of_steps(world: "World", job: "SeenJob", graph: ExecutionGraph) -> str | No
     return None
 
 
+def _rows_done(world: "World", program_id: str, stage: Stage) -> int | None:
+    """Return the rows of a step that was done, whether or not its program has heard of it before it ended; or None."""
+    if isinstance(stage, SuccessfulStage):
+        return stage.ledger.outputs[0].rows
+    child = world.observer.jobs.get(f"{program_id}.{stage.spec.stage_id}")
+    if child is None or child.final is None or not isinstance(child.final.outcome, Succeeded):
+        return None
+    result = child.final.result_stage
+    return 0 if result is None else sum(output.rows for output in result.ledger.outputs.values())
+
+
 def _of_retry(world: "World", client: "SimulatedClient", program_id: str, graph: ExecutionGraph) -> str | None:
     """Nothing that the program before has done is done again, but for a result, and what comes after what was not."""
     before_id = client.retried.get(program_id)
@@ -230,10 +242,11 @@ def _of_retry(world: "World", client: "SimulatedClient", program_id: str, graph:
     taken: set[int] = set()
     for stage in before.stages[1:]:
         stage_id = stage.spec.stage_id
-        if not isinstance(stage, SuccessfulStage) or not {i.stage_id for i in stage.spec.inputs} <= taken:
+        rows = _rows_done(world, before_id, stage)
+        if rows is None or not {i.stage_id for i in stage.spec.inputs} <= taken:
             continue
         is_result = stage_id == len(before.stages) - 1
-        if is_result and stage.ledger.outputs[0].rows:
+        if is_result and rows:
             continue
         taken.add(stage_id)
         if f"{program_id}.{stage_id}" in world.observer.jobs:

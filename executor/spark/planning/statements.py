@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError, PlanningError, SideEffectError
@@ -112,7 +113,7 @@ def parse(parser: Parser, statement: Statement) -> Any:
 
 
 class placed:  # noqa: N801  (a context manager reads as a word)
-    """Adds a statement's position in its script to Spark's errors."""
+    """Adds a statement's position in its script to Spark's errors, and what a user of a shell cannot know."""
 
     def __init__(self, statement: Statement, *, is_alone: bool = False) -> None:
         self._statement = statement
@@ -124,6 +125,8 @@ class placed:  # noqa: N801  (a context manager reads as a word)
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if error is not None and not isinstance(error, OnagerError) and not self._is_alone:
             error.add_note(f"in {self._statement}")
+        if isinstance(error, PySparkException) and error.getCondition() == "UNBOUND_SQL_PARAMETER":
+            error.add_note("give its value with the job: --param NAME=VALUE, or client.sql(…, params={…})")
 
 
 def check_not_last(statement: Statement) -> None:

@@ -193,5 +193,6 @@ def test_values_that_cannot_be_bound_are_refused(executor, text, parameters, why
 
 
 def test_a_place_without_a_value_is_told(executor):
-    with pytest.raises(AnalysisException, match="UNBOUND_SQL_PARAMETER"):
+    with pytest.raises(AnalysisException, match="UNBOUND_SQL_PARAMETER") as told:
         bound(executor, "SELECT :a, :b", value("bigint", "1", "a"))
+    assert "--param NAME=VALUE" in told.value.__notes__[-1]

@@ -140,7 +140,7 @@ async def test_the_job_of_a_step_has_the_terms_of_its_program(scheduler):
     await submit(scheduler, spec)
     head, child = scheduler.heads.get(JobId("p.1")), await spec_of_job(scheduler, "p.1")
     assert (head.name, head.weight, head.session, head.labels, head.client_id) == (
-        "nightly: first",
+        "first of nightly",
         2.0,
         "night",
         {"team": "a"},
@@ -167,6 +167,8 @@ async def test_a_failed_step_fails_the_program_and_stops_the_others(scheduler):
     outcome = (await scheduler.jobs.fresh(P)).graph.outcome
     assert outcome.failure.message == "step 2 of 2 (right): division by zero"
     await scheduler.steps._work_off()
+    told = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), PEER)).progress
+    assert [(s.child_job_id, s.step_state) for s in told.stages[1:]] == [("p.1", "cancelled"), ("p.2", "failed")]
     assert children(scheduler) == {"p.1": JobState.CANCELLED, "p.2": JobState.FAILED}
 
 
@@ -212,8 +214,8 @@ async def test_a_child_that_was_submitted_unheard_is_not_submitted_again(schedul
     assert (await scheduler.jobs.load(JobId("p.1"))).seq == 0
 
 
-async def retry(replica, new="q"):
-    request = pb.RetryJobRequest(job_id=P, new_job_id=new)
+async def retry(replica, new="q", of=P):
+    request = pb.RetryJobRequest(job_id=of, new_job_id=new)
     await replica.service._retries.retry(request, caller_of(PEER))
     await replica.steps._work_off()
 
@@ -254,6 +256,33 @@ async def test_a_dataset_that_is_the_last_step_is_not_written_again(scheduler):
     await retry(scheduler)
     await scheduler.steps._work_off()
     assert set(children(scheduler, JobId("q"))) == {"q.1"}
+
+
+async def test_a_retry_waits_for_a_step_that_is_still_being_published(scheduler, monkeypatch):
+    async def in_vain(*_):
+        """A job that publishes is not stopped."""
+
+    monkeypatch.setattr(scheduler.steps, "_stop_steps", in_vain)
+    await submit(scheduler, spec_of(sql("SELECT 1"), sql("SELECT 2")))
+    await end(scheduler, "p.2", failure="no")
+    await retry(scheduler)
+    assert set(children(scheduler, JobId("q"))) == {"q.2"}
+    await end(scheduler, "p.1", rows=5)
+    told = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), PEER)).progress
+    assert [(s.child_job_id, s.step_rows) for s in told.stages[1:]] == [("p.1", 5), ("q.2", 0)]
+
+
+async def test_a_retry_of_a_retry_that_came_to_nothing_finds_what_was_done(scheduler):
+    await submit(scheduler)
+    await end(scheduler, "p.1", rows=7)
+    await end(scheduler, "p.2", failure="no")
+    await scheduler.service._retries.retry(pb.RetryJobRequest(job_id=P, new_job_id="q"), caller_of(PEER))
+    await scheduler.service.CancelJob(pb.CancelJobRequest(job_id="q", reason="no"), PEER)
+    await scheduler.steps._work_off()
+    assert children(scheduler, JobId("q")) == {}
+    await retry(scheduler, "r", of="q")
+    await scheduler.steps._work_off()
+    assert set(children(scheduler, JobId("r"))) == {"r.2"}
 
 
 async def test_a_successful_program_is_run_again_whole(scheduler):
@@ -357,7 +386,7 @@ async def test_the_steps_of_a_script_are_put_together_from_script_and_step(sched
         [1, 2],
         "1",
     )
-    assert (found.sink.path, found.name, dict(found.conf)) == ("/out", "load: statement 2, line 1", {"spark.x": "1"})
+    assert (found.sink.path, found.name, dict(found.conf)) == ("/out", "statement 2, line 1 of load", {"spark.x": "1"})
 
 
 async def test_the_result_of_a_program_is_gone_with_that_of_its_last_step(scheduler, clock):
