@@ -124,7 +124,8 @@ def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskF
     if has_another(stage, event.partition):
         stage = replace(stage, ledger=replace(ledger, tasks_failed=ledger.tasks_failed + 1))
         return with_stage(graph, returned(stage, {event.partition: event.task_attempt}))
-    stage = replace(stage, ledger=ledger.after_failure(event.partition, event.executor_id))
+    where = None if failure.cause is FailureCause.CATALOG_CHANGED else event.executor_id
+    stage = replace(stage, ledger=ledger.after_failure(event.partition, where))
     count = stage.ledger.failures[event.partition]
     if count >= graph.limits.task_max_failures:
         text = (

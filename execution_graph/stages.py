@@ -368,10 +368,10 @@ class TaskLedger:
         following = {p: self.last_known_attempt(p, n) + 1 for p, n in attempts.items()}
         return replace(self, attempts=self.attempts.update(following))
 
-    def after_failure(self, partition: int, executor_id: str) -> "TaskLedger":
-        """Return the ledger after a counted failure of *partition* there."""
+    def after_failure(self, partition: int, executor_id: str | None) -> "TaskLedger":
+        """Return the ledger after a counted failure of *partition* there; None: of which no executor is the reason."""
         return replace(
-            self.after_failure_there(partition, executor_id),
+            self if executor_id is None else self.after_failure_there(partition, executor_id),
             failures=self.failures.set(partition, self.failures.get(partition, 0) + 1),
             tasks_failed=self.tasks_failed + 1,
         )

@@ -54,6 +54,17 @@ def test_an_error_of_ours_is_tried_elsewhere_and_counted_and_told_as_such() -> N
     assert job.graph.outcome.failure.message.startswith("Task 0 in stage 1 failed 4 times")
 
 
+def test_a_catalog_that_has_changed_is_no_reason_to_leave_an_executor_and_counts() -> None:
+    job = planned(stage(1, 1))
+    for attempt in range(4):
+        assert job.graph.is_active
+        if attempt:
+            assert pop(job, "a", job.now_ms) == [0]
+        job.launch("a")
+        fail(job, 0, FailureCause.CATALOG_CHANGED)
+    assert isinstance(job.graph.outcome, Failed)
+
+
 def test_a_task_that_found_no_space_waits_and_is_tried_for_ever() -> None:
     job = planned(stage(1, 1), limits=RetryLimits(task_max_failures=2))
     for _ in range(20):
