@@ -1,7 +1,7 @@
 """The commands that look at the catalog."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onager
@@ -19,7 +19,7 @@ def ls(scheduler: str, name: str, output: str) -> None:
             if output == "json":
                 print_json([{"path": path, "partition": partition} for path, partition in partitions])
             else:
-                print_table(("PARTITION", "LOCATION"), [(path, _location(each)) for path, each in partitions])
+                _print_partitions(partitions)
             return
         entries = list(client.catalog(database))
     if output == "json":
@@ -47,7 +47,11 @@ def show(scheduler: str, name: str, *, has_partitions: bool, is_json: bool) -> N
         print(f"{what}: {value}")
     if partitions:
         print()
-        print_table(("PARTITION", "LOCATION"), [(path, _location(each)) for path, each in partitions])
+        _print_partitions(partitions)
+
+
+def _print_partitions(partitions: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    print_table(("PARTITION", "LOCATION"), [(path, _location(each)) for path, each in partitions], cell_width=None)
 
 
 def _described(spark: dict[str, Any]) -> Iterator[tuple[str, str]]:

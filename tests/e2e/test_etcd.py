@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import onager
 from tests.e2e.conftest import rows
 from tests.support.etcd import EtcdCluster
 from tests.support.processes.children import free_port
@@ -81,6 +82,23 @@ def test_etcdctl_prints_a_running_jobs_state(cluster, store, gated_q18, gate):
     assert "/jobs/Executors/e-1" in get("Executors/")
     gate.open()
     gated_q18.wait()
+
+
+def test_another_scheduler_has_the_same_catalog(cluster, tmp_path):
+    (tmp_path / "people.csv").write_text("Ann\nBob\n")
+    made = f"CREATE DATABASE shop; CREATE TABLE shop.people (name STRING) USING csv LOCATION '{tmp_path}'"
+    cluster.client.sql(made).wait()
+    address = f"127.0.0.1:{free_port()}"
+    arguments = ["scheduler", "--backend", cluster.backend, "--listen", address]
+    second = cluster.start("scheduler-2", [*arguments, "--exchange-dir", str(cluster.exchange_dir)])
+    until(lambda: "scheduler_ready" in second.text(), 60, "a second scheduler")
+    with onager.connect(address) as other:
+        assert [entry.name for entry in other.catalog("shop")] == ["people"]
+        names = other.sql("SELECT name FROM shop.people ORDER BY name").to_arrow()
+        assert names.to_pylist() == [{"name": "Ann"}, {"name": "Bob"}]
+        other.sql("DROP TABLE shop.people").wait()
+    assert list(cluster.client.catalog("shop")) == []
+    second.terminate()
 
 
 def test_standalone_says_why_it_cannot_start(tmp_path):
