@@ -47,7 +47,12 @@ async def forward(tmp_path, here, there):
         if len(one.members.live) < 2:
             async with asyncio.timeout(30):
                 await both.wait()
-        return await one.forwarding.calls.forward(SchedulerId("two"), pb.ForwardRequest(scheduler_id="one"))
+        while True:
+            try:
+                return await one.forwarding.calls.forward(SchedulerId("two"), pb.ForwardRequest(scheduler_id="one"))
+            except NotDrivingError as error:
+                if "did not answer in time" not in str(error):  # on a busy machine half a second is soon over
+                    raise
 
 
 @pytest.fixture
