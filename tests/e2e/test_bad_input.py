@@ -51,7 +51,7 @@ def test_sql_that_does_not_parse(cluster):
     [
         "INSERT INTO t VALUES (1)",
         "DROP TABLE t",
-        "CREATE TABLE t AS SELECT 1",
+        "LOAD DATA INPATH '/tmp/x' INTO TABLE t",
         "CREATE FUNCTION f AS 'a.B' USING JAR '/tmp/a.jar'",
         "TRUNCATE TABLE t",
         "ALTER TABLE t ADD COLUMN b INT",
