@@ -266,7 +266,9 @@ def _query(
             "(onager job ID --analyze shows the plan of any job)"
         )
     if said is not None and given is not None:
-        raise PlanningError("the script ends with a statement that writes, and the job has an output, too: give only one")
+        raise PlanningError(
+            "the script ends with a statement that writes, and the job has an output, too: give only one"
+        )
     sink = said or given
     if sink is not None:
         if sink.format not in SINK_FORMATS:
