@@ -19,7 +19,6 @@ LATELY = {
     "cancels-not-recorded": 3,
     "catalog-changes-before-the-end": 8,
     "catalog-changes-blindly": 8,
-    "changed-basis-counts": 30,
     "conflict-ignored": 7,
     "cut-call-cancels": 3,
     "dropped-stages-stay": 3,
@@ -57,8 +56,12 @@ LATELY = {
 }
 """Where those were found lately that take many: tried first, to save time."""
 
+RARE = frozenset({"changed-basis-counts"})
+"""What needs thousands of worlds, since an output has to be lost in the moment in which a query is planned again: looked
+for by `python -m tests.simulation --planted` alone."""
 
-@pytest.mark.parametrize("name", some(sorted(PLANTED)))
+
+@pytest.mark.parametrize("name", [name for name in some(sorted(PLANTED)) if name not in RARE])
 def test_a_planted_bug_is_found(name, tell):
     _, report, _ = first_finding(name, LATELY.get(name, 1))
     if report is None:
