@@ -57,8 +57,8 @@ LATELY = {
 """Where those were found lately that take many: tried first, to save time."""
 
 RARE = frozenset({"changed-basis-counts"})
-"""What needs thousands of worlds, since an output has to be lost in the moment in which a query is planned again: looked
-for by `python -m tests.simulation --planted` alone."""
+"""What needs thousands of worlds: an output has to be lost in the moment in which a query is planned again. Looked for
+by `python -m tests.simulation --planted` alone."""
 
 
 @pytest.mark.parametrize("name", [name for name in some(sorted(PLANTED)) if name not in RARE])
