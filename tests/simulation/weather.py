@@ -5,6 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from onager.execution_graph import StageWork
 from onager.state_backend.faulty import APPLIES_TO, FaultKind
 from tests.simulation.network import Rates
 from tests.simulation.processes import SimulatedExecutor, SimulatedReplica
@@ -93,7 +94,9 @@ class Weather:
         odd = request.reports.add()
         odd.CopyFrom(report)
         if self._rng.random() < 0.7 or job.graph.plan is None:
-            odd.task.partition = job.graph.stages[report.task.stage_id].spec.partitions
+            # Far past it where stages grow: the next partition may come with this very request.
+            grows = any(stage.spec.work is StageWork.FEED for stage in job.graph.stages)
+            odd.task.partition = job.graph.stages[report.task.stage_id].spec.partitions + 1_000 * grows
         else:
             odd.task.stage_id = len(job.graph.stages)
         self._world.trace(f"a report of {odd.task.job_id}/{odd.task.stage_id}/{odd.task.partition} comes along")
