@@ -19,7 +19,8 @@ def refusal(graph: ExecutionGraph, events: Sequence[Event], why: str, at_ms: int
     """Return the event in place of *events*, which end the job with success: its changes of the catalog are refused.
 
     The task whose success was the end fails. If that was planning, a conflict has it planned anew; otherwise the job
-    fails.
+    fails. Without such a task, as where a launch is the end because nobody reads what the last stages write, the job
+    fails by itself.
     """
     ending = _ending(graph, events)
     failure = Failure(kind=FailureKind.USER_ERROR, message=f"{why}: submit it again" if is_conflict else why)
