@@ -248,7 +248,7 @@ class Replica:
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live, self.heads.get)
         new_jobs = NewJobs(settings, self.jobs, self.blobs, self.members, clock)
         self.steps = Steps(self.jobs, self.writers, self.blobs, new_jobs, self.local, self.ownership, clock)
-        submissions = Submissions(settings, new_jobs, clock)
+        submissions = Submissions(settings, new_jobs)
         self.service = SchedulerService(
             settings,
             submissions,

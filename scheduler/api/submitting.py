@@ -2,10 +2,8 @@
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import InvalidRequestError
 from onager.ids import JobId
-from onager.job_settings import deadline_ms_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.security import principal
@@ -21,10 +19,9 @@ log = structlog.get_logger(__name__)
 class Submissions:
     """Stores jobs."""
 
-    def __init__(self, settings: SchedulerSettings, new_jobs: NewJobs, clock: Clock) -> None:
+    def __init__(self, settings: SchedulerSettings, new_jobs: NewJobs) -> None:
         self._settings = settings
         self._new_jobs = new_jobs
-        self._clock = clock
 
     async def submit(self, request: pb.SubmitJobRequest, retry_of: str = "") -> bool:
         """Store a job, which is durable when this returns, and return whether it existed.
@@ -40,14 +37,7 @@ class Submissions:
             if sink.path:
                 await check_place_apart(sink.path, self._settings.private)
         job_id = JobId(request.job_id)
-        within_ms = deadline_ms_of(spec.conf)
-        terms = submission.terms.model_copy(
-            update={
-                "principal": principal(),
-                "retry_of": retry_of,
-                "deadline_ms": self._clock.now_ms() + within_ms if within_ms else 0,
-            }
-        )
+        terms = submission.terms.model_copy(update={"principal": principal(), "retry_of": retry_of})
         existed = await self._new_jobs.store(job_id, request.client_id, spec, submission, terms)
         if not existed:
             log.info(

@@ -18,6 +18,7 @@ from onager.execution_graph import (
     submit,
 )
 from onager.ids import BlobDigest, JobId
+from onager.job_settings import deadline_ms_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.scheduler.cluster.members import Members
@@ -62,6 +63,8 @@ class NewJobs:
         """
         content, digest = submission.content, submission.digest
         now_ms = self._clock.now_ms()
+        if within_ms := deadline_ms_of(spec.conf):
+            terms = terms.model_copy(update={"deadline_ms": now_ms + within_ms})
         blob = self._blobs.writes(job_id, content)
         if blob is None:
             await self._blobs.put(job_id, [content])

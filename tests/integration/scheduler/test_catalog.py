@@ -54,14 +54,18 @@ def backend(scheduler):
 
 @pytest.fixture
 async def reader(scheduler):
-    """Return a registered executor that only reads."""
+    """Return an executor that only reads: nothing renews its lease."""
     found = ScriptedExecutor(scheduler.address, "reader", lambda *_: None)
-    await found.register()
     yield found
     await found.close()
 
 
 async def read(reader, **fields):
+    await reader.register()
+    return await ask(reader, **fields)
+
+
+async def ask(reader, **fields):
     request = pb.ReadCatalogRequest(executor_id=reader.executor_id, incarnation=reader.incarnation, **fields)
     try:
         return await reader.stub.ReadCatalog(request)
@@ -162,7 +166,7 @@ async def test_all_of_one_read_is_of_one_revision_while_others_write(backend, re
 async def test_an_executor_that_is_not_known_reads_nothing(scheduler):
     stranger = ScriptedExecutor(scheduler.address, "stranger", lambda *_: None)
     with pytest.raises(Exception, match="is not registered in this incarnation"):
-        await read(stranger, keys=[TABLE])
+        await ask(stranger, keys=[TABLE])
     await stranger.close()
 
 

@@ -339,6 +339,20 @@ async def test_a_deadline_fails_a_job_and_its_steps(scheduler, clock):
     assert children(scheduler) == {"p.1": JobState.CANCELLED}
 
 
+async def test_a_deadline_is_counted_from_the_submission_that_the_job_tells(scheduler, clock, monkeypatch):
+    """Failures say within how long, by the two moments."""
+    now_ms = clock.now_ms
+
+    def moving():
+        clock.advance(1)
+        return now_ms()
+
+    monkeypatch.setattr(clock, "now_ms", moving)
+    await submit(scheduler, spec_of(sql("SELECT 1"), conf={"onager.deadline": "3s"}))
+    head = scheduler.heads.get(P)
+    assert head.deadline_ms - head.submitted_ms == 3_000
+
+
 @pytest.mark.parametrize("text", ["soon", "0s", "-1m", "3", "400d", "1.5h"])
 async def test_a_deadline_is_a_duration(scheduler, text):
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf={"onager.deadline": text})
