@@ -168,6 +168,12 @@ def test_what_spark_refuses_without_a_condition_is_the_users(spark, runner, tmp_
     assert "requirement failed" in failure.message
 
 
+def test_what_onager_refuses_is_told_without_the_name_of_a_class(spark, runner):
+    refused = Jvm.of(spark).java_class("onager.failure.RefusedException")("it is too odd: leave it out")
+    failure = failures.from_kernel(runner.kernel.describe(spark._jvm.java.lang.RuntimeException("planning", refused)))
+    assert (failure.kind, failure.message) == ("user_error", "it is too odd: leave it out")
+
+
 def test_a_call_that_the_jvm_refuses_is_no_lost_jvm(spark, runner):
     with pytest.raises(Py4JError) as raised:
         runner.kernel._java.noSuchMethod()

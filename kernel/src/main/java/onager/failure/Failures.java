@@ -36,7 +36,8 @@ public final class Failures {
         if (e.getMessage() == null) {
             return name;
         }
-        return e.getClass() == IOException.class ? e.getMessage() : name + ": " + e.getMessage();
+        boolean saysAll = e.getClass() == IOException.class || e instanceof RefusedException;
+        return saysAll ? e.getMessage() : name + ": " + e.getMessage();
     }
 
     /** Return the exception followed by its chain of causes. */
