@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -213,7 +214,10 @@ class JobHandle:
         return read_table(self._reader())
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Wait for the job, and return its result as a pandas frame."""
+        """Wait for the job, and return its result as a pandas frame; `ModuleNotFoundError` without pandas, at once."""
+        if find_spec("pandas") is None:
+            advice = "to_pandas needs pandas: run pip install pandas, or take to_arrow()"
+            raise ModuleNotFoundError(advice, name="pandas")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 

@@ -1,5 +1,6 @@
 """A job handle reports how its job ends."""
 
+import sys
 import time
 
 import pytest
@@ -73,6 +74,13 @@ def test_wait_gives_up_after_its_timeout_and_the_job_goes_on(scheduler, connect)
         job.wait(timeout=0.4)
     assert time.monotonic() - start_s > 0.3
     assert not [method for method, _ in scheduler.calls if method == "CancelJob"]
+
+
+def test_without_pandas_it_is_said_at_once_what_to_do(scheduler, connect, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    scheduler.progress = [pb.JobProgress(job_id="j", state=pb.RUNNING)]
+    with pytest.raises(ModuleNotFoundError, match=r"pip install pandas, or take to_arrow"):
+        connect(scheduler.address).job("j").to_pandas()
 
 
 def test_cancel_and_progress(scheduler, connect):
