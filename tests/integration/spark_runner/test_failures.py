@@ -27,9 +27,10 @@ from onager.errors import (
 )
 from onager.executor.spark import failures, plan_codec
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planning.sizing import HASHED_BYTES
 from onager.executor.spark.stage_plan import MadeBy
 from onager.protocol import onager_pb2 as pb
-from tests.support.spark.runner import JobRun, cut
+from tests.support.spark.runner import JobRun, cut, settings
 
 
 def failure_of(reports: list[pb.TaskReport]) -> pb.Failure:
@@ -360,6 +361,23 @@ def test_a_fetch_failure_is_found_through_what_wraps_it(spark, job, exchange_dir
     lose(rows_file(job, exchange_dir, 0))
     kinds = {r.failure.kind for r in job.run(2, second.plan)}
     assert kinds == {"fetch_failed"}
+
+
+def test_what_a_hash_table_cannot_be_built_from_fails_one_task_alone(spark, job, exchange_dir):
+    left = spark.range(0, 2000, 1, 2).selectExpr("id % 50 k", "id v")
+    right = spark.range(0, 50, 1, 1).selectExpr("id k", "id w")
+    with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        # Dealt out once more: the stage that gives the result keeps its order, and would sort.
+        *sides, joined, _ = cut(spark, left.join(right, "k").repartition(2), {HASHED_BYTES: "1m"})
+    for side in sides:
+        job.run(side.stage_id, side.plan)
+    (built,) = (side.stage_id for side in sides if side.plan.partitions == 1)
+    flip_in_frame(exchange_dir / job.job_id / str(built) / f"0-{job.outputs[built][0].nonce}.rows")
+
+    reports = job.run(joined.stage_id, joined.plan)
+
+    assert failure_of(reports).kind == "fetch_failed"
+    assert [report.task.partition for report in reports] == [0, 1, 2]
 
 
 def test_a_fetch_failure_below_a_broadcast_fails_every_task(spark, job, exchange_dir):

@@ -104,7 +104,7 @@ public final class Runs {
             var fields = new LinkedHashMap<String, Object>();
             try {
                 groups.within(bound.session(), name, attempts, () -> {
-                    sc.runJob(bound.rdd(), task, Seqs.<Object>seq(partitions), (index, outcome) -> {
+                    sc.runJob(new LateRDD(bound.rdd()), task, Seqs.<Object>seq(partitions), (index, outcome) -> {
                         events.add(new Event(name, outcome));
                         return BoxedUnit.UNIT;
                     }, Seqs.tag(Outcome.class));

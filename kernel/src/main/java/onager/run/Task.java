@@ -69,7 +69,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
             if (UnwantedTasks.has(common.run, partition, isAgain)) {
                 throw new TaskKilledException("cancelled");
             }
-            Written written = write(context, partition, nonce, rows);
+            Written written = write(context, partition, nonce, LateRDD.begun(rows));
             written.into(fields);
             inline = written.inline;
             if (common.meters != null) { // all rows are written now

@@ -86,7 +86,7 @@ public final class Whole {
         }
         Outcome whole;
         try {
-            sc.runJob(bound.rdd(), task, Seqs.<Object>seq(partitions), (index, outcome) -> {
+            sc.runJob(new LateRDD(bound.rdd()), task, Seqs.<Object>seq(partitions), (index, outcome) -> {
                 outcomes[outcome.partition()] = outcome;
                 return BoxedUnit.UNIT;
             }, Seqs.tag(Outcome.class));
