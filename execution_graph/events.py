@@ -117,6 +117,29 @@ class TaskSucceeded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTable:
+    """A table of the catalog whose partitions rows go into."""
+
+    key: str
+    table_id: str
+    location: str
+    """A URI."""
+    replaces: Literal["nothing", "written", "matching"]
+    """What goes: nothing, the rows of partitions that are written to, or all partitions below `within` besides."""
+    within: str = ""
+    """The path of the partition that was named; empty: the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkBuckets:
+    """The buckets of a table: each of its files has rows of one."""
+
+    count: int
+    by: tuple[str, ...]
+    sort_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSpec:
     """Where and how a result is written as a dataset."""
 
@@ -126,6 +149,8 @@ class SinkSpec:
     options: tuple[tuple[str, str], ...] = ()
     partition_by: Annotated[tuple[str, ...], SPARSE] = ()
     """The columns that become directories."""
+    table: Annotated[SinkTable | None, SPARSE] = None
+    buckets: Annotated[SinkBuckets | None, SPARSE] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,20 @@
 """
 
 import re
+import unicodedata
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from onager.ids import is_job_id, is_life
 
 PROBE = ".onager-probe-"
 """The prefix of files that only test whether the exchange directory is usable."""
 
+SUCCESS = "_SUCCESS"
+"""The file in a dataset that says that it is whole."""
+
+_QUOTED = frozenset({"Zs", "Zl", "Zp", "Cc"})
+"""The categories of characters beyond ASCII that Java quotes: spaces and controls."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WRITER = re.compile(r"\.([0-9a-f]{16})\.tmp")
 
@@ -83,6 +90,36 @@ def local_path(path: str) -> str:
     if not path.startswith("file:"):
         return path
     return "/" + path.removeprefix("file:").lstrip("/")
+
+
+def location_path(location: str) -> str:
+    """Return the path of a location in the catalog, which is a URI, without the scheme ``file:``."""
+    return unquote(local_path(location))
+
+
+def is_below(location: str, folder: str) -> bool:
+    """Return whether a place is in a folder; both are locations in the catalog."""
+    path = location_path(location)
+    return path.startswith(f"{location_path(folder).rstrip('/')}/") and ".." not in path.split("/")
+
+
+def path_location(path: str) -> str:
+    """Return a local path, with the scheme ``file:`` or without, as a location in the catalog: as Java makes URIs.
+
+    Spark compares them as text, so that not one character may be quoted that Java leaves as it is.
+    """
+    return f"file:{uri_quoted(local_path(path).rstrip('/'))}"
+
+
+def uri_quoted(path: str) -> str:
+    """Return *path* with everything quoted that cannot be in the path of a URI of Java's."""
+    return "".join(char if _is_plain(char) else quote(char) for char in path)
+
+
+def _is_plain(char: str) -> bool:
+    if char.isascii():
+        return char.isalnum() or char in "_-!.~'()*,;:$&+=@/"
+    return unicodedata.category(char) not in _QUOTED
 
 
 def join(directory: str, name: str) -> str:

@@ -1,6 +1,6 @@
 """Converts between the graph's values and protocol messages, both ways."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Final
 
 from onager.execution_graph import (
@@ -11,7 +11,9 @@ from onager.execution_graph import (
     HeldTask,
     JobState,
     OutputLayout,
+    SinkBuckets,
     SinkSpec,
+    SinkTable,
     StageWork,
     TaskMetrics,
     TaskOutput,
@@ -177,11 +179,35 @@ def sink_from(message: pb.Sink) -> SinkSpec:
         mode=mode,  # type: ignore[arg-type]
         options=tuple(sorted(message.options.items())),
         partition_by=tuple(message.partition_by),
+        table=_sink_table_from(message.table) if message.HasField("table") else None,
+        buckets=_sink_buckets_from(message.buckets) if message.HasField("buckets") else None,
     )
+
+
+def _sink_table_from(message: pb.SinkTable) -> SinkTable:
+    if message.replaces not in ("nothing", "written", "matching"):
+        raise ValueError(f"{message.replaces!r} is not what rows replace in a table")
+    return SinkTable(
+        key=message.key,
+        table_id=message.table_id,
+        location=message.location,
+        replaces=message.replaces,  # type: ignore[arg-type]
+        within=message.within,
+    )
+
+
+def _sink_buckets_from(message: pb.SinkBuckets) -> SinkBuckets:
+    return SinkBuckets(count=message.count, by=tuple(message.by), sort_by=tuple(message.sort_by))
 
 
 def sink_message(sink: SinkSpec) -> pb.Sink:
     """Return where a result goes, as a message."""
     return pb.Sink(
-        path=sink.path, format=sink.format, mode=sink.mode, options=dict(sink.options), partition_by=sink.partition_by
+        path=sink.path,
+        format=sink.format,
+        mode=sink.mode,
+        options=dict(sink.options),
+        partition_by=sink.partition_by,
+        table=None if sink.table is None else pb.SinkTable(**asdict(sink.table)),
+        buckets=None if sink.buckets is None else pb.SinkBuckets(**asdict(sink.buckets)),
     )

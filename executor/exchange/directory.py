@@ -2,9 +2,9 @@
 
 import contextlib
 import errno
+import glob
 import os
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import structlog
@@ -20,14 +20,12 @@ from onager.exchange_layout import (
     writer_of,
 )
 from onager.ids import is_job_id, new_nonce
-from onager.private_paths import PrivatePaths, steps_back
 
 log = structlog.get_logger()
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _RENAMES = 10
-_TABLE_FOLDER = re.compile(r".+-[0-9a-f]{16}")
 
 
 def check_exchange_dir(path: str) -> None:
@@ -127,21 +125,13 @@ def remove_staging(target: str, job_id: str) -> None:
     if has_scheme(target) or not is_job_id(job_id):
         return
     staging = Path(staging_directory(local_path(target), job_id))
-    for path in (staging, *staging.parent.glob(f"{staging.name}.done-*")):
+    for path in (staging, *retired_stagings(staging)):
         remove_tree(path)
 
 
-def remove_table_folder(folder: str, private: PrivatePaths) -> None:
-    """Remove the folder of a managed table that nobody needs any more; harmless to repeat.
-
-    A folder that is not named as such folders are, or is where Onager keeps files of its own, stays.
-    """
-    path = Path(local_path(folder))
-    if has_scheme(folder) or steps_back(folder) or not _TABLE_FOLDER.fullmatch(path.name) or private.meets(folder):
-        log.warning("table_folder_stays", folder=folder, why="its name is not one that Onager gives")
-        return
-    remove_tree(path)
-    log.info("table_folder_removed", folder=folder)
+def retired_stagings(staging: Path) -> Iterator[Path]:
+    """Yield what a staging directory was renamed to by those that were done with it."""
+    return staging.parent.glob(f"{glob.escape(staging.name)}.done-*")
 
 
 def remove_tree(path: Path) -> None:

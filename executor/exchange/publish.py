@@ -4,7 +4,8 @@ The manifest says everything that will be done, so carrying it out can be repeat
 by two at once. A dataset that is new or overwrites another is assembled in the staging directory, `_SUCCESS` included,
 and becomes the target by one rename of a directory; the old one is moved into the staging directory first. Appended
 files enter the target under hidden names, and get their own names when all are there. At the end the staging directory
-is renamed, and only then removed, so that no late process can move anything into it any more.
+is renamed, and only then removed, so that no late process can move anything into it any more; that of appended files
+stays as long as the job may fail.
 """
 
 import contextlib
@@ -12,70 +13,24 @@ import errno
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from onager.errors import SinkError, TargetExistsError, VersionMismatchError
-from onager.exchange_layout import has_scheme, is_staged_name, local_path, staging_directory
+from onager.errors import SinkError, TargetExistsError
+from onager.exchange_layout import SUCCESS, has_scheme, local_path, staging_directory
 from onager.executor.exchange import description
 from onager.executor.exchange.directory import remove_tree
-from onager.ids import Nonce, is_life, new_nonce
+from onager.executor.exchange.partitions import HeldPartitions, replaced_files, written_places
+from onager.executor.exchange.table_folders import REPLACED
+from onager.executor.exchange.taking_back import NOTE, hidden_place
+from onager.ids import Nonce, new_nonce
+from onager.manifests import Manifest, Move, check_name
 from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 
-MANIFEST_VERSION = 2
-"""2: names in directories of the dataset; any other manifest is one of version 1."""
-SUCCESS = "_SUCCESS"
 _FORMATS = frozenset({"csv", "json", "orc", "parquet"})
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 """The errors of renaming a directory to a name that is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """The move of one staged file into the dataset."""
-
-    source: str
-    """Its path below the staging directory."""
-    name: str
-    """Its name in the dataset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """Everything that publishing one dataset will do."""
-
-    job_id: str
-    nonce: str
-    """The execution that planned the publishing; marks what it published."""
-    target: str
-    mode: str
-    """``error``, ``overwrite`` or ``append``."""
-    staging: str
-    moves: tuple[Move, ...]
-    version: int = 1
-
-    def to_bytes(self) -> bytes:
-        """Return the manifest as JSON."""
-        return json.dumps(asdict(self), indent=1).encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "Manifest":
-        """Return the manifest that `to_bytes` wrote; a newer one raises `VersionMismatchError`."""
-        fields = json.loads(data)
-        if fields["version"] > MANIFEST_VERSION:
-            raise VersionMismatchError(
-                f"the manifest has version {fields['version']}, this executor carries out {MANIFEST_VERSION}"
-            )
-        fields["moves"] = tuple(Move(**move) for move in fields["moves"])
-        found = cls(**fields)
-        if not is_life(found.nonce) or found.staging != staging_directory(found.target, found.job_id):
-            raise SinkError(f"the manifest of job {found.job_id} is not one that this Onager made")
-        for move in found.moves:
-            _check_name(move.source)
-            _check_name(move.name)
-        return found
 
 
 class Files:
@@ -149,41 +104,52 @@ def _check_same(target: str, file_format: str, described: description.Descriptio
 
 
 def plan_publish(
-    job_id: str, sink: pb.Sink, outputs: Sequence[pb.TaskOutput], nonce: Nonce, private: PrivatePaths = NO_PATHS
+    job_id: str,
+    sink: pb.Sink,
+    outputs: Sequence[pb.TaskOutput],
+    nonce: Nonce,
+    private: PrivatePaths = NO_PATHS,
+    held: HeldPartitions | None = None,
 ) -> Manifest:
-    """Return how to publish the staged files of the winning tasks; writes only the dataset's description.
+    """Return how to publish the staged files of the winning tasks; writes only small files beside them.
 
     *outputs* are those of the stage that wrote, by partition; one with very many files names their directory. Files
-    without rows are left out unless all are empty.
+    without rows are left out unless all are empty. *held*: the partitions as they are now, if *sink* is a table's.
     """
     check_target(sink, private)
     target = local_path(sink.path).rstrip("/")
     names = [name for output in outputs if output.rows for name in output.files]
     if not names:
         names = [name for output in outputs for name in output.files][:1]
-    staging = staging_directory(target, job_id)
-    files = dict.fromkeys(file for name in names for file in _files(staging, name))
+    staging = Path(staging_directory(target, job_id))
+    files = dict.fromkeys(file for name in names for file in _files(str(staging), name))
     moves = [Move(source=file, name=file.partition("/")[2]) for file in files]
-    _check_layout(target, sink)
+    table = None
+    if held is not None:
+        table = written_places(sink, moves, held, private)
+    else:
+        _check_layout(target, sink)
     described = description.describe(sink)
     if described is not None and moves and not _holds_undescribed(target, sink):
-        moves.insert(0, _stage(described, Path(staging), nonce))
+        moves.insert(0, _stage(description.NAME, described.to_bytes(), staging, nonce))
+    if table is not None and held is not None and (replaced := replaced_files(sink.table, table, held)):
+        moves.append(_stage(REPLACED, replaced, staging, nonce))
     if not moves:
-        Path(staging).mkdir(exist_ok=True)  # else a task has made it
+        staging.mkdir(parents=True, exist_ok=True)  # else a task has made it
     return Manifest(
         job_id=job_id,
         nonce=nonce,
         target=target,
         mode=sink.mode or "error",
-        staging=staging,
+        staging=str(staging),
         moves=tuple(moves),
-        version=MANIFEST_VERSION if any("/" in move.name for move in moves) else 1,
+        table=table,
     )
 
 
 def _files(staging: str, name: str) -> list[str]:
     """Return the staged file *name*, or all files in it if it is a directory, below *staging*."""
-    _check_name(name)
+    check_name(name)
     if "/" in name:
         return [name]
     found = sorted(path for path in Path(staging, name).rglob("*") if not path.name.startswith(".") and path.is_file())
@@ -212,11 +178,6 @@ def _partitioned_by(dataset: Path) -> list[str] | None:
     return None
 
 
-def _check_name(name: str) -> None:
-    if not is_staged_name(name):
-        raise SinkError(f"{name!r} cannot be the name of a staged file: nothing is published under it")
-
-
 def _holds_undescribed(target: str, sink: pb.Sink) -> bool:
     """Return whether rows are appended to others without a description."""
     if sink.mode != "append" or not Path(target).is_dir():
@@ -229,14 +190,14 @@ def _format_of(name: str) -> str:
     return next((suffix[1:] for suffix in Path(name).suffixes if suffix[1:] in _FORMATS), "")
 
 
-def _stage(described: description.Description, staging: Path, nonce: Nonce) -> Move:
+def _stage(name: str, content: bytes, staging: Path, nonce: Nonce) -> Move:
     try:
         directory = staging / nonce
-        directory.mkdir(exist_ok=True)
-        (directory / description.NAME).write_bytes(described.to_bytes())
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
     except OSError as e:
-        raise SinkError(f"the description of the dataset cannot be written: {e.strerror or e} ({e.filename})") from e
-    return Move(source=f"{nonce}/{description.NAME}", name=description.NAME)
+        raise SinkError(f"{name} of the dataset cannot be written: {e.strerror or e} ({e.filename})") from e
+    return Move(source=f"{nonce}/{name}", name=name)
 
 
 def carry_out(manifest: Manifest, files: Files | None = None) -> None:
@@ -263,12 +224,17 @@ class _Publishing:
         self._marker = json.dumps({"onager_job": manifest.job_id, "nonce": manifest.nonce}).encode()
 
     def run(self) -> None:
+        is_added = self._manifest.mode == "append"
         if not self._is_published(self._target):
-            if self._manifest.mode == "append" and self._target.is_dir():
+            if is_added:
+                self._note()
+            # Partitions lie where the catalog says, which need not be below the target as their names are.
+            if is_added and (self._target.is_dir() or self._manifest.table is not None):
                 self._append()
             else:
                 self._replace()
-        self._retire()
+        if not is_added:
+            self._retire()  # else it goes with the job, which may have to take the rows back until then
 
     def _is_published(self, dataset: Path) -> bool:
         try:
@@ -363,19 +329,31 @@ class _Publishing:
 
     def _append(self) -> None:
         self._check_description()
-        self._make_directories(self._target)
-        hidden = {move: self._hidden(move) for move in self._manifest.moves}
+        self._enter_directories()
+        hidden = {move: hidden_place(self._manifest, move) for move in self._manifest.moves}
         for move, entered in hidden.items():
             if not self._stands(move):
                 self._enter(move, entered)
         for move, entered in hidden.items():
-            self._settle(entered, self._target / move.name)
+            self._settle(entered, self._manifest.place_of(move))
         if not (self._target / SUCCESS).exists():
             self._mark(self._target, self._target)
 
-    def _hidden(self, move: Move) -> Path:
-        place = self._target / move.name
-        return place.with_name(f".{place.name}.onager-{self._manifest.job_id}")
+    def _note(self) -> None:
+        """Leave the manifest for whoever must take the rows back, should the job fail after all."""
+        made = self._staging / f".{NOTE}-{new_nonce()}"
+        with contextlib.suppress(FileNotFoundError):  # appended before, and cleaned up
+            self._files.write(made, self._manifest.to_bytes())
+            self._files.rename(made, self._staging / NOTE)
+
+    def _enter_directories(self) -> None:
+        """Make the directories that rows are added to, outer ones first."""
+        below = [self._target]
+        for parent in {self._manifest.place_of(move).parent for move in self._manifest.moves}:
+            roots = (self._target, *self._target.parents) if parent.is_relative_to(self._target) else ()
+            below += [each for each in (parent, *parent.parents) if each not in roots and not each.exists()]
+        for directory in sorted(set(below)):
+            self._files.make_directory(directory)
 
     def _check_description(self) -> None:
         for move in self._manifest.moves:
@@ -395,7 +373,7 @@ class _Publishing:
                 raise
 
     def _stands(self, move: Move) -> bool:
-        return (self._target / move.name).exists()
+        return self._manifest.place_of(move).exists()
 
     def _staged(self, move: Move) -> Path:
         assembled = self._assembled / move.name

@@ -498,6 +498,7 @@ class JavaCatalog:
         self._java = jvm.java_class("onager.catalog.OnagerCatalog")(jvm_session(base))
         self._statements = jvm.java_class("onager.catalog.Statements")
         self._writes = jvm.java_class("onager.catalog.TableWrite")
+        self._truncation = jvm.java_class("onager.catalog.Truncation")
         self.session: JavaObject = self._java.session()
 
     def take(self) -> dict[str, Any] | None:
@@ -532,6 +533,10 @@ class JavaCatalog:
     def table_write(self, parsed: JavaObject) -> JavaObject:
         """Plan a statement that writes a table; see Java's `TableWrite`."""
         return self._writes.of(self._java, parsed)
+
+    def truncate(self, parsed: JavaObject) -> None:
+        """Change the catalog as a statement that truncates a table; see Java's `Truncation`."""
+        self._truncation.run(self._java, parsed)
 
     def other_catalog(self, parsed: JavaObject) -> str:
         """Return the name of another catalog that a parsed statement names, or ""."""

@@ -13,20 +13,22 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
 from onager.clock import Clock
-from onager.errors import VersionMismatchError
+from onager.errors import SinkError, VersionMismatchError
 from onager.exchange_layout import has_scheme
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
     Contents,
-    Manifest,
+    HeldPartitions,
     carry_out,
     check_exchange_dir,
+    held_partitions,
     look_through,
     plan_publish,
     remove_job_data,
     remove_staging,
     remove_table_folder,
     remove_unfinished,
+    take_back,
 )
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.cluster import SparkCluster, is_cluster
@@ -47,10 +49,13 @@ from onager.executor.spark.session import has_died, is_alive, start_session, war
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import Assignment, OnReport, WorkerDiedError
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
+from onager.manifests import Manifest
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_PLAN_BYTES, MIB
 
 _STOP_TIMEOUT_S = 10.0
+_MOST_MANIFEST_BYTES = MAX_PLAN_BYTES - MIB
 
 log = structlog.get_logger()
 
@@ -195,6 +200,8 @@ class SparkWorker:
             raise OSError(f"job {job_id} is still being stopped here, and may write until then")
         self._remove_job(job_id, tuple(request.keep_files) if request.keep_result else ())
         if request.HasField("sink"):
+            if request.take_back:
+                take_back(request.sink.path, job_id)
             remove_staging(request.sink.path, job_id)
         for folder in request.folders:
             remove_table_folder(folder, self._private)
@@ -311,7 +318,13 @@ class SparkWorker:
         task_set = assignment.task_set
         nonce = new_nonce()
         outputs = [output for location in task_set.inputs for output in location.outputs]
-        content = plan_publish(key.job_id, task_set.sink, outputs, nonce, self._private).to_bytes()
+        held = self._held(assignment) if task_set.sink.HasField("table") else None
+        content = plan_publish(key.job_id, task_set.sink, outputs, nonce, self._private, held).to_bytes()
+        if len(content) > _MOST_MANIFEST_BYTES:
+            raise SinkError(
+                f"the manifest of what is to be published has {len(content):,} bytes, more than the "
+                f"{_MOST_MANIFEST_BYTES:,} that fit a message: write fewer and larger files, or in several jobs"
+            )
         name = digest(content)
         output = pb.TaskOutput(
             nonce=nonce,
@@ -321,6 +334,12 @@ class SparkWorker:
             payload_digest=name,
         )
         return pb.TaskSuccess(output=output, blobs=[pb.Blob(digest=name, content=content)])
+
+    @staticmethod
+    def _held(assignment: Assignment) -> HeldPartitions:
+        if assignment.catalog is None:
+            raise SinkError("the executor was made without a catalog, and the job writes a table of one")
+        return held_partitions(assignment.catalog.read, assignment.task_set.sink.table)
 
     def _publish(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         del key, cancellation

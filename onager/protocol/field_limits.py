@@ -198,6 +198,16 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "options": OPTIONS,
         "schema_json": Text(8 * MIB),
         "partition_by": Many(100, Text(1_024)),
+        "table": PART,
+        "buckets": PART,
+    },
+    "SinkBuckets": {"count": PLAIN, "by": Many(100, Text(1_024)), "sort_by": Many(100, Text(1_024))},
+    "SinkTable": {
+        "key": STATE_PATH,
+        "table_id": ID,
+        "location": PATH,
+        "replaces": WORD,
+        "within": Text(4 * KIB),
     },
     "GetJobRequest": {
         "job_id": ID,
@@ -417,6 +427,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "set": Pairs(100_000, Text(4 * KIB), Text(64 * KIB)),
         "expected": Pairs(100_000, Text(4 * KIB), Text(64 * KIB)),
         "stale_stats": PLAIN,
+        "template": Text(64 * KIB),
+        "seen": PLAIN,
     },
     "CatalogRecord": {"key": STATE_PATH, "value": Bytes(MIB), "revision": PLAIN},
     "StageEstimate": {"stage_id": PLAIN, "rows": PLAIN},
@@ -571,6 +583,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "dead_writers": Many(2**20, ID),
         "memory_only": PLAIN,
         "folders": Many(1_000, PATH),
+        "take_back": PLAIN,
     },
     "SetAside": {"until_ms": TIME, "reason": REASON},
 }

@@ -97,7 +97,7 @@ class PyFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by")
+    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by", "table", "buckets")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -111,13 +111,41 @@ class Sink(_message.Message):
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     mode: str
     options: _containers.ScalarMap[str, str]
     schema_json: str
     partition_by: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ...) -> None: ...
+    table: SinkTable
+    buckets: SinkBuckets
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., table: _Optional[_Union[SinkTable, _Mapping]] = ..., buckets: _Optional[_Union[SinkBuckets, _Mapping]] = ...) -> None: ...
+
+class SinkBuckets(_message.Message):
+    __slots__ = ("count", "by", "sort_by")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    SORT_BY_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    by: _containers.RepeatedScalarFieldContainer[str]
+    sort_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, count: _Optional[int] = ..., by: _Optional[_Iterable[str]] = ..., sort_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SinkTable(_message.Message):
+    __slots__ = ("key", "table_id", "location", "replaces", "within")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    table_id: str
+    location: str
+    replaces: str
+    within: str
+    def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., replaces: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("sql", "python", "program", "name", "views", "conf", "py_files", "sink", "labels")
@@ -1430,7 +1458,7 @@ class CatalogPut(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected_revision: _Optional[int] = ..., removed_pages_of: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PartitionChange(_message.Message):
-    __slots__ = ("key", "table_id", "location", "set", "expected", "stale_stats")
+    __slots__ = ("key", "table_id", "location", "set", "expected", "stale_stats", "template", "seen")
     class SetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1451,13 +1479,17 @@ class PartitionChange(_message.Message):
     SET_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STALE_STATS_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     key: str
     table_id: str
     location: str
     set: _containers.ScalarMap[str, str]
     expected: _containers.ScalarMap[str, str]
     stale_stats: bool
-    def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., expected: _Optional[_Mapping[str, str]] = ..., stale_stats: _Optional[bool] = ...) -> None: ...
+    template: str
+    seen: int
+    def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., expected: _Optional[_Mapping[str, str]] = ..., stale_stats: _Optional[bool] = ..., template: _Optional[str] = ..., seen: _Optional[int] = ...) -> None: ...
 
 class CatalogRecord(_message.Message):
     __slots__ = ("key", "value", "revision")
@@ -1542,7 +1574,7 @@ class TaskReport(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., failed_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ...) -> None: ...
 
 class CleanUp(_message.Message):
-    __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only", "folders")
+    __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only", "folders", "take_back")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     KEEP_RESULT_FIELD_NUMBER: _ClassVar[int]
     KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
@@ -1550,6 +1582,7 @@ class CleanUp(_message.Message):
     DEAD_WRITERS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_ONLY_FIELD_NUMBER: _ClassVar[int]
     FOLDERS_FIELD_NUMBER: _ClassVar[int]
+    TAKE_BACK_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     keep_result: bool
     keep_files: _containers.RepeatedScalarFieldContainer[str]
@@ -1557,7 +1590,8 @@ class CleanUp(_message.Message):
     dead_writers: _containers.RepeatedScalarFieldContainer[str]
     memory_only: bool
     folders: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., dead_writers: _Optional[_Iterable[str]] = ..., memory_only: _Optional[bool] = ..., folders: _Optional[_Iterable[str]] = ...) -> None: ...
+    take_back: bool
+    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., dead_writers: _Optional[_Iterable[str]] = ..., memory_only: _Optional[bool] = ..., folders: _Optional[_Iterable[str]] = ..., take_back: _Optional[bool] = ...) -> None: ...
 
 class ExchangeUse(_message.Message):
     __slots__ = ("bytes", "files", "free_bytes", "total_bytes", "looked_ms")

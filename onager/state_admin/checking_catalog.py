@@ -4,7 +4,7 @@ from collections import defaultdict
 from functools import partial
 from typing import Any, Final
 
-from onager.scheduler.catalog.records import (
+from onager.catalog_records import (
     DEFAULT_DATABASE,
     MARK_KEY,
     CatalogKey,

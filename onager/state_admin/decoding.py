@@ -7,9 +7,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
+from onager.catalog_records import parsed_page_key, plain_json, read_page
 from onager.errors import OnagerError, StateCorruptError
 from onager.redaction import may_hold_secrets, shown_json, shown_text
-from onager.scheduler.catalog.records import parsed_page_key, plain_json, read_page
 from onager.scheduler.records import beginning, plain_size, unpack
 from onager.state_backend import VALUE_CHUNK_BYTES, Keyspace
 

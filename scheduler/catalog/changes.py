@@ -1,13 +1,10 @@
 """What a job changes in the catalog: from its planner's report, checked, and as the blob that its graph names."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from onager.errors import OnagerError, PlanningError, StateCorruptError, UnsupportedPlanError
-from onager.exchange_layout import local_path
-from onager.protocol import onager_pb2 as pb
-from onager.scheduler.catalog.records import (
+from onager.catalog_records import (
     MAX_PARTITION_BYTES,
     MAX_PATH_BYTES,
     MAX_RECORD_BYTES,
@@ -18,6 +15,10 @@ from onager.scheduler.catalog.records import (
     parsed_json,
     plain_json,
 )
+from onager.errors import OnagerError, PlanningError, StateCorruptError, UnsupportedPlanError
+from onager.exchange_layout import is_below
+from onager.manifests import TablePlaces
+from onager.protocol import onager_pb2 as pb
 
 MAX_CHANGED: Final = 54
 """Records that one job changes: they share the transaction that ends it."""
@@ -56,6 +57,12 @@ class PartitionsSet:
     """Partitions that must be as planned; None: absent."""
     stale_stats: bool = False
     """Whether the table's statistics hold no longer, since rows were written into its folder."""
+    template: dict[str, Any] | None = None
+    """Of partitions that rows are written into, whichever those are; None: the job writes none."""
+    seen: int = 0
+    """With a template: the table's count of changes at planning."""
+    written: TablePlaces | None = None
+    """With a template, once the rows are there: where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,11 @@ class CatalogChanges:
         return not (self.puts or self.partitions)
 
     @property
+    def awaits_rows(self) -> bool:
+        """Return whether partitions are set that are known once their rows are there."""
+        return any(change.template is not None for change in self.partitions)
+
+    @property
     def keys(self) -> list[str]:
         """Return the keys of all records that matter, each once."""
         found = [*(each.key for each in self.puts), *(each.key for each in self.partitions), *self.reads]
@@ -84,10 +96,9 @@ class CatalogChanges:
             if put.record is not None:
                 yield from _locations(put.record["spark"])
         for change in self.partitions:
-            below = f"{local_path(change.location).rstrip('/')}/"
             for partition in change.entries.values():
                 for place in _locations(partition or {}):
-                    if not local_path(place).startswith(below) or ".." in place:
+                    if not is_below(place, change.location):
                         yield place
 
 
@@ -96,6 +107,19 @@ def _locations(spark: dict[str, Any]) -> Iterator[str]:
         for name in ("location", "locationUri"):
             if isinstance(holder, dict) and isinstance(place := holder.get(name), str) and place:
                 yield place
+
+
+def with_written(changes: CatalogChanges, table: TablePlaces | None) -> CatalogChanges:
+    """Return *changes* with the partitions into which the job has written rows."""
+    awaiting = [change for change in changes.partitions if change.template is not None]
+    if table is None or [change.key for change in awaiting] != [table.key]:
+        raise StateCorruptError("what the job has published is not what it was to write into a table")
+    return replace(
+        changes,
+        partitions=tuple(
+            replace(change, written=table) if change.key == table.key else change for change in changes.partitions
+        ),
+    )
 
 
 # ---------------------------------------------------------------- from a report
@@ -179,6 +203,8 @@ def _partitions_from(change: pb.PartitionChange) -> PartitionsSet:
         _entries(change.key, change.set),
         _entries(change.key, change.expected),
         change.stale_stats,
+        _object(f"partitions of {change.key}", change.template) if change.template else None,
+        change.seen,
     )
 
 
@@ -227,6 +253,8 @@ def encoded(changes: CatalogChanges) -> bytes:
                     "entries": change.entries,
                     "expected": change.expected,
                     "stale_stats": change.stale_stats,
+                    "template": change.template,
+                    "seen": change.seen,
                 }
                 for change in changes.partitions
             ],
@@ -247,7 +275,16 @@ def decoded(content: bytes) -> CatalogChanges:
                 for p in found["puts"]
             ),
             tuple(
-                PartitionsSet(c["key"], c["table_id"], c["location"], c["entries"], c["expected"], c["stale_stats"])
+                PartitionsSet(
+                    c["key"],
+                    c["table_id"],
+                    c["location"],
+                    c["entries"],
+                    c["expected"],
+                    c["stale_stats"],
+                    c.get("template"),
+                    c.get("seen", 0),
+                )
                 for c in found["partitions"]
             ),
             found["reads"],

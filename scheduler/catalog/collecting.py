@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from onager.catalog_records import MARK_KEY, CatalogKey, parsed_page_key, read_record
 from onager.errors import SchemaVersionError, StateCorruptError
-from onager.scheduler.catalog.records import MARK_KEY, CatalogKey, parsed_page_key, read_record
 from onager.state_backend import ABSENT, Committed, Delete, KeyRange, Keyspace, StateBackendClient
 
 _AT_ONCE: Final = 100

@@ -4,11 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from onager.errors import OutcomeUnknownError, StateCorruptError, UnsupportedPlanError
-from onager.protocol.apart import apart
-from onager.scheduler.catalog.changes import CatalogChanges
-from onager.scheduler.catalog.merging import Found, Merged, merge, pages_needed
-from onager.scheduler.catalog.records import (
+from onager.catalog_records import (
     MARK_KEY,
     CatalogKey,
     Entries,
@@ -16,6 +12,10 @@ from onager.scheduler.catalog.records import (
     read_page,
     read_record,
 )
+from onager.errors import OutcomeUnknownError, StateCorruptError, UnsupportedPlanError
+from onager.protocol.apart import apart
+from onager.scheduler.catalog.changes import CatalogChanges
+from onager.scheduler.catalog.merging import Found, Merged, merge, pages_needed
 from onager.state_backend import (
     MAX_TXN_OPS,
     Committed,

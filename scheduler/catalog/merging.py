@@ -8,10 +8,9 @@ it was.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
-from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
-from onager.scheduler.catalog.changes import CatalogChanges, PartitionsSet
-from onager.scheduler.catalog.records import (
+from onager.catalog_records import (
     MAX_PAGES,
     MAX_PARTITIONS,
     MAX_RECORD_BYTES,
@@ -19,11 +18,17 @@ from onager.scheduler.catalog.records import (
     Entries,
     folded,
     location_of,
+    new_partitions_at,
     page_count,
     page_key,
     pages_of,
     plain_json,
+    unnumbered,
 )
+from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
+from onager.exchange_layout import is_below, join, location_path, uri_quoted
+from onager.manifests import Place, TablePlaces
+from onager.scheduler.catalog.changes import CatalogChanges, PartitionsSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,8 @@ def merge(changes: CatalogChanges, found: Mapping[str, Found | None], pages: Map
         _check_expected(change, record, pages)
         if change.stale_stats and "stats" in record["spark"]:
             records[change.key] = record = {**record, "spark": _without_stats(record["spark"])}
-        if change.entries:
-            records[change.key] = _with_partitions(change, record, pages, new_pages)
+        if entries := _entries(change, record, pages):
+            records[change.key] = _with_partitions(change, record, entries, pages, new_pages)
     values = {key: None if record is None else _value(key, record) for key, record in records.items()}
     dropped = sorted({table_id for put in changes.puts for table_id in put.removed_pages_of})
     return Merged(values, new_pages, dropped)
@@ -75,7 +80,7 @@ def pages_needed(changes: CatalogChanges, found: Mapping[str, Found | None]) -> 
     needed: dict[str, None] = {}
     for change in changes.partitions:
         record = records.get(change.key)
-        if record is not None and (change.expected or _is_merge_due(record, change)):
+        if record is not None and (change.expected or change.written or _is_merge_due(record, change.entries)):
             needed |= dict.fromkeys(_keys_of_pages(record))
     return list(needed)
 
@@ -142,7 +147,7 @@ def _check_expected(change: PartitionsSet, record: Mapping[str, Any], pages: Map
     partitions = folded(pages[key] for key in _keys_of_pages(record))
     for path, expected in change.expected.items():
         now = partitions.get(path)
-        if now != expected:
+        if unnumbered(now) != unnumbered(expected):
             why = "removed" if now is None else "added" if expected is None else "altered"
             raise CatalogConflictError(_told(change.key), f"its partition {path} was {why}")
 
@@ -153,9 +158,59 @@ def _told(key: str) -> str:
     return parsed.told()
 
 
-def _is_merge_due(record: Mapping[str, Any], change: PartitionsSet) -> bool:
+def _entries(change: PartitionsSet, record: Mapping[str, Any], pages: Mapping[str, Entries]) -> Entries:
+    """Return what partitions become, those with it into which rows were written."""
+    if change.written is None:
+        return change.entries
+    entries = dict(change.entries)
+    now = folded([*(pages[key] for key in _keys_of_pages(record)), entries])
+    _check_replaced(change, change.written, record, now)
+    for path, place in change.written.places.items():
+        is_new = path not in now and not place.before
+        if change.written.replaces == "nothing" and location_path(place.location) != location_path(
+            join(new_partitions_at(record), uri_quoted(path)) if is_new else _location(now.get(path))
+        ):
+            why = "moved" if path in now else "removed"
+            raise CatalogConflictError(_told(change.key), f"its partition {path} was {why}")
+        if change.written.replaces != "nothing" or is_new:
+            entries[path] = _partition(change, path, place)
+    for path in now.keys() - change.written.places.keys():
+        if change.written.replaces_at(path):
+            entries[path] = None
+    return entries
+
+
+def _check_replaced(change: PartitionsSet, written: TablePlaces, record: Mapping[str, Any], now: Entries) -> None:
+    """Check that what rows replace is what was there when it was planned: its files go."""
+    for path, partition in now.items():
+        if written.replaces_at(path) and partition is not None and partition.get("changed", 0) > change.seen:
+            raise CatalogConflictError(_told(change.key), f"its partition {path} was altered")
+    if written.replaces == "matching" and written.within not in written.places:
+        # Nothing says which partitions there were: any that has gone may have been one, and have another name now.
+        if record.get("removed", 0) > change.seen:
+            raise CatalogConflictError(_told(change.key), "partitions of it were removed")
+        return
+    for path, place in written.places.items():
+        if written.replaces_at(path) and place.before and path not in now:
+            raise CatalogConflictError(_told(change.key), f"its partition {path} was removed")
+
+
+def _location(partition: Mapping[str, Any] | None) -> str:
+    return str((partition or {}).get("storage", {}).get("location", ""))
+
+
+def _partition(change: PartitionsSet, path: str, place: Place) -> dict[str, Any]:
+    """Return the partition at *path*, into which rows were written."""
+    if not is_below(place.location, change.location):
+        raise PlanningError(f"rows of {_told(change.key)} were written to {place.location}, which is not in its folder")
+    template = change.template or {}
+    spec = {unquote(name): unquote(value) for name, _, value in (part.partition("=") for part in path.split("/"))}
+    return {**template, "spec": spec, "storage": {**template.get("storage", {}), "location": place.location}}
+
+
+def _is_merge_due(record: Mapping[str, Any], entries: Entries) -> bool:
     merged: int = record.get("merged", 0)
-    return len(record.get("pages", ())) - merged + page_count(change.entries) > MAX_PAGES
+    return len(record.get("pages", ())) - merged + page_count(entries) > MAX_PAGES
 
 
 def _without_stats(spark: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,15 +218,22 @@ def _without_stats(spark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_partitions(
-    change: PartitionsSet, record: dict[str, Any], pages: Mapping[str, Entries], new_pages: dict[str, bytes]
+    change: PartitionsSet,
+    record: dict[str, Any],
+    entries: Entries,
+    pages: Mapping[str, Entries],
+    new_pages: dict[str, bytes],
 ) -> dict[str, Any]:
-    """Return *record* with the pages of *change*, which are added to *new_pages*."""
-    if not _is_merge_due(record, change):
-        added = _added(record, change.entries, new_pages)
+    """Return *record* with pages of *entries*, which are added to *new_pages*."""
+    count = record.get("changes", 0) + 1
+    record = {**record, "changes": count} | ({"removed": count} if None in entries.values() else {})
+    stamped = {path: each if each is None else {**each, "changed": count} for path, each in entries.items()}
+    if not _is_merge_due(record, stamped):
+        added = _added(record, stamped, new_pages)
         # A page that comes again overrides what came between, as if it had come only now.
         kept = [page_id for page_id in record.get("pages", ()) if page_id not in added]
         return {**record, "pages": [*kept, *added]}
-    partitions = folded([*(pages[key] for key in _keys_of_pages(record)), change.entries])
+    partitions = folded([*(pages[key] for key in _keys_of_pages(record)), stamped])
     if len(partitions) > MAX_PARTITIONS:
         raise UnsupportedPlanError(
             f"{_told(change.key)} with {len(partitions):,} partitions, more than {MAX_PARTITIONS:,},",

@@ -4,13 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from onager.errors import InvalidRequestError, NotFoundError, RequestTooLargeError, StateCorruptError
-from onager.protocol import onager_pb2 as pb
-from onager.protocol.apart import apart
-from onager.protocol.field_limits import MAX_CATALOG_A_PAGE, MAX_CATALOG_KEYS
-from onager.protocol.limits import MAX_MESSAGE_BYTES, MIB
-from onager.redaction import shown_json
-from onager.scheduler.catalog.records import (
+from onager.catalog_records import (
     DEFAULT_DATABASE,
     CatalogKey,
     Partition,
@@ -19,6 +13,12 @@ from onager.scheduler.catalog.records import (
     read_page,
     read_record,
 )
+from onager.errors import InvalidRequestError, NotFoundError, RequestTooLargeError, StateCorruptError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.protocol.field_limits import MAX_CATALOG_A_PAGE, MAX_CATALOG_KEYS
+from onager.protocol.limits import MAX_MESSAGE_BYTES, MIB
+from onager.redaction import shown_json
 from onager.state_backend import MAX_TXN_OPS, KeyRange, Keyspace, KeyValue, StateBackendClient
 
 _MAX_BYTES: Final = MAX_MESSAGE_BYTES - MIB

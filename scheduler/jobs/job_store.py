@@ -19,22 +19,21 @@ from onager.errors import (
     CatalogConflictError,
     JobConflictError,
     JobNotFoundError,
-    NotFoundError,
     OutcomeUnknownError,
     PlanningError,
     SchemaVersionError,
     StateCorruptError,
 )
-from onager.execution_graph import Event, EventBatch, ExecutionGraph, JobState, encode_batch
-from onager.ids import BlobDigest, JobId, program_of
-from onager.protocol.apart import apart
-from onager.scheduler.catalog.changes import CatalogChanges, decoded
+from onager.execution_graph import Event, EventBatch, ExecutionGraph, encode_batch
+from onager.ids import JobId, program_of
+from onager.scheduler.catalog.changes import CatalogChanges
 from onager.scheduler.catalog.committing import CatalogCommits, CatalogWrites
 from onager.scheduler.jobs import history, job_log
 from onager.scheduler.jobs.blobs import BlobStore, BlobWrites
 from onager.scheduler.jobs.commit_observer import CommitObserver
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.held_tasks import HeldTasks
+from onager.scheduler.jobs.job_changes import changes_of
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFlag, head_of, unreadable_head
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
 from onager.scheduler.jobs.recent_batches import RecentBatches
@@ -459,22 +458,12 @@ class JobStore:
     ) -> int | Lost | Refused:
         """Commit *ops* as `_settle` does, with what the job changes in the catalog if it ends well with *graph*."""
         try:
-            revision = await self._settle(ops, expect, mine, await self._changes(graph))
+            revision = await self._settle(ops, expect, mine, await changes_of(graph, self._blobs))
         except CatalogConflictError as error:
             return Refused(str(error), is_conflict=True)
         except UNCOMMITTABLE as error:
             return Refused(str(error), is_conflict=False)
         return Lost() if revision is None else revision
-
-    async def _changes(self, graph: ExecutionGraph) -> CatalogChanges | None:
-        """Return what the job that ends with *graph* changes in the catalog."""
-        if graph.plan is None or not graph.plan.catalog_digest or graph.state is not JobState.SUCCESSFUL:
-            return None
-        try:
-            content = await self._blobs.get(BlobDigest(graph.plan.catalog_digest))
-        except NotFoundError as error:
-            raise StateCorruptError(f"what the job changes in the catalog is not there: {error}") from error
-        return await apart(len(content), decoded, content)
 
     async def _settle(
         self,

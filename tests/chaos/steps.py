@@ -1,10 +1,11 @@
-"""``python -m tests.chaos.steps [--kills 200] [--seed N] [--json FILE]``: `kill -9` under scripts of several steps.
+"""``python -m tests.chaos.steps [--tables] [--kills 200] [--seed N] [--json FILE]``: `kill -9` under scripts of steps.
 
-A real cluster: one scheduler, and executors of Spark. Scripts of six INSERT OVERWRITE DIRECTORY run, one after the
-other, until as many processes were killed as wanted, at moments that the seed draws: now the scheduler, now an
-executor. Each statement reads what the one before it wrote. Of each script must hold: it succeeds; each of its steps is
-done by one job, which succeeded; steps begin in order; what was written once is not written again; and the last dataset
-has the rows that follow from all before it. Exit code 1 when something else happened.
+A real cluster: one scheduler, and executors of Spark. Scripts of six steps run, one after the other, until as many
+processes were killed as wanted, at moments that the seed draws: now the scheduler, now an executor. Each statement
+reads what those before it wrote: datasets by INSERT OVERWRITE DIRECTORY, or with --tables a table that is made, gets
+rows twice, and has some of its partitions replaced. Of each script must hold: it succeeds; each of its steps is done by
+one job, which succeeded; steps begin in order; what was written once is not written again; and at the end there are the
+rows that follow from all statements. Exit code 1 when something else happened.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -44,22 +46,73 @@ class Tally:
         return self.schedulers_killed + self.executors_killed
 
 
-def script(directory: Path) -> str:
-    """Return a script whose steps each add one to the rows of the step before."""
-    first = f"SELECT id, CAST(crc32(sha2(CAST(id AS STRING), 512)) % 7 AS BIGINT) AS n FROM range(0, {ROWS}, 1, 3)"
-    texts = []
-    for number in range(1, STEPS + 1):
-        source = first if number == 1 else f"SELECT id, n + 1 AS n FROM parquet.`{directory}/{number - 1}`"
-        texts.append(f"INSERT OVERWRITE DIRECTORY '{directory}/{number}' USING parquet {source} DISTRIBUTE BY id")
-    return ";\n".join(texts)
+class Datasets:
+    """A script whose steps each add one to the rows of the step before, and write them to a directory."""
+
+    def __init__(self, directory: Path, _name: str) -> None:
+        self._directory = directory
+        first = f"SELECT id, CAST(crc32(sha2(CAST(id AS STRING), 512)) % 7 AS BIGINT) AS n FROM range(0, {ROWS}, 1, 3)"
+        texts = []
+        for number in range(1, STEPS + 1):
+            source = first if number == 1 else f"SELECT id, n + 1 AS n FROM parquet.`{directory}/{number - 1}`"
+            texts.append(f"INSERT OVERWRITE DIRECTORY '{directory}/{number}' USING parquet {source} DISTRIBUTE BY id")
+        self.text = ";\n".join(texts)
+
+    def files(self, step: str) -> dict[str, int]:
+        """Return the files that a step has written, and when."""
+        return {file.name: file.stat().st_mtime_ns for file in (self._directory / step).iterdir()}
+
+    def trouble(self, _cluster: Cluster, _last: JobHandle) -> Iterator[str]:
+        """Yield what is wrong with the rows."""
+        table = pq.read_table(self._directory / str(STEPS))
+        rows = dict(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True))
+        if len(rows) != table.num_rows or set(rows) != set(range(ROWS)):
+            yield f"the last dataset has {table.num_rows} rows, of which {len(rows)} differ"
+        if not all(STEPS - 1 <= n < STEPS + 6 for n in rows.values()):
+            yield "the last dataset has other values"
+
+
+class Tables:
+    """A script that makes a table with partitions, adds rows to it, replaces some, and makes another table of it."""
+
+    def __init__(self, _directory: Path, name: str) -> None:
+        self.text = f"""\
+CREATE DATABASE {name};
+CREATE TABLE {name}.t USING parquet PARTITIONED BY (k) AS SELECT id, id % 5 AS k FROM range(0, {ROWS}, 1, 3);
+CREATE TEMPORARY VIEW few AS SELECT id + {ROWS} AS id, k FROM {name}.t WHERE k < 3;
+INSERT INTO {name}.t SELECT * FROM few DISTRIBUTE BY id;
+INSERT INTO {name}.t SELECT id, 9 FROM {name}.t WHERE k = 4 DISTRIBUTE BY id;
+SET spark.sql.sources.partitionOverwriteMode = dynamic;
+INSERT OVERWRITE {name}.t SELECT id * 2, k FROM {name}.t WHERE k IN (1, 9) DISTRIBUTE BY id;
+CREATE TABLE {name}.sums AS SELECT k, count(*) AS n, sum(id) AS s FROM {name}.t GROUP BY k;
+SELECT k, n, s FROM {name}.sums ORDER BY k"""
+        self._name = name
+
+    def files(self, _step: str) -> dict[str, int]:
+        """Return nothing: what a step has written is seen in the rows."""
+        return {}
+
+    def trouble(self, cluster: Cluster, last: JobHandle) -> Iterator[str]:
+        """Yield what is wrong with the rows."""
+        rows = {k: [n for n in range(ROWS) if n % 5 == k] for k in range(5)}
+        for k in range(3):
+            rows[k] += [n + ROWS for n in rows[k]]
+        rows[9] = list(rows[4])
+        rows |= {k: [n * 2 for n in rows[k]] for k in (1, 9)}
+        expected = [(k, len(ids), sum(ids)) for k, ids in sorted(rows.items())]
+        if (got := [tuple(row.values()) for row in last.to_arrow().to_pylist()]) != expected:
+            yield f"the script gives {got}, not {expected}"
+        again = cluster.client.sql(f"SELECT k, count(*) AS n, sum(id) AS s FROM {self._name}.t GROUP BY k ORDER BY k")
+        if (got := [tuple(row.values()) for row in again.to_arrow().to_pylist()]) != expected:
+            yield f"the table has {got}, not {expected}"
 
 
 class Run:
     """One script, and how its datasets were first seen."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self.directory = directory
-        self.job: JobHandle = cluster.client.sql(script(directory), conf=CONF)
+    def __init__(self, cluster: Cluster, script: Datasets | Tables) -> None:
+        self._script = script
+        self.job: JobHandle = cluster.client.sql(script.text, conf=CONF)
         self._first: dict[str, dict[str, int]] = {}
         self._cluster = cluster
 
@@ -69,11 +122,8 @@ class Run:
         for step in progress.stages[1:]:
             name = str(step.stage_id)
             if step.state == "successful" and name not in self._first:
-                self._first[name] = self._files(name)
+                self._first[name] = self._script.files(name)
         return progress
-
-    def _files(self, name: str) -> dict[str, int]:
-        return {file.name: file.stat().st_mtime_ns for file in (self.directory / name).iterdir()}
 
     def trouble(self) -> list[str]:
         """Return what is wrong with a script that has ended."""
@@ -83,7 +133,7 @@ class Run:
         found = []
         steps = progress.stages[1:]
         for name, files in self._first.items():
-            if self._files(name) != files:
+            if self._script.files(name) != files:
                 found.append(f"{self.job.id}: dataset {name} was written again")
         if [step.child_job_id for step in steps] != [f"{self.job.id}.{n}" for n in range(1, STEPS + 1)]:
             found.append(f"{self.job.id}: its steps were done by {[step.child_job_id for step in steps]}")
@@ -96,12 +146,7 @@ class Run:
         for number in range(1, STEPS + 1):
             if submitted.get(f"{self.job.id}.{number}", 0) < ends[number - 1]:
                 found.append(f"{self.job.id}: step {number} began before step {number - 1} had ended")
-        table = pq.read_table(self.directory / str(STEPS))
-        rows = dict(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True))
-        if len(rows) != table.num_rows or set(rows) != set(range(ROWS)):
-            found.append(f"{self.job.id}: the last dataset has {table.num_rows} rows, of which {len(rows)} differ")
-        if not all(STEPS - 1 <= n < STEPS + 6 for n in rows.values()):
-            found.append(f"{self.job.id}: the last dataset has other values")
+        found += [f"{self.job.id}: {each}" for each in self._script.trouble(self._cluster, self.job)]
         return found
 
 
@@ -124,8 +169,8 @@ def kill_one(cluster: Cluster, rng: random.Random, tally: Tally) -> None:
     tally.executors_killed += 1
 
 
-def run(kills: int, seed: int, directory: Path) -> Tally:
-    """Run scripts until *kills* processes were killed; executors of Spark take seconds to come back."""
+def run(kills: int, seed: int, directory: Path, kind: type[Datasets | Tables]) -> Tally:
+    """Run scripts of that *kind* until *kills* processes were killed; executors of Spark take seconds to come back."""
     rng, tally = random.Random(seed), Tally()
     cluster = Cluster(directory / "cluster")
     cluster.environment["ONAGER_SCHEDULER_TASK_MAX_FAILURES"] = "1000"
@@ -136,7 +181,8 @@ def run(kills: int, seed: int, directory: Path) -> Tally:
         cluster.await_executors(*(f"e-{number}" for number in range(_EXECUTORS)))
         while tally.kills < kills and not tally.trouble:
             tally.scripts += 1
-            one = Run(cluster, directory / f"script-{tally.scripts}")
+            datasets = directory / f"script-{tally.scripts}"
+            one = Run(cluster, kind(datasets, f"s{tally.scripts}"))
             began_s = time.monotonic()
             while not one.look().state.is_final:
                 time.sleep(rng.uniform(0.05, 2.5))
@@ -148,7 +194,7 @@ def run(kills: int, seed: int, directory: Path) -> Tally:
             else:
                 tally.trouble += one.trouble()
             print(f"{tally.scripts} scripts, {tally.kills} kills: {tally.trouble or 'sound'}", flush=True)
-            shutil.rmtree(one.directory, ignore_errors=True)
+            shutil.rmtree(datasets, ignore_errors=True)
     finally:
         cluster.stop()
     return tally
@@ -159,10 +205,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tables", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="onager-steps-") as directory:
-        tally = run(arguments.kills, arguments.seed, Path(directory))
+        tally = run(arguments.kills, arguments.seed, Path(directory), Tables if arguments.tables else Datasets)
     told = {
         "seed": arguments.seed,
         "scripts": tally.scripts,

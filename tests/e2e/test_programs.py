@@ -113,6 +113,39 @@ def test_a_script_makes_and_writes_tables(shared_cluster):
     assert client.sql("SHOW TABLES").to_arrow().num_rows == 0
 
 
+DAYS = """\
+CREATE TABLE days (v INT) USING parquet PARTITIONED BY (d STRING);
+INSERT INTO days VALUES (1, 'mon'), (2, 'tue'), (3, 'wed');
+INSERT INTO days PARTITION (d = 'tue') VALUES (4);
+SET spark.sql.sources.partitionOverwriteMode = dynamic;
+INSERT OVERWRITE days SELECT v * 10, 'mon' FROM days WHERE d = 'tue';
+SELECT d, v FROM days ORDER BY d, v"""
+
+
+def test_a_script_writes_partitions_of_a_table(shared_cluster):
+    client = shared_cluster.client
+    job = client.sql(DAYS, name="days")
+    assert [tuple(row.values()) for row in job.to_arrow().to_pylist()] == [
+        ("mon", 20),
+        ("mon", 40),
+        ("tue", 2),
+        ("tue", 4),
+        ("wed", 3),
+    ]
+    replacing = [client.sql(f"INSERT OVERWRITE days PARTITION (d = '{d}') SELECT 7") for d in ("tue", "wed", "thu")]
+    for each in replacing:
+        each.wait()
+    assert client.sql("SELECT count(*) AS n FROM days WHERE v = 7").to_arrow().to_pylist() == [{"n": 3}]
+    moved = "TRUNCATE TABLE days PARTITION (d = 'thu'); INSERT INTO days VALUES (0, 'thu')"
+    client.sql(moved).wait()
+    assert client.sql("SELECT v FROM days WHERE d = 'thu'").to_arrow().to_pylist() == [{"v": 0}]
+    client.sql("TRUNCATE TABLE days PARTITION (d = 'mon'); ALTER TABLE days DROP PARTITION (d = 'tue')").wait()
+    shown = client.sql("SHOW PARTITIONS days").to_arrow().to_pylist()
+    assert [row["partition"] for row in shown] == ["d=mon", "d=thu", "d=wed"]
+    assert client.sql("SELECT sum(v) AS s FROM days").to_arrow().to_pylist() == [{"s": 7}]
+    client.sql("DROP TABLE days").wait()
+
+
 def test_cancelling_a_program_and_a_deadline_stop_its_steps(shared_cluster, tmp_path):
     slow = "SELECT sum(crc32(sha2(repeat(CAST(id AS STRING), 200), 512))) AS s FROM range(2000000000)"
     client = shared_cluster.client

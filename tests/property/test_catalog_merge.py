@@ -6,10 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onager.errors import CatalogConflictError
-from onager.scheduler.catalog.changes import CatalogChanges, decoded, encoded
-from onager.scheduler.catalog.merging import Found, merge, pages_needed
-from onager.scheduler.catalog.records import (
+from onager.catalog_records import (
     MAX_PAGES,
     CatalogKey,
     Entries,
@@ -18,7 +15,10 @@ from onager.scheduler.catalog.records import (
     read_page,
     read_record,
 )
-from tests.support.catalogs import changes, database, partitions, put, table
+from onager.errors import CatalogConflictError
+from onager.scheduler.catalog.changes import CatalogChanges, decoded, encoded
+from onager.scheduler.catalog.merging import Found, merge, pages_needed
+from tests.support.catalogs import changes, database, partitions, plain, put, table
 
 KEY = "tables/default/t"
 PATHS = [f"k={n}" for n in range(6)]
@@ -55,12 +55,13 @@ class Catalog:
 
     def partitions(self) -> dict[str, Any]:
         record = self.records[KEY].record
-        return folded(self.pages[f"pages/{record['id']}/{page}"] for page in record["pages"])
+        return plain(folded(self.pages[f"pages/{record['id']}/{page}"] for page in record["pages"]))
 
     @property
     def seen(self) -> dict[str, Any]:
         """What is in it, whatever its pages and revisions."""
-        rest = {key: {**each.record, "pages": (), "merged": 0} for key, each in self.records.items()}
+        unlike = {"pages": (), "merged": 0, "changes": 0, "removed": 0}
+        rest = {key: {**each.record, **unlike} for key, each in self.records.items()}
         return {**rest, "partitions": self.partitions() if KEY in self.records else None}
 
 

@@ -10,9 +10,10 @@ import random  # noqa: TID251 seeded
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from onager.catalog_records import folded, page_key, read_page
 from onager.execution_graph import ExecutionGraph, JobState
+from onager.manifests import Place, TablePlaces
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.catalog.records import folded, page_key, read_page
 from onager.state_backend import EventKind, Keyspace, Put
 from onager.state_backend.local import Group
 
@@ -57,8 +58,8 @@ class Catalog:
 
     # ---------------------------------------------------------------- what jobs do
 
-    def change(self, catalog: pb.CatalogChanges, job_id: str, seen: Seen) -> None:
-        """Put into *catalog* what the job changes, planned on what was *seen*."""
+    def change(self, catalog: pb.CatalogChanges, job_id: str, seen: Seen, *, writes_rows: bool) -> None:
+        """Put into *catalog* what the job changes, planned on what was *seen*; of rows, the partition comes later."""
         does = random.Random(f"catalog {job_id}").choice(("append", "append", "count", "both", "both", "nothing"))
         if does in ("count", "both"):
             value, revision = seen[_COUNTED]
@@ -67,8 +68,19 @@ class Catalog:
             catalog.puts.add(key=_COUNTED, value=json.dumps(record).encode(), expected_revision=revision)
         if does in ("append", "both"):
             change = catalog.partitions.add(key=_APPENDED, table_id=_IDS[_APPENDED], location=_WHERE)
-            change.set[f"job={job_id}"] = json.dumps({"job": job_id})
-            change.expected[f"job={job_id}"] = ""
+            if writes_rows:
+                change.template = json.dumps({"storage": {}})
+            else:
+                change.set[f"job={job_id}"] = json.dumps({"spec": {"job": job_id}})
+                change.expected[f"job={job_id}"] = ""
+
+    @staticmethod
+    def written(catalog: pb.CatalogChanges, job_id: str) -> TablePlaces | None:
+        """Return where the rows of a job that changes *catalog* are, if they are a table's."""
+        if not any(change.template for change in catalog.partitions):
+            return None
+        path = f"job={job_id}"
+        return TablePlaces(_APPENDED, "nothing", "", {path: Place(f"{_WHERE}/{path}")})
 
     # ---------------------------------------------------------------- what must hold
 
@@ -99,7 +111,7 @@ class Catalog:
             if graph.state is not JobState.SUCCESSFUL or graph.plan is None or not graph.plan.catalog_digest:
                 continue
             planned = pb.CatalogChanges()
-            self.change(planned, job_id, self.records)
+            self.change(planned, job_id, self.records, writes_rows=graph.plan.sink is not None)
             if planned.puts and job_id not in counted:
                 self._fail(f"{job_id} has succeeded, and its change of a table is not there")
             if planned.partitions and job_id not in appended:
@@ -117,7 +129,7 @@ class Catalog:
                 self._fail(f"a table names page {page_id}, which is not there")
                 continue
             pages.append(read_page(page_id, found[0], page_id))
-        return [str(partition["job"]) for partition in folded(pages).values()]
+        return [str(partition["spec"]["job"]) for partition in folded(pages).values()]
 
     def _pages(self) -> list[str]:
         record: dict[str, Any] = json.loads(self.records[_APPENDED][0])

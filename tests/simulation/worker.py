@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from onager import result_files
+from onager.exchange_layout import staging_directory
 from onager.execution_graph import TaskRead
 from onager.executor.work import Assignment, OnReport, failure_report
 from onager.ids import JobId, TaskKey
+from onager.manifests import Manifest, Move
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 from onager.scheduler.jobs.job_specs import decode_spec
@@ -259,7 +261,9 @@ class SimulatedWorker:
                 if has_frame(plan):
                     frame(success.plan, plan)
                 if self._ledger.catalog.is_on:
-                    self._ledger.catalog.change(success.plan.catalog, key.job_id, self._seen[key])
+                    self._ledger.catalog.change(
+                        success.plan.catalog, key.job_id, self._seen[key], writes_rows=plan.has_sink
+                    )
                 success.output.nonce, success.output.shared = "plan", True
                 if plan.is_fused:
                     inline = self._write(key._replace(stage_id=1), plan, {}, success.plan.fused_output)
@@ -280,16 +284,30 @@ class SimulatedWorker:
             case pb.FEED:
                 self._feed(key, assignment, success)
             case pb.PUBLISH_PLAN:
-                names = [output.nonce for location in task_set.inputs for output in location.outputs]
-                content = (f"{key.job_id} " + " ".join(names)).encode()
+                content = self._manifest(key.job_id, task_set).to_bytes()
                 blob = success.blobs.add(digest=digest(content), content=content)
                 success.output.nonce, success.output.shared = secrets.token_hex(8), True
                 success.output.payload_digest = blob.digest
             case pb.PUBLISH:
                 (content,) = assignment.blobs.values()
                 success.output.nonce, success.output.shared = secrets.token_hex(8), True
-                self._ledger.publishes(self._life, key, content.decode().split()[1:])
+                self._ledger.publishes(self._life, key, [move.source for move in Manifest.from_bytes(content).moves])
         return report
+
+    def _manifest(self, job_id: str, task_set: pb.TaskSet) -> Manifest:
+        changes = pb.CatalogChanges()
+        if self._ledger.catalog.is_on:
+            self._ledger.catalog.change(changes, job_id, self._ledger.catalog.records, writes_rows=True)
+        names = [output.nonce for location in task_set.inputs for output in location.outputs]
+        return Manifest(
+            job_id=job_id,
+            nonce=digest(job_id.encode())[:16],
+            target=task_set.sink.path,
+            mode=task_set.sink.mode,
+            staging=staging_directory(task_set.sink.path, job_id),
+            moves=tuple(Move(name, name) for name in names),
+            table=Catalog.written(changes, job_id),
+        )
 
     def _feed(self, key: TaskKey, assignment: Assignment, success: pb.TaskSuccess) -> None:
         """Find what comes after the last portion that is known."""

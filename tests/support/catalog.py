@@ -1,13 +1,15 @@
 """A catalog in memory: the reader's second adapter, which also takes what jobs change, one job after the other."""
 
-import hashlib
 import json
-import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from onager.catalog_records import folded, page_key, read_page
+from onager.manifests import TablePlaces
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler.catalog.changes import changes_from, with_written
+from onager.scheduler.catalog.merging import Found, merge, pages_needed
 
 PAGE = 1_000
 
@@ -66,39 +68,25 @@ class MemoryCatalog:
     def partitions(self, name: str, database: str = "default") -> dict[str, Any]:
         """Return the partitions of a table by path."""
         record = self.record(f"tables/{database}/{name}")
-        found: dict[str, Any] = {}
-        for page in record.get("pages", ()):
-            found |= json.loads(zlib.decompress(self.records[f"pages/{record['id']}/{page}"][0]))
-        return {path: each for path, each in found.items() if each is not None}
+        return folded(
+            read_page(page, self.records[page_key(record["id"], page)][0], page) for page in record.get("pages", ())
+        )
 
-    def commit(self, outcome: pb.PlanOutcome) -> None:
-        """Make the changes of a job; AssertionError when somebody else was first."""
-        changes = outcome.catalog
-        expected = {put.key: put.expected_revision for put in changes.puts}
-        for key, revision in (expected | {read.key: read.revision for read in changes.reads}).items():
-            assert self.records.get(key, (b"", 0))[1] == revision, key
-        for put in changes.puts:
-            self.put(put.key, put.value)
-            for table_id in put.removed_pages_of:
-                for key in [key for key in self.records if key.startswith(f"pages/{table_id}/")]:
-                    self.put(key, b"")
-        for change in changes.partitions:
-            self._change(change)
+    def commit(self, outcome: pb.PlanOutcome, written: TablePlaces | None = None) -> None:
+        """Make the changes of a job as schedulers do, rows being where *written* says; errors as in `merge`."""
+        changes = changes_from(outcome.catalog)
+        if changes.awaits_rows:
+            changes = with_written(changes, written)
+        found = {key: self._found(key) for key in changes.keys}
+        pages = {
+            key: read_page(key.rpartition("/")[2], self.records[key][0], key) for key in pages_needed(changes, found)
+        }
+        merged = merge(changes, found, pages)
+        for key, value in (merged.pages | merged.values).items():
+            self.put(key, value or b"")
+        for table_id in merged.dropped:
+            for key in [key for key in self.records if key.startswith(f"pages/{table_id}/")]:
+                self.put(key, b"")
 
-    def _change(self, change: pb.PartitionChange) -> None:
-        record = self.record(change.key)
-        _, database, name = change.key.split("/")
-        assert (record["id"], record["spark"]["storage"]["location"]) == (change.table_id, change.location)
-        now = self.partitions(name, database)
-        for path, before in change.expected.items():
-            assert now.get(path) == (json.loads(before) if before else None), path
-        if change.stale_stats:
-            record["spark"].pop("stats", None)
-        if not change.set:
-            self.put(change.key, json.dumps(record).encode())
-            return
-        page = json.dumps({path: json.loads(text) if text else None for path, text in change.set.items()}).encode()
-        page_id = hashlib.sha256(page).hexdigest()[:32]
-        record["pages"] = [*(each for each in record.get("pages", ()) if each != page_id), page_id]
-        self.put(f"pages/{change.table_id}/{page_id}", zlib.compress(page))
-        self.put(change.key, json.dumps(record).encode())
+    def _found(self, key: str) -> Found | None:
+        return None if key not in self.records else Found(self.record(key), self.records[key][1])

@@ -1,14 +1,15 @@
 """Catalog changes, and what they make of a catalog, for tests."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from onager.catalog_records import CatalogKey, folded, parsed_page_key, read_page, read_record, unnumbered
 from onager.execution_graph import JobPlanned
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.catalog.changes import CatalogChanges, changes_from
 from onager.scheduler.catalog.committing import CatalogCommits
-from onager.scheduler.catalog.records import CatalogKey, folded, parsed_page_key, read_page, read_record
 from onager.state_backend import Committed, Keyspace, StateBackendClient
 
 T_ID = "00000000000000aa"
@@ -85,7 +86,12 @@ async def partitions_of(backend: StateBackendClient, key: str = "tables/default/
         item = await backend.get(Keyspace.Catalog, f"pages/{record['id']}/{page_id}")
         assert item is not None, "a table names a page that is not there"
         pages.append(read_page(page_id, item.value, page_id))
-    return folded(pages)
+    return plain(folded(pages))
+
+
+def plain(partitions: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """Return partitions without the numbers of their last changes."""
+    return {path: unnumbered(each) for path, each in partitions.items()}
 
 
 async def page_keys(backend: StateBackendClient) -> set[str]:

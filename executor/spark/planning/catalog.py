@@ -89,9 +89,19 @@ class PlanningCatalog:
         if planned.query() is None:
             return None
         sink = pb.Sink(
-            path=planned.path(), format=planned.format(), mode=planned.mode(), options=dict(planned.options())
+            path=planned.path(),
+            format=planned.format(),
+            mode=planned.mode(),
+            options=dict(planned.options()),
+            partition_by=list(planned.partitionBy()),
+            table=_sink_table(planned.table()),
+            buckets=_sink_buckets(planned.buckets()),
         )
         return TableWrite(planned.query(), list(planned.names()), sink)
+
+    def truncate(self, parsed: JavaObject) -> None:
+        """Change the catalog as a parsed statement does that truncates a table; Spark's errors."""
+        self._java.truncate(parsed)
 
     def other_catalog(self, parsed: JavaObject) -> str:
         """Return the name of a catalog besides this one that a parsed statement names, or ""."""
@@ -176,6 +186,24 @@ class PlanningCatalog:
             raise self._error from error
         if not isinstance(error, CatalogMovedError) and _is_moved(error):
             raise CatalogMovedError from error
+
+
+def _sink_table(table: JavaObject | None) -> pb.SinkTable | None:
+    if table is None:
+        return None
+    return pb.SinkTable(
+        key=table.key(),
+        table_id=table.id(),
+        location=table.location(),
+        replaces=table.replaces(),
+        within=table.within(),
+    )
+
+
+def _sink_buckets(buckets: JavaObject | None) -> pb.SinkBuckets | None:
+    if buckets is None:
+        return None
+    return pb.SinkBuckets(count=buckets.count(), by=list(buckets.by()), sort_by=list(buckets.sortBy()))
 
 
 def _text_of(record: pb.CatalogRecord) -> str:

@@ -1,4 +1,4 @@
-"""Outputs that are partitioned by columns: rows of the same directory follow each other in every task."""
+"""Outputs with partitions or buckets: in every task, rows of one directory come together, and rows of one file."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (what PySpark's own documents call it)
@@ -14,8 +14,17 @@ def partitioned(frame: DataFrame, sink: pb.Sink) -> DataFrame:
 
     Spark's writers need the rows sorted so. And the empty string has the same directory as null.
     """
-    if not sink.partition_by:
-        return frame
+    if sink.partition_by:
+        frame = _without_empty_strings(frame, sink)
+    keys = [F.col(_quoted(name)) for name in sink.partition_by]
+    if sink.HasField("buckets"):
+        # As in `HashPartitioning`, which Spark's writers number buckets by.
+        keys.append(F.pmod(F.hash(*(F.col(_quoted(name)) for name in sink.buckets.by)), F.lit(sink.buckets.count)))
+        keys += [F.col(_quoted(name)) for name in sink.buckets.sort_by]
+    return frame.sortWithinPartitions(*keys) if keys else frame
+
+
+def _without_empty_strings(frame: DataFrame, sink: pb.Sink) -> DataFrame:
     session = frame.sparkSession
     jvm = Jvm.of(session)
     names = list(sink.partition_by)
@@ -27,7 +36,7 @@ def partitioned(frame: DataFrame, sink: pb.Sink) -> DataFrame:
         if isinstance(field.dataType, StringType) and (field.name if is_exact else field.name.lower()) in wanted:
             column = F.col(_quoted(field.name))
             frame = frame.withColumn(field.name, F.when(column != F.lit(""), column))
-    return frame.sortWithinPartitions(*(F.col(_quoted(name)) for name in names))
+    return frame
 
 
 def _quoted(name: str) -> str:

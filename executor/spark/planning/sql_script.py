@@ -7,8 +7,8 @@ A job can be planned more than once, and on any executor, so no statement may ch
 its private copy of the catalog.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,7 @@ from onager.executor.spark.kernel import jvm_session
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.parameters import Parser, parser_with
 from onager.executor.spark.planning.script_steps import ScriptStep, ScriptSteps, check_statements
-from onager.executor.spark.planning.statement_classes import IGNORED, SHOWING
+from onager.executor.spark.planning.statement_classes import IGNORED, MOVING, SHOWING, TRUNCATING
 from onager.executor.spark.planning.statements import (
     Statement,
     changes_catalog,
@@ -82,7 +82,7 @@ def plan_script(
         statements = _those(statements, only)
     parser = parser_with(session, jvm, parameters, statements=len(statements))
     *before, last = statements
-    changing: list[int] = []
+    changing: dict[int, bool] = {}
     for statement in before:
         check_not_last(statement)
         with placed(statement):
@@ -91,7 +91,7 @@ def plan_script(
             return _steps(session, jvm, parser, statements, changing, statement, has_catalog=catalog is not None)
         if catalog is not None and changes_catalog(session, jvm, statement, plan):
             _changed(session, jvm, statement, plan, catalog)
-            changing.append(statement.number)
+            changing[statement.number] = kind(plan) in MOVING
             continue
         check_harmless(session, jvm, statement, plan, has_catalog=catalog is not None)
         if kind(plan).removesuffix("$") not in IGNORED:
@@ -99,16 +99,25 @@ def plan_script(
                 _rows(session, jvm, plan)
     with placed(last, is_alone=not before):
         plan = parse(parser, last)
+    if may_step and any(changing.values()) and writes_table(plan):
+        return _steps(session, jvm, parser, statements, changing, last, has_catalog=True)
+    return _planned(session, jvm, last, plan, catalog, is_alone=not before)
+
+
+def _planned(
+    session: SparkSession, jvm: Jvm, last: Statement, plan: Any, catalog: PlanningCatalog | None, *, is_alone: bool
+) -> PlannedScript:
+    """Return what the *last* statement, parsed as *plan*, asks for."""
     if catalog is not None and not last.analyzed_from and changes_catalog(session, jvm, last, plan):
-        frame = _changed(session, jvm, last, plan, catalog, is_alone=not before)
+        frame = _changed(session, jvm, last, plan, catalog, is_alone=is_alone)
         return PlannedScript(DataFrame(frame, session), None, is_done=True)
     if catalog is not None and writes_table(plan):
         check_no_analysis(last)
-        return _table_write(session, jvm, last, plan, catalog, is_alone=not before)
+        return _table_write(session, jvm, last, plan, catalog, is_alone=is_alone)
     query, sink = last_query(jvm, last, plan, has_catalog=catalog is not None)
     if sink is not None or is_command(jvm, plan):
         check_no_analysis(last)
-    with placed(last, is_alone=not before):
+    with placed(last, is_alone=is_alone):
         return PlannedScript(DataFrame(_rows(session, jvm, query), session), sink, bool(last.analyzed_from))
 
 
@@ -124,36 +133,22 @@ def _steps(
     jvm: Jvm,
     parser: Parser,
     statements: Sequence[Statement],
-    changing: Sequence[int],
+    changing: Mapping[int, bool],
     first: Statement,
     *,
     has_catalog: bool,
 ) -> ScriptSteps:
-    """Return the steps of a script whose *first* effect on files is not in its last statement.
+    """Return the steps of a script from its *first* effect on files.
 
-    Those before it have run here; the numbers *changing* among them change the catalog. Such a statement belongs to the
-    step that comes after it, which makes its changes; those of the session are run again in each step. Whatever would
-    be refused later is refused now, before anything has an effect.
+    Those before it have run here; the numbers *changing* among them change the catalog, those with True in a way that
+    rows may lie elsewhere since. They belong to the step that comes after them, which makes their changes, but for
+    those with True before a table is written; those of the session are run again in each step. Whatever would be
+    refused later is refused now, before anything has an effect.
     """
     check_statements(len(statements))
     at = statements.index(first)
-    replayed = [statement.number for statement in statements[:at] if statement.number not in changing]
-    own = list(changing)
+    found = _Steps([each.number for each in statements[:at] if each.number not in changing], dict(changing))
     made: set[str] = set()
-    steps: list[ScriptStep] = []
-
-    def add_step(statement: Statement, *, is_query: bool = False) -> None:
-        before = (number for number in replayed if number < statement.number)
-        steps.append(
-            ScriptStep(
-                name=f"statement {statement.number}, line {statement.line}",
-                text=statement.text,
-                statements=tuple(sorted({*before, *own, statement.number})),
-                is_query=is_query,
-            )
-        )
-        own.clear()
-
     for statement in statements[at:]:
         is_last = statement is statements[-1]
         if not is_last:
@@ -162,23 +157,57 @@ def _steps(
             plan = parse(parser, statement)
         if is_effect(plan, has_catalog=has_catalog):
             _check_effect(jvm, statement, plan)
-            add_step(statement)
+            if any(found.changing.values()) and writes_table(plan):
+                found.add_changes(statements)
+            found.add(statement)
         elif has_catalog and not statement.analyzed_from and changes_catalog(session, jvm, statement, plan, made):
-            own.append(statement.number)
+            found.changing[statement.number] = kind(plan) in MOVING
         elif is_last and gives_rows(jvm, plan):
             last_query(jvm, statement, plan, has_catalog=has_catalog)
-            add_step(statement, is_query=True)
+            found.add(statement, is_query=True)
         else:
             check_harmless(session, jvm, statement, plan, made, has_catalog=has_catalog)
-            replayed.append(statement.number)
-            if name := temporary_view(jvm, plan):
-                made.add(name)
+            found.replayed.append(statement.number)
+            _note_view(jvm, plan, made)
             if kind(plan) in {"SetCommand", "ResetCommand"}:
                 with placed(statement):
                     _rows(session, jvm, plan)
-    if own:
-        add_step(next(statement for statement in statements if statement.number == own[-1]))
-    return ScriptSteps(steps)
+    found.add_changes(statements)
+    return ScriptSteps(found.steps)
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The steps of a script, as far as it has been read."""
+
+    replayed: list[int]
+    """The numbers of statements that change only the session."""
+    changing: dict[int, bool]
+    """Those that change the catalog since the last step, and whether rows may lie elsewhere since."""
+    steps: list[ScriptStep] = field(default_factory=list)
+
+    def add(self, statement: Statement, *, is_query: bool = False) -> None:
+        """Add a step with *statement*, and what has changed the catalog before it."""
+        before = (number for number in self.replayed if number < statement.number)
+        self.steps.append(
+            ScriptStep(
+                name=f"statement {statement.number}, line {statement.line}",
+                text=statement.text,
+                statements=tuple(sorted({*before, *self.changing, statement.number})),
+                is_query=is_query,
+            )
+        )
+        self.changing.clear()
+
+    def add_changes(self, statements: Sequence[Statement]) -> None:
+        """Add a step with what has changed the catalog, if anything has."""
+        if self.changing:
+            self.add(next(each for each in statements if each.number == max(self.changing)))
+
+
+def _note_view(jvm: Jvm, plan: Any, made: set[str]) -> None:
+    if name := temporary_view(jvm, plan):
+        made.add(name)
 
 
 def _check_effect(jvm: Jvm, statement: Statement, plan: Any) -> None:
@@ -203,6 +232,9 @@ def _changed(
                 str(statement), f"it is about the catalog {other}, which is not Onager's; change it with its own tools"
             )
         with catalog.changing():
+            if kind(plan) in TRUNCATING:
+                catalog.truncate(plan)
+                return jvm_session(session).emptyDataFrame()
             return _rows(session, jvm, plan)
 
 

@@ -63,11 +63,22 @@ CHANGING = frozenset(
 )
 """Commands that change the catalog, of which each job has a copy; they move no data and no files."""
 
+MOVING = frozenset(
+    {
+        *("AddPartitions", "DropPartitions", "RenamePartitions", "RecoverPartitions", "RepairTable"),
+        *("SetTableLocation", "RenameTable", "TruncateTable", "TruncatePartition"),
+    }
+)
+"""Those that change where rows of a table lie: a job that writes rows finds their places as they are in the store."""
+
+TRUNCATING = frozenset({"TruncateTable", "TruncatePartition"})
+"""Commands that do no more than that here, and remove files when Spark runs them."""
+
 WRITING = frozenset({"CreateTableAsSelect", "InsertIntoStatement"})
 """Statements that write the rows of a query into a table, with stages."""
 
-LATER = frozenset({"ReplaceTable", "ReplaceTableAsSelect", "TruncateTable", "TruncatePartition"})
-"""Commands that write or remove a table's data."""
+LATER = frozenset({"ReplaceTable", "ReplaceTableAsSelect"})
+"""Commands that write a table's data."""
 
 IGNORED = frozenset({"CacheTable", "UncacheTable", "ClearCacheCommand"})
 """Commands that only affect speed. They are ignored, since all jobs of a process share Spark's cache."""
@@ -89,6 +100,7 @@ LOOKED_UP = (
     HARMLESS
     | SHOWING
     | CHANGING
+    | TRUNCATING
     | WRITING
     | LATER
     | IGNORED

@@ -23,6 +23,7 @@ from onager.executor.spark.planning.statement_classes import (
     IGNORED,
     LATER,
     SHOWING,
+    TRUNCATING,
     WRITING,
 )
 from onager.job_settings import PREFIX
@@ -171,7 +172,7 @@ def changes_catalog(
         return False
     if name in {"CreateView", "AlterViewAs"}:
         check_reads_only(jvm, statement, plan)
-    return name in CHANGING
+    return name in CHANGING | TRUNCATING
 
 
 def gives_rows(jvm: Jvm, plan: Any) -> bool:

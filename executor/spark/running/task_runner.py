@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from onager.clock import Clock
-from onager.exchange_layout import local_path, stage_directory, staging_directory
+from onager.exchange_layout import local_path, stage_directory
 from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
@@ -35,6 +35,7 @@ from onager.executor.spark.kernel import Kernel
 from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, BoundPlan, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.running.readings import by_run, progress_of
+from onager.executor.spark.running.sink_layout import sink_layout
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
@@ -273,15 +274,7 @@ class StageRunner:
             spec |= self._stream_spec(run, spec["partitions"])
         match plan.output:
             case ResultOutput() if task_set.output.kind == "sink":
-                sink = task_set.sink
-                return spec | {
-                    "layout": "sink",
-                    "names": plan.column_names,
-                    "format": sink.format,
-                    "options": dict(sink.options),
-                    "partition_by": list(sink.partition_by),
-                    "staging": staging_directory(sink.path, task_set.job_id),
-                }, b""
+                return spec | {"names": plan.column_names} | sink_layout(task_set.sink, task_set.job_id), b""
             case ResultOutput():
                 return spec | {"layout": "result", "names": plan.column_names}, b""
             case output:

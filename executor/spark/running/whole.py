@@ -6,11 +6,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from onager.exchange_layout import stage_directory, staging_directory
+from onager.exchange_layout import stage_directory
 from onager.executor.spark.kernel import Kernel, jvm_session
 from onager.executor.spark.planning import FusedRun
 from onager.executor.spark.running.binder import bound_plan
 from onager.executor.spark.running.metrics import metrics_of
+from onager.executor.spark.running.sink_layout import sink_layout
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.ids import JobId, new_nonce
 from onager.protocol import onager_pb2 as pb
@@ -36,13 +37,7 @@ def run_whole(
     layout: dict[str, Any] = (
         {"layout": "result", "directory": stage_directory(job_id, STAGE_ID)}
         if sink is None
-        else {
-            "layout": "sink",
-            "format": sink.format,
-            "options": dict(sink.options),
-            "partition_by": list(sink.partition_by),
-            "staging": staging_directory(sink.path, job_id),
-        }
+        else sink_layout(sink, job_id)
     )
     spec = {**layout, "nonce": nonce, "names": list(column_names), "metrics": metrics}
     query: Any = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no public way to it

@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.chaos.steps import run
+from tests.chaos.steps import Datasets, Tables, run
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_scripts_end_whatever_is_killed(tmp_path, tell):
-    tally = run(6, 1, tmp_path)
+@pytest.mark.parametrize("kind", [Datasets, Tables])
+def test_scripts_end_whatever_is_killed(tmp_path, tell, kind):
+    tally = run(6, 1, tmp_path, kind)
     assert tally.trouble == []
     assert tally.schedulers_killed
     assert tally.executors_killed

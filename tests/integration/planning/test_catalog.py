@@ -320,7 +320,6 @@ def test_a_new_table_needs_its_database_to_stay(executor: OneExecutor, catalog: 
     "text",
     [
         "CREATE OR REPLACE TABLE u AS SELECT 1 AS a",
-        "TRUNCATE TABLE t",
         "LOAD DATA INPATH '/tmp/x' INTO TABLE t",
         "CREATE FUNCTION f AS 'java.lang.String' USING JAR '/tmp/x.jar'",
         "ADD JAR '/tmp/x.jar'",

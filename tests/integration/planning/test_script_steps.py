@@ -8,7 +8,9 @@ from pyspark.errors import AnalysisException, ParseException
 from onager.errors import PlanningError, SideEffectError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
+from tests.integration.planning.test_table_writes import run
 
+MAKE = "CREATE TABLE t (v INT, k INT) USING parquet PARTITIONED BY (k)"
 SCRIPT = """\
 SET spark.sql.ansi.enabled=true;
 CREATE TEMP VIEW few AS SELECT id FROM range(3);
@@ -62,6 +64,35 @@ def test_an_effect_at_the_end_only_stays_one_job(executor, tmp_path):
     text = f"CREATE TEMP VIEW v AS SELECT 1 AS a; INSERT OVERWRITE DIRECTORY '{tmp_path}/o' USING csv SELECT * FROM v"
     outcome = executor.plan(pb.JobSpec(sql=pb.SqlScript(text=text)), may_step=True)
     assert outcome.sink.path == f"{tmp_path}/o"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TRUNCATE TABLE t; INSERT INTO t VALUES (1, 2)", [[1], [2]]),
+        ("CREATE TABLE u (a INT); ALTER TABLE t DROP PARTITION (k = 1); INSERT INTO t VALUES (1, 2)", [[1, 2], [3]]),
+        (
+            "SET a=1; INSERT INTO t VALUES (1, 2); ALTER TABLE t RENAME TO u; INSERT INTO u VALUES (3, 4)",
+            [[1, 2], [1, 3], [1, 4]],
+        ),
+    ],
+)
+def test_what_moves_rows_is_a_step_of_its_own_before_a_table_is_written(executor, text, expected):
+    with planned_with(executor) as catalog:
+        run(
+            executor,
+            catalog,
+            MAKE,
+            "INSERT INTO t VALUES (1, 1)",
+        )
+        assert [spec["sql"]["statements"] for _, spec in split(executor, text)] == expected
+
+
+def test_what_makes_a_table_and_fills_it_is_one_job(executor):
+    with planned_with(executor):
+        text = f"DROP TABLE IF EXISTS t; {MAKE}; INSERT INTO t VALUES (1, 2)"
+        outcome = executor.plan(pb.JobSpec(sql=pb.SqlScript(text=text)), may_step=True)
+        assert outcome.sink.table.key == "tables/default/t"
 
 
 def test_a_script_may_end_without_rows(executor, tmp_path):
@@ -136,7 +167,7 @@ def test_a_statement_that_the_catalog_refuses_is_refused_before_the_first_effect
     with planned_with(executor), pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         split(executor, f"CREATE TABLE nowhere.t (a INT) USING parquet; {effect}; {effect}")
     with planned_with(executor), pytest.raises(SideEffectError, match="it removes or loads data of a table"):
-        split(executor, f"{effect}; TRUNCATE TABLE t; {effect}")
+        split(executor, f"{effect}; LOAD DATA INPATH '/tmp/x' INTO TABLE t; {effect}")
 
 
 def test_too_many_statements_are_refused(executor, tmp_path, monkeypatch):

@@ -6,18 +6,30 @@ import json
 import grpc
 import pytest
 
+from onager.catalog_records import parsed_page_key, read_page
 from onager.cli import catalog as cli
 from onager.client import catalog as client_catalog
 from onager.clock import SystemClock
 from onager.errors import InvalidRequestError, NotFoundError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.status import from_rpc_error
-from onager.scheduler.catalog.records import parsed_page_key, read_page
 from onager.state_backend import Keyspace, Put, split_ops
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.conftest import serving
 from tests.integration.scheduler.test_jobs import planned
-from tests.support.catalogs import T_ID, database, make, message, partitions, partitions_of, put, record_of, table, view
+from tests.support.catalogs import (
+    T_ID,
+    database,
+    make,
+    message,
+    partitions,
+    partitions_of,
+    plain,
+    put,
+    record_of,
+    table,
+    view,
+)
 from tests.support.fakes.scripted_executor import (
     Client,
     ScriptedExecutor,
@@ -355,7 +367,7 @@ async def test_pages_are_what_planners_are_told_they_are(backend, reader):
     (record,) = (await read(reader, keys=[TABLE])).records
     pages = [f"pages/{T_ID}/{page}" for page in json.loads(record.value)["pages"]]
     found = (await read(reader, keys=pages)).records
-    assert [read_page(parsed_page_key(each.key)[1], each.value, each.key) for each in found] == [
+    assert [plain(read_page(parsed_page_key(each.key)[1], each.value, each.key)) for each in found] == [
         {"k=1": {"n": 1}, "k=2": {}},
         {"k=2": None},
     ]

@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from onager.executor.exchange import (
     remove_table_folder,
     remove_unfinished,
 )
-from onager.private_paths import PrivatePaths
+from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.result_files import read_result, split_messages
 from tests.support.damage import sealed
 
@@ -52,6 +53,59 @@ def test_only_folders_of_tables_are_removed_as_such(tmp_path):
     remove_table_folder(f"{tmp_path}/x/../sales-0123456789abcdef", private)
     remove_table_folder(f"{tmp_path}/gone-0123456789abcdef", private)
     assert files(tmp_path) == sorted(f"{name}/part-0" for name in names[1:])
+
+
+def test_files_that_a_list_names_go_and_nothing_outside_of_the_table(tmp_path):
+    home = tmp_path / "t-0123456789abcdef"
+    new = home / "v-00000000000000aa"
+    fill(home, "k=a/old", "k=a/kept", "k=b/old", "v-00000000000000aa/k=a/part", "v-00000000000000bb/k=c/old")
+    fill(home, "v-00000000000000bb/_SUCCESS")
+    fill(tmp_path, "else/old")
+    listed = ["k=a/old", "k=b/old", "v-00000000000000bb/k=c/old", "../else/old", f"{tmp_path}/else/old", 7, ""]
+    (new / "_replaced").write_text(json.dumps(listed))
+    for _ in range(2):
+        remove_table_folder(str(new / "_replaced"), NO_PATHS)
+        assert files(tmp_path) == [
+            "else/old",
+            "t-0123456789abcdef/k=a/kept",
+            "t-0123456789abcdef/v-00000000000000aa/k=a/part",
+        ]
+    assert sorted(path.name for path in home.iterdir()) == ["k=a", "v-00000000000000aa"]
+
+
+def test_columns_whose_names_begin_with_an_underscore_are_seen(tmp_path):
+    home = tmp_path / "t-0123456789abcdef"
+    new = home / "v-00000000000000aa"
+    fill(home, "_k=a/_h=1/old", "_k=a/_h=2/kept", "_k=b/_SUCCESS", "_k=b/old", "v-00000000000000aa/_k=a/_h=1/part")
+    fill(home, "_k=b/.part.onager-job", "v-00000000000000aa/_SUCCESS")
+    (new / "_replaced").write_text(json.dumps(["_k=a/_h=1/old", "_k=b/old"]))
+    remove_table_folder(str(new / "_replaced"), NO_PATHS)
+    assert files(home) == [
+        "_k=a/_h=2/kept",
+        "_k=b/.part.onager-job",  # of a job that publishes
+        "_k=b/_SUCCESS",
+        "v-00000000000000aa/_SUCCESS",
+        "v-00000000000000aa/_k=a/_h=1/part",
+    ]
+
+
+def test_a_damaged_list_and_one_in_another_folder_remove_nothing(tmp_path):
+    for folder in ("t/v-00000000000000aa", "t/mine"):
+        fill(tmp_path, f"{folder}/k=a/part")
+        (tmp_path / folder / "_replaced").write_text('["mine/k=a/part"' + ("" if "v-" in folder else "]"))
+        remove_table_folder(str(tmp_path / folder / "_replaced"), NO_PATHS)
+        assert (tmp_path / folder / "k=a" / "part").exists()
+
+
+def test_a_folder_with_a_list_of_its_own_stays_until_that_was_worked_off(tmp_path):
+    home = tmp_path / "t-0123456789abcdef"
+    fill(home, "k=a/first", "v-00000000000000aa/k=a/second", "v-00000000000000bb/k=a/third")
+    for folder, listed in (("aa", "k=a/first"), ("bb", "v-00000000000000aa/k=a/second")):
+        (home / f"v-00000000000000{folder}" / "_replaced").write_text(json.dumps([listed]))
+    for folder in ("bb", "aa"):
+        remove_table_folder(f"{home}/v-00000000000000{folder}/_replaced", NO_PATHS)
+    assert files(home) == ["v-00000000000000bb/k=a/third"]
+    assert [path.name for path in home.iterdir()] == ["v-00000000000000bb"]
 
 
 def test_layout():

@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
+from onager.catalog_records import MARK_KEY
 from onager.protocol.security import Caller
-from onager.scheduler.catalog.records import MARK_KEY
 from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import digest_of

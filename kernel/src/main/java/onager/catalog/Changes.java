@@ -21,18 +21,21 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
     /** *value*: null if the record is removed. *removedPagesOf*: the ids of tables that are no more. */
     record Put(String key, String value, long revision, List<String> removedPagesOf) {}
 
-    /** *set*, *expected*: partitions as JSON, by path; empty: there is none. *staleStats*: whether statistics hold no longer. */
+    /**
+     * *set*, *expected*: partitions as JSON, by path; empty: there is none. *staleStats*: whether statistics hold no longer.
+     * *template*, *seen*: see `TableRecord`.
+     */
     record OfPartitions(String key, String tableId, String location, Map<String, String> set, Map<String, String> expected,
-            boolean staleStats) {}
+            boolean staleStats, String template, long seen) {}
 
     static Changes of(Map<String, OnagerCatalog.Slot> slots, Folders folders) {
         var made = new Changes(new ArrayList<>(), new ArrayList<>(), new TreeMap<>(), folders.made, folders.retired);
         var live = new TreeSet<String>();
         slots.values().stream().map(each -> each.now).filter(TableRecord.class::isInstance).forEach(each -> live.add(((TableRecord) each).id));
         slots.forEach((key, slot) -> {
-            if (slot.now instanceof TableRecord table && (table.hasChangedPartitions() || table.isWritten)) {
+            if (slot.now instanceof TableRecord table && (table.hasChangedPartitions() || table.isWritten || table.awaitsRows)) {
                 made.partitions.add(new OfPartitions(key, table.id, table.spark.location().toString(), table.set(), table.expected(),
-                        table.isWritten));
+                        table.isWritten, table.template(), table.seen()));
             }
             if (slot.isChanged && (slot.now != null || slot.revision > 0)) {
                 boolean isGone = slot.before instanceof TableRecord old && !live.contains(old.id);

@@ -226,6 +226,7 @@ public final class OnagerCatalog implements ExternalCatalog {
         String id = newId();
         var folder = new Path(new Path(table.location()).getParent(), name + "-" + id).toUri();
         folders.retire(table);
+        existing(database, name).removePartitions();
         change(database, name, CatalogCodec.withStats(CatalogCodec.at(table, folder), Option.empty()));
         folders.make(getTable(database, name));
         return getTable(database, name);
@@ -236,6 +237,20 @@ public final class OnagerCatalog implements ExternalCatalog {
         checkMayChange();
         existing(database, name).isWritten = true;
         return getTable(database, name);
+    }
+
+    /** Notes that rows are written into partitions of *table*, whichever they are. */
+    synchronized TableWrite.OfTable writtenPartitions(CatalogTable table, String replaces,
+            scala.collection.immutable.Map<String, String> within) {
+        TableRecord record = existing(table.database(), table.identifier().table());
+        record.awaitsRows = true;
+        String key = Records.key("tables", table.database(), table.identifier().table());
+        return new TableWrite.OfTable(key, record.id, table.location().toString(), replaces, record.path(within));
+    }
+
+    /** Makes a folder for rows that replace some of *table*, and returns its path. */
+    synchronized String newFolder(CatalogTable table) {
+        return folders.makeWithin(table, newId());
     }
 
     @Override
@@ -380,7 +395,7 @@ public final class OnagerCatalog implements ExternalCatalog {
                 throw CatalogErrors.partitionsExist(database, name, twice);
             }
         }
-        var root = new Path(table.spark.location());
+        var root = table.newPartitionsAt(newId());
         for (var each : Seqs.list(made)) {
             String path = table.path(each.spec());
             if (!there.containsKey(path)) {
@@ -430,6 +445,23 @@ public final class OnagerCatalog implements ExternalCatalog {
         TableRecord table = existing(database, name);
         requirePartitions(table, Seqs.seq(Seqs.list(to).stream().map(CatalogTablePartition::spec).toList()));
         Seqs.list(to).forEach(each -> table.change(records, table.path(each.spec()), each, true));
+    }
+
+    /** Gives partitions of *table* that match, all without *partial*, folders of their own, in which there is nothing. */
+    synchronized void emptyPartitions(CatalogTable table, Option<scala.collection.immutable.Map<String, String>> partial) {
+        checkMayChange();
+        String name = table.identifier().table();
+        TableRecord record = existing(table.database(), name);
+        var found = List.copyOf(record.matching(records, partial));
+        if (found.isEmpty() && partial.isDefined() && partial.get().size() == table.partitionColumnNames().size()) {
+            throw CatalogErrors.noPartitions(table.database(), name, List.of(partial.get()));
+        }
+        var folder = new Path(new Path(table.location()), Folders.within(newId()));
+        for (CatalogTablePartition each : found) {
+            URI location = ExternalCatalogUtils.generatePartitionPath(each.spec(), table.partitionColumnNames(), folder).toUri();
+            record.change(records, record.path(each.spec()), CatalogCodec.at(each, each.spec(), location), true);
+        }
+        change(table.database(), name, CatalogCodec.withStats(table, Option.empty()));
     }
 
     private void requirePartitions(TableRecord table, Seq<scala.collection.immutable.Map<String, String>> specs) {

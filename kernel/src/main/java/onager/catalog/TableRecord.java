@@ -7,12 +7,14 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import onager.spark43.CatalogCodec;
 import onager.values.Json;
 import onager.values.Seqs;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
@@ -24,6 +26,8 @@ final class TableRecord {
     CatalogTable spark;
     /** Whether rows are written into its folder, of which its statistics do not tell. */
     boolean isWritten = false;
+    /** Whether rows are written into partitions, which are known only once the rows are there. */
+    boolean awaitsRows = false;
     private final ObjectNode before;
     private TreeMap<String, CatalogTablePartition> partitions = null;
     private final Map<String, JsonNode> stored = new HashMap<>();
@@ -85,6 +89,39 @@ final class TableRecord {
         }
     }
 
+    /** Forgets all partitions: with another folder, the table has none. */
+    void removePartitions() {
+        partitions = new TreeMap<>();
+        stored.clear();
+        expected.clear();
+        changed.clear();
+        before.remove(List.of("pages", "merged", "removed"));
+    }
+
+    /** Returns partitions into which rows are written, as JSON, but for what they are, and where. */
+    String template() {
+        return awaitsRows ? text(CatalogCodec.of(CatalogCodec.partitionLike(spark))) : "";
+    }
+
+    /** Returns how often the stored partitions had been changed when they were read. */
+    long seen() {
+        return before.path("changes").asLong(0);
+    }
+
+    /**
+     * Returns below which folder partitions lie that get no place by name: never where others lay, whose files are still there, unless they
+     * are the user's own. *id*: of a new folder.
+     */
+    Path newPartitionsAt(String id) {
+        var root = new Path(spark.location());
+        if (!spark.tableType().equals(CatalogTableType.MANAGED())) {
+            return root;
+        }
+        long removed = before.path("removed").asLong(0);
+        return changed.containsValue(null) ? new Path(root, Folders.within(id))
+                : removed > 0 ? new Path(root, Folders.within(String.format("%016x", removed))) : root;
+    }
+
     boolean hasChangedPartitions() {
         return !changed.isEmpty();
     }
@@ -108,9 +145,9 @@ final class TableRecord {
         return node;
     }
 
-    /** Returns the path of the partition *spec*, as Hive names its directory. */
+    /** Returns the path of the partition *spec*, or of all that begin with it, as Hive names the directory. */
     String path(scala.collection.immutable.Map<String, String> spec) {
-        return String.join("/", Seqs.list(spark.partitionColumnNames()).stream()
+        return String.join("/", Seqs.list(spark.partitionColumnNames()).stream().limit(spec.size())
                 .map(name -> ExternalCatalogUtils.getPartitionPathString(name, spec.getOrElse(name, () -> null))).toList());
     }
 

@@ -10,12 +10,14 @@ import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;
 import onager.values.Seqs;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.catalog.BucketSpec;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.command.CreateDataSourceTableAsSelectCommand;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
+import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -25,8 +27,21 @@ import scala.jdk.javaapi.CollectionConverters;
  * @param query its plan, analyzed; null: there is nothing to write
  * @param mode as of a sink: error, overwrite or append
  */
-public record TableWrite(LogicalPlan query, List<String> names, String path, String format, Map<String, String> options, String mode) {
-    private static final TableWrite NOTHING = new TableWrite(null, List.of(), "", "", Map.of(), "");
+public record TableWrite(LogicalPlan query, List<String> names, String path, String format, Map<String, String> options, String mode,
+        List<String> partitionBy, Buckets buckets, OfTable table) {
+    private static final TableWrite NOTHING = new TableWrite(null, List.of(), "", "", Map.of(), "", List.of(), null, null);
+
+    /** The buckets of a table, by columns, and the columns by which each file is sorted. */
+    public record Buckets(int count, List<String> by, List<String> sortBy) {}
+
+    /**
+     * The table whose partitions rows go into.
+     *
+     * @param location a URI
+     * @param replaces nothing, written (the partitions that get rows) or matching (those below *within* besides)
+     * @param within the path of a partition; empty: the table
+     */
+    public record OfTable(String key, String id, String location, String replaces, String within) {}
 
     /** Plans the statement *parsed*, which writes a table of *catalog*. */
     public static TableWrite of(OnagerCatalog catalog, LogicalPlan parsed) {
@@ -44,11 +59,22 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
     private static TableWrite inserted(OnagerCatalog catalog, InsertIntoHadoopFsRelationCommand insert) {
         CatalogTable table = insert.catalogTable().get();
         boolean replaces = insert.mode() == SaveMode.Overwrite;
-        boolean moves = replaces && table.tableType().equals(CatalogTableType.MANAGED());
-        checkCanBeWritten(table, table.database());
-        CatalogTable after = moves ? catalog.emptied(table.database(), table.identifier().table())
-                : catalog.written(table.database(), table.identifier().table());
-        return into(after, insert.query(), Seqs.list(insert.outputColumnNames()), moves ? "error" : replaces ? "overwrite" : "append");
+        String name = table.identifier().table();
+        if (insert.ifPartitionNotExists()
+                && !catalog.listPartitions(table.database(), name, Option.apply(insert.staticPartitions())).isEmpty()) {
+            return NOTHING;
+        }
+        boolean isWhole = replaces && insert.staticPartitions().isEmpty() && !insert.dynamicPartitionOverwrite();
+        boolean moves = isWhole && table.tableType().equals(CatalogTableType.MANAGED());
+        CatalogTable after = moves ? catalog.emptied(table.database(), name) : catalog.written(table.database(), name);
+        boolean inPartitions = !after.partitionColumnNames().isEmpty();
+        String mode = moves || replaces && inPartitions ? "error" : replaces ? "overwrite" : "append";
+        TableWrite write = into(after, insert.query(), Seqs.list(insert.outputColumnNames()), mode);
+        if (!inPartitions) {
+            return write;
+        }
+        String replaced = !replaces ? "nothing" : insert.dynamicPartitionOverwrite() ? "written" : "matching";
+        return write.intoPartitions(catalog, after, replaced, insert.staticPartitions(), replaces && !moves);
     }
 
     private static TableWrite made(OnagerCatalog catalog, CreateDataSourceTableAsSelectCommand command) {
@@ -63,20 +89,20 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         }
         List<String> names = Seqs.list(command.outputColumnNames());
         CatalogTable table = CatalogCodec.withSchema(command.table(), CatalogSessions.schemaOfTable(command.query(), names));
-        checkCanBeWritten(table, name.database().get());
-        tables.createTable(table, false, false);
-        return into(catalog.getTable(name.database().get(), name.table()), command.query(), names, "error");
+        boolean tracks = !table.partitionColumnNames().isEmpty() && session.sessionState().conf().manageFilesourcePartitions();
+        tables.createTable(tracks ? CatalogCodec.withTrackedPartitions(table) : table, false, false);
+        CatalogTable there = catalog.getTable(name.database().get(), name.table());
+        TableWrite write = into(there, command.query(), names, "error");
+        return there.partitionColumnNames().isEmpty() ? write
+                : write.intoPartitions(catalog, there, "matching", Seqs.map(Map.of()), false);
     }
 
-    private static void checkCanBeWritten(CatalogTable table, String database) {
-        String name = "table " + database + "." + table.identifier().table();
-        if (!table.partitionColumnNames().isEmpty()) {
-            throw new RefusedException(name + " is partitioned, and statements do not write partitions yet: write with --output and "
-                    + "--partition-by, and add them with MSCK REPAIR TABLE");
-        }
-        if (table.bucketSpec().isDefined()) {
-            throw new RefusedException(name + " is CLUSTERED BY columns, and buckets are not written yet: leave that out");
-        }
+    /** Returns this, into partitions of *table*; below a new folder of its own if *hasOwn*. */
+    private TableWrite intoPartitions(OnagerCatalog catalog, CatalogTable table, String replaces,
+            scala.collection.immutable.Map<String, String> within, boolean hasOwn) {
+        OfTable of = catalog.writtenPartitions(table, replaces, within);
+        String below = hasOwn ? catalog.newFolder(table) : path;
+        return new TableWrite(query, names, below, format, options, mode, Seqs.list(table.partitionColumnNames()), buckets, of);
     }
 
     private static TableWrite into(CatalogTable table, LogicalPlan query, List<String> names, String mode) {
@@ -84,6 +110,14 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         options.remove("path");
         options.remove("serialization.format");
         String format = table.provider().get().toLowerCase(Locale.ROOT);
-        return new TableWrite(query, names, table.location().toString(), format, options, mode);
+        return new TableWrite(query, names, Folders.path(table.location()), format, options, mode, List.of(), buckets(table), null);
+    }
+
+    private static Buckets buckets(CatalogTable table) {
+        if (table.bucketSpec().isEmpty()) {
+            return null;
+        }
+        BucketSpec spec = table.bucketSpec().get();
+        return new Buckets(spec.numBuckets(), Seqs.list(spec.bucketColumnNames()), Seqs.list(spec.sortColumnNames()));
     }
 }

@@ -14,7 +14,9 @@ import onager.stream.StreamedTasks;
 import onager.stream.Streams;
 import onager.values.Serialization;
 import org.apache.hadoop.mapreduce.Job;
+import org.apache.spark.sql.catalyst.catalog.BucketSpec;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
 
 /** Makes the tasks that write a stage's rows to its output. */
 public final class Outputs {
@@ -60,7 +62,9 @@ public final class Outputs {
         Job job = Job.getInstance(conf);
         org.apache.spark.sql.SparkSession.setActiveSession(bound.session());
         List<String> partitionBy = spec.partitionBy() == null ? List.of() : spec.partitionBy();
-        var description = SinkFiles.description(spec.format(), bound.session(), job, options, bound.output(), schema, partitionBy);
+        OutputSpec.Bucketed in = spec.bucketed();
+        Option<BucketSpec> bucketed = in == null ? Option.empty() : Option.apply(SinkFiles.buckets(in.count(), in.by(), in.sortBy()));
+        var description = SinkFiles.description(spec.format(), bound.session(), job, options, bound.output(), schema, partitionBy, bucketed);
         return new WriteSink(common, description, spec.staging());
     }
 }

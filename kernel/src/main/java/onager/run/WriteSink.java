@@ -20,7 +20,7 @@ import scala.collection.Iterator;
 
 /**
  * Writes a partition as files of a dataset, in this execution's own directory below the staging directory. Of empty partitions, only the
- * first writes a file (with the schema), so that an empty dataset can be read; and none if the dataset is partitioned by columns.
+ * first writes a file (with the schema), so that an empty dataset can be read; and none if the dataset has partitions or buckets.
  */
 @SuppressWarnings("serial")
 final class WriteSink extends Task {
@@ -37,7 +37,7 @@ final class WriteSink extends Task {
     @Override
     Written write(TaskContext context, int partition, String nonce, Iterator<InternalRow> rows) throws Exception {
         var done = new Written();
-        if (!rows.hasNext() && (partition > 0 || !description.partitionColumns().isEmpty())) {
+        if (!rows.hasNext() && (partition > 0 || !description.partitionColumns().isEmpty() || description.bucketSpec().isDefined())) {
             return done;
         }
         TaskAttemptContext attempt = attempt(partition);

@@ -258,6 +258,12 @@ public final class CatalogCodec {
         return new CatalogTablePartition(spec, at(of.storage(), location), of.parameters(), of.createTime(), of.lastAccessTime(), of.stats());
     }
 
+    /** Return a partition such as new ones of *table* are, that is not yet any, and lies nowhere. */
+    public static CatalogTablePartition partitionLike(CatalogTable table) {
+        return new CatalogTablePartition(Seqs.map(java.util.Map.of()), at(table.storage(), null), Seqs.map(java.util.Map.of()),
+                System.currentTimeMillis(), -1, Option.empty());
+    }
+
     private static CatalogStorageFormat at(CatalogStorageFormat of, URI location) {
         return new CatalogStorageFormat(Option.apply(location), of.inputFormat(), of.outputFormat(), of.serde(), of.compressed(),
                 of.properties(), of.serdeName());
@@ -267,11 +273,21 @@ public final class CatalogCodec {
         return new CatalogFunction(new FunctionIdentifier(name, Option.apply(database)), of.className(), of.resources());
     }
 
+    /** Return *of*, the catalog knowing its partitions. */
+    public static CatalogTable withTrackedPartitions(CatalogTable of) {
+        return copy(of, of.identifier(), of.storage(), of.schema(), of.properties(), of.stats(), true);
+    }
+
     private static CatalogTable copy(CatalogTable of, TableIdentifier name, CatalogStorageFormat storage, StructType schema,
             Map<String, String> properties, Option<CatalogStatistics> stats) {
+        return copy(of, name, storage, schema, properties, stats, of.tracksPartitionsInCatalog());
+    }
+
+    private static CatalogTable copy(CatalogTable of, TableIdentifier name, CatalogStorageFormat storage, StructType schema,
+            Map<String, String> properties, Option<CatalogStatistics> stats, boolean tracksPartitions) {
         return new CatalogTable(name, of.tableType(), storage, schema, of.provider(), of.partitionColumnNames(), of.bucketSpec(), of.owner(),
                 of.createTime(), of.lastAccessTime(), of.createVersion(), properties, stats, of.viewText(), of.comment(), of.collation(),
-                of.unsupportedFeatures(), of.tracksPartitionsInCatalog(), of.schemaPreservesCase(), of.ignoredProperties(),
+                of.unsupportedFeatures(), tracksPartitions, of.schemaPreservesCase(), of.ignoredProperties(),
                 of.viewOriginalText(), of.multipartIdentifier());
     }
 }

@@ -53,6 +53,14 @@ public final class CatalogErrors {
         throw thrown(new FunctionAlreadyExistsException(database, name));
     }
 
+    public static RuntimeException truncatesExternal(String table) {
+        throw thrown(QueryCompilationErrors.truncateTableOnExternalTablesError(table));
+    }
+
+    public static RuntimeException truncatesNoPartition(String table) {
+        throw thrown(QueryCompilationErrors.truncateTablePartitionNotSupportedForNotPartitionedTablesError(table));
+    }
+
     @SuppressWarnings("unchecked")
     private static <E extends Throwable> RuntimeException thrown(Throwable e) throws E {
         throw (E) e;

@@ -12,11 +12,13 @@ import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.internal.io.FileNameSpec;
+import org.apache.spark.sql.catalyst.catalog.BucketSpec;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.DynamicPartitionDataSingleWriter;
 import org.apache.spark.sql.execution.datasources.FileFormatDataWriter;
 import org.apache.spark.sql.execution.datasources.SingleDirectoryDataWriter;
+import org.apache.spark.sql.execution.datasources.V1WritesUtils;
 import org.apache.spark.sql.execution.datasources.WriteJobDescription;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -43,10 +45,11 @@ public final class SinkFiles extends FileCommitProtocol {
 
     /**
      * Return what Spark's writers need to know. Rows have the columns *output*, called as in *schema*; those of *partitionBy* become
-     * directories, and rows with the same values must follow each other.
+     * directories. Rows with the same values must follow each other, and those of each bucket among them.
      */
     public static WriteJobDescription description(String format, SparkSession session, Job job, Map<String, String> options,
-            Seq<Attribute> output, StructType schema, List<String> partitionBy) {
+            Seq<Attribute> output, StructType schema, List<String> partitionBy,
+            Option<BucketSpec> buckets) {
         var conf = session.sessionState().conf();
         var columns = new ArrayList<Attribute>();
         var all = Seqs.list(output);
@@ -62,13 +65,19 @@ public final class SinkFiles extends FileCommitProtocol {
         var writers = Files.writer(format, session, job, options, new StructType(fields));
         long records = options.get(RECORDS).isDefined() ? Long.parseLong(options.apply(RECORDS)) : conf.maxRecordsPerFile();
         return new WriteJobDescription(UUID.randomUUID().toString(), new SerializableConfiguration(job.getConfiguration()), writers,
-                Seqs.seq(columns), Seqs.seq(data), Seqs.seq(partitions), Option.empty(), "", Seqs.map(java.util.Map.of()), records,
+                Seqs.seq(columns), Seqs.seq(data), Seqs.seq(partitions),
+                V1WritesUtils.getWriterBucketSpec(buckets, Seqs.seq(data), options), "", Seqs.map(java.util.Map.of()), records,
                 conf.sessionLocalTimeZone(), Seqs.seq());
+    }
+
+    /** Return buckets of rows: how many, by which columns, and those by which each file is sorted. */
+    public static BucketSpec buckets(int count, List<String> by, List<String> sortBy) {
+        return new BucketSpec(count, Seqs.seq(by), Seqs.seq(sortBy));
     }
 
     /** Return a writer of these files. */
     public FileFormatDataWriter writer(WriteJobDescription description, TaskAttemptContext attempt) {
-        return description.partitionColumns().isEmpty()
+        return description.partitionColumns().isEmpty() && description.bucketSpec().isEmpty()
                 ? new SingleDirectoryDataWriter(description, attempt, this, Seqs.map(java.util.Map.of()))
                 : new DynamicPartitionDataSingleWriter(description, attempt, this, Seqs.map(java.util.Map.of()));
     }

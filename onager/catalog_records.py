@@ -8,7 +8,9 @@
 
 Names are percent-encoded in keys. What is below ``spark`` is Spark's. A page is never changed. The pages of a table
 apply in the order in which its record names them: later ones override, null removes. ``merged``, in a table's record,
-says how many of its first pages were made by merging all that were there.
+says how many of its first pages were made by merging all that were there. ``changes`` counts the changes of its
+partitions; a partition's ``changed`` is the number of its own last change, and ``removed`` of the last by which any was
+removed.
 """
 
 import hashlib
@@ -157,6 +159,15 @@ def location_of(record: Mapping[str, Any]) -> str:
     return location if isinstance(location, str) else ""
 
 
+def new_partitions_at(record: Mapping[str, Any]) -> str:
+    """Return below which URI partitions lie that rows are added to, and that are not there: never where others lay.
+
+    All that add rows agree on it, unless a partition was removed between two of them.
+    """
+    removed = record.get("removed", 0)
+    return f"{location_of(record)}/v-{removed:016x}" if removed else location_of(record)
+
+
 # ---------------------------------------------------------------- pages
 
 
@@ -202,6 +213,11 @@ def _page(page_id: str, stored: bytes) -> Entries:
     if not all(each is None or isinstance(each, dict) for each in entries.values()):
         raise ValueError("a partition in it is not an object")
     return entries
+
+
+def unnumbered(partition: Partition | None) -> Partition | None:
+    """Return a partition without the number of its last change."""
+    return None if partition is None else {name: value for name, value in partition.items() if name != "changed"}
 
 
 def folded(pages: Iterable[Entries]) -> dict[str, Partition]:
