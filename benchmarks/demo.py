@@ -1,6 +1,7 @@
 """``make demo [BACKEND=…]``: TPC-H data, a standalone cluster, three queries with live progress, where the time went.
 
-It ends with a job whose scheduler and executor are killed, and a picture of what happened to it.
+It ends with a job whose scheduler and executor are killed, a picture of what happened to it, and a small pipeline of
+steps that is treated likewise.
 
 ``BACKEND=etcd`` starts an etcd of its own for the state; ``BACKEND=etcd://…`` uses one that is there.
 """
@@ -97,6 +98,8 @@ def _queries(data: Path, backend: str | None) -> tuple[list[Timing], float]:
                 timings = [_run(client, number, tables) for number in QUERIES]
                 print("\n--- The same without a scheduler and an executor, for a while ---", flush=True)
                 under_fire.run(client, cluster.pids["standalone"], PICTURE)
+                print("\n--- A pipeline of steps, likewise ---", flush=True)
+                under_fire.run_steps(client, cluster.pids["standalone"], tables)
             except OnagerError as error:
                 sys.exit(f"demo: {error}")
         return timings, time.monotonic()
