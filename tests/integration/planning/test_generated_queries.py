@@ -70,7 +70,9 @@ def test_a_drawn_query_that_is_planned_again_gives_plain_sparks_rows(executor, t
 def hunt(examples: int, start: int, tell: Callable[[str], object], *, has_replans: bool = False) -> None:
     """Draw *examples* queries from the seed *start*, and raise for the smallest that does not hold."""
     with tempfile.TemporaryDirectory() as directory:
-        executor = OneExecutor(Path(directory) / "exchange")
+        exchange = Path(directory) / "exchange"
+        exchange.mkdir()
+        executor = OneExecutor(exchange)
         views = make_views(executor.spark, Path(directory) / "tables")
         count = taken = 0
 
