@@ -92,6 +92,7 @@ class OnagerClient:
         params: Mapping[str, object] | Sequence[object] | None = None,
         labels: Mapping[str, str] | None = None,
         deadline: str | None = None,
+        job_id: str | None = None,
     ) -> JobHandle:
         """Submit a script of SQL statements, the last of which is the query, and return the job.
 
@@ -99,7 +100,8 @@ class OnagerClient:
         csv, json, orc); *mode* says what to do if one exists (error, overwrite, append); *partition_by* names columns
         that become directories, as in Hive (``k=1/d=2026-01-31``). *params* are values that Spark binds: of ``:name``,
         by name, or of ``?``, in order. *labels* find the job in lists. After the *deadline*, such as ``"90s"`` or
-        ``"2h"``, the job fails if it has not ended.
+        ``"2h"``, the job fails if it has not ended. A repeated call with the same *job_id* returns the same job; see
+        `submit`.
 
         A script with several statements that write is a program: its statements run as jobs, one after the other, and
         what is written stays written if a later one fails. `JobHandle.retry` goes on where it failed.
@@ -115,7 +117,7 @@ class OnagerClient:
             labels=labels,
             deadline=deadline,
         )
-        return self.submit(spec)
+        return self.submit(spec, job_id)
 
     def python(
         self,
@@ -133,6 +135,7 @@ class OnagerClient:
         partition_by: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
         deadline: str | None = None,
+        job_id: str | None = None,
     ) -> JobHandle:
         """Submit a function that takes the session, and *args* by keyword, and returns a DataFrame.
 
@@ -151,7 +154,7 @@ class OnagerClient:
             labels=labels,
             deadline=deadline,
         )
-        return self.submit(spec)
+        return self.submit(spec, job_id)
 
     def program(
         self,

@@ -1,0 +1,1 @@
+"""Tests of the provider with a real Airflow and a real cluster: `integrations/airflow/test`."""

@@ -1,0 +1,1 @@
+"""The folder from which Airflow reads DAGs."""
