@@ -58,8 +58,11 @@ class Writers:
         ):
             self._run(text)
 
-    def _run(self, text: str) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = self._client.sql(text).to_arrow(timeout=_PATIENCE_S).to_pylist()
+    def _run(self, text: str) -> None:
+        self._client.sql(text).wait(_PATIENCE_S)
+
+    def _rows(self, text: str) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = self._client.sql(text).to_arrow().to_pylist()
         return rows
 
     def write(self, rounds: int) -> None:
@@ -76,7 +79,7 @@ class Writers:
             for reader in readers:
                 reader.join()
         self._run(f"ALTER TABLE parts DROP PARTITION (k = 'drop {self.tally.rounds}')")
-        found = Counter(int(str(row["version"])) for row in self._run("SELECT version FROM parts WHERE k <> 'x'"))
+        found = Counter(int(str(row["version"])) for row in self._rows("SELECT version FROM parts WHERE k <> 'x'"))
         if found != self._inserted:
             self.tally.trouble.append(f"lost {self._inserted - found}, doubled {found - self._inserted}")
 
@@ -128,7 +131,7 @@ class Writers:
     def _read(self, source: str) -> None:
         while not self._is_over.is_set():
             try:
-                rows = self._run(f"SELECT version, count(*) AS n FROM {source} GROUP BY version")
+                rows = self._rows(f"SELECT version, count(*) AS n FROM {source} GROUP BY version")
             except onager.OnagerError as error:
                 self.tally.trouble.append(f"a read of {source}: {error}")
                 return
