@@ -160,7 +160,7 @@ def plain_spark(tables: Mapping[str, str]) -> dict[str, pa.Table]:
 
 
 @contextmanager
-def cluster(directory: Path) -> Iterator[LocalCluster]:
+def cluster(directory: Path, environment: Mapping[str, str] | None = None) -> Iterator[LocalCluster]:
     """Run schedulers that all clients know, and executors with a slot each; logs of it stay in *directory*."""
     flags = [flag for name, value in SMALL_SPARK.items() for flag in ("--spark-conf", f"{name}={value}")]
     made = LocalCluster(
@@ -169,7 +169,7 @@ def cluster(directory: Path) -> Iterator[LocalCluster]:
         _EXECUTORS,
         slots=1,
         has_proxy=False,
-        environment={"ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": "2000"},
+        environment={"ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": "2000", **(environment or {})},
         executor_flags={f"executor-{n}": flags for n in range(1, _EXECUTORS + 1)},
     )
     try:

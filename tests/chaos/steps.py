@@ -1,7 +1,8 @@
-"""``python -m tests.chaos.steps [--tables] [--kills 200] [--seed N] [--json FILE]``: `kill -9` under scripts of steps.
+"""``python -m tests.chaos.steps [--tables] [--etcd] [--kills 200] [--seed N] [--json FILE]``: `kill -9` under scripts.
 
-A real cluster: one scheduler, and executors of Spark. Scripts of six steps run, one after the other, until as many
-processes were killed as wanted, at moments that the seed draws: now the scheduler, now an executor. Each statement
+A real cluster: one scheduler, or with --etcd three of them, and two executors of Spark. Scripts of six steps run, one
+after the other, until as many processes were killed as wanted: a scheduler, an executor with all that it has started,
+or its JVM alone, at an event that the seed draws of all those of the script and its steps. Each statement
 reads what those before it wrote: datasets by INSERT OVERWRITE DIRECTORY, or with --tables a table that is made, gets
 rows twice, and has some of its partitions replaced. Of each script must hold: it succeeds; each of its steps is done by
 one job, which succeeded; steps begin in order; what was written once is not written again; and at the end there are the
@@ -14,8 +15,11 @@ import random  # noqa: TID251 seeded
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,12 +27,13 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from onager.client import JobHandle, JobProgress
-from tests.support.processes.cluster import Cluster
+from tests.chaos.victims import EXECUTOR, JVM, SCHEDULER, Victims, one, three
 
 STEPS: Final = 6
 ROWS: Final = 40_000
-_EXECUTORS: Final = 2
-_PATIENCE_S: Final = 300.0
+MOST_EVENTS: Final = 12
+"""Between two kills; a script has some 150."""
+_PATIENCE_S: Final = 180.0
 CONF: Final = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 2}
 
 
@@ -37,13 +42,12 @@ class Tally:
     """What was done, and what was wrong."""
 
     scripts: int = 0
-    schedulers_killed: int = 0
-    executors_killed: int = 0
+    killed: Counter[str] = field(default_factory=Counter)
     trouble: list[str] = field(default_factory=list)
 
     @property
     def kills(self) -> int:
-        return self.schedulers_killed + self.executors_killed
+        return self.killed.total()
 
 
 class Datasets:
@@ -62,7 +66,7 @@ class Datasets:
         """Return the files that a step has written, and when."""
         return {file.name: file.stat().st_mtime_ns for file in (self._directory / step).iterdir()}
 
-    def trouble(self, _cluster: Cluster, _last: JobHandle) -> Iterator[str]:
+    def trouble(self, _cluster: Victims, _last: JobHandle) -> Iterator[str]:
         """Yield what is wrong with the rows."""
         table = pq.read_table(self._directory / str(STEPS))
         rows = dict(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True))
@@ -92,7 +96,7 @@ SELECT k, n, s FROM {name}.sums ORDER BY k"""
         """Return nothing: what a step has written is seen in the rows."""
         return {}
 
-    def trouble(self, cluster: Cluster, last: JobHandle) -> Iterator[str]:
+    def trouble(self, cluster: Victims, last: JobHandle) -> Iterator[str]:
         """Yield what is wrong with the rows."""
         rows = {k: [n for n in range(ROWS) if n % 5 == k] for k in range(5)}
         for k in range(3):
@@ -110,7 +114,7 @@ SELECT k, n, s FROM {name}.sums ORDER BY k"""
 class Run:
     """One script, and how its datasets were first seen."""
 
-    def __init__(self, cluster: Cluster, script: Datasets | Tables) -> None:
+    def __init__(self, cluster: Victims, script: Datasets | Tables) -> None:
         self._script = script
         self.job: JobHandle = cluster.client.sql(script.text, conf=CONF)
         self._first: dict[str, dict[str, int]] = {}
@@ -150,54 +154,68 @@ class Run:
         return found
 
 
-def kill_one(cluster: Cluster, rng: random.Random, tally: Tally) -> None:
-    """Kill the scheduler, or an executor, and start it again at once."""
-    living = cluster.living_executors()
-    if rng.random() < 0.5 or not living:
-        assert cluster.scheduler is not None
-        cluster.scheduler.kill()
-        cluster.start_scheduler()
-        tally.schedulers_killed += 1
-        return
-    name = rng.choice(sorted(living))
-    below = living[name].descendants()
-    living[name].kill()
-    for process in below:
-        if process.is_running():
-            process.kill()
-    cluster.launch_executor(name, slots=1)
-    tally.executors_killed += 1
+class Followed:
+    """Counts what happens to a script and its steps, as their logs tell it."""
+
+    def __init__(self, job: JobHandle) -> None:
+        self.events = 0
+        self._threads: list[threading.Thread] = []
+        self._known: set[str] = set()
+        self.follow(job)
+
+    def follow(self, job: JobHandle) -> None:
+        """Count the events of *job*, too."""
+        if job.id not in self._known:
+            self._known.add(job.id)
+            self._threads.append(threading.Thread(target=self._count, args=(job,), daemon=True))
+            self._threads[-1].start()
+
+    def _count(self, job: JobHandle) -> None:
+        for _ in job.events(follow=True):
+            self.events += 1
 
 
-def run(kills: int, seed: int, directory: Path, kind: type[Datasets | Tables]) -> Tally:
-    """Run scripts of that *kind* until *kills* processes were killed; executors of Spark take seconds to come back."""
+def run(
+    kills: int,
+    seed: int,
+    directory: Path,
+    kind: type[Datasets | Tables],
+    where: Callable[[Path], AbstractContextManager[Victims]] = one,
+) -> Tally:
+    """Run scripts of that *kind* until *kills* processes were killed."""
     rng, tally = random.Random(seed), Tally()
-    cluster = Cluster(directory / "cluster")
-    cluster.environment["ONAGER_SCHEDULER_TASK_MAX_FAILURES"] = "1000"
-    try:
-        cluster.start_scheduler()
-        for number in range(_EXECUTORS):
-            cluster.launch_executor(f"e-{number}", slots=1)
-        cluster.await_executors(*(f"e-{number}" for number in range(_EXECUTORS)))
+    with where(directory / "cluster") as cluster:
         while tally.kills < kills and not tally.trouble:
             tally.scripts += 1
             datasets = directory / f"script-{tally.scripts}"
-            one = Run(cluster, kind(datasets, f"s{tally.scripts}"))
-            began_s = time.monotonic()
-            while not one.look().state.is_final:
-                time.sleep(rng.uniform(0.05, 2.5))
-                if tally.kills < kills:
-                    kill_one(cluster, rng, tally)
-                if time.monotonic() - began_s > _PATIENCE_S + 5 * kills:
-                    tally.trouble.append(f"{one.job.id} does not end")
-                    break
-            else:
-                tally.trouble += one.trouble()
-            print(f"{tally.scripts} scripts, {tally.kills} kills: {tally.trouble or 'sound'}", flush=True)
+            script = Run(cluster, kind(datasets, f"s{tally.scripts}"))
+            _kill_under(script, cluster, kills, rng, tally)
+            tally.trouble += script.trouble() if not tally.trouble else []
+            print(f"{tally.scripts} scripts, {dict(tally.killed)}: {tally.trouble or 'sound'}", flush=True)
             shutil.rmtree(datasets, ignore_errors=True)
-    finally:
-        cluster.stop()
     return tally
+
+
+def _kill_under(script: Run, cluster: Victims, kills: int, rng: random.Random, tally: Tally) -> None:
+    """Kill until *script* has ended: each time as soon as its logs and those of its steps have some more events."""
+    followed = Followed(script.job)
+    due = rng.randint(1, MOST_EVENTS)
+    moved_s, seen = time.monotonic(), 0
+    while not (progress := script.look()).state.is_final:
+        for step in progress.stages[1:]:
+            if step.child_job_id and step.state != "successful":
+                followed.follow(cluster.client.job(step.child_job_id))
+        if followed.events > seen:
+            moved_s, seen = time.monotonic(), followed.events
+        if time.monotonic() - moved_s > _PATIENCE_S:
+            tally.trouble.append(f"nothing happens to {script.job.id}: {progress}")
+            return
+        if seen >= due and tally.kills < kills:
+            what = rng.choice((SCHEDULER, EXECUTOR, JVM))
+            if cluster.kill(what, rng.choice(cluster.schedulers if what == SCHEDULER else cluster.executors)):
+                tally.killed[what] += 1
+            due = followed.events + rng.randint(1, MOST_EVENTS)
+        time.sleep(0.02)
 
 
 def main() -> int:
@@ -206,15 +224,16 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--etcd", action="store_true", help="three schedulers over etcd, instead of one on LevelDB")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="onager-steps-") as directory:
-        tally = run(arguments.kills, arguments.seed, Path(directory), Tables if arguments.tables else Datasets)
+        kind, where = Tables if arguments.tables else Datasets, three if arguments.etcd else one
+        tally = run(arguments.kills, arguments.seed, Path(directory), kind, where)
     told = {
         "seed": arguments.seed,
         "scripts": tally.scripts,
-        "schedulers_killed": tally.schedulers_killed,
-        "executors_killed": tally.executors_killed,
+        "killed": tally.killed,
         "trouble": tally.trouble,
     }
     if arguments.json is not None:
