@@ -33,23 +33,6 @@ def test_what_runs_is_finished_and_nothing_more_is_taken(lone_cluster, gate):
     why = waiting.progress().waiting_for
     assert why.startswith(f"no executor is there any more: {executor.name} has left")
 
-    # A task that takes longer than the grace is stopped, and runs on another executor: here, the next incarnation.
-    (gate.directory / "open").unlink()
-    gate.forget()
-    executor = cluster.start_executor(executor.name, ONAGER_EXECUTOR_DRAIN_GRACE_MS="300")
-    assert waiting.to_arrow().to_pylist() == [{"one": 1}]
-    job = hold_one_task(cluster, gate)
-    executor.popen.terminate()
-    assert executor.popen.wait(30) == 0
-    gate.forget()
-    cluster.start_executor(executor.name)
-    gate.wait()
-    gate.open()
-    assert job.to_arrow().num_rows == 1000
-    tasks = cluster.tasks(job.id)
-    assert {task["successes"] for task in tasks.values()} == {1}
-    assert {task["failures"] for task in tasks.values()} == {0}
-
 
 def state_of(cluster: Cluster, executor_id: str) -> str:
     return next((e.state for e in cluster.client.executors() if e.executor_id == executor_id), "gone")
