@@ -146,6 +146,18 @@ class TestJob:
         page.get_by_role("button", name="0 plan").click()
         expect(page.get_by_role("list", name="Tasks of stage 0").get_by_role("listitem")).to_have_count(1)
 
+    def test_a_program_leads_to_the_jobs_of_its_steps_and_back(self, page, client):
+        program = client.program(name="two steps")
+        program.sql(BareJob(2).text, name="last", after=[program.sql(BareJob(3).text, name="first")])
+        job = program.submit()
+        job.wait(60)
+        page.goto(f"/jobs/{job.id}/stages")
+        page.get_by_role("link", name="The job of step 2").click()
+        expect(page).to_have_url(re.compile(f"/jobs/{re.escape(job.id)}.2$"))
+        expect(page.get_by_role("heading", name="last")).to_be_visible()
+        page.get_by_role("link", name=job.id, exact=True).click()
+        expect(page.get_by_role("heading", name="two steps")).to_be_visible()
+
     def test_plan_and_definition(self, page, done):
         page.goto(f"/jobs/{done}/plan")
         expect(page.get_by_role("region", name="Spark's plan")).to_contain_text("nothing")

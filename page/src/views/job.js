@@ -113,6 +113,7 @@ function Head({ job, known, log, now }) {
       ${job.exchange_bytes > 0 && html`<div><dt>Exchange</dt><dd>${size(job.exchange_bytes)}</dd></div>`}
       ${writers.size > 1 && html`<div><dt>Schedulers</dt><dd>${[...writers].join(", ")}</dd></div>`}
       ${job.sink_path && html`<div class="grow"><dt>Writes</dt><dd class="mono cut" title=${job.sink_path}>${job.sink_path}</dd></div>`}
+      ${job.parent && html`<div><dt>Step of</dt><dd><a href=${`/jobs/${encodeURIComponent(job.parent)}`}>${job.parent}</a></dd></div>`}
       ${job.retry_of && html`<div><dt>Retry of</dt><dd><a href=${`/jobs/${encodeURIComponent(job.retry_of)}`}>${job.retry_of}</a></dd></div>`}
     </dl>`;
 }

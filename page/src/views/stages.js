@@ -60,6 +60,7 @@ function Row({ stage, now, isOpen }) {
       <button class="plain" aria-expanded=${isOpen} onClick=${() => setQuery({ stage: isOpen ? "" : String(stage.stage_id) })}>
         ${isOpen ? "▾" : "▸"} ${stage.stage_id} ${stage.name}
       </button>
+      ${stage.child_job_id && html` <a class="small" href=${`/jobs/${encodeURIComponent(stage.child_job_id)}`} aria-label=${`The job of step ${stage.stage_id}`}>its job${stage.step_state && stage.step_state !== stage.state ? `, ${words(stage.step_state)}` : ""}</a>`}
     </td>
     <td><${State} of=${stage.state} />${stage.attempt > 0 && html` <span class="small muted">attempt ${stage.attempt}</span>`}</td>
     <td class="progress-cell">
