@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from onager.errors import JobNotFoundError
+import structlog
+
+from onager.errors import JobNotFoundError, StateCorruptError
 from onager.execution_graph import Event, EventBatch, decode_batch
 from onager.ids import JobId
 from onager.protocol.apart import apart
@@ -22,6 +24,8 @@ from onager.scheduler.jobs import job_log
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.records import pack, unpack
 from onager.state_backend import KeyRange, Keyspace, KeyValue, Put, Snapshot, StateBackendClient
+
+log = structlog.get_logger(__name__)
 
 _PART_BYTES: Final = 256 * 1024
 """Bytes of batches, before compression, after which the next part begins: to read a page, one or two are read."""
@@ -65,21 +69,40 @@ def key(job_id: str, position: int) -> str:
     return f"{prefix(job_id)}{position:012d}"
 
 
-def parts(job_id: str, log: Iterable[bytes], after: int, last: bytes) -> Generator[None, None, list[Put]]:
+def batch_in(entry: KeyValue) -> bytes | None:
+    """Return the batch of a log entry as JSON, None if the entry is visibly damaged.
+
+    A job whose graph is in memory goes on without it, and it is the history alone that lacks it.
+    """
+    what = f"batch {entry.key}"
+    try:
+        batch = unpack(entry.value, what)
+        if batch.startswith(b"{") and batch.endswith(b"}") and b"\n" not in batch:
+            return batch
+        why = f"{what} is damaged: it is not an object on one line"
+    except StateCorruptError as error:
+        why = str(error)
+    log.error("batch_not_kept", batch=entry.key, error=why, advice="the job goes on; look for damage in the store")
+    return None
+
+
+def parts(job_id: str, log: Iterable[bytes | None], after: int, last: bytes) -> Generator[None, None, list[Put]]:
     """Return the parts that hold the batches of a *log*, as JSON, whose positions follow *after*, and *last*.
 
-    Works in portions.
+    A batch that is None is left out: no part covers its position. Works in portions.
     """
     made: list[Put] = []
     lines: list[bytes] = []
     begins, size = after + 1, 0
     for position, line in enumerate(chain(log, (last,)), after + 1):
-        if size >= _PART_BYTES:
-            made.append(_part(job_id, begins, lines))
-            begins, lines, size = position, [], 0
-            yield
-        lines.append(line)
-        size += len(line)
+        if line is None or size >= _PART_BYTES:
+            if lines:
+                made.append(_part(job_id, begins, lines))
+                yield
+            begins, lines, size = position + (line is None), [], 0
+        if line is not None:
+            lines.append(line)
+            size += len(line)
     return [*made, _part(job_id, begins, lines)]
 
 

@@ -38,7 +38,7 @@ from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFla
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.loops import in_portions
-from onager.scheduler.records import pack, unpack
+from onager.scheduler.records import pack
 from onager.state_backend import (
     ABSENT,
     Conflict,
@@ -527,7 +527,7 @@ class JobStore:
     async def _history(self, job: StoredJob, batch: bytes) -> list[Put] | None:
         """Return the parts of the history that the generation of the log and *batch*, which closes it, make.
 
-        None if another writer has closed it.
+        What is damaged of the log is left out. None if another writer has closed it.
         """
         header = job.header
         if job.log is not None:
@@ -539,8 +539,7 @@ class JobStore:
             entries = found.items[: job.seq - header.seq]
             if not entries or entries[-1].key != job_log.log_key(header.job_id, header.generation, job.seq):
                 return None
-        log = (unpack(entry.value, f"batch {entry.key}") for entry in entries)
-        return await in_portions(history.parts(header.job_id, log, header.seq, batch))
+        return await in_portions(history.parts(header.job_id, map(history.batch_in, entries), header.seq, batch))
 
     async def mend_heads(self) -> None:
         """Write unreadable heads again from the jobs' records; where those are unreadable, too, mark the job broken.

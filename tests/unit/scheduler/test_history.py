@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from onager.clock import ManualClock
 from onager.errors import JobNotFoundError
-from onager.execution_graph import JobCancelled, apply_all, decode_batch
+from onager.execution_graph import JobCancelled, JobState, apply_all, decode_batch
 from onager.ids import JobId
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.precedence import Precedence
@@ -105,6 +105,40 @@ async def test_who_loses_the_end_leaves_nothing_in_the_history(backend, clock, s
     found = await whole(backend)
     assert replayed(found) == job.graph
     assert found[-1].batch.writer == "s1"
+
+
+@pytest.mark.parametrize(
+    ("above_bytes", "at", "rotten"),
+    [
+        (0, 1, lambda value: value[: len(value) // 2] + b"\x9f\x07\x1b"),
+        (2**20, 1, lambda value: value[: len(value) // 2] + b"\x9f\x07\x1b"),
+        (2**20, 5, lambda value: value[:-1]),
+        (2**20, -1, lambda value: value[:9] + b"\n" + value[10:]),
+    ],
+    ids=["compressed", "half", "no end", "two lines"],
+)
+async def test_a_job_in_memory_ends_though_a_batch_of_its_log_has_rotted(
+    backend, clock, monkeypatch, above_bytes, at, rotten
+):
+    """It waited for ever: its end could not be written, and nobody was told."""
+    monkeypatch.setattr(job_store, "COMPRESS_BATCH_ABOVE_BYTES", above_bytes)
+    jobs = store(backend, clock)
+    job = await running(jobs, 10)
+    for partition in range(9):
+        job = await step(jobs, job, [succeeded(1, partition)])
+    driver = store(backend, clock, "s2")
+    job = await driver.load(JOB)
+    entries = (await backend.scan(Keyspace.JobLog, "job-1/", limit=100)).items
+    await backend.put(Keyspace.JobLog, entries[at].key, rotten(entries[at].value))
+    with capture_logs() as logs:
+        job = await step(driver, job, [succeeded(1, 9)])
+    assert job.graph.state is JobState.SUCCESSFUL
+    assert [entry["batch"] for entry in logs if entry["event"] == "batch_not_kept"] == [entries[at].key]
+    assert (await store(backend, clock).load(JOB)).graph == job.graph
+    gone = int(entries[at].key.rpartition("/")[2])
+    found = await whole(backend)
+    assert [entry.position for entry in found] == list(range(1, job.seq + 1))
+    assert [entry.position for entry in found if entry.batch is None] == [gone]
 
 
 async def test_what_was_not_kept_is_told(backend, clock, short_logs):
