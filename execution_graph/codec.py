@@ -261,9 +261,14 @@ def _check_version(data: bytes, what: str) -> tuple[int, int]:
     if found is None:
         raise StateCorruptError(f"{what} cannot be read: it does not begin with a schema version")
     major, minor = int(found[1]), int(found[2])
+    check_readable(major, minor, what)
+    return major, minor
+
+
+def check_readable(major: int, minor: int, what: str) -> None:
+    """Raise `SchemaVersionError`, naming *what*, if this module does not read records of that version."""
     if major > SCHEMA_MAJOR:
         raise SchemaVersionError(what, f"{major}.{minor}", _newest())
-    return major, minor
 
 
 def _newest() -> str:

@@ -348,6 +348,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "success": PART,
         "failure": PART,
         "failed_metrics": PART,
+        "needs_major": PLAIN,
     },
     "TaskSuccess": {
         "output": PART,

@@ -24,6 +24,7 @@ from onager.execution_graph import (
     StageWork,
     TaskFailed,
     TaskSucceeded,
+    check_readable,
     is_held,
     is_streaming,
     metrics_text,
@@ -105,7 +106,7 @@ class ReportReader:
         """Return the events of *reports* that can still matter to *graph*, with everything that they name in the store.
 
         A success that cannot be used (a plan that is inconsistent, content with another digest) becomes a failure.
-        Raises what storing raises.
+        Raises what storing raises, and `SchemaVersionError` for a report of which this version would drop a part.
         """
         job_id = JobId(graph.job_id)
         now_ms = self._clock.now_ms()
@@ -117,6 +118,7 @@ class ReportReader:
             key = task_key(report.task)
             if not is_held(graph, key, executor.executor_id):
                 continue
+            check_readable(report.needs_major, 0, f"what {key} reports")
             event, named, inline = await self._taken(graph, key, executor, report, now_ms, known)
             events.append(event)
             blobs += named

@@ -29,6 +29,7 @@ from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptState
 from onager.ids import TaskKey
 from tests.simulation.observer import SeenJob
+from tests.simulation.versions import OLD_MAJOR
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -116,8 +117,9 @@ class Pace:
     def _is_readable(self, job_id: str) -> bool:
         """Return whether a scheduler that runs can work on the job: one of the version before knows nothing of some."""
         job = self._world.observer.jobs.get(job_id)
-        if job is None or job.graph is None or not _is_new(job.graph):
-            return True
+        return job is None or job.graph is None or not _is_new(job.graph) or self._is_newest_there()
+
+    def _is_newest_there(self) -> bool:
         running = [r.process for r in self._world.replicas if r.process is not None and not r.process.is_paused]
         return any(not process.is_old for process in running)
 
@@ -210,6 +212,7 @@ class Pace:
             for life, agent in self._agents
             for key, attempt in agent._attempts._held.items()
             if attempt.state is AttemptState.FINISHED and self._is_readable(key.job_id)
+            if attempt.report is None or attempt.report.needs_major <= OLD_MAJOR or self._is_newest_there()
         ]
 
     # ---------------------------------------------------------------- turns

@@ -2,10 +2,10 @@
 
 All processes of a simulation run the same modules, so what differs is decided by who is running. The version before
 reads records of the first major version alone, ignores fields that were added since, and knows no second attempts, no
-streaming, and no stages that are laid out by what was measured.
+streaming, and no stages that are laid out by what was measured. Whatever it does, it writes no newer record.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,8 @@ from tests.simulation.loop import current
 
 OLD_MAJOR = 1
 
-_check_version = codec._check_version
+_check_readable = codec.check_readable
+_encode = codec._encode
 _decoding_graph = job_log.decoding_graph
 _speculation_of = new_jobs.speculation_of
 _pipeline_of = new_jobs.pipeline_of
@@ -33,11 +34,19 @@ def old_registration(record: SchedulerRecord) -> SchedulerRecord:
 
 
 @contextmanager
-def two_versions() -> Iterator[None]:
-    """Let processes that are old behave so."""
+def two_versions(fail: Callable[[str], None]) -> Iterator[None]:
+    """Let processes that are old behave so; call *fail* when one writes what only a newer version knows."""
+
+    def encoded(body: str, major: int) -> bytes:
+        if major > OLD_MAJOR and _is_old():
+            fail(f"{current()} is of the version before, and writes a record of version {major}")
+        return _encode(body, major)
+
     with ExitStack() as stack:
         for target, replacement in (
-            ("onager.execution_graph.codec._check_version", _version_checked),
+            ("onager.execution_graph.codec.check_readable", _readable_checked),
+            ("onager.scheduler.engine.reports.check_readable", _readable_checked),
+            ("onager.execution_graph.codec._encode", encoded),
             ("onager.scheduler.jobs.job_log.decoding_graph", _graph_decoded),
             ("onager.scheduler.engine.new_jobs.speculation_of", _speculation_read),
             ("onager.scheduler.engine.new_jobs.pipeline_of", _pipeline_read),
@@ -51,11 +60,10 @@ def _is_old() -> bool:
     return current().is_old
 
 
-def _version_checked(data: bytes, what: str) -> tuple[int, int]:
-    major, minor = _check_version(data, what)
+def _readable_checked(major: int, minor: int, what: str) -> None:
+    _check_readable(major, minor, what)
     if major > OLD_MAJOR and _is_old():
         raise SchemaVersionError(what, f"{major}.{minor}", f"{OLD_MAJOR}.0")
-    return major, minor
 
 
 def _graph_decoded(data: bytes) -> Generator[None, None, ExecutionGraph]:

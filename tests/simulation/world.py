@@ -101,7 +101,7 @@ class World:
         self.network = Network(self.loop, seed, self.trace)
         self.store = MemoryStore(VirtualClock(self.loop))
         self.exchange = Exchange()
-        self.observer = Observer(self.exchange, self.trace)
+        self.observer = Observer(self.exchange, self.trace, self.loop.world)
         self.network.on_answer = self.observer.answered
         self.is_over = False
         self.weather = Weather(self, seed)
@@ -395,7 +395,7 @@ class World:
                 *([("onager.scheduler.engine.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
             ):
                 stack.enter_context(mock.patch(target, replacement))
-            stack.enter_context(two_versions())
+            stack.enter_context(two_versions(self.observer.fail))
             if self._planted is not None:
                 stack.enter_context(PLANTED[self._planted]())
             # When garbage is collected is not for the seed to say, so it waits until the end.

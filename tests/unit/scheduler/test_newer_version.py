@@ -1,8 +1,12 @@
 """A job that a scheduler of a newer version has moved on, and this one cannot read: it is left to those who can."""
 
+import hashlib
+
 import pytest
 from grpc import StatusCode
+from structlog.testing import capture_logs
 
+from onager.execution_graph import SCHEMA_MAJOR
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
@@ -16,6 +20,8 @@ from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")
 TASK = pb.TaskId(job_id=JOB)
+PLAN = b"a plan"
+PLAN_DIGEST = hashlib.sha256(PLAN).hexdigest()
 
 
 class Refused(Exception):  # noqa: N818
@@ -77,6 +83,22 @@ async def test_a_report_is_not_acknowledged(replica):
     report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
     request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
     assert not (await replica.gateway.ReportTasks(request, Context())).acknowledged
+
+
+@pytest.mark.parametrize(("needs", "is_taken"), [(SCHEMA_MAJOR, True), (SCHEMA_MAJOR + 1, False)])
+async def test_a_plan_of_which_it_would_drop_a_part_is_left_to_a_newer_scheduler(replica, needs, is_taken):
+    """It was taken without what a newer version had added: the job would have ended with another result."""
+    stage = pb.PlannedStage(stage_id=1, plan_digest=PLAN_DIGEST, partitions=1, output=pb.OutputLayout(kind="result"))
+    outcome = pb.PlanOutcome(stages=[stage], blobs=[pb.Blob(digest=PLAN_DIGEST, content=PLAN)])
+    report = pb.TaskReport(task=TASK, success=pb.TaskSuccess(plan=outcome), needs_major=needs)
+    request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
+    with capture_logs() as logs:
+        answer = await replica.gateway.ReportTasks(request, Context())
+    assert list(answer.acknowledged) == [TASK] * is_taken
+    assert [entry["event"] for entry in logs if "left" in entry["event"]] == ["reports_left_to_others"] * (not is_taken)
+    graph = (await replica.jobs.fresh(JOB)).graph
+    assert (graph.plan is not None) == is_taken
+    assert bool(await replica.local.unwanted("e1", "life", [task_key(TASK)])) == is_taken
 
 
 @pytest.mark.usefixtures("moved_on")
