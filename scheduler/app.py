@@ -158,6 +158,7 @@ class Replica:
             max_launches=settings.max_launches_per_append,
             reply_to=self._reply_to,
             on_room=self._wake_for_tasks,
+            on_adopted=self.loads.adopted,
         )
         self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
         peers = ClientAccess(settings.peer_security, (), [Role.SCHEDULER])

@@ -89,10 +89,21 @@ class JobLoads:
             pause_s = max(0, until_ms - now_ms) / 1000
             self._pausing[job_id] = asyncio.get_running_loop().call_later(pause_s, self._look_again, job, head)
         if self._ownership.is_mine(job_id):
-            self._change += 1
-            self._changes.pop(job_id, None)
-            self._changes[job_id] = self._change
+            self._note_change(job_id)
         self._take(job_id, load, head)
+
+    def adopted(self, job_id: JobId) -> None:
+        """Take in that this scheduler drives a job from now on whose load it knew before.
+
+        The others are told: what they know is from the driver before, who may not have seen the end of a pause.
+        """
+        if job_id in self._known:
+            self._note_change(job_id)
+
+    def _note_change(self, job_id: JobId) -> None:
+        self._change += 1
+        self._changes.pop(job_id, None)
+        self._changes[job_id] = self._change
 
     def _look_again(self, job: StoredJob, head: JobHead) -> None:
         """Count tasks whose pause or wait is over, unless something newer than *job* is known."""

@@ -67,10 +67,12 @@ class LocalDriver:
         max_launches: int,
         reply_to: Callable[[JobId], str] = lambda _: "",
         on_room: Callable[[], None] = lambda: None,
+        on_adopted: Callable[[JobId], None] = lambda _: None,
     ) -> None:
         """Make it; *reply_to* returns the address to which a job's tasks are reported first, empty for any scheduler.
 
-        *on_room* is called when slots that were kept for one job of a limited session may go to its other jobs again.
+        *on_room* is called when slots that were kept for one job of a limited session may go to its other jobs again,
+        *on_adopted* when this scheduler begins to follow a job that it had in memory, unchanged.
         """
         self._jobs = jobs
         self._writers = writers
@@ -82,6 +84,7 @@ class LocalDriver:
         self._max_launches = max_launches
         self._reply_to = reply_to
         self._on_room = on_room
+        self._on_adopted = on_adopted
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
         self._catching_up = asyncio.Lock()
@@ -294,7 +297,9 @@ class LocalDriver:
         try:
             job = await self._jobs.fresh(job_id)
             if job.graph.is_active:
-                self._ownership.read(job_id)  # it may have been in the cache before, and be unchanged
+                if not self._ownership.follows(job_id):  # it was in the cache before, and is unchanged
+                    self._ownership.read(job_id)
+                    self._on_adopted(job_id)
                 await self.coordinator(job_id).revive()
         except UNREADABLE as error:
             log.warning("job_not_adopted", job_id=job_id, error=str(error))

@@ -143,3 +143,16 @@ async def test_loads_are_told_once(pair):
     await pair.there.forwarding.drivers()[HERE].tell()
     assert [load.running for call in pair.calls for load in call.loads] == [1]
     assert pair.here.queue.running(job_of(THERE)) == 1
+
+
+async def test_who_takes_over_a_job_that_it_had_in_memory_tells_the_others_what_it_has_to_do(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 3)
+    await pair.here.jobs.load(job_id)  # somebody asked for it
+    before = pair.here.loads.latest_change
+    pair.here.members.end(pair.here.members.find(THERE), "it is gone")
+    await pair.here.adoption.adopt_all()
+    told, last = pair.here.loads.changed_since(before)
+    assert [(load.job_id, load.available) for load in told] == [(job_id, 3)]
+    await pair.here.adoption.adopt_all()
+    assert pair.here.loads.changed_since(last) == ([], last), "once"
