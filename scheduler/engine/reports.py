@@ -86,12 +86,14 @@ class ReportReader:
     async def _misplaced(self, plan: pb.PlanOutcome) -> Failure | None:
         """Return the failure of a *plan* whose output, or tables, must not be where they would be, or None."""
         places = [plan.sink.path] if plan.HasField("sink") else []
+        needs_tables = plan.HasField("catalog") or plan.sink.partition_by
+        if needs_tables and not self._may_change_catalog():
+            message = (
+                "a scheduler of an earlier version is running, which knows neither a catalog nor directories by "
+                "columns: submit the job again later"
+            )
+            return Failure(kind=FailureKind.USER_ERROR, message=message)
         if plan.HasField("catalog"):
-            if not self._may_change_catalog():
-                message = (
-                    "a scheduler of an earlier version is running, and knows no catalog: submit the job again later"
-                )
-                return Failure(kind=FailureKind.USER_ERROR, message=message)
             places += _places(await apart(plan.catalog.ByteSize(), changes_from, plan.catalog))
         try:
             for place in dict.fromkeys(places):

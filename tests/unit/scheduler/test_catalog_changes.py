@@ -142,10 +142,13 @@ def planning():
     return job
 
 
-async def read(backend, job, catalog, **how):
+async def read(backend, job, catalog, *, sink=None, **how):
     reader = ReportReader(BlobStore(backend), None, SimpleNamespace(now_ms=lambda: 9), **how)
     success = pb.TaskSuccess(plan=plan_outcome([(1, 1, "result")]))
-    success.plan.catalog.CopyFrom(catalog)
+    if catalog is not None:
+        success.plan.catalog.CopyFrom(catalog)
+    if sink is not None:
+        success.plan.sink.CopyFrom(sink)
     task = pb.TaskId(job_id=job.graph.job_id, stage_id=0, stage_attempt=0, partition=0, task_attempt=0)
     (event,) = await reader.read(job.graph, SLOT, [pb.TaskReport(task=task, success=success)])
     return event
@@ -204,6 +207,8 @@ async def test_while_a_scheduler_knows_no_catalog_nothing_is_changed_and_the_use
     event = await read(backend, planning, message(put(T, table())), may_change_catalog=lambda: False)
     assert event.failure.kind is FailureKind.USER_ERROR
     assert "a scheduler of an earlier version is running" in event.failure.message
+    event = await read(backend, planning, None, sink=pb.Sink(partition_by=["k"]), may_change_catalog=lambda: False)
+    assert "which knows neither a catalog nor directories by columns" in event.failure.message
     reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), may_change_catalog=lambda: False)
     task = pb.TaskId(job_id=planning.graph.job_id)
     told = pb.Failure(kind="io_error", cause="catalog_changed", message="table default.t was changed")
