@@ -33,11 +33,12 @@ from onager.execution_graph import (
     lay_out,
     pop_next_tasks,
     revive,
+    violations,
     wanted_tasks,
 )
 from onager.execution_graph.replanned import MOST_REPLANS
 from onager.execution_graph.replanning import FORCED_LIMIT_MS, LIMIT_MS
-from onager.execution_graph.stages import ExecutorSlot
+from onager.execution_graph.stages import ExecutorSlot, StageLayout, TaskRead
 from tests.unit.execution_graph.builder import METRICS, SINK, Job, new_graph, output, stage, with_sink
 
 Side = Literal["", "shuffled", "broadcast"]
@@ -365,6 +366,23 @@ def test_a_new_plan_drops_stages_and_appends_others() -> None:
     assert job.graph.state == "successful"
     assert job.graph.result_stage is job.graph.stages[7]
     assert [s.state for s in job.graph.stages[2:5]] == ["superseded"] * 3
+
+
+def test_a_stage_that_was_laid_out_can_be_dropped() -> None:
+    job = adaptive(*TWO_SIDES)
+    done(job, 1)
+    begun(job)
+    layout = StageLayout(planned_partitions=2, reads=(TaskRead(first_bucket=0, end_bucket=2),))
+    laid_out = job.stage(3)
+    spec = replace(laid_out.spec, partitions=1, layout=layout)
+    job.graph = replace(
+        job.graph, stages=tuple(replace(s, spec=spec) if s is laid_out else s for s in job.graph.stages)
+    )
+    job.launch("b", 1)
+    assert job.feed(replanned(job, *swapped(6), dropped=(2, 3, 4), result=7))
+    assert isinstance(job.stage(3), SupersededStage)
+    assert job.stage(3).spec.layout == layout, "how it was laid out is still told"
+    assert violations(job.graph) == ()
 
 
 def test_a_dataset_is_published_by_stages_that_come_anew() -> None:
