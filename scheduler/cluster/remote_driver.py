@@ -37,6 +37,12 @@ class _Part:
     message: Any
     done: "asyncio.Future[Any]"
 
+    def refuse(self, why: str) -> None:
+        """End with a `NotDrivingError`, unless it has ended; nobody has to be there any more who hears it."""
+        if not self.done.done():
+            self.done.set_exception(NotDrivingError(why))
+            self.done.exception()
+
     @property
     def size_bytes(self) -> int:
         least = _ANSWER_BYTES if self.field == "watched" else _PART_BYTES
@@ -212,8 +218,7 @@ class RemoteDriver:
                 self._waiting.clear()
                 self._watched.clear()
             for part in parts:
-                if not part.done.done():
-                    part.done.set_exception(NotDrivingError(why))
+                part.refuse(why)
 
     async def _call_with(self, parts: list[_Part]) -> None:
         size = 0
@@ -239,6 +244,6 @@ class RemoteDriver:
             if part.done.done():
                 continue  # the caller is gone; the executor's next list shows what it did not get
             if found is None:
-                part.done.set_exception(NotDrivingError(f"{self.scheduler_id} left a part unanswered"))
+                part.refuse(f"{self.scheduler_id} left a part unanswered")
             else:
                 part.done.set_result(found)

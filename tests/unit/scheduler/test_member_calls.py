@@ -3,6 +3,7 @@
 # ruff: noqa: N802, ARG002 - gRPC names the methods
 
 import asyncio
+import gc
 
 import grpc
 import pytest
@@ -118,6 +119,20 @@ async def test_a_caller_that_is_cancelled_is_cancelled_and_the_call_goes_on(worl
     there.answer.set()
     async with asyncio.timeout(20):
         assert (await second).launches == []
+
+
+async def test_a_watcher_who_has_gone_misses_no_failure(world, there):
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    watcher = asyncio.create_task(world.actor.progress(JobId("job-0")))
+    await eventually(lambda: there.calls == 1)
+    watcher.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watcher
+    await world.leave()
+    await eventually(lambda: not world.actor._under_way)
+    gc.collect()
+    assert told == []
 
 
 async def test_an_answer_that_cannot_be_worked_off_leaves_nobody_waiting(world, there, monkeypatch):
