@@ -17,7 +17,7 @@ from typing import Any
 EPOCH_MS = 1_800_000_000_000
 """Wall time when a simulation begins."""
 
-STEPS_OF_A_MOMENT = 500_000
+STEPS_OF_A_MOMENT = 100_000
 """More steps than this without progress of time are an endless loop."""
 
 
@@ -174,8 +174,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(self._timers)
         if not self._timers:
             raise RuntimeError("nothing is left that could ever happen")
-        self._now_s = max(self._now_s, self._timers[0][0])
-        self._moment_began = self.steps
+        if self._timers[0][0] > self._now_s:
+            self._now_s = self._timers[0][0]
+            self._moment_began = self.steps
         while self._timers and self._timers[0][0] <= self._now_s:
             _, _, timer, owner = heapq.heappop(self._timers)
             if owner.is_alive and not timer._cancelled:  # type: ignore[attr-defined]

@@ -136,14 +136,20 @@ def test_a_killed_process_does_not_even_clean_up(loop):
     assert heard == []
 
 
-def test_who_never_lets_time_go_on_is_found(loop, monkeypatch):
+def _at_once(loop):
+    loop.call_soon(_at_once, loop)
+
+
+def _by_a_timer(loop):
+    loop.call_later(0, _by_a_timer, loop)
+
+
+@pytest.mark.parametrize("circle", [_at_once, _by_a_timer])
+def test_who_never_lets_time_go_on_is_found(loop, monkeypatch, circle):
     monkeypatch.setattr("tests.simulation.loop.STEPS_OF_A_MOMENT", 1_000)
 
-    def circle():
-        asyncio.get_running_loop().call_soon(circle)
-
     async def begin():
-        circle()
+        circle(asyncio.get_running_loop())
 
     loop.spawn(loop.start_process("dizzy"), begin())
     with pytest.raises(RuntimeError, match="dizzy goes round in circles"):
