@@ -102,6 +102,8 @@ class Observer(RunLedger):
         self.succeeded: Counter[TaskKey] = Counter()
         self.counts: Counter[str] = Counter()
         self.found: list[str] = []
+        self.tasks_done = 0
+        """How many have an output that counts; one that is done again is no further one."""
         self.steps: dict[tuple[str, int], str] = {}
         """The job of each step of a program."""
         self.plans: dict[str, JobPlan] = {}
@@ -402,6 +404,7 @@ class Observer(RunLedger):
                 if had is None or had.nonce != output.nonce:
                     second = stage.ledger.speculated.get(partition)
                     self.counts["won by second attempts"] += output.task_attempt == second
+                    self.tasks_done += (stage_id, partition) not in job.finished
                     job.finished.add((stage_id, partition))
                     self._won(job, stage_id, partition, output)
         if job.launches > launches and self.is_limit_exact and (over := self.over_limit(job)) > 0:

@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.oracles import Oracles
 from tests.simulation.planted import PLANTED
-from tests.simulation.world import simulate
+from tests.simulation.world import World, simulate
 
 SEEDS = range(1, 25)
 ROOT = Path(__file__).parents[2]
@@ -80,6 +80,25 @@ def test_a_violation_tells_the_seed_what_came_before_and_how_to_run_it_again():
 def test_what_breaks_in_the_simulation_is_told_too(monkeypatch):
     monkeypatch.setattr(Oracles, "check_jobs", lambda _: 1 / 0)
     assert "ZeroDivisionError" in simulate(2).violation
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_cluster_with_much_to_do_gets_the_time_for_it(works):
+    world = World(1)
+
+    async def wait():
+        is_done = lambda: world.loop.time() > 250  # noqa: E731
+        settled = asyncio.create_task(world._settle(is_done, "it waits"))
+        while not settled.done():
+            await asyncio.sleep(0.25)
+            world.observer.tasks_done += works
+        return settled.exception()
+
+    try:
+        found = run(world.loop, wait())
+    finally:
+        world._end()
+    assert (found is None) == works, found
 
 
 @pytest.fixture
