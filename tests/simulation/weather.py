@@ -98,7 +98,8 @@ class Weather:
             grows = any(stage.spec.work is StageWork.FEED for stage in job.graph.stages)
             odd.task.partition = job.graph.stages[report.task.stage_id].spec.partitions + 1_000 * grows
         else:
-            odd.task.stage_id = len(job.graph.stages)
+            # Far past it where the rest is planned again: that stage may come with this very request, too.
+            odd.task.stage_id = len(job.graph.stages) + 1_000 * bool(job.graph.plan.frame_digest)
         self._world.trace(f"a report of {odd.task.job_id}/{odd.task.stage_id}/{odd.task.partition} comes along")
 
     def pause_s(self) -> float:
