@@ -82,6 +82,11 @@ class SimulatedClient:
             conf["onager.adaptive.fuseBytes"] = fuse_bytes
         if self._layout_rng.random() < 0.9:
             conf["onager.adaptive"] = self._replan_rng.choice(("on", "on", "force"))
+        if self.world.is_replanned and self._replan_rng.random() < 0.7:
+            conf["onager.adaptive"] = "force"
+            conf.pop("onager.exchange", None)  # what streams is not planned again
+            if self._replan_rng.random() < 0.7:
+                conf["onager.adaptive.fuseBytes"] = "0"  # nor is what one task computes
         return conf
 
     @property

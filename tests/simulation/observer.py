@@ -121,6 +121,8 @@ class Observer(RunLedger):
         """Revisions of the records that replicas watch."""
         self.do_all_read: Callable[[int], bool] = lambda _: True
         """Tells whether all schedulers read records of a major version, as far as those who write can know."""
+        self.on_replan: Callable[[ExecutionGraph, str], None] = lambda *_: None
+        """Hears of which job the rest is planned again, and in which life of an executor, when that begins."""
         self.is_limit_exact = False
         """Whether sessions keep to their limits at every moment, since one scheduler counts, and nothing befalls it."""
         self.catalog = Catalog(self.fail)
@@ -563,6 +565,8 @@ class Observer(RunLedger):
         stages = () if graph is None else graph.stages
         if key.stage_id < len(stages) and isinstance(stages[key.stage_id], FusedStage):
             self.fail(f"{life} runs {key}, and its stage is fused into another")
+        if graph is not None and graph.replan is not None and graph.replan.replan_id == key.stage_id:
+            self.on_replan(graph, life)
         lives = self.began_at[key]
         if life in lives:
             self.fail(f"{life} runs {key} a second time")

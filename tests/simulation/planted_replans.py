@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
+from onager.scheduler.engine.overdue_work import OverdueWork
+
 
 def _dropped_stages_stay() -> AbstractContextManager[Any]:
     """Stages that the new plan does without go on."""
@@ -21,7 +23,23 @@ def _changed_basis_counts() -> Iterator[None]:
         yield
 
 
+def _replans_have_no_limit() -> AbstractContextManager[Any]:
+    """What has not begun waits for a re-plan for as long as that takes, and one that hangs never ends."""
+    return mock.patch("onager.execution_graph.replanning.limit_ms", return_value=86_400_000)
+
+
+def _hung_replan_keeps_the_slots() -> AbstractContextManager[Any]:
+    """Nobody looks for re-plans that have had their time, so one that holds the only slot is never given up."""
+
+    async def give_up(self: OverdueWork) -> None:
+        return None
+
+    return mock.patch.object(OverdueWork, "_give_up_re_plans", give_up)
+
+
 OF_REPLANS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "dropped-stages-stay": _dropped_stages_stay,
     "changed-basis-counts": _changed_basis_counts,
+    "replans-have-no-limit": _replans_have_no_limit,
+    "hung-replan-keeps-slots": _hung_replan_keeps_the_slots,
 }

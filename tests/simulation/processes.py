@@ -203,7 +203,14 @@ class SimulatedExecutor:
         stream_address = f"{self.name}.{self.lives}:7000" if self.can_stream else ""
         world.exchange.stream_addresses[self.life] = stream_address
         self.worker = SimulatedWorker(
-            self.life, world.exchange, self.rng, self._task_rates, clock, world.observer, stream_address
+            self.life,
+            world.exchange,
+            self.rng,
+            self._task_rates,
+            clock,
+            world.observer,
+            stream_address,
+            seed=world.seed,
         )
         identity = Identity(
             incarnation=Incarnation(self.life),

@@ -10,6 +10,10 @@ from dataclasses import replace
 from onager.protocol import onager_pb2 as pb
 from tests.simulation.data import JobPlan, StagePlan, add_stages, digest
 
+WORLDS = 4
+"""Of so many worlds one has jobs that are planned again whenever a stage is done."""
+LIMIT_MS = 6_000
+"""How long such a re-plan may take here: longer than a slow task, and no more, since some never end."""
 KEPT = 0.15
 """How many re-plans find nothing better."""
 _NOTHING = StagePlan(0, ())
@@ -61,6 +65,7 @@ def plan_of(content: bytes) -> JobPlan:
     return JobPlan.parse(content.decode().removeprefix("frame of "))
 
 
-def has_frame(plan: JobPlan) -> bool:
-    """Return whether the job may be planned again."""
-    return not plan.is_fused and random.Random(f"frame {plan.family} {len(plan.stages)}").random() < 0.5
+def has_frame(plan: JobPlan, *, is_forced: bool) -> bool:
+    """Return whether the job may be planned again; each may where that is forced."""
+    is_drawn = is_forced or random.Random(f"frame {plan.family} {len(plan.stages)}").random() < 0.5
+    return is_drawn and not plan.is_fused

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from onager.execution_graph import StageWork
+from onager.execution_graph import ExecutionGraph, StageWork
 from onager.state_backend.faulty import APPLIES_TO, FaultKind
 from tests.simulation.network import Rates
 from tests.simulation.processes import SimulatedExecutor, SimulatedReplica
@@ -28,6 +28,8 @@ class Kind(StrEnum):
     """Nothing goes wrong: what is slow, unfair or done twice now is so by itself."""
 
 
+_LOST_WHILE_PLANNED = 0.8
+"""How many re-plans lose an executor that holds what they are based on, in a storm, if there is one."""
 _KINDS = (*[Kind.STORM] * 7, *[Kind.ONE_FAULT] * 2, Kind.CALM)
 
 
@@ -40,6 +42,7 @@ class Weather:
         self.kind = self._rng.choice(_KINDS)
         self._store_rates: dict[FaultKind, float] = {}
         self._draw = random.Random(f"store {seed}").random
+        self._losses = random.Random(f"losses {seed}")
         self.task_rates = TaskRates()
         self.is_quiet = False
         """Whether no more faults come."""
@@ -180,6 +183,24 @@ class Weather:
                 world.later(rng.uniform(1, 8), setattr, executor, "is_broken", False)
             case number:
                 self._strike_behind(number, replica, executor)
+
+    def replan_begins(self, graph: ExecutionGraph, life: str) -> None:
+        """Lose, at times, an executor with what *graph* is planned again by, while that happens in *life* of another.
+
+        By chance alone that would happen in one world of thousands.
+        """
+        if self.kind is not Kind.STORM or self.is_quiet or graph.replan is None:
+            return
+        outputs = [o for i, _ in graph.replan.basis for o in graph.stages[i].ledger.outputs.values()]
+        lives = {o.incarnation for o in outputs if not o.is_durable} - {life}
+        holders = [e for e in self._world.executors if e.process is not None and e.life in lives]
+        if holders and self._losses.random() < _LOST_WHILE_PLANNED:
+            self._world.later(0, self._lose, self._losses.choice(holders))
+
+    def _lose(self, executor: SimulatedExecutor) -> None:
+        if not self.is_quiet:
+            executor.kill()
+            self._world.later(self._losses.uniform(0.1, 1), self.start, executor)
 
     def _strike_behind(self, number: int, replica: SimulatedReplica, executor: SimulatedExecutor) -> None:
         """Strike at what stands behind the processes: the store, clocks, the version of their program."""

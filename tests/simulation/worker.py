@@ -13,6 +13,7 @@ from onager.exchange_layout import staging_directory
 from onager.execution_graph import TaskRead
 from onager.executor.work import Assignment, OnReport, failure_report
 from onager.ids import JobId, TaskKey
+from onager.job_settings import ADAPTIVE
 from onager.manifests import Manifest, Move
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
@@ -53,6 +54,8 @@ _EARLY = 0.15
 """How many readers need not all rows of those that they read from."""
 _STUCK = 0.1
 """How many re-plans do not end by themselves."""
+_LONG = 0.9
+"""How many take so long, where tasks may be slow, that what they are based on may change meanwhile."""
 _FOR_EVER_S = 1e6
 _TELLING = 0.9
 """How many stages' tasks tell how large their buckets are."""
@@ -70,7 +73,11 @@ class SimulatedWorker:
         clock: VirtualClock,
         ledger: "RunLedger",
         stream_address: str = "",
+        *,
+        seed: int = 0,
     ) -> None:
+        """Make it; *seed*: of what does not depend on who runs a task."""
+        self._seed = seed
         self.stream_address = stream_address
         self._life = life
         self._exchange = exchange
@@ -98,8 +105,8 @@ class SimulatedWorker:
             takes_s = self._rng.uniform(0.01, 0.3)
             if self._rng.random() < self._rates().slow:
                 takes_s += self._rng.uniform(0, 5)
-            if assignment.task_set.work == pb.REPLAN and self._rng_of(key).random() < _STUCK:
-                takes_s = _FOR_EVER_S
+            if assignment.task_set.work == pb.REPLAN:
+                takes_s += self._replan_takes_s(key)
             if assignment.task_set.pipelined:
                 nonce = secrets.token_hex(8)
                 self._exchange.streams[key] = Stream(self._life, self.stream_address, nonce)
@@ -249,7 +256,8 @@ class SimulatedWorker:
         success.metrics.run_ms = 1
         match task_set.work:
             case pb.PLAN:
-                script = decode_spec(assignment.blobs[task_set.spec_digest]).sql
+                spec = decode_spec(assignment.blobs[task_set.spec_digest])
+                script = spec.sql
                 if is_script(script.text) and not script.statements:
                     assert task_set.may_step, "a script is to be planned as one job"
                     success.plan.CopyFrom(steps_of(script.text))
@@ -258,7 +266,7 @@ class SimulatedWorker:
                 plan = JobPlan.parse(statement_of(script.text, script.statements))
                 plan = plan.growing() if task_set.may_grow else plan
                 success.plan.CopyFrom(outcome_of(plan))
-                if has_frame(plan):
+                if has_frame(plan, is_forced=spec.conf.get(ADAPTIVE) == "force"):
                     frame(success.plan, plan)
                 if self._ledger.catalog.is_on:
                     self._ledger.catalog.change(
@@ -325,9 +333,15 @@ class SimulatedWorker:
         content = assignment.blobs[assignment.task_set.plan_digest]
         return JobPlan.parse(content.decode().rpartition(" stage ")[0])
 
-    @staticmethod
-    def _rng_of(key: TaskKey) -> random.Random:
-        return random.Random(f"replan {key.job_id} {key.stage_id}")
+    def _replan_takes_s(self, key: TaskKey) -> float:
+        """Return how much longer than other tasks a re-plan takes."""
+        rng = random.Random(f"time of re-plan {key.job_id} {key.stage_id} {self._seed}")
+        if rng.random() < _STUCK:
+            return _FOR_EVER_S
+        return rng.uniform(1, 4) if self._rates().slow and rng.random() < _LONG else 0.0
+
+    def _rng_of(self, key: TaskKey) -> random.Random:
+        return random.Random(f"replan {key.job_id} {key.stage_id} {self._seed}")
 
     @staticmethod
     def _rng_of_sizes(key: TaskKey) -> random.Random:

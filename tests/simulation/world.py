@@ -8,7 +8,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
@@ -20,7 +20,7 @@ from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.simulation import programs
+from tests.simulation import programs, replans
 from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
@@ -55,6 +55,8 @@ _FUSED = 0.6
 """How many of these end with their planning, so that a conflict has them planned anew."""
 _GROWING = 5
 """Of so many worlds one has jobs whose stages can grow."""
+_KEPT_THERE = 0.7
+"""How many jobs that are planned again keep their outputs on executors, and may lose what they are planned again by."""
 _HARMLESS_ERRORS = frozenset({"report_unusable"})
 
 
@@ -143,6 +145,9 @@ class World:
         if self.is_mixed:
             for replica in versions.sample(self.replicas, versions.randrange(1, len(self.replicas))):
                 replica.is_old = True
+        self.is_replanned = seed % replans.WORLDS == 3
+        """Whether most jobs are planned again whenever a stage is done."""
+        self.observer.on_replan = self.weather.replan_begins
         self.observer.catalog.is_on = has_catalog(seed) and not self.is_mixed
         if self.observer.catalog.is_on:
             self.damage.rest()
@@ -291,6 +296,8 @@ class World:
                 plan = self.rng.choice(shapes) if families < 100 else draw_plan(self.rng, n, scale=scale)
                 if self.seed % _GROWING == 1:
                     plan = with_growth(plan, random.Random(f"growth {self.seed} {number} {n}"))
+                if self.is_replanned and self._rng(f"kept {number}", n).random() < _KEPT_THERE:
+                    plan = replace(plan, is_shared=False, is_inline=True)
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
             for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
                 client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)
@@ -392,6 +399,7 @@ class World:
                 ),
                 ("onager.state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes its waiters
                 ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
+                ("onager.execution_graph.replanning.FORCED_LIMIT_MS", replans.LIMIT_MS),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
                 ("onager.scheduler.catalog.merging.MAX_PAGES", 2),
