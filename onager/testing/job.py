@@ -201,16 +201,25 @@ class JobRun:
         return report
 
     def _cause(self, failed: pb.TaskReport) -> pb.TaskReport:
-        """Return the report of the failure behind that of *failed*: who reads a stream may hear of it first."""
+        """Return the report of the failure behind that of *failed*: who reads a stream may hear of it first.
+
+        A task that was stopped is the cause of nothing.
+        """
         deadline = time.monotonic() + _CAUSE_S
         first = failed
-        while self._slots and first.failure.kind == FailureKind.IO_ERROR and self._reads_from_running(first):
+        while self._slots and self._may_follow_from_another(first):
             report = self._next(deadline)
             if report is None:
                 break
-            if report.HasField("failure") and report.task.stage_id < first.task.stage_id:
+            is_cause = report.HasField("failure") and not _was_stopped(report)
+            if is_cause and (_was_stopped(first) or report.task.stage_id < first.task.stage_id):
                 first = report
         return first
+
+    def _may_follow_from_another(self, failed: pb.TaskReport) -> bool:
+        if _was_stopped(failed):
+            return bool(self._running)
+        return failed.failure.kind == FailureKind.IO_ERROR and self._reads_from_running(failed)
 
     def _reads_from_running(self, failed: pb.TaskReport) -> bool:
         return any(stage_id < failed.task.stage_id for stage_id, _ in self._running)
@@ -222,6 +231,10 @@ class JobRun:
         ]
         waiting = f"; {len(self._waiting)} tasks had not begun" if self._waiting else ""
         return f"{', '.join(running)} had not ended{waiting}"
+
+
+def _was_stopped(report: pb.TaskReport) -> bool:
+    return bool(report.failure.kind == FailureKind.TASK_KILLED)
 
 
 def result_table(directory: str, job_id: str, stage_id: int, partition: int, success: pb.TaskSuccess) -> pa.Table:
