@@ -351,7 +351,7 @@ def test_a_writer_that_is_killed_is_a_failure_and_no_end(spark, scratch):
         executor.cancel([key for run in executor._runs.values() for key, _ in run.open.values()])
 
     plant = together(fault("hold", 1), before(2, kill))
-    # Of the task that was stopped, or of one that reads from it: who comes first is told.
+    # Of one that reads from the task that was stopped, or of that task where no reader tells of it in time.
     with held(spark), pytest.raises(DistributedRunError, match=r"task \d of stage [12] failed: .*[cC]ancelled"):
         run_distributed(spark.sql(DEALT), STREAMS, plant=plant)
     assert list(scratch.iterdir()) == []
