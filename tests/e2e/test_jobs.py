@@ -11,6 +11,7 @@ import onager
 from onager.errors import JobCancelledError, JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 from tests.support.processes.cluster import Cluster
+from tests.support.selection import some
 from tests.support.trees import below
 from tests.support.waiting import until
 
@@ -23,7 +24,7 @@ def cluster(shared_cluster) -> Cluster:
 
 
 @pytest.mark.parametrize("number", [1, 3, 18])
-@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+@pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
 def test_tpch_equals_plain_spark(cluster, spark, tpch, number, conf):
     job = cluster.client.sql(query(number), views=tpch, conf=conf)
     expected = spark.sql(query(number)).toArrow()
@@ -42,7 +43,7 @@ def test_a_query_that_is_laid_out_as_it_runs_equals_plain_spark(cluster, spark, 
     assert any(event.fields.get("fused") for event in job.events() if event.type == "stage_laid_out")
 
 
-@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+@pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
 def test_the_final_plan_has_what_operators_measured(cluster, tpch, conf):
     job = cluster.client.sql(query(18), views=tpch, conf=conf)
     rows_in_all = job.to_arrow().num_rows
@@ -70,7 +71,7 @@ def test_the_final_plan_has_what_operators_measured(cluster, tpch, conf):
     assert queries[-1].progress.rows_out == rows_in_all
 
 
-@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+@pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
 def test_explain_analyze_gives_the_plan_as_it_ran(cluster, tpch, conf):
     text = f"SET a.b = c; -- first\nEXPLAIN /* it */ analyze\n{query(18)}"
     job = cluster.client.sql(text, views=tpch, conf=conf)
@@ -83,7 +84,7 @@ def test_explain_analyze_gives_the_plan_as_it_ran(cluster, tpch, conf):
     assert job.to_pandas()["plan"][0] == told
 
 
-@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+@pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
 def test_a_script_with_settings_and_views_before_its_query(cluster, conf):
     text = """
         -- a semicolon; in a comment
@@ -97,7 +98,7 @@ def test_a_script_with_settings_and_views_before_its_query(cluster, conf):
     assert set(table.column("semicolon").to_pylist()) == {";"}
 
 
-@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+@pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
 def test_a_job_with_settings_for_the_schedulers(cluster, conf):
     terms = {
         "onager.weight": 2.5,
@@ -138,7 +139,7 @@ def test_a_module_that_a_function_imports(cluster, tmp_path):
     assert sorted(job.to_arrow().column("t").to_pylist()) == [0, 3, 6, 9, 12]
 
 
-@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+@pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
 def test_a_result_of_many_batches_comes_whole_and_in_order(cluster, conf):
     text = "SELECT id, repeat('x', 50) AS filler FROM range(200000) ORDER BY id DESC"
     job = cluster.client.sql(text, conf=conf)
@@ -158,7 +159,7 @@ def test_a_sort_in_parallel_comes_in_order(cluster, exchange):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json", "orc"])
-@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+@pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
 def test_a_result_written_as_a_dataset(cluster, spark, tmp_path, kind, conf):
     target = tmp_path / f"out.{kind}"
     text = "SELECT id % 7 AS k, count(*) AS n FROM range(1000) GROUP BY 1"
