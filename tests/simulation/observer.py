@@ -260,7 +260,10 @@ class Observer(RunLedger):
             self.counts[event.type] += 1
             if isinstance(event, TaskFailed):
                 self.counts["tasks without a slot"] += "has no slot for the task" in event.failure.message
-                self.counts["catalog conflicts"] += CONFLICT in event.failure.message
+                if CONFLICT in event.failure.message:
+                    # A scheduler says so, when it refuses the changes of a task that was successful.
+                    self.counts["catalog conflicts"] += 1
+                    job.failures[event.failure.kind.value] += 1
             if isinstance(event, ExecutorLost):
                 life = (event.executor_id, event.incarnation)
                 for stage in before.stages:
@@ -422,6 +425,7 @@ class Observer(RunLedger):
         self._trace(f"  {job.job_id} streams no more: {after.pipeline.reason}")
         self.counts["pipelines abandoned"] += 1
         self.counts["streams without a slot"] += "has no slot for the task" in after.pipeline.reason
+        self.counts["streams that nobody could run"] += "address for streams" in after.pipeline.reason
         if not before.may_stream:
             self.fail(f"{job.job_id} gives streaming up a second time: {after.pipeline.reason}")
         job.finished.clear()

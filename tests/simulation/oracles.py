@@ -174,7 +174,7 @@ class Oracles:
         for event in ("executor_lost", "tasks_lost", "task_failed", "jobs failed"):
             if counts[event] > excused.get(event, 0) and self._world.damage.job_id is None:
                 raise Violation(f"{counts[event]} times {event}, and nothing had happened to any executor")
-        if counts["pipelines abandoned"] > refused + without_slot + self._without_streams():
+        if counts["pipelines abandoned"] > refused + without_slot + counts["streams that nobody could run"]:
             raise Violation("a job streams no more, and nothing had happened to any executor")
         twice = [key for key, lives in self._world.observer.began_at.items() if len(lives) > 1]
         if twice:
@@ -186,13 +186,6 @@ class Oracles:
         second = sum(len(stage.ledger.speculated) for graph in graphs for stage in graph.stages)
         if len(self._world.observer.began_at) - len(ran) > second:
             raise Violation("some partition was run by more attempts than there had to be")
-
-    def _without_streams(self) -> int:
-        """Return how many jobs nobody could run whose tasks were to stream, at some time."""
-        reasons = [
-            job.graph.pipeline.reason for job in self._world.observer.jobs.values() if job.graph and job.graph.pipeline
-        ]
-        return sum("address for streams" in reason for reason in reasons)
 
     def _check_records(self) -> None:
         """Hold heads and blobs of ended jobs against their graphs."""
