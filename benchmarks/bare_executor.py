@@ -24,7 +24,7 @@ from google.protobuf import json_format
 
 from onager.executor.main import run
 from onager.executor.settings import ExecutorSettings
-from onager.executor.work import Assignment, OnReport, failure_report
+from onager.executor.work import Assignment, CatalogReader, OnReport, failure_report
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
@@ -126,6 +126,10 @@ class BareWorker:
 
     def clean_up(self, request: pb.CleanUp) -> None:
         """Do nothing: there are no files."""
+
+    def connect(self, call: pb.ConnectCall, _: CatalogReader) -> pb.ConnectReply:
+        """Say that there is no Spark."""
+        return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="there is no Spark here"))
 
     def exchange_contents(self) -> None:
         """Say that there is nothing to be seen."""

@@ -67,7 +67,7 @@ FEED_MAJOR = 6
 """The version of records with growing stages."""
 TABLES_MAJOR = 7
 """The version of records of jobs that change the catalog, write directories by columns, or have steps."""
-_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0, 7: 0}
+_MINORS = {1: 9, 2: 8, 3: 6, 4: 2, 5: 1, 6: 1, 7: 1}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500

@@ -89,6 +89,10 @@ class Worker(Protocol):
         """Return what running tasks have read, as far as it is known."""
         ...
 
+    def connect(self, call: pb.ConnectCall, catalog: CatalogReader) -> pb.ConnectReply:
+        """Return Spark's reply to a request of a Spark Connect session; an error is in it, and nothing is raised."""
+        ...
+
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false, it stays false."""
         ...

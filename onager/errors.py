@@ -18,6 +18,7 @@
     ├── SchedulerUnreachableError    retryable
     │   └── TlsError                 it is there, but no safe connection to it was made
     ├── ExecutorUnreachableError     retryable: one in push mode
+    ├── ConnectUnservedError         retryable: no executor answers a request of Spark Connect
     ├── AuthenticationError          a scheduler does not know us, or refuses us
     │   ├── HostRefusedError         HTTP: the request was sent to a name that is not ours
     │   ├── LoginsLimitedError       retryable; HTTP: too many wrong tokens at the login
@@ -233,6 +234,15 @@ class ExecutorUnreachableError(OnagerError):
         super().__init__(f"executor {executor_id} does not answer at {address} ({why}); can it be reached from here?")
         self.executor_id = executor_id
         self.address = address
+
+
+class ConnectUnservedError(OnagerError):
+    """No executor answered a request of a Spark Connect session."""
+
+    retryable = True
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Spark did not answer: {why}; look at `onager executors`")
 
 
 class AuthenticationError(OnagerError):

@@ -4,6 +4,7 @@
 - ``{exchange}/{job_id}/{stage_id}/{partition}-{nonce}.arrow``: a partition of the result, an Arrow IPC stream
 - ``{exchange}/{job_id}/{stage_id}/.{name}.{incarnation}.tmp``: a file that this life of an executor is writing
 - ``{exchange}/.{job_id}.gone/``: what is being removed
+- ``{exchange}/.connect/{digest}``: a file that was added to a session of Spark Connect
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
 
@@ -12,10 +13,13 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from onager.ids import is_job_id, is_life
+from onager.ids import is_digest, is_job_id, is_life
 
 PROBE = ".onager-probe-"
 """The prefix of files that only test whether the exchange directory is usable."""
+
+CONNECT_ARTIFACTS = ".connect"
+"""The folder of the files that were added to sessions of Spark Connect."""
 
 SUCCESS = "_SUCCESS"
 """The file in a dataset that says that it is whole."""
@@ -38,6 +42,13 @@ def result_file(job_id: str, stage_id: int, partition: int, nonce: str) -> str:
     if not is_life(nonce):
         raise ValueError(f"{nonce!r} is not the name of an execution")
     return f"{stage_directory(job_id, stage_id)}/{partition}-{nonce}.arrow"
+
+
+def connect_artifact(digest: str) -> str:
+    """Return the file of an artifact of Spark Connect, below the exchange directory; `ValueError` for no digest."""
+    if not is_digest(digest):
+        raise ValueError(f"{digest!r} is no digest")
+    return f"{CONNECT_ARTIFACTS}/{digest}"
 
 
 def writer_of(name: str) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Final
 
 from onager.clock import Clock
 from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, REPLANNED_MAJOR, TABLES_MAJOR
@@ -28,6 +29,10 @@ from onager.scheduler.cluster.member_watch import MemberWatch
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.connect.artifacts import Artifacts
+from onager.scheduler.connect.operations import Operations
+from onager.scheduler.connect.service import SparkConnectService
+from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
@@ -47,6 +52,7 @@ from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.engine.webhooks import Webhooks
 from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
@@ -70,6 +76,8 @@ from onager.state_admin.admin import StateAdmin, without_credentials
 from onager.state_admin.restoring import check_no_restore_pending
 from onager.state_backend import StateBackendClient
 from onager.supervision import run_loops
+
+_CONNECT_SWEEP_S: Final = 600.0
 
 
 class Replica:
@@ -278,6 +286,23 @@ class Replica:
             audit,
             CatalogLooks(backend),
         )
+        self.connect_calls = ConnectCalls(self.executors)
+        sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
+        operations = Operations(
+            backend,
+            clock,
+            sessions,
+            self.connect_calls,
+            submissions,
+            self.service.looks,
+            self.local,
+            self.heads,
+            self.results,
+            settings.exchange_dir,
+            self.service,
+        )
+        artifacts = Artifacts(sessions, settings.exchange_dir, clock)
+        self.spark_connect = SparkConnectService(sessions, operations, artifacts, self.executors, clock)
         self.gateway = ExecutorGateway(
             settings,
             self.executors,
@@ -290,6 +315,8 @@ class Replica:
             self.blobs,
             self._hear_progress,
             self.asks,
+            self.connect_calls,
+            lambda: [info.address for info in self.members.infos()],
             backend,
         )
         self.for_replicas = ReplicaService(
@@ -339,6 +366,7 @@ class Replica:
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
             sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
+            connect=every(_CONNECT_SWEEP_S, self.spark_connect.sweep),
         )
 
     def release_polls(self) -> None:
@@ -346,6 +374,7 @@ class Replica:
         self.dispatcher.nudge(lambda _: True)
         self.for_replicas.release()
         self.asks.close()
+        self.connect_calls.close()
 
     async def close(self) -> None:
         """Finish the writes in flight."""

@@ -14,6 +14,7 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.security import ServerAccess
 from onager.scheduler.app import Replica
+from onager.scheduler.connect.door import SparkConnectDoor
 
 
 async def serve(
@@ -30,6 +31,7 @@ async def serve(
     add_OnagerSchedulerServicer_to_server(replica.service, border)
     add_OnagerExecutorGatewayServicer_to_server(replica.gateway, border)
     add_OnagerReplicaServicer_to_server(replica.for_replicas, border)
+    server.add_generic_rpc_handlers((SparkConnectDoor(replica.spark_connect, replica.stopping),))
     checks = checks or AsyncHealthServicer()
     services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]
     border.add_looking(checks, services)

@@ -1,5 +1,6 @@
 """Converts between the graph's values and protocol messages, both ways."""
 
+import base64
 from dataclasses import asdict, fields
 from typing import Final
 
@@ -138,6 +139,7 @@ def failure_from(message: pb.Failure) -> Failure:
         fetch=fetch,
         cause=cause,
         log_tail=message.log_tail[-MAX_TAIL_CHARS:] or None,
+        connect_details=base64.b64encode(message.connect_details).decode() or None,
     )
 
 

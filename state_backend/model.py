@@ -31,6 +31,12 @@ class Keyspace(StrEnum):
     Audit = "Audit"
     Catalog = "Catalog"
     """Databases, tables with their partitions, views and functions (`onager.scheduler.catalog`)."""
+    ConnectSessions = "ConnectSessions"
+    """Sessions of Spark Connect (`onager.scheduler.connect`)."""
+    ConnectEntries = "ConnectEntries"
+    """The commands that made their views, functions and data sources."""
+    ConnectOperations = "ConnectOperations"
+    """What their commands answered."""
     Admin = "Admin"
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 

@@ -21,6 +21,7 @@ from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.clean_ups import CleanUps
+from onager.executor.agent.connect import ConnectLanes
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
 from onager.executor.agent.load_watch import LoadWatch
@@ -153,6 +154,9 @@ class Agent:
             on_drain=self._drain_on_request,
             read=self._threads.logs,
         )
+        self._connect = ConnectLanes(
+            gateway.access, self._serve_connect, executor_id=self._id, incarnation=identity.incarnation
+        )
         self._is_pressed = asyncio.Event()
         """Set when running tasks have only the grace period left: at a signal, not when schedulers drain it."""
         self._must_stop = asyncio.Event()
@@ -165,6 +169,7 @@ class Agent:
         """The timeout of the latest poll."""
         self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
         self._background = Background(self._fail)
+        self._catalog = CatalogClient(gateway, clock, executor_id=self._id, incarnation=identity.incarnation)
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._in_hand = TasksInHand(
             self._attempts,
@@ -178,7 +183,7 @@ class Agent:
             on_no_space=self._space.doubt,
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
-            catalog=CatalogClient(gateway, clock, executor_id=self._id, incarnation=identity.incarnation),
+            catalog=self._catalog,
         )
         self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
         self._told_by_heartbeat = 0
@@ -211,6 +216,7 @@ class Agent:
             outcome = await self._ended
         finally:
             await self._background.close()
+            await self._connect.close()
             self._threads.close()
         if outcome.ending is not Ending.REFUSED:
             await self._say_goodbye(outcome.message)
@@ -429,6 +435,10 @@ class Agent:
         self._clean_ups.were_told(self._told_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)
+        self._connect.hear(() if self._draining.is_set() else answer.connect_at)
+
+    def _serve_connect(self, call: pb.ConnectCall) -> pb.ConnectReply:
+        return self._worker.connect(call, self._catalog)
 
     # ---------------------------------------------------------------- tasks
 

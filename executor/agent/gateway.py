@@ -43,7 +43,7 @@ class SchedulerGateway:
     ) -> None:
         """Begin with the address at index *first*, modulo their number: so executors spread over the schedulers."""
         self._addresses = addresses
-        self._access = access or ClientAccess(ClientSecurity(), addresses)
+        self.access = self._access = access or ClientAccess(ClientSecurity(), addresses)
         self._channels = [self._access.aio_channel(address) for address in addresses]
         self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
         self._current = first % len(addresses)

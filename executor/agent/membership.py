@@ -159,5 +159,6 @@ class Membership:
             fetches_inputs=True,
             feeds=True,
             splits=True,
+            connects=True,
             answered_by_call=bool(self._address),
         )

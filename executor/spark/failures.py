@@ -128,6 +128,7 @@ def _with_notes(failure: pb.Failure, error: BaseException) -> pb.Failure:
     printed = getattr(error, "printed", "")
     if printed:
         failure.details = clean(f"{failure.details}\n\nThe job's function printed last:\n{printed}")
+    failure.connect_details = getattr(error, "connect_details", b"")
     return failure
 
 

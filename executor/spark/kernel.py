@@ -578,3 +578,57 @@ def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaOb
     facts, wider = jvm.java_class("onager.plan.Orders").of(query)
     kind, places = str(facts).split("\t")
     return kind == "limited", tuple(int(place) for place in places.split(",") if place), wider
+
+
+class JavaConnect:
+    """A session of Spark Connect in the JVM: see Java's `ConnectSession`. Messages of Spark's protocol are bytes."""
+
+    def __init__(self, session: SparkSession, user: str) -> None:
+        """Make it of *session*, which is nobody else's."""
+        self._jvm = Jvm.of(session)
+        self._session = session
+        self._java = self._jvm.java_class("onager.spark43.ConnectSession")(jvm_session(session), user)
+
+    def analyze(self, request: bytes) -> bytes:
+        """Return the AnalyzePlanResponse to an AnalyzePlanRequest."""
+        return bytes(self._java.analyze(request))
+
+    def relation(self, relation: bytes) -> JavaObject:
+        """Return the dataset of a Relation, which has not run."""
+        return self._java.relation(relation)
+
+    def execute(self, request: bytes) -> list[bytes]:
+        """Carry out an ExecutePlanRequest, and return the ExecutePlanResponses but the last, ResultComplete."""
+        return [bytes(response) for response in self._java.execute(request)]
+
+    def add_artifact(self, name: str, path: Path) -> None:
+        """Take a file into the session under the client's *name*."""
+        self._java.addArtifact(name, str(path))
+
+    def use(self, database: str) -> None:
+        """Make *database* the current one, which may have been dropped since."""
+        self._java.use(database)
+
+    def temporary_views(self) -> set[str]:
+        """Return the names of the session's temporary views."""
+        return {str(name) for name in self._java.temporaryViews()}
+
+    def close(self) -> None:
+        """Forget it; the session stays."""
+        self._java.close()
+
+
+def connect_settings(session: SparkSession) -> list[tuple[str, str | None, bool]]:
+    """Return key, value (None: undefined) and whether it is fixed, of every setting that sessions have."""
+    java = Jvm.of(session).java_class("onager.spark43.ConnectSession")
+    return [
+        (str(key), None if value is None else str(value), bool(fixed))
+        for key, value, fixed in java.settings(jvm_session(session))
+    ]
+
+
+def connect_error(session: SparkSession, error: JavaObject, most: int) -> tuple[str, str, str, bytes]:
+    """Return condition, SQL state, message of a Throwable, and a FetchErrorDetailsResponse of at most *most* bytes."""
+    java = Jvm.of(session).java_class("onager.spark43.ConnectSession")
+    condition, state, message, details = java.describe(error, most)
+    return str(condition), str(state), str(message), bytes(details)

@@ -1,7 +1,7 @@
 """The worker of a real executor: dispatches each kind of task, over one SparkSession."""
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyspark
 import structlog
 from google.protobuf.json_format import Parse
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import Clock
 from onager.errors import SinkError, VersionMismatchError
@@ -32,6 +32,7 @@ from onager.executor.exchange import (
 )
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.cluster import SparkCluster, is_cluster
+from onager.executor.spark.connect import ConnectRequests, connect_query, failure_of, opened
 from onager.executor.spark.control_tasks import Action, ControlTasks
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
@@ -40,14 +41,16 @@ from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
 from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, statement_classes
+from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.sizing import check_settings_known
+from onager.executor.spark.planning.sql_script import PlannedScript
 from onager.executor.spark.running.feed import find_more
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
 from onager.executor.spark.stage_plan import MetricsWanted
-from onager.executor.work import Assignment, OnReport, WorkerDiedError
+from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
 from onager.manifests import Manifest
 from onager.private_paths import NO_PATHS, PrivatePaths
@@ -130,6 +133,9 @@ class SparkWorker:
         # A Hive metastore that the executor was given.
         self._has_own_catalog = self._spark.conf.get("spark.sql.catalogImplementation") != "in-memory"
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
+        self._connect = ConnectRequests(
+            self._spark, exchange_dir, spark_version=self.spark_version, has_own_catalog=self._has_own_catalog
+        )
         self._tree = ProcessTree()
         self._control = ControlTasks(self._runner.kernel, actions, clock, logs)
 
@@ -215,6 +221,10 @@ class SparkWorker:
         except Py4JError as e:
             raise OSError(f"{self._exchange_dir}/{job_id} could not be removed: {e}") from e
 
+    def connect(self, call: pb.ConnectCall, catalog: CatalogReader) -> pb.ConnectReply:
+        """Answer a request of a Spark Connect session; see `onager.executor.work.Worker`."""
+        return self._connect.answer(call, catalog)
+
     def exchange_contents(self) -> Contents | None:
         """Return the contents of the exchange directory; None if it is a URI."""
         return look_through(self._exchange_dir, self._clock.now_ms())
@@ -283,20 +293,33 @@ class SparkWorker:
             kernel = self._runner.kernel
             return run_whole(kernel, self._executor_id, key.job_id, frame, column_names, sink, metrics)
 
-        outcome = plan_job(
-            spec,
-            self._spark,
-            cluster_slots=task_set.cluster_slots,
-            arrow_schema=self._arrow_schema,
-            run_fused=run_fused,
-            call_function=lambda job, session: times.of_function(
-                self._functions.called(job, session, key.job_id, cancellation)
-            ),
-            private=self._private,
-            may_grow=task_set.may_grow,
-            catalog=None if self._has_own_catalog else assignment.catalog,
-            may_step=task_set.may_step,
-        )
+        @contextlib.contextmanager
+        def of_connect(
+            plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
+        ) -> Iterator[PlannedScript]:
+            with opened(plan.session, session, self._exchange_dir) as connect:
+                yield connect_query(plan, session, connect, tables)
+
+        try:
+            outcome = plan_job(
+                spec,
+                self._spark,
+                cluster_slots=task_set.cluster_slots,
+                arrow_schema=self._arrow_schema,
+                run_fused=run_fused,
+                call_function=lambda job, session: times.of_function(
+                    self._functions.called(job, session, key.job_id, cancellation)
+                ),
+                connect_query=of_connect,
+                private=self._private,
+                may_grow=task_set.may_grow,
+                catalog=None if self._has_own_catalog else assignment.catalog,
+                may_step=task_set.may_step,
+            )
+        except Exception as error:
+            if spec.HasField("connect"):
+                error.connect_details = failure_of(self._spark, error).details  # type: ignore[attr-defined]
+            raise
         return times.success(outcome)
 
     def _replan(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:

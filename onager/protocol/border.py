@@ -1,6 +1,6 @@
 """How servers pass requests to services: as bytes, so that none is decoded before its size is checked."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServ
 from onager.errors import BusyError, InvalidRequestError, OnagerError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
-from onager.protocol.serving import counted, watched
+from onager.protocol.serving import counted, served_stream
 from onager.protocol.status import abort
 
 
@@ -63,7 +63,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Return *handler* with a deserializer that cannot fail, and a limit of concurrent streams."""
         raw = handler._replace(request_deserializer=None)
         if path.startswith(f"/{pb.DESCRIPTOR.package}."):
-            return raw
+            return raw if raw.unary_stream is None else raw._replace(unary_stream=_written(raw.unary_stream))
         decode = handler.request_deserializer
         if handler.unary_unary is not None:
 
@@ -81,16 +81,14 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
             return raw._replace(unary_stream=stream)
 
-        async def streams(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async def streams(requests: AsyncIterator[Any], context: Any) -> None:
             async def messages() -> AsyncIterator[Any]:
                 async for request in requests:
                     request = _decoded(decode, request, self._most)  # noqa: PLW2901 - see there
                     yield await _taken(request, context)
 
             async with self._stream(path, context):
-                async for answer in handler.stream_stream(messages(), context):
-                    with watched():
-                        yield answer
+                await served_stream(handler.stream_stream(messages(), context), context)
 
         return raw._replace(stream_stream=streams)
 
@@ -102,6 +100,15 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             except BusyError as error:
                 await abort(context, error)
             yield
+
+
+def _written(stream: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], Awaitable[None]]:
+    async def written(request: Any, context: Any) -> None:
+        answers = stream(request, context)
+        del request  # gRPC keeps the stack of what `abort` raises
+        await served_stream(answers, context)
+
+    return written
 
 
 def _decoded(decode: Callable[[bytes], Any], request: bytes, most: int) -> Any:

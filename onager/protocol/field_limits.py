@@ -59,6 +59,12 @@ MAX_INLINE_BYTES: Final = INLINE_RESULT_BYTES + 64 * KIB
 MAX_MESSAGE_CHARS: Final = 16 * KIB
 MAX_CONTEXT_CHARS: Final = 8 * KIB
 MAX_REASON_CHARS: Final = 1000
+MAX_CONNECT_REPLY_BYTES: Final = 8 * MIB
+"""One answer of Spark to a request of a Spark Connect session: a schema, a plan as text, the rows of a command."""
+MAX_CONNECT_ENTRY_BYTES: Final = 4 * MIB
+"""A command that made a view, a function or a data source of a Spark Connect session."""
+MAX_CONNECT_DETAILS_BYTES: Final = 64 * KIB
+"""All that Spark tells of an error of a Spark Connect session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "py_files": Many(1000, PART),
         "sink": PART,
         "program": PART,
+        "connect": Unused(),
         "labels": Pairs(MAX_LABELS, Text(MAX_LABEL_CHARS), Text(MAX_LABEL_CHARS)),
     },
     "ProgramSpec": {"steps": Many(MAX_STEPS, PART)},
@@ -288,6 +295,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "feeds": PLAIN,
         "splits": PLAIN,
         "answered_by_call": PLAIN,
+        "connects": PLAIN,
     },
     "HeartbeatRequest": {
         **_LIFE,
@@ -463,6 +471,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "fetch": PART,
         "cause": Text(64, is_cut=True),
         "log_tail": Text(MAX_TAIL_CHARS, is_cut=True),
+        "connect_details": Bytes(MAX_CONNECT_DETAILS_BYTES),
     },
     "FetchFailure": {"input_stage_id": PLAIN, "input_partition": PLAIN, "nonce": ID},
     "FetchBlobRequest": {"digest": ID},
@@ -484,6 +493,38 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "end": PLAIN,
         "kept": PLAIN,
         "note": REASON,
+    },
+    "AwaitConnectRequest": {**_LIFE, "wait_ms": PLAIN, "reply": PART},
+    "ConnectReply": {
+        "number": PLAIN,
+        "analyzed": Bytes(MAX_CONNECT_REPLY_BYTES),
+        "applied": PART,
+        "job": PART,
+        "failure": PART,
+        "defaults": PART,
+    },
+    "ConnectApplied": {
+        "responses": Many(64, Bytes(MAX_CONNECT_REPLY_BYTES)),
+        "changes": PLAIN,
+        "put": Many(64, PART),
+        "removed": Many(4096, PART),
+        "conf": Pairs(4096, Text(1024), Text(64 * KIB)),
+        "catalog": Text(1024),
+        "database": Text(1024),
+    },
+    "ConnectEntry": {"kind": WORD, "name": Text(1024), "command": Bytes(MAX_CONNECT_ENTRY_BYTES)},
+    "ConnectJob": {"work": WORD, "responses": Many(64, Bytes(MAX_CONNECT_REPLY_BYTES))},
+    "ConnectFailure": {
+        "error_class": Text(256, is_cut=True),
+        "sql_state": Text(64, is_cut=True),
+        "message": Text(MAX_MESSAGE_CHARS, is_cut=True),
+        "details": Bytes(MAX_CONNECT_DETAILS_BYTES),
+    },
+    "ConnectDefaults": {
+        "spark_version": WORD,
+        "conf": Pairs(10_000, Text(1024), Text(64 * KIB)),
+        "fixed": Many(10_000, Text(1024)),
+        "known": Many(10_000, Text(1024)),
     },
     # ------------------------------------------------------------ other schedulers
     "AskExecutorsRequest": {"ask": PART, "wait_ms": PLAIN, "executor_ids": Many(4096, ID)},
@@ -645,6 +686,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "ReadCatalog": MessageLimit(MIB, 1024),
     "DeregisterExecutor": _SMALL,
     "AwaitAsks": MessageLimit(8 * MAX_LOGS_BYTES, 20_000, waits=True),
+    "AwaitConnect": MessageLimit(MAX_MESSAGE_BYTES, 40_000, waits=True),
     "Forward": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "Attend": _SMALL,
     "AskExecutors": MessageLimit(MIB, 20_000, waits=True),

@@ -1,7 +1,12 @@
-"""Generate the stubs beside the ``.proto`` files: ``python -m onager.protocol.generate``, or ``make protocol``."""
+"""Generate the stubs beside the ``.proto`` files: ``python -m onager.protocol.generate``, or ``make protocol``.
+
+And copy the descriptors of Spark Connect's protocol out of the installed PySpark, for processes without PySpark.
+"""
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -33,5 +38,25 @@ def generate(out: Path = ROOT) -> None:
         stubs.write_text(f"{first}\n{_NOTE}{rest}")
 
 
+def spark_connect() -> bytes:
+    """Return the descriptors of Spark Connect's protocol, of the installed PySpark; needs ``grpcio-status``."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    base_pb2 = import_module("pyspark.sql.connect.proto.base_pb2")
+    found: dict[bytes, None] = {}
+
+    def add(file: Any) -> None:
+        for needed in file.dependencies:
+            add(needed)
+        found[file.serialized_pb] = None
+
+    add(base_pb2.DESCRIPTOR)
+    files = FileDescriptorSet()
+    for content in found:
+        files.file.add().ParseFromString(content)
+    return files.SerializeToString(deterministic=True)
+
+
 if __name__ == "__main__":
     generate()
+    (HERE / "spark_connect.binpb").write_bytes(spark_connect())

@@ -148,7 +148,7 @@ class SinkTable(_message.Message):
     def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., replaces: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("sql", "python", "program", "name", "views", "conf", "py_files", "sink", "labels")
+    __slots__ = ("sql", "python", "program", "connect", "name", "views", "conf", "py_files", "sink", "labels")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +166,7 @@ class JobSpec(_message.Message):
     SQL_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     CONF_FIELD_NUMBER: _ClassVar[int]
@@ -175,13 +176,14 @@ class JobSpec(_message.Message):
     sql: SqlScript
     python: PythonFunction
     program: ProgramSpec
+    connect: ConnectPlan
     name: str
     views: _containers.RepeatedCompositeFieldContainer[View]
     conf: _containers.ScalarMap[str, str]
     py_files: _containers.RepeatedCompositeFieldContainer[PyFile]
     sink: Sink
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., connect: _Optional[_Union[ConnectPlan, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("job_id", "spec", "client_id", "protocol_version")
@@ -234,7 +236,7 @@ class FetchFailure(_message.Message):
     def __init__(self, input_stage_id: _Optional[int] = ..., input_partition: _Optional[int] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("kind", "message", "error_class", "sql_state", "query_context", "details", "fetch", "cause", "log_tail")
+    __slots__ = ("kind", "message", "error_class", "sql_state", "query_context", "details", "fetch", "cause", "log_tail", "connect_details")
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +246,7 @@ class Failure(_message.Message):
     FETCH_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     LOG_TAIL_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_DETAILS_FIELD_NUMBER: _ClassVar[int]
     kind: str
     message: str
     error_class: str
@@ -253,7 +256,8 @@ class Failure(_message.Message):
     fetch: FetchFailure
     cause: str
     log_tail: str
-    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ..., cause: _Optional[str] = ..., log_tail: _Optional[str] = ...) -> None: ...
+    connect_details: bytes
+    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ..., cause: _Optional[str] = ..., log_tail: _Optional[str] = ..., connect_details: _Optional[bytes] = ...) -> None: ...
 
 class TaskMetrics(_message.Message):
     __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes", "queued_ms", "fetch_ms", "commit_ms", "executor_rss_bytes", "bind_ms", "codegen_ms", "plan_ms", "function_ms")
@@ -1618,7 +1622,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1636,6 +1640,7 @@ class RegisterExecutorRequest(_message.Message):
     ANSWERED_BY_CALL_FIELD_NUMBER: _ClassVar[int]
     FEEDS_FIELD_NUMBER: _ClassVar[int]
     SPLITS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1653,7 +1658,8 @@ class RegisterExecutorRequest(_message.Message):
     answered_by_call: bool
     feeds: bool
     splits: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ...) -> None: ...
+    connects: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")
@@ -1730,16 +1736,18 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("cancel", "clean_ups", "tell_again", "set_aside")
+    __slots__ = ("cancel", "clean_ups", "tell_again", "connect_at", "set_aside")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
     TELL_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_AT_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
     tell_again: _containers.RepeatedScalarFieldContainer[str]
+    connect_at: _containers.RepeatedScalarFieldContainer[str]
     set_aside: SetAside
-    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., tell_again: _Optional[_Iterable[str]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
+    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., tell_again: _Optional[_Iterable[str]] = ..., connect_at: _Optional[_Iterable[str]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
 
 class PollWorkRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "free_slots", "list_number", "running", "wait_ms", "cleaned_up")
@@ -2101,3 +2109,178 @@ class SqlParameter(_message.Message):
     type: str
     value: str
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class ConnectPlan(_message.Message):
+    __slots__ = ("request", "session", "work")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    request: bytes
+    session: ConnectSession
+    work: str
+    def __init__(self, request: _Optional[bytes] = ..., session: _Optional[_Union[ConnectSession, _Mapping]] = ..., work: _Optional[str] = ...) -> None: ...
+
+class ConnectSession(_message.Message):
+    __slots__ = ("user", "session_id", "server_side_session_id", "revision", "conf", "catalog", "database", "entries", "artifacts")
+    class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVER_SIDE_SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CONF_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    ARTIFACTS_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    session_id: str
+    server_side_session_id: str
+    revision: int
+    conf: _containers.ScalarMap[str, str]
+    catalog: str
+    database: str
+    entries: _containers.RepeatedCompositeFieldContainer[ConnectEntry]
+    artifacts: _containers.RepeatedCompositeFieldContainer[ConnectArtifact]
+    def __init__(self, user: _Optional[str] = ..., session_id: _Optional[str] = ..., server_side_session_id: _Optional[str] = ..., revision: _Optional[int] = ..., conf: _Optional[_Mapping[str, str]] = ..., catalog: _Optional[str] = ..., database: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[ConnectEntry, _Mapping]]] = ..., artifacts: _Optional[_Iterable[_Union[ConnectArtifact, _Mapping]]] = ...) -> None: ...
+
+class ConnectEntry(_message.Message):
+    __slots__ = ("kind", "name", "command")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    command: bytes
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[bytes] = ...) -> None: ...
+
+class ConnectArtifact(_message.Message):
+    __slots__ = ("name", "digest", "size")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    digest: str
+    size: int
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
+
+class AwaitConnectRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "wait_ms", "reply")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    wait_ms: int
+    reply: ConnectReply
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., wait_ms: _Optional[int] = ..., reply: _Optional[_Union[ConnectReply, _Mapping]] = ...) -> None: ...
+
+class AwaitConnectResponse(_message.Message):
+    __slots__ = ("call",)
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    call: ConnectCall
+    def __init__(self, call: _Optional[_Union[ConnectCall, _Mapping]] = ...) -> None: ...
+
+class ConnectCall(_message.Message):
+    __slots__ = ("number", "deadline_ms", "session", "analyze", "apply", "configure", "describe")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ANALYZE_FIELD_NUMBER: _ClassVar[int]
+    APPLY_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    deadline_ms: int
+    session: ConnectSession
+    analyze: bytes
+    apply: bytes
+    configure: bytes
+    describe: bool
+    def __init__(self, number: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., session: _Optional[_Union[ConnectSession, _Mapping]] = ..., analyze: _Optional[bytes] = ..., apply: _Optional[bytes] = ..., configure: _Optional[bytes] = ..., describe: _Optional[bool] = ...) -> None: ...
+
+class ConnectReply(_message.Message):
+    __slots__ = ("number", "analyzed", "applied", "job", "failure", "defaults")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ANALYZED_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULTS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    analyzed: bytes
+    applied: ConnectApplied
+    job: ConnectJob
+    failure: ConnectFailure
+    defaults: ConnectDefaults
+    def __init__(self, number: _Optional[int] = ..., analyzed: _Optional[bytes] = ..., applied: _Optional[_Union[ConnectApplied, _Mapping]] = ..., job: _Optional[_Union[ConnectJob, _Mapping]] = ..., failure: _Optional[_Union[ConnectFailure, _Mapping]] = ..., defaults: _Optional[_Union[ConnectDefaults, _Mapping]] = ...) -> None: ...
+
+class ConnectApplied(_message.Message):
+    __slots__ = ("responses", "changes", "put", "removed", "conf", "catalog", "database")
+    class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    PUT_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    CONF_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    responses: _containers.RepeatedScalarFieldContainer[bytes]
+    changes: bool
+    put: _containers.RepeatedCompositeFieldContainer[ConnectEntry]
+    removed: _containers.RepeatedCompositeFieldContainer[ConnectEntry]
+    conf: _containers.ScalarMap[str, str]
+    catalog: str
+    database: str
+    def __init__(self, responses: _Optional[_Iterable[bytes]] = ..., changes: _Optional[bool] = ..., put: _Optional[_Iterable[_Union[ConnectEntry, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[ConnectEntry, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., catalog: _Optional[str] = ..., database: _Optional[str] = ...) -> None: ...
+
+class ConnectJob(_message.Message):
+    __slots__ = ("work", "responses")
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    work: str
+    responses: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, work: _Optional[str] = ..., responses: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ConnectFailure(_message.Message):
+    __slots__ = ("error_class", "sql_state", "message", "details")
+    ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
+    SQL_STATE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    error_class: str
+    sql_state: str
+    message: str
+    details: bytes
+    def __init__(self, error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[bytes] = ...) -> None: ...
+
+class ConnectDefaults(_message.Message):
+    __slots__ = ("spark_version", "conf", "fixed", "known")
+    class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SPARK_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CONF_FIELD_NUMBER: _ClassVar[int]
+    FIXED_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    spark_version: str
+    conf: _containers.ScalarMap[str, str]
+    fixed: _containers.RepeatedScalarFieldContainer[str]
+    known: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, spark_version: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., fixed: _Optional[_Iterable[str]] = ..., known: _Optional[_Iterable[str]] = ...) -> None: ...

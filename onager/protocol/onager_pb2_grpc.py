@@ -1073,6 +1073,11 @@ class OnagerExecutorGatewayStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.FromString,
                 _registered_method=True)
+        self.AwaitConnect = channel.unary_unary(
+                '/onager.v1.OnagerExecutorGateway/AwaitConnect',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectResponse.FromString,
+                _registered_method=True)
         self.DeregisterExecutor = channel.unary_unary(
                 '/onager.v1.OnagerExecutorGateway/DeregisterExecutor',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.DeregisterExecutorRequest.SerializeToString,
@@ -1132,6 +1137,14 @@ class OnagerExecutorGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AwaitConnect(self, request, context):
+        """Waits up to wait_ms for a request of a Spark Connect session that needs Spark, and brings the reply to the one before.
+        An executor keeps a few of these calls waiting at every scheduler, and serves as many requests at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeregisterExecutor(self, request, context):
         """The executor leaves for good; what it still ran is handed out again.
         """
@@ -1176,6 +1189,11 @@ def add_OnagerExecutorGatewayServicer_to_server(servicer, server):
                     servicer.AwaitAsks,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.SerializeToString,
+            ),
+            'AwaitConnect': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitConnect,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectResponse.SerializeToString,
             ),
             'DeregisterExecutor': grpc.unary_unary_rpc_method_handler(
                     servicer.DeregisterExecutor,
@@ -1374,6 +1392,33 @@ class OnagerExecutorGateway:
             '/onager.v1.OnagerExecutorGateway/AwaitAsks',
             onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AwaitConnect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutorGateway/AwaitConnect',
+            onager_dot_protocol_dot_onager__pb2.AwaitConnectRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.AwaitConnectResponse.FromString,
             options,
             channel_credentials,
             insecure,

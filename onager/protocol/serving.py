@@ -63,8 +63,7 @@ def translated_stream(method: Stream) -> Stream:
             message = await admitted(method.__name__, request)
             with counted(self, method.__name__, STREAM_LIMITS[method.__name__]):
                 async for answer in method(self, message, context):
-                    with watched():
-                        yield answer
+                    yield answer
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
@@ -118,18 +117,30 @@ def counted(service: Any, name: str, limit: StreamLimit) -> Iterator[None]:
 _streams: Final[WeakKeyDictionary[Any, Counter[str]]] = WeakKeyDictionary()
 
 
-@contextmanager
-def watched() -> Iterator[None]:
-    """End the call when its client takes no message for long."""
-    task = asyncio.current_task()
-    if task is None:
-        yield
-        return
-    stalled = task.get_loop().call_later(STREAM_STALLED_S, task.cancel)
+async def write_all(answers: AsyncIterator[Any], context: Any) -> None:
+    """Send *answers* to the client of *context*; `BusyError` when it takes none for long.
+
+    gRPC tells a client of the end of a call after what was sent before. So one that reads again goes on elsewhere.
+    """
+    async for answer in answers:
+        try:
+            async with asyncio.timeout(STREAM_STALLED_S):
+                await context.write(answer)
+        except TimeoutError:
+            raise BusyError(f"nothing was read for {STREAM_STALLED_S:g} s: go on after what has come") from None
+
+
+async def served_stream(answers: AsyncIterator[Any], context: Any) -> None:
+    """Serve a stream with `write_all`."""
     try:
-        yield
-    finally:
-        stalled.cancel()
+        async with aclosing(answers):  # type: ignore[type-var] # generators, all of them
+            await write_all(answers, context)
+    except BusyError as error:
+        error.__traceback__ = None
+        refusal = error
+    else:
+        return
+    await abort(context, refusal)
 
 
 async def admitted(name: str, request: Any) -> Any:

@@ -52,6 +52,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     # Never sent: it stands for a connection that was not made.
     errors.TlsError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.BAD_GATEWAY),
     errors.ExecutorUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
+    errors.ConnectUnservedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.HostRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.MISDIRECTED_REQUEST),
     errors.LoginsLimitedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS),

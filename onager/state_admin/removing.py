@@ -145,6 +145,8 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
         case Keyspace.Catalog:
             return ["the catalog would forget it; DROP in a job removes what goes with it, and knows who uses it"]
+        case Keyspace.ConnectSessions | Keyspace.ConnectEntries | Keyspace.ConnectOperations:
+            return ["programs that use the session fail, or go on without what it held: let its client end it"]
         case Keyspace.Audit:
             return ["who changed what, and when, would be forgotten; only this removal itself is recorded"]
         case (

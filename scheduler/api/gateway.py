@@ -20,6 +20,7 @@ from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorSession
@@ -49,6 +50,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         blobs: BlobStore,
         hear_progress: Callable[[Sequence[pb.AttemptProgress]], None],
         asks: ExecutorAsks,
+        connect: ConnectCalls,
+        connect_at: Callable[[], Sequence[str]],
         backend: StateBackendClient,
     ) -> None:
         self._settings = settings
@@ -62,6 +65,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._blobs = blobs
         self._hear_progress = hear_progress
         self._asks = asks
+        self._connect = connect
+        self._connect_at = connect_at
         self._backend = backend
 
     @translated
@@ -90,7 +95,9 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             session.load = request.load
         if request.progress:
             self._hear_progress(request.progress)
-        answer = pb.HeartbeatResponse(clean_ups=await self._clean_ups.forgotten(request.kept_jobs))
+        answer = pb.HeartbeatResponse(
+            clean_ups=await self._clean_ups.forgotten(request.kept_jobs), connect_at=self._connect_at()
+        )
         if not session.is_draining:
             leftovers = await self._clean_ups.leftovers(request.exchange_files, self._executors.registry.lives)
             answer.clean_ups.extend(leftovers.clean_ups)
@@ -145,6 +152,11 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         """
         session = self._executors.require(request.executor_id, request.incarnation)
         return await self._asks.wait(session, request)
+
+    @translated
+    async def AwaitConnect(self, request: pb.AwaitConnectRequest, context: Context) -> pb.AwaitConnectResponse:  # noqa: ARG002, N802
+        """Answer once a session needs Spark, or when the executor's wait is over; no sign of life, like `AwaitAsks`."""
+        return await self._connect.wait(request)
 
     @translated_stream
     async def FetchBlob(self, request: pb.FetchBlobRequest, context: Context) -> AsyncIterator[pb.BlobChunk]:  # noqa: ARG002, N802

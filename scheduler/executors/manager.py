@@ -141,6 +141,12 @@ class ExecutorManager:
         now_ms = self._clock.now_ms()
         return all(record.splits for record in self._registry if record.takes_work(now_ms))
 
+    @property
+    def all_connect(self) -> bool:
+        """Whether every executor that takes work knows Spark Connect's plans, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.connects for record in self._registry if record.takes_work(now_ms))
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
@@ -215,6 +221,7 @@ class ExecutorManager:
                 fetches_inputs=request.fetches_inputs,
                 feeds=request.feeds,
                 splits=request.splits,
+                connects=request.connects,
             )
             result = await self._backend.put_txn(
                 [

@@ -61,6 +61,8 @@ class ExecutorRecord(Record):
     """Whether it knows growing stages. The previous version does not know the field."""
     splits: bool = False
     """Whether it splits scripts into steps, and runs those. The previous version does not know the field."""
+    connects: bool = False
+    """Whether it knows Spark Connect's plans. The previous version does not know the field."""
     set_aside_until_ms: int = 0
     """It is quarantined until then, because it failed nearly all its tasks."""
     set_aside_reason: str = ""

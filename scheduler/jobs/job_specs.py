@@ -151,6 +151,9 @@ def _parsed(content: bytes, change: Callable[[dict[str, Any]], dict[str, Any]]) 
 def _shown(plain: dict[str, Any]) -> dict[str, Any]:
     for name in ("source", "pickled"):
         plain.get("python", {}).pop(name, None)
+    if "connect" in plain:
+        session = plain["connect"].get("session", {})
+        plain["connect"] = {"session": {k: session[k] for k in ("user", "session_id", "revision") if k in session}}
     for file in plain.get("py_files", ()):
         file.pop("content", None)
     for step in plain.get("program", {}).get("steps", ()):
@@ -179,6 +182,8 @@ def _check_kind(spec: pb.JobSpec) -> None:
         case "program":
             if spec.HasField("sink") or spec.py_files:
                 raise InvalidRequestError("outputs and Python files are those of a program's steps: give them there")
+        case "connect":
+            pass  # of a scheduler's own making: `onager.scheduler.connect`
         case _:
             raise InvalidRequestError("the job has nothing to run: give an SQL script or a Python function")
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from onager.errors import (
@@ -93,17 +94,43 @@ async def stream_result(
 
     The first chunk carries the schema. One record batch is held at a time. Batches of a partition are numbered from 0.
     """
-    plan, stage = graph.plan, graph.result_stage
-    if plan is None or stage is None:
+    yield pb.ResultChunk(schema=result_schema(graph), partition=partition, batch=batch)
+    batches = result_batches(graph, store, exchange_dir, partition=partition, batch=batch)
+    async with aclosing(batches):
+        async for found in batches:
+            for piece in _pieces(found.message, found.partition, found.batch):
+                yield piece
+
+
+class ResultBatch(NamedTuple):
+    """A batch of a result: one encapsulated Arrow message."""
+
+    partition: int
+    batch: int
+    """Its number in the partition."""
+    message: bytes
+
+
+def result_schema(graph: ExecutionGraph) -> bytes:
+    """Return the schema of a successful job's result, as an encapsulated Arrow message."""
+    if graph.plan is None:
         raise ResultNotReadyError(graph.job_id, graph.state.value)
-    yield pb.ResultChunk(schema=base64.b64decode(plan.arrow_schema), partition=partition, batch=batch)
+    return base64.b64decode(graph.plan.arrow_schema)
+
+
+async def result_batches(
+    graph: ExecutionGraph, store: ResultStore, exchange_dir: str, *, partition: int, batch: int
+) -> AsyncGenerator[ResultBatch, None]:
+    """Yield the batches of a successful job's result from (*partition*, *batch*) on; one is held at a time."""
+    stage = graph.result_stage
+    if stage is None:
+        raise ResultNotReadyError(graph.job_id, graph.state.value)
     for number in range(partition, stage.spec.partitions):
         output = stage.ledger.outputs[number]
         position = batch if number == partition else 0
         messages = await _open(graph.job_id, stage.spec.stage_id, number, output, position, store, exchange_dir)
         while (message := await asyncio.to_thread(next, messages, None)) is not None:
-            for piece in _pieces(message, number, position):
-                yield piece
+            yield ResultBatch(number, position, message)
             position += 1
 
 

@@ -58,7 +58,7 @@ SHIPPED_ALWAYS = (
 @contextmanager
 def job_session(spec: pb.JobSpec, new: SparkSession) -> Iterator[SparkSession]:
     """Yield the *new* session with the job's settings, active in this thread within the context."""
-    with _active(new):
+    with active(new):
         apply_settings(new, spec.conf)
         yield new
 
@@ -70,14 +70,15 @@ def session_with(base: SparkSession, conf: Mapping[str, str]) -> Iterator[SparkS
     It shares only the running Spark with *base*; its views, functions and settings end with it.
     """
     session = base.newSession()
-    with _active(session):
+    with active(session):
         for key, value in conf.items():
             session.conf.set(key, value)
         yield session
 
 
 @contextmanager
-def _active(session: SparkSession) -> Iterator[None]:
+def active(session: SparkSession) -> Iterator[None]:
+    """Make *session* the active one of this thread within the context."""
     jvm_sessions = Jvm.of(session).java_class("org.apache.spark.sql.classic.SparkSession")
     before = jvm_sessions.getActiveSession()
     jvm_sessions.setActiveSession(jvm_session(session))

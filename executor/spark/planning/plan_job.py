@@ -36,7 +36,7 @@ from onager.executor.spark.planning.sizing import (
     setting_bytes,
     sizes,
 )
-from onager.executor.spark.planning.sql_script import plan_script
+from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted
 from onager.executor.work import CatalogReader
 from onager.explain_analyze import marked_analyzed
@@ -95,6 +95,16 @@ class CallFunction(Protocol):
         ...
 
 
+class ConnectQuery(Protocol):
+    """Gives the query of an operation of Spark Connect."""
+
+    def __call__(
+        self, plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
+    ) -> AbstractContextManager[PlannedScript]:
+        """Yield the query of *plan*, made in *session*; valid within the context."""
+        ...
+
+
 def plan_job(
     spec: pb.JobSpec,
     spark: SparkSession,
@@ -103,6 +113,7 @@ def plan_job(
     arrow_schema: ArrowSchema,
     run_fused: RunFused,
     call_function: CallFunction,
+    connect_query: ConnectQuery | None = None,
     private: PrivatePaths = NO_PATHS,
     may_grow: bool = False,
     catalog: CatalogReader | None = None,
@@ -126,7 +137,13 @@ def plan_job(
         with job_session(spec, new) as session, _told_in_words(), ExitStack() as until_planned:
             if may_grow and (from_files := feed_from_files(spec.conf)):
                 read_growing(Jvm.of(session), jvm_session(session), from_files)
-            query = _query(spec, session, tables, call_function, until_planned, private, may_step=may_step)
+            query: _Query | ScriptSteps
+            if spec.HasField("connect"):
+                query = _checked(
+                    spec, session, _of_connect(spec, session, tables, connect_query, until_planned), private
+                )
+            else:
+                query = _query(spec, session, tables, call_function, until_planned, private, may_step=may_step)
             if isinstance(query, ScriptSteps):
                 return program(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
             return _plan_query(
@@ -250,10 +267,26 @@ def _query(
     may_step: bool,
 ) -> _Query | ScriptSteps:
     """Return the job's query, and its sink with all options; or its steps."""
-    given = spec.sink if spec.HasField("sink") and spec.sink.path else None
     query = _frame(spec, session, tables, call_function, until_planned, may_step=may_step)
-    if isinstance(query, ScriptSteps):
-        return query
+    return query if isinstance(query, ScriptSteps) else _checked(spec, session, query, private)
+
+
+def _of_connect(
+    spec: pb.JobSpec,
+    session: SparkSession,
+    tables: PlanningCatalog | None,
+    connect_query: ConnectQuery | None,
+    until_planned: ExitStack,
+) -> _Query:
+    if connect_query is None:
+        raise PlanningError("this executor was made without Spark Connect, and the job is an operation of it")
+    script = until_planned.enter_context(connect_query(spec.connect, session, tables))
+    return _Query(script.frame, script.sink, is_done=script.is_done, is_table=script.is_table)
+
+
+def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: PrivatePaths) -> _Query:
+    """Return *query* with all options of its sink; `PlanningError` or `SinkError` for one that cannot be."""
+    given = spec.sink if spec.HasField("sink") and spec.sink.path else None
     frame, said = query.frame, query.sink
     if query.is_done and given is not None:
         raise PlanningError(

@@ -64,6 +64,7 @@ _BY_SERVICE: Final = {
         "ReadCatalog": _EXECUTORS,
         "DeregisterExecutor": _EXECUTORS,
         "AwaitAsks": _EXECUTORS,
+        "AwaitConnect": _EXECUTORS,
     },
     "OnagerExecutor": {"AnswerPoll": _SCHEDULERS},
     "OnagerReplica": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS, "AskExecutors": _SCHEDULERS},
@@ -73,6 +74,25 @@ ROLES: Final = {
     for service, methods in _BY_SERVICE.items()
     for method, roles in methods.items()
 }
+ROLES.update(
+    {
+        f"/spark.connect.SparkConnectService/{method}": _CLIENTS
+        for method in (
+            "ExecutePlan",
+            "AnalyzePlan",
+            "Config",
+            "AddArtifacts",
+            "ArtifactStatus",
+            "Interrupt",
+            "ReattachExecute",
+            "ReleaseExecute",
+            "ReleaseSession",
+            "FetchErrorDetails",
+            "CloneSession",
+            "GetStatus",
+        )
+    }
+)
 """The roles that may call a method, by its full name; a method that is not here takes only tokens without a role."""
 
 

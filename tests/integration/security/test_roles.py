@@ -12,6 +12,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol import onager_pb2_grpc as rpc
 from onager.protocol.security import ClientAccess, ClientSecurity, Role, ServerAccess, ServerSecurity, TokenFile
 from onager.protocol.security.roles import ROLES
+from onager.protocol.spark_connect import METHODS, SERVICE
 from onager.protocol.status import from_rpc_error
 from tests.integration.security.parts import ask, cli, scheduler
 
@@ -38,6 +39,7 @@ def guarded(files):
 
 def test_every_method_says_which_roles_may_call_it():
     methods = {f"/{s.full_name}/{m.name}" for s in SERVICES.values() for m in s.methods}
+    methods |= {f"/{SERVICE}/{name}" for name in METHODS}
     assert set(ROLES) == methods
     assert all(ROLES.values())
 

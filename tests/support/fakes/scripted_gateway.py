@@ -212,6 +212,9 @@ class ScriptedWorker:
         self.kept.discard(request.job_id)
         self.cleaned.append(request.job_id)
 
+    def connect(self, call, _catalog):
+        return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="there is no Spark here"))
+
     def exchange_contents(self) -> Contents | None:
         return self.contents
 

@@ -325,19 +325,19 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
         return [extended(v) for v in found] if isinstance(found, list) else found
 
     graph = json.dumps(extended(json.loads(encode_graph(job.graph))), separators=(",", ":")).encode()
-    assert decode_graph(with_version(graph, "1.9")) == job.graph
+    assert decode_graph(with_version(graph, "1.10")) == job.graph
     batch = EventBatch(batch_id="b", events=tuple(job.log))
     data = json.dumps(extended(json.loads(encode_batch(batch))), separators=(",", ":")).encode()
-    assert decode_batch(with_version(data, "1.9")) == batch
+    assert decode_batch(with_version(data, "1.10")) == batch
 
 
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    newer = {speculating: b"2.7", laid_out: b"4.1", replanned_twice: b"5.0", growing: b"6.0", partitioned: b"7.0"}
-    version = (newer | {pipelined: b"3.5"}).get(make, b"1.8")
+    newer = {speculating: b"2.8", laid_out: b"4.2", replanned_twice: b"5.1", growing: b"6.1", partitioned: b"7.1"}
+    version = (newer | {pipelined: b"3.6"}).get(make, b"1.9")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
-    version = (newer | {abandoned: b"3.5"}).get(make, b"1.8")
+    version = (newer | {abandoned: b"3.6"}).get(make, b"1.9")
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
         b'{"schema_version":"%b",' % version
     )
@@ -345,34 +345,34 @@ def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: t
 
 def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:
     job = Job(graph=new_graph(pipeline=Pipeline()))
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.5",'), "others would plan it as they know it"
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.6",'), "others would plan it as they know it"
     job.launch("a")
     job.feed(job.plan(*chain(2)))
     job.finish()
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.8",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.9",')
     again = abandoned()
-    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.8",')
+    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.9",')
 
 
 def test_a_job_that_needed_not_all_of_its_rows_is_news_when_it_has_ended_too() -> None:
     job = pipelined()
     job.succeed(3, 0, 1)
     assert not job.graph.is_active
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.5",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.6",')
 
 
 def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None:
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.8",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.9",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.7",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.7",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.8",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.8",')
 
 
-@pytest.mark.parametrize("version", ["1.9", "2.8", "3.6", "4.2", "5.1", "6.1", "7.1"])
+@pytest.mark.parametrize("version", ["1.10", "2.9", "3.7", "4.3", "5.2", "6.2", "7.2"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):
@@ -472,7 +472,7 @@ def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
     place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
     with pytest.raises(StateCorruptError, match="cannot be read"):
         read_in_portions(data[:place] + b"x" + data[place + 1 :])
-    newer = with_version(data, "1.9")
+    newer = with_version(data, "1.10")
     with pytest.raises(SchemaVersionError):
         read_in_portions(newer[:place] + b"x" + newer[place + 1 :])
 

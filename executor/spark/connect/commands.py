@@ -1,0 +1,226 @@
+"""Commands of Spark Connect: what changes only its session is carried out, what changes more becomes a job."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from onager.errors import UnsupportedPlanError
+from onager.executor.spark.connect.entries import put_entry, removed_entry
+from onager.executor.spark.jvm import Jvm, kind
+from onager.executor.spark.kernel import JavaConnect, QueryTools
+from onager.executor.spark.planning.catalog import PlanningCatalog
+from onager.executor.spark.planning.job_session import own_settings
+from onager.executor.spark.planning.parameters import parser_with
+from onager.executor.spark.planning.statements import (
+    changes_catalog,
+    check_harmless,
+    check_reads_only,
+    gives_rows,
+    is_command,
+    is_effect,
+    split,
+    temporary_view,
+)
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import ExecutePlanRequest, ExecutePlanResponse, Relation
+
+STATEMENT: Final = "statement"
+WRITE: Final = "write"
+"""The works of jobs."""
+
+_VIEW: Final = "view"
+_FUNCTIONS: Final = {
+    "register_function": ("function", "function_name"),
+    "register_table_function": ("function", "function_name"),
+    "register_data_source": ("data_source", "name"),
+}
+_WRITES: Final = frozenset({"write_operation", "write_operation_v2"})
+_PASSING: Final = frozenset({"get_resources_command", "remove_cached_remote_relation_command", "ml_command"})
+"""What changes nothing that is kept."""
+_SQL_ONLY: Final = {
+    "create_external_table": "CREATE TABLE",
+    "create_table": "CREATE TABLE",
+    "recover_partitions": "MSCK REPAIR TABLE",
+    "drop_table": "DROP TABLE",
+    "drop_view": "DROP VIEW",
+    "create_database": "CREATE DATABASE",
+    "drop_database": "DROP DATABASE",
+    "truncate_table": "TRUNCATE TABLE",
+    "analyze_table": "ANALYZE TABLE",
+    "set_current_catalog": "names with the catalog in front",
+}
+"""Calls of spark.catalog that change the catalog, and what does so, too."""
+_VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
+_TEMPORARY_FUNCTIONS: Final = frozenset({"CreateFunctionCommand", "CreateSQLFunctionCommand"})
+
+
+@dataclass(slots=True)
+class Carried:
+    """What became of a command."""
+
+    responses: list[bytes]
+    work: str = ""
+    """What a job is to do; then nothing has been carried out."""
+    put: Sequence[pb.ConnectEntry] = ()
+    removed: Sequence[pb.ConnectEntry] = ()
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: Sequence[str] = ()
+    database: str | None = None
+
+
+def carry_out(
+    state: pb.ConnectSession,
+    content: bytes,
+    connect: JavaConnect,
+    session: SparkSession,
+    tables: PlanningCatalog | None,
+) -> Carried:
+    """Carry out an encoded ExecutePlanRequest in *session*; `UnsupportedPlanError` for what Onager does not do."""
+    request = ExecutePlanRequest.FromString(content)
+    if request.plan.WhichOneof("op_type") == "root":
+        return _of_catalog(state, content, request, connect, session)
+    command = request.plan.command
+    name = command.WhichOneof("command_type")
+    if name == "sql_command":
+        return _statement(state, content, request, connect, session, tables)
+    if name in _WRITES:
+        return Carried([], work=WRITE)
+    if name == "create_dataframe_view":
+        if command.create_dataframe_view.is_global:
+            raise refused("global temporary views", "make a temporary view, or a table, which other sessions can read")
+        responses = connect.execute(content)
+        view = command.create_dataframe_view.name.strip("`").lower()
+        put, removed = put_entry(state.entries, _VIEW, view, command.SerializeToString())
+        return Carried(responses, put=put, removed=removed)
+    if name in _FUNCTIONS:
+        entry, called = _FUNCTIONS[name]
+        responses = connect.execute(content)
+        made = str(getattr(getattr(command, name), called)).lower()
+        put, removed = put_entry(state.entries, entry, made, command.SerializeToString())
+        return Carried(responses, put=put, removed=removed)
+    if name in _PASSING:
+        return Carried(connect.execute(content))
+    raise refused(f"the command {name}", "it is not among those that docs/connect.md lists")
+
+
+def refused(what: str, advice: str) -> UnsupportedPlanError:
+    """Return the error of what Onager does not do."""
+    return UnsupportedPlanError(what, advice, runs_whole=False)
+
+
+def text_of(command: Any) -> tuple[bytes, str, bool]:
+    """Return the relation of a SqlCommand, its text, and whether values or DataFrames are bound to places in it."""
+    if not command.input:
+        relation = Relation()
+        for name in ("args", "pos_args", "named_arguments", "pos_arguments"):
+            value = getattr(command, name)
+            (getattr(relation.sql, name).MergeFrom if value else len)(value)
+        relation.sql.query = command.sql
+        return relation.SerializeToString(), command.sql, _is_bound(relation.sql)
+    relation = Relation.FromString(command.input)
+    if relation.WhichOneof("rel_type") == "with_relations":
+        inner = Relation.FromString(relation.with_relations.root)
+        return command.input, inner.sql.query, True
+    return command.input, relation.sql.query, _is_bound(relation.sql)
+
+
+def _is_bound(sql: Any) -> bool:
+    return bool(sql.args or sql.pos_args or sql.named_arguments or sql.pos_arguments)
+
+
+def _statement(
+    state: pb.ConnectSession,
+    content: bytes,
+    request: Any,
+    connect: JavaConnect,
+    session: SparkSession,
+    tables: PlanningCatalog | None,
+) -> Carried:
+    """Carry out a statement of SQL."""
+    jvm = Jvm.of(session)
+    relation, text, is_bound = text_of(request.plan.command.sql_command)
+    statements = split(jvm, text)
+    if any(statement.is_procedure for statement in statements):
+        raise refused("scripts of SQL (BEGIN … END)", "give the statements one by one")
+    plan = parser_with(session, jvm)(text)
+    (statement, *_) = statements
+    if is_effect(plan, has_catalog=tables is not None) or (
+        tables is not None and changes_catalog(session, jvm, statement, plan)
+    ):
+        if is_bound:
+            raise refused(
+                "values and DataFrames that are bound in a statement that changes tables", "write them into it"
+            )
+        return Carried([], work=STATEMENT)
+    check_reads_only(jvm, statement, plan)
+    if not is_command(jvm, plan):
+        response = ExecutePlanResponse()
+        response.sql_command_result.relation = relation
+        return Carried([response.SerializeToString()])
+    if gives_rows(jvm, plan):
+        return Carried(connect.execute(content))
+    plan = QueryTools(jvm).named(plan)
+    if kind(plan) in _VARIABLES:
+        raise refused("variables of SQL", "use values of the program, bound with args")
+    check_harmless(session, jvm, statement, plan, has_catalog=tables is not None)
+    return _carried(state, content, request, connect, session, _made(jvm, plan))
+
+
+def _made(jvm: Jvm, plan: Any) -> tuple[str, str]:
+    """Return kind and name of what a parsed statement makes or drops in its session; "" if it does not."""
+    if view := temporary_view(jvm, plan):
+        return _VIEW, view
+    name = kind(plan)
+    if name in _TEMPORARY_FUNCTIONS or name == "DropFunctionCommand":
+        identifier = plan.name() if name == "CreateSQLFunctionCommand" else plan.identifier()
+        return "function", str(identifier.funcName()).lower()
+    return "", ""
+
+
+def _of_catalog(
+    state: pb.ConnectSession, content: bytes, request: Any, connect: JavaConnect, session: SparkSession
+) -> Carried:
+    """Carry out a call of spark.catalog."""
+    called = Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")
+    if called in _SQL_ONLY:
+        raise refused(f"spark.catalog's {called}", f"use {_SQL_ONLY[called]}")
+    return _carried(state, content, request, connect, session, ("", ""))
+
+
+def _carried(
+    state: pb.ConnectSession,
+    content: bytes,
+    request: Any,
+    connect: JavaConnect,
+    session: SparkSession,
+    made: tuple[str, str],
+) -> Carried:
+    """Carry out what changes only its session, and tell how it has changed."""
+    settings, views = own_settings(session), connect.temporary_views()
+    catalog, database = session.catalog.currentCatalog(), session.catalog.currentDatabase()
+    carried = Carried(connect.execute(content))
+    if session.catalog.currentCatalog() != catalog:
+        raise refused("another current catalog", "name tables with their catalog in front")
+    now, left = own_settings(session), connect.temporary_views()
+    carried.set = {key: value for key, value in now.items() if settings.get(key) != value}
+    carried.unset = [key for key in settings if key not in now]
+    if (current := session.catalog.currentDatabase()) != database:
+        carried.database = current
+    command = request.plan.command.SerializeToString()
+    if gone := views - left:
+        (view,) = gone
+        carried.put, carried.removed = removed_entry(state.entries, _VIEW, view.lower(), command or _drop(view))
+    elif made[1]:
+        carried.put, carried.removed = put_entry(state.entries, *made, command)
+    return carried
+
+
+def _drop(view: str) -> bytes:
+    """Return the command that drops a temporary view."""
+    relation = Relation()
+    relation.sql.query = f"DROP VIEW `{view.replace('`', '``')}`"
+    request = ExecutePlanRequest()
+    request.plan.command.sql_command.input = relation.SerializeToString()
+    return bytes(request.plan.command.SerializeToString())

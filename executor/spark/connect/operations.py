@@ -1,0 +1,178 @@
+"""Operations of Spark Connect that are jobs: relations, writes, and statements that change tables."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from onager.errors import PlanningError
+from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import JavaConnect, QueryTools, jvm_session
+from onager.executor.spark.planning.catalog import PlanningCatalog
+from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import ExecutePlanRequest, Expression
+
+_ROWS: Final = "__onager_rows"
+"""The temporary view of what is written into a table."""
+_UNSPECIFIED, _APPEND, _OVERWRITE, _ERROR, _IGNORE = range(5)
+_MODES: Final = {_UNSPECIFIED: "error", _ERROR: "error", _APPEND: "append", _OVERWRITE: "overwrite"}
+_V2_CREATE, _V2_OVERWRITE, _V2_PARTITIONS, _V2_APPEND, _V2_REPLACE, _V2_CREATE_OR_REPLACE = range(1, 7)
+_INSERT_INTO: Final = 2
+_DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """How a table is made."""
+
+    name: str
+    source: str
+    partitioned_by: tuple[str, ...] = ()
+    clause: str = ""
+
+
+def connect_query(
+    plan: pb.ConnectPlan, session: SparkSession, connect: JavaConnect, tables: PlanningCatalog | None
+) -> PlannedScript:
+    """Return the query of an operation, and where its rows go; Spark's errors, `UnsupportedPlanError`."""
+    request = ExecutePlanRequest.FromString(plan.request)
+    command = request.plan.command
+    match plan.work:
+        case "":
+            return PlannedScript(_frame(session, connect, request.plan.root), None)
+        case kind if kind == STATEMENT:
+            return _planned(session, text_of(command.sql_command)[1], tables)
+        case kind if kind == WRITE and command.HasField("write_operation"):
+            return _write(command.write_operation, session, connect, tables)
+        case kind if kind == WRITE:
+            return _write_v2(command.write_operation_v2, session, connect, tables)
+        case _:
+            raise PlanningError(f"the operation asks for {plan.work}, which a newer scheduler knows")
+
+
+def _frame(session: SparkSession, connect: JavaConnect, relation: bytes) -> DataFrame:
+    frame = DataFrame(connect.relation(relation), session)
+    analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark offers no public way to it
+    if QueryTools(Jvm.of(session)).first_of(analyzed, {"CollectMetrics"}):
+        raise refused("observed metrics (observe)", "compute them in a query of their own")
+    return frame
+
+
+def _planned(session: SparkSession, text: str, tables: PlanningCatalog | None) -> PlannedScript:
+    planned = plan_script(session, text, tables)
+    if not isinstance(planned, PlannedScript):
+        raise PlanningError("a statement is a single one")  # it may not become steps
+    return planned
+
+
+# ---------------------------------------------------------------- writes
+
+
+def _write(write: Any, session: SparkSession, connect: JavaConnect, tables: PlanningCatalog | None) -> PlannedScript:
+    if write.with_schema_evolution:
+        raise refused("writes that change a table's schema", "use ALTER TABLE")
+    source = write.source or str(session.conf.get("spark.sql.sources.default"))
+    frame = _frame(session, connect, write.input)
+    if not write.HasField("table"):
+        if write.mode not in _MODES:
+            raise refused("mode ignore of a dataset", "look whether it is there before it is written")
+        path = write.path or dict(write.options).get("path", "")
+        if not path:
+            raise refused(f"a write in the format {source} that has no path", "give save() a path")
+        if write.HasField("bucket_by") or write.sort_column_names or write.clustering_columns:
+            raise refused("buckets and clusters of a dataset", "write a table (saveAsTable)")
+        sink = pb.Sink(
+            path=path,
+            format=source.lower(),
+            mode=_MODES[write.mode],
+            options={key: value for key, value in write.options.items() if key != "path"},
+            partition_by=list(write.partitioning_columns),
+        )
+        return PlannedScript(frame, sink)
+    name = _quoted(session, write.table.table_name)
+    if write.table.save_method == _INSERT_INTO:
+        verb = "INSERT OVERWRITE" if write.mode == _OVERWRITE else "INSERT INTO"
+        return _into(session, frame, tables, f"{verb} {name} SELECT * FROM {_ROWS}")
+    if write.clustering_columns:
+        raise refused("clustered tables (clusterBy)", "use bucketBy or partitionBy")
+    clause = _options(write.options)
+    if write.HasField("bucket_by"):
+        by = f"CLUSTERED BY ({_columns(write.bucket_by.bucket_column_names)})"
+        order = f" SORTED BY ({_columns(write.sort_column_names)})" if write.sort_column_names else ""
+        clause += f" {by}{order} INTO {write.bucket_by.num_buckets} BUCKETS"
+    table = _Table(name, source, tuple(write.partitioning_columns), clause)
+    is_there = session.catalog.tableExists(write.table.table_name)
+    if write.mode == _APPEND and is_there:
+        return _into(session, frame, tables, f"INSERT INTO {name} BY NAME SELECT * FROM {_ROWS}")
+    may_be = "IF NOT EXISTS " if write.mode == _IGNORE else ""
+    before = f"DROP TABLE {name}; " if write.mode == _OVERWRITE and is_there else ""
+    return _into(session, frame, tables, before + _create(table, may_be))
+
+
+def _write_v2(write: Any, session: SparkSession, connect: JavaConnect, tables: PlanningCatalog | None) -> PlannedScript:
+    if write.mode == _V2_OVERWRITE or write.with_schema_evolution or write.clustering_columns:
+        raise refused("overwrite(condition), clusterBy and schema evolution of writeTo", "use overwritePartitions()")
+    frame = _frame(session, connect, write.input)
+    name = _quoted(session, write.table_name)
+    if write.mode == _V2_APPEND:
+        return _into(session, frame, tables, f"INSERT INTO {name} BY NAME SELECT * FROM {_ROWS}")
+    if write.mode == _V2_PARTITIONS:
+        session.conf.set(_DYNAMIC, "dynamic")
+        return _into(session, frame, tables, f"INSERT OVERWRITE {name} BY NAME SELECT * FROM {_ROWS}")
+    source = write.provider or str(session.conf.get("spark.sql.sources.default"))
+    columns = tuple(_column(expression) for expression in write.partitioning_columns)
+    properties = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in sorted(write.table_properties.items()))
+    clause = _options(write.options) + (f" TBLPROPERTIES ({properties})" if properties else "")
+    is_there = session.catalog.tableExists(write.table_name)
+    replaces = write.mode == _V2_REPLACE or (write.mode == _V2_CREATE_OR_REPLACE and is_there)
+    before = f"DROP TABLE {name}; " if replaces else ""
+    return _into(session, frame, tables, before + _create(_Table(name, source, columns, clause), ""))
+
+
+def _into(session: SparkSession, frame: DataFrame, tables: PlanningCatalog | None, text: str) -> PlannedScript:
+    if tables is None:
+        raise refused("tables of the executor's own catalog", "write a dataset (save)")
+    frame.createOrReplaceTempView(_ROWS)
+    return _planned(session, text, tables)
+
+
+def _create(table: _Table, may_be: str) -> str:
+    by = f" PARTITIONED BY ({_columns(table.partitioned_by)})" if table.partitioned_by else ""
+    return f"CREATE TABLE {may_be}{table.name} USING {table.source}{by}{table.clause} AS SELECT * FROM {_ROWS}"
+
+
+def _quoted(session: SparkSession, name: str) -> str:
+    """Return a table's name with each part quoted; Spark's error for what is no name."""
+    parts = jvm_session(session).sessionState().sqlParser().parseMultipartIdentifier(name)
+    return ".".join(_name(str(part)) for part in Jvm.of(session).items(parts))
+
+
+def _column(expression: bytes) -> str:
+    found = Expression.FromString(expression)
+    if found.WhichOneof("expr_type") != "unresolved_attribute":
+        raise refused("partitions by an expression", "partition by a column")
+    return str(found.unresolved_attribute.unparsed_identifier).strip("`")
+
+
+def _columns(names: Any) -> str:
+    return ", ".join(_name(name) for name in names)
+
+
+def _name(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _options(options: Any) -> str:
+    location = dict(options).get("path", "")
+    others = ", ".join(f"{_text(key)} {_text(value)}" for key, value in sorted(options.items()) if key != "path")
+    return (f" OPTIONS ({others})" if others else "") + (f" LOCATION {_text(location)}" if location else "")
+
+
+__all__ = ["connect_query"]

@@ -1,0 +1,159 @@
+"""Requests that need Spark, and no job: analysis of plans, checks of settings, commands that change only a session."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from onager.errors import CatalogConflictError, OnagerError
+from onager.executor.spark.connect.commands import Carried, carry_out
+from onager.executor.spark.connect.sessions import opened
+from onager.executor.spark.kernel import JavaConnect, connect_error, connect_settings
+from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
+from onager.executor.spark.planning.job_session import active
+from onager.executor.work import CatalogReader
+from onager.job_settings import PREFIX
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import ConfigRequest, ConfigResponse
+
+MOST_DETAILS_BYTES: Final = 64 * 1024
+
+
+class ConnectRequests:
+    """Answers what schedulers ask for sessions, in any thread. It remembers nothing."""
+
+    def __init__(self, spark: SparkSession, exchange_dir: str, *, spark_version: str, has_own_catalog: bool) -> None:
+        """*has_own_catalog*: tables are those of this executor's Spark, and not of the store."""
+        self._spark = spark
+        self._exchange_dir = exchange_dir
+        self._spark_version = spark_version
+        self._has_own_catalog = has_own_catalog
+
+    def answer(self, call: pb.ConnectCall, reader: CatalogReader) -> pb.ConnectReply:
+        """Return the reply to *call*; it never raises: errors are in the reply."""
+        try:
+            reply = self._answered(call, None if self._has_own_catalog else reader)
+        except Exception as error:  # noqa: BLE001 - who asked gets every error
+            reply = pb.ConnectReply(failure=failure_of(self._spark, error))
+        reply.number = call.number
+        return reply
+
+    def _answered(self, call: pb.ConnectCall, reader: CatalogReader | None) -> pb.ConnectReply:
+        match call.WhichOneof("request"):
+            case "describe":
+                return pb.ConnectReply(defaults=self._defaults())
+            case "analyze":
+                return self._within(
+                    call, reader, lambda connect, *_: pb.ConnectReply(analyzed=connect.analyze(call.analyze))
+                )
+            case "configure":
+                return self._within(
+                    call, reader, lambda _, session, __: pb.ConnectReply(applied=_configured(call, session))
+                )
+            case "apply":
+                return self._within(call, reader, lambda *at: _applied(call, carry_out(call.session, call.apply, *at)))
+            case _:
+                raise OnagerError("a scheduler asks for something of a newer version")
+
+    def _within(
+        self,
+        call: pb.ConnectCall,
+        reader: CatalogReader | None,
+        act: Callable[[JavaConnect, SparkSession, PlanningCatalog | None], pb.ConnectReply],
+    ) -> pb.ConnectReply:
+        for _ in range(MOST_PLANNINGS):
+            try:
+                with (
+                    self._session(reader) as (session, tables),
+                    opened(call.session, session, self._exchange_dir) as connect,
+                ):
+                    reply = act(connect, session, tables)
+                    if tables is not None:
+                        tables.settle()
+                    return reply
+            except CatalogMovedError:
+                continue
+        raise CatalogConflictError("the catalog", f"it changed each of the {MOST_PLANNINGS} times that it was read")
+
+    @contextmanager
+    def _session(self, reader: CatalogReader | None) -> Iterator[tuple[SparkSession, PlanningCatalog | None]]:
+        with ExitStack() as stack:
+            tables = None if reader is None else stack.enter_context(PlanningCatalog(self._spark, reader))
+            session = self._spark.newSession() if tables is None else tables.session
+            stack.enter_context(active(session))
+            yield session, tables
+
+    def _defaults(self) -> pb.ConnectDefaults:
+        told = pb.ConnectDefaults(spark_version=self._spark_version)
+        for key, value, is_fixed in connect_settings(self._spark.newSession()):
+            if value is None:
+                told.known.append(key)
+            else:
+                told.conf[key] = value
+            if is_fixed:
+                told.fixed.append(key)
+        return told
+
+
+def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplied:
+    operation = ConfigRequest.FromString(call.configure).operation
+    conf = dict(call.session.conf)
+    for pair in operation.set.pairs:
+        if not pair.key.startswith(PREFIX):
+            try:
+                session.conf.set(pair.key, pair.value)
+            except (PySparkException, Py4JJavaError):
+                if operation.set.silent:
+                    continue
+                raise
+        conf[pair.key] = pair.value
+    for key in operation.unset.keys:
+        if not key.startswith(PREFIX):
+            session.conf.unset(key)
+        conf.pop(key, None)
+    return pb.ConnectApplied(
+        responses=[ConfigResponse().SerializeToString()],
+        changes=conf != dict(call.session.conf),
+        conf=conf,
+        catalog=call.session.catalog,
+        database=call.session.database,
+    )
+
+
+def _applied(call: pb.ConnectCall, carried: Carried) -> pb.ConnectReply:
+    if carried.work:
+        return pb.ConnectReply(job=pb.ConnectJob(work=carried.work, responses=carried.responses))
+    database = carried.database if carried.database is not None else call.session.database
+    conf = {**call.session.conf, **carried.set}
+    for key in carried.unset:
+        conf.pop(key, None)
+    changes = bool(carried.put or carried.removed or carried.set or carried.unset or database != call.session.database)
+    return pb.ConnectReply(
+        applied=pb.ConnectApplied(
+            responses=carried.responses,
+            changes=changes,
+            put=carried.put,
+            removed=[pb.ConnectEntry(kind=entry.kind, name=entry.name) for entry in carried.removed],
+            conf=conf,
+            catalog=call.session.catalog,
+            database=database,
+        )
+    )
+
+
+def failure_of(spark: SparkSession, error: BaseException) -> pb.ConnectFailure:
+    """Return what a client is told of *error*: of Spark's errors, all that Spark's own server would tell."""
+    origin: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if origin is not None:
+        try:
+            condition, state, message, details = connect_error(spark, origin, MOST_DETAILS_BYTES)
+        except (Py4JError, OSError) as gone:
+            return pb.ConnectFailure(message=f"{error} (and Spark told no more of it: {gone})")
+        return pb.ConnectFailure(error_class=condition, sql_state=state, message=message, details=details)
+    name = type(error).__name__
+    if isinstance(error, OnagerError):
+        return pb.ConnectFailure(error_class=name, message=str(error))
+    return pb.ConnectFailure(message=f"{name}: {error}")

@@ -1,0 +1,183 @@
+package onager.spark43;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.locks.LockSupport;
+import onager.failure.RefusedException;
+import onager.values.Seqs;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.connect.proto.AnalyzePlanRequest;
+import org.apache.spark.connect.proto.ExecutePlanRequest;
+import org.apache.spark.connect.proto.ExecutePlanResponse;
+import org.apache.spark.connect.proto.ReattachOptions;
+import org.apache.spark.connect.proto.Relation;
+import org.apache.spark.connect.proto.UserContext;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connect.planner.SparkConnectPlanner;
+import org.apache.spark.sql.connect.service.ExecuteHolder;
+import org.apache.spark.sql.connect.service.ExecuteKey;
+import org.apache.spark.sql.connect.service.SessionHolder;
+import org.apache.spark.sql.connect.service.SparkConnectAnalyzeHandler;
+import org.apache.spark.sql.connect.service.SparkConnectService$;
+import org.apache.spark.sql.connect.utils.ErrorUtils$;
+import org.apache.spark.sql.internal.SQLConf$;
+import org.sparkproject.connect.protobuf.ByteString;
+import org.sparkproject.connect.protobuf.CodedInputStream;
+import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
+import scala.Option;
+
+/** What Spark's own Connect server does with a session, without the server: it analyses plans, and carries commands out. */
+public final class ConnectSession implements AutoCloseable {
+    /** How deep a plan may be nested. Source: the default of spark.connect.grpc.marshallerRecursionLimit. */
+    private static final int DEEPEST = 1024;
+
+    private static final String UNREADABLE = "the plan cannot be read, since it is damaged or nested more than 1,024 deep (%s): split it up with temporary views";
+    private static final long LOOK_NANOS = 500_000;
+    private static final SparkConnectService$ SERVICE = SparkConnectService$.MODULE$;
+
+    private final SessionHolder holder;
+
+    /** Make one of *session*, which is nobody else's, for *user*. */
+    public ConnectSession(SparkSession session, String user) {
+        this.holder = SERVICE.sessionManager().registerExistingSession(user, UUID.randomUUID().toString(), session);
+    }
+
+    /** Return what Spark answers to an encoded AnalyzePlanRequest, encoded. */
+    public byte[] analyze(byte[] request) throws IOException {
+        AnalyzePlanRequest asked = parsed(request, AnalyzePlanRequest::parseFrom);
+        return new SparkConnectAnalyzeHandler(null).process(own(asked), holder).toByteArray();
+    }
+
+    /** Return the dataset of an encoded Relation; it has not run. */
+    public Dataset<Row> relation(byte[] relation) throws IOException {
+        SparkConnectPlanner planner = new SparkConnectPlanner(holder, Option.empty());
+        return Dataset.ofRows(holder.session(), planner.transformRelation(parsed(relation, Relation::parseFrom)));
+    }
+
+    /** Carry out an encoded ExecutePlanRequest, and return its encoded responses, without the one that says that all have come. */
+    public List<byte[]> execute(byte[] request) throws Throwable {
+        ExecutePlanRequest asked = parsed(request, ExecutePlanRequest::parseFrom);
+        ExecutePlanRequest own = ExecutePlanRequest.newBuilder().setPlan(asked.getPlan()).setSessionId(holder.sessionId())
+                .setUserContext(UserContext.newBuilder().setUserId(holder.userId())).setOperationId(UUID.randomUUID().toString())
+                .addRequestOptions(ExecutePlanRequest.RequestOption.newBuilder().setReattachOptions(ReattachOptions.newBuilder().setReattachable(true)))
+                .build();
+        var executions = SERVICE.executionManager();
+        ExecuteKey key = new ExecuteKey(holder.userId(), holder.sessionId(), own.getOperationId());
+        ExecuteHolder execution = executions.createExecuteHolder(key, own, holder);
+        try {
+            execution.start();
+            execution.afterInitialRPC();
+            return responses(execution);
+        } finally {
+            executions.removeExecuteHolder(key, false);
+        }
+    }
+
+    private static List<byte[]> responses(ExecuteHolder execution) throws Throwable {
+        var observer = execution.responseObserver();
+        List<byte[]> found = new ArrayList<>();
+        for (long next = 1; ; ) {
+            var last = observer.getLastResponseIndex();
+            if (observer.getError().isDefined()) {
+                throw observer.getError().get();
+            }
+            if (last.isDefined() && next > (long) last.get()) {
+                return found;
+            }
+            var response = observer.consumeResponse(next);
+            if (response.isDefined()) {
+                ExecutePlanResponse told = response.get().response();
+                next++;
+                if (!told.hasResultComplete() && !told.hasExecutionProgress()) {
+                    found.add(told.toBuilder().clearSessionId().clearServerSideSessionId().clearOperationId().clearResponseId().build().toByteArray());
+                }
+                continue;
+            }
+            LockSupport.parkNanos(LOOK_NANOS);
+            if (Thread.interrupted()) {
+                execution.interrupt();
+                throw new InterruptedException("the command was given up");
+            }
+        }
+    }
+
+    /** Take a file into the session under the name that the client gave it. */
+    public void addArtifact(String name, String file) throws IOException {
+        Path copy = Files.createTempFile("onager-artifact", ""); // Spark moves it
+        Files.copy(Path.of(file), copy, StandardCopyOption.REPLACE_EXISTING);
+        holder.addArtifact(Path.of(name), copy, Option.empty());
+    }
+
+    /** Make *database* the current one, which may have been dropped since. */
+    public void use(String database) {
+        holder.session().sessionState().catalog().setCurrentDatabaseWithNameCheck(database, name -> null);
+    }
+
+    @Override
+    public void close() {
+        SERVICE.sessionManager().closeSession(holder.key(), false);
+    }
+
+    /** Return what Spark's server would tell of *error*: its class, its state, its message, and an encoded FetchErrorDetailsResponse of at most *most* bytes. */
+    public static List<Object> describe(Throwable error, int most) {
+        String kind = error instanceof SparkThrowable told && told.getCondition() != null ? told.getCondition() : "";
+        String state = error instanceof SparkThrowable told && told.getSqlState() != null ? told.getSqlState() : "";
+        String message = error.getMessage() == null ? error.toString() : error.getMessage();
+        byte[] details = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, true).toByteArray();
+        if (details.length > most) {
+            details = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, false).toByteArray();
+        }
+        return List.of(kind, state, message, details.length > most ? new byte[0] : details);
+    }
+
+    /** Return the settings that sessions have: of each its key, its value, or null, and whether it is fixed when Spark starts. */
+    public static List<List<String>> settings(SparkSession session) {
+        var conf = session.sessionState().conf();
+        List<List<String>> found = new ArrayList<>();
+        for (var entry : SQLConf$.MODULE$.getConfigEntries()) {
+            String value = conf.contains(entry.key()) ? conf.getConfString(entry.key()) : entry.defaultValueString();
+            boolean isUndefined = value == null || value.equals("<undefined>") || value.startsWith("<value of ");
+            if (isUndefined) {
+                value = session.conf().getOption(entry.key()).getOrElse(() -> null);
+            }
+            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed"));
+        }
+        for (var pair : Seqs.each(conf.getAllConfs().iterator())) {
+            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed"));
+        }
+        return found;
+    }
+
+    /** Return the names of the session's temporary views. */
+    public List<String> temporaryViews() {
+        return Seqs.list(holder.session().sessionState().catalog().listTempViews("default", "*").toSeq()).stream()
+                .map(view -> view.identifier().table()).toList();
+    }
+
+    private AnalyzePlanRequest own(AnalyzePlanRequest asked) {
+        return asked.toBuilder().setSessionId(holder.sessionId()).setUserContext(UserContext.newBuilder().setUserId(holder.userId()))
+                .clearClientObservedServerSideSessionId().build();
+    }
+
+    private interface Parser<T> {
+        T parse(CodedInputStream content) throws IOException;
+    }
+
+    private static <T> T parsed(byte[] content, Parser<T> parser) throws IOException {
+        CodedInputStream stream = ByteString.copyFrom(content).newCodedInput();
+        stream.setRecursionLimit(DEEPEST);
+        try {
+            return parser.parse(stream);
+        } catch (InvalidProtocolBufferException e) {
+            throw new RefusedException(String.format(UNREADABLE, e.getMessage()));
+        }
+    }
+}

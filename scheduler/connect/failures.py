@@ -1,0 +1,137 @@
+"""Errors as Spark's server tells them: an error condition in the status, and more of it by the error's id."""
+
+import base64
+import json
+from typing import Any, Final
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+from onager.errors import OnagerError
+from onager.execution_graph import Failure
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import FetchErrorDetailsResponse
+from onager.protocol.status import to_status
+
+_STATUS_KEY: Final = "grpc-status-details-bin"
+_MESSAGE_CHARS: Final = 2_048
+_PARAMETERS_CHARS: Final = 1_024
+_CLASSES: Final = 12
+_SQL: Final = ("org.apache.spark.SparkException", "java.lang.Exception", "java.lang.Throwable")
+_UNSUPPORTED: Final = (
+    "org.apache.spark.SparkUnsupportedOperationException",
+    "java.lang.UnsupportedOperationException",
+    "java.lang.RuntimeException",
+)
+_ANALYSIS: Final = ("org.apache.spark.sql.AnalysisException", "java.lang.Exception", "java.lang.Throwable")
+_NOT_DONE: Final = ("UNSUPPORTED_FEATURE", "0A000", _UNSUPPORTED)
+_AS_SPARK: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
+    "TargetExistsError": ("PATH_ALREADY_EXISTS", "42K04", _ANALYSIS),
+    "UnsupportedPlanError": _NOT_DONE,
+    "SideEffectError": _NOT_DONE,
+    "PlanningError": _NOT_DONE,
+}
+"""Errors of executors that are not Spark's: the condition that Spark has for it, its state, and Spark's classes."""
+
+
+class ConnectError(Exception):
+    """What a client of Spark gets instead of an answer."""
+
+    def __init__(
+        self,
+        error_class: str,
+        message: str,
+        sql_state: str = "",
+        *,
+        classes: tuple[str, ...] = _SQL,
+        code: grpc.StatusCode = grpc.StatusCode.INTERNAL,
+        details: bytes = b"",
+    ) -> None:
+        """*details*: all that Spark told, a `FetchErrorDetailsResponse`."""
+        super().__init__(message)
+        self.error_class, self.sql_state, self.classes, self.code = error_class, sql_state, classes, code
+        self.details = _details(details, self)
+        self.error_id = ""
+
+
+def invalid(condition: str, handle: str, why: str) -> ConnectError:
+    """Return the error for a session or an operation that cannot be used: ``INVALID_HANDLE``."""
+    error_class = f"INVALID_HANDLE.{condition}"
+    return ConnectError(error_class, f"[{error_class}] The handle {handle} is invalid. {why} SQLSTATE: HY000", "HY000")
+
+
+def unsupported(feature: str) -> ConnectError:
+    """Return the error for what Onager does not do over Spark Connect."""
+    message = f"[UNSUPPORTED_FEATURE] Onager does not do this over Spark Connect: {feature}. SQLSTATE: 0A000"
+    return ConnectError("UNSUPPORTED_FEATURE", message, "0A000", classes=_UNSUPPORTED)
+
+
+def too_large(what: str, size: int, most: int, unit: str = "bytes") -> ConnectError:
+    """Return the error for something over a limit."""
+    message = f"[CONNECT_LIMIT_EXCEEDED] {what} has {size:,} {unit}, more than the limit of {most:,}. SQLSTATE: 54000"
+    return ConnectError("CONNECT_LIMIT_EXCEEDED", message, "54000", code=grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+def from_reply(failure: pb.ConnectFailure) -> ConnectError:
+    """Return the error that an executor's reply tells."""
+    return _told(failure.error_class, failure.message or "Spark failed", failure.sql_state, failure.details)
+
+
+def _told(error_class: str, message: str, sql_state: str, details: bytes) -> ConnectError:
+    if error_class not in _AS_SPARK:
+        return ConnectError(error_class, message, sql_state, details=details)
+    condition, state, classes = _AS_SPARK[error_class]
+    return ConnectError(
+        condition, f"[{condition}] {message} SQLSTATE: {state}", state, classes=classes, details=details
+    )
+
+
+OF_OPERATION: Final = "operation/"
+"""The id of an error with which a job failed: this, and the operation's id. So any scheduler finds it."""
+
+
+def from_job(failure: Failure, operation_id: str) -> ConnectError:
+    """Return the error with which the job of an operation failed."""
+    details = base64.b64decode(failure.connect_details or "")
+    error = _told(failure.error_class or "", failure.message, failure.sql_state or "", details)
+    error.error_id = f"{OF_OPERATION}{operation_id}"
+    return error
+
+
+def _details(details: bytes, error: ConnectError) -> Any:
+    told = FetchErrorDetailsResponse()
+    if details:
+        told.ParseFromString(details)
+    if not told.errors:
+        only = told.errors.add(message=str(error), error_type_hierarchy=error.classes)
+        if error.error_class:
+            only.spark_throwable.error_class = error.error_class
+            only.spark_throwable.sql_state = error.sql_state
+    if not told.HasField("root_error_idx"):
+        told.root_error_idx = 0
+    return told
+
+
+def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
+    """Return code, message and trailing metadata of *error*."""
+    root = error.details.errors[error.details.root_error_idx]
+    classes = list(root.error_type_hierarchy)[:_CLASSES] or list(error.classes)
+    metadata = {"classes": json.dumps(classes), "errorId": error.error_id}
+    if error.error_class:
+        metadata["errorClass"] = error.error_class
+        metadata["sqlState"] = error.sql_state
+    parameters = json.dumps(dict(root.spark_throwable.message_parameters))
+    if len(parameters) <= _PARAMETERS_CHARS:
+        metadata["messageParameters"] = parameters
+    message = str(error)[:_MESSAGE_CHARS]
+    status = status_pb2.Status(code=error.code.value[0], message=message)
+    info = error_details_pb2.ErrorInfo(reason=classes[0], domain="org.apache.spark", metadata=metadata)
+    status.details.add().Pack(info)
+    return error.code, message, ((_STATUS_KEY, status.SerializeToString()),)
+
+
+def status_of_ours(error: OnagerError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
+    """Return code, message and trailing metadata of an error that Spark does not know; clients retry UNAVAILABLE."""
+    told = to_status(error)
+    status = status_pb2.Status(code=told.code.value[0], message=told.message)
+    return told.code, told.message, (*told.metadata, (_STATUS_KEY, status.SerializeToString()))

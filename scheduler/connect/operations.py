@@ -1,0 +1,372 @@
+"""Operations: a relation is a job; a command changes its session, or is a job as well.
+
+A job's id follows from user, session and operation, so whoever asks again, at whichever scheduler, finds the same one.
+A command's answer is stored in one transaction with its effect.
+"""
+
+import base64
+import uuid
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onager.clock import Clock
+from onager.errors import BusyError, JobConflictError, JobNotFoundError
+from onager.execution_graph import JobState
+from onager.ids import JobId
+from onager.job_settings import PREFIX
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.security import principal
+from onager.protocol.serving import counted
+from onager.scheduler.api.looking import JobLooks
+from onager.scheduler.api.submitting import Submissions
+from onager.scheduler.connect.failures import ConnectError, from_job, from_reply, invalid, too_large
+from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
+from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
+from onager.scheduler.connect.responses import Cursor, Ids, cursor_after, progress, rows
+from onager.scheduler.connect.sessions import Session, Sessions
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.executors.connect_calls import ConnectCalls
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.results import ResultStore, check_fetchable, result_batches, result_schema
+from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient
+
+SPARK_S: Final = 120.0
+"""How long Spark may take to analyse a plan or to carry a command out."""
+_NAMESPACE: Final = uuid.UUID("5f0a4d1c-7a2e-5b58-9d0c-0b6a6e9f1c55")
+_TRIES: Final = 8
+_TAGS: Final = 32
+_TAG_CHARS: Final = 200
+_USER, _SESSION, _OPERATION, _PLAN, _PIECES = (
+    f"connect.{name}" for name in ("user", "session", "op", "plan", "pieces")
+)
+_TAG: Final = "connect.tag."
+_LABEL_CHARS: Final = 256
+
+
+def job_id_of(key: SessionKey, operation_id: str) -> JobId:
+    """Return the id of an operation's job."""
+    return JobId(f"connect-{uuid.uuid5(_NAMESPACE, f'{key.path}/{operation_id}').hex}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of a session."""
+
+    key: SessionKey
+    server_side_session_id: str
+    operation_id: str
+
+    @property
+    def job_id(self) -> JobId:
+        """Return the id of its job."""
+        return job_id_of(self.key, self.operation_id)
+
+    @property
+    def place(self) -> tuple[Keyspace, str]:
+        """Return where its record is."""
+        return Keyspace.ConnectOperations, f"{self.key.path}/{self.operation_id}"
+
+    @property
+    def ids(self) -> Ids:
+        """Return what is in its responses."""
+        return Ids(self.key.session_id, self.server_side_session_id, self.operation_id)
+
+
+class Operations:
+    """Begins operations, finds them again, and ends them."""
+
+    def __init__(
+        self,
+        backend: StateBackendClient,
+        clock: Clock,
+        sessions: Sessions,
+        calls: ConnectCalls,
+        submissions: Submissions,
+        looks: JobLooks,
+        local: LocalDriver,
+        heads: JobHeads,
+        results: ResultStore,
+        exchange_dir: str,
+        readers: object,
+    ) -> None:
+        """*readers*: the service whose readers of results count together with these."""
+        self._backend = backend
+        self._clock = clock
+        self._sessions = sessions
+        self._calls = calls
+        self._submissions = submissions
+        self._looks = looks
+        self._local = local
+        self._heads = heads
+        self._results = results
+        self._exchange_dir = exchange_dir
+        self._readers = readers
+
+    # ---------------------------------------------------------------- asking Spark
+
+    async def ask(self, session: Session, call: pb.ConnectCall) -> pb.ConnectReply:
+        """Return Spark's reply; `ConnectError` for an error of Spark's."""
+        call.session.CopyFrom(session.message)
+        reply = await self._calls.call(call, session.key.path, SPARK_S)
+        if reply.HasField("failure"):
+            raise from_reply(reply.failure)
+        return reply
+
+    async def describe(self) -> pb.ConnectReply:
+        """Return what every session has by default."""
+        reply = await self._calls.call(pb.ConnectCall(describe=True), "", SPARK_S)
+        if reply.HasField("failure"):
+            raise from_reply(reply.failure)
+        return reply
+
+    async def configure(self, session: Session, request: bytes) -> bytes:
+        """Have Spark check settings, and keep them; return its answer."""
+        for _ in range(_TRIES):
+            applied = (await self.ask(session, pb.ConnectCall(configure=request))).applied
+            if not applied.changes or await self._sessions.apply(session, applied, ((), {})) is not None:
+                return bytes(applied.responses[0]) if applied.responses else b""
+            session = await self._sessions.open(session.key)
+        raise BusyError("the session changes too often for a setting")
+
+    # ---------------------------------------------------------------- beginning
+
+    async def execute(
+        self, session: Session, operation: Operation, request: Any, kind: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the responses of an operation, which begins unless it has begun before."""
+        digest = digest_of_plan(request)
+        if kind == "relation":
+            await self._submit(session.message, operation, request, digest, "")
+            async for response in self._of_job(operation, Cursor()):
+                yield response
+            return
+        found = await self._find(operation)
+        if found is not None and found.digest != digest:
+            raise _taken(operation)
+        record = found or await self._apply(session, operation, request, digest)
+        if isinstance(record, OperationRecord):
+            if record.work:
+                as_it_was = pb.ConnectSession.FromString(base64.b64decode(record.session))
+                await self._submit(as_it_was, operation, request, digest, record.work)
+            async for response in self._of_record(operation, record, 0):
+                yield response
+            return
+        for response in _numbered(operation.ids, record, "!"):
+            yield response
+        yield operation.ids.complete()
+
+    async def _apply(
+        self, session: Session, operation: Operation, request: Any, digest: str
+    ) -> OperationRecord | list[bytes]:
+        """Have Spark carry out a command; return what was recorded, or the only response, where that is all."""
+        content = request.SerializeToString()
+        for _ in range(_TRIES):
+            reply = await self.ask(session, pb.ConnectCall(apply=content))
+            responses = reply.job.responses if reply.HasField("job") else reply.applied.responses
+            if (size := sum(map(len, responses))) > MAX_RESPONSES_BYTES:
+                raise too_large("the answer to the command", size, MAX_RESPONSES_BYTES)
+            if not reply.HasField("job") and not reply.applied.changes and len(responses) <= 1:
+                return list(responses)
+            record = OperationRecord(
+                digest=digest,
+                at_ms=self._clock.now_ms(),
+                responses=tuple(base64.b64encode(response).decode() for response in responses),
+                work=reply.job.work,
+                session=base64.b64encode(session.message.SerializeToString()).decode() if reply.job.work else "",
+            )
+            put, expected = Put(*operation.place, record.encoded()), {operation.place: ABSENT}
+            if reply.HasField("job") or not reply.applied.changes:
+                is_written = isinstance(await self._backend.put_txn([put], expect=expected), Committed)
+            else:
+                is_written = await self._sessions.apply(session, reply.applied, ([put], expected)) is not None
+            if is_written:
+                return record
+            if (found := await self._find(operation)) is not None:
+                if found.digest != digest:
+                    raise _taken(operation)
+                return found
+            session = await self._sessions.open(session.key)
+        raise BusyError("the session changes too often for the command")
+
+    async def _find(self, operation: Operation) -> OperationRecord | None:
+        found = await self._backend.get(*operation.place)
+        return None if found is None else OperationRecord.decoded(found.value, f"ConnectOperations/{found.key}")
+
+    async def _submit(
+        self, session: pb.ConnectSession, operation: Operation, request: Any, digest: str, work: str
+    ) -> None:
+        if (head := self._heads.get(operation.job_id)) is not None:
+            if head.labels.get(_PLAN) != digest:
+                raise _taken(operation)
+            return
+        if (running := sum(1 for _ in self._running(operation.key))) >= MAX_OPERATIONS:
+            raise too_large("the session", running + 1, MAX_OPERATIONS, "operations that run at a time")
+        content = request.SerializeToString()
+        plan = pb.ConnectPlan(request=content, session=session, work=work)
+        if (size := plan.ByteSize()) > MAX_PLAN_BYTES:
+            raise too_large("the plan, with what the session's views are made of,", size, MAX_PLAN_BYTES)
+        spec = pb.JobSpec(
+            connect=plan,
+            name=f"spark connect {work or 'query'}",
+            conf={k: v for k, v in session.conf.items() if k.startswith(PREFIX)},  # Spark's come with the session
+            labels={
+                _USER: operation.key.user[:_LABEL_CHARS],
+                _SESSION: operation.key.session_id,
+                _OPERATION: operation.operation_id,
+                _PLAN: digest,
+                **_tags(request.tags),
+                **({_PIECES: "yes"} if _takes_pieces(request) else {}),
+            },
+        )
+        submission = pb.SubmitJobRequest(
+            job_id=operation.job_id, spec=spec, client_id=f"spark-connect-{operation.key.session_id}"
+        )
+        try:
+            await self._submissions.submit(submission)
+        except JobConflictError:
+            # The session may have changed since the operation began. What counts is its plan.
+            job = await self._looks.fresh(operation.job_id)
+            if job.header.labels.get(_PLAN) != digest:
+                raise _taken(operation) from None
+
+    # ---------------------------------------------------------------- answering
+
+    async def reattach(self, operation: Operation, last_response_id: str) -> AsyncGenerator[bytes, None]:
+        """Yield the responses after the one that the client had last; `ConnectError` if the operation has not begun."""
+        if last_response_id.endswith("!"):
+            yield operation.ids.complete()
+            return
+        record = await self._find(operation)
+        if record is None:
+            cursor = cursor_after(last_response_id)
+            async for response in self._of_job(operation, cursor):
+                yield response
+            return
+        after = last_response_id.removeprefix("+")
+        async for response in self._of_record(operation, record, int(after) if after.isdecimal() else 0):
+            yield response
+
+    async def _of_record(
+        self, operation: Operation, record: OperationRecord, after: int
+    ) -> AsyncGenerator[bytes, None]:
+        if record.work:
+            async for response in self._until_ended(operation):
+                yield response
+            await self._succeeded(operation)
+        for response in list(_numbered(operation.ids, map(base64.b64decode, record.responses), ""))[after:]:
+            yield response
+        yield operation.ids.complete()
+
+    async def _until_ended(self, operation: Operation) -> AsyncGenerator[bytes, None]:
+        """Yield how far the job is, until it has ended."""
+        try:
+            async for told in self._looks.progress(operation.job_id):
+                if told.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
+                    break
+                yield progress(operation.ids, told)
+        except JobNotFoundError:
+            raise invalid("OPERATION_NOT_FOUND", operation.operation_id, "Operation not found.") from None
+
+    async def _succeeded(self, operation: Operation) -> StoredJob:
+        """Return the operation's job, which has ended; `ConnectError` unless it has succeeded."""
+        job = await self._looks.fresh(operation.job_id)
+        if job.graph.state is JobState.CANCELLED:
+            raise cancelled()
+        if job.graph.state is JobState.FAILED:
+            raise from_job(job.graph.outcome.failure, operation.operation_id)  # type: ignore[union-attr]
+        return job
+
+    async def _of_job(self, operation: Operation, cursor: Cursor) -> AsyncGenerator[bytes, None]:
+        """Yield how far the job is, and then its rows."""
+        async for response in self._until_ended(operation):
+            yield response
+        job = await self._succeeded(operation)
+        graph = job.graph
+        if cursor.is_done or graph.plan is None:
+            yield operation.ids.complete()
+            return
+        head = self._heads.get(operation.job_id)
+        check_fetchable(graph, has_result=head is None or head.has_result)
+        batches = result_batches(
+            graph, self._results, self._exchange_dir, partition=cursor.partition, batch=cursor.batch
+        )
+        in_pieces = job.header.labels.get(_PIECES) == "yes"
+        schema = graph.plan.schema_json
+        with counted(self._readers, "FetchResult", STREAM_LIMITS["FetchResult"]):
+            answers = rows(operation.ids, cursor, schema, result_schema(graph), batches, in_pieces=in_pieces)
+            async with aclosing(answers):
+                async for response in answers:
+                    yield response
+
+    # ---------------------------------------------------------------- ending
+
+    def _running(self, key: SessionKey) -> Iterator[JobHead]:
+        user = key.user[:_LABEL_CHARS]
+        for head in self._heads.active():
+            if head.labels.get(_SESSION) == key.session_id and head.labels.get(_USER) == user:
+                yield head
+
+    async def interrupt(self, key: SessionKey, *, tag: str = "", operation_id: str = "") -> list[str]:
+        """Cancel the operations of a session that run: all, those with a tag, or one; return their ids."""
+        interrupted = []
+        for head in list(self._running(key)):
+            if operation_id and head.labels.get(_OPERATION) != operation_id:
+                continue
+            if tag and tag not in (value for name, value in head.labels.items() if name.startswith(_TAG)):
+                continue
+            graph = await self._local.coordinator(JobId(head.job_id)).cancel("interrupted by its client", principal())
+            if graph.state is JobState.CANCELLED:
+                interrupted.append(head.labels[_OPERATION])
+        return interrupted
+
+    async def states(self, key: SessionKey, operation_ids: Iterable[str]) -> dict[str, JobState | None]:
+        """Return the states of operations: of those that are named, or of all that run; None for unknown ones."""
+        wanted = list(operation_ids) or [head.labels[_OPERATION] for head in self._running(key)]
+        found: dict[str, JobState | None] = {}
+        for operation_id in wanted:
+            head = self._heads.get(job_id_of(key, operation_id))
+            found[operation_id] = None if head is None else head.state
+        return found
+
+    async def failure(self, key: SessionKey, operation_id: str) -> ConnectError | None:
+        """Return the error with which an operation's job failed; None if it did not, or is gone."""
+        try:
+            graph = (await self._looks.fresh(job_id_of(key, operation_id))).graph
+        except JobNotFoundError:
+            return None
+        return from_job(graph.outcome.failure, operation_id) if graph.state is JobState.FAILED else None  # type: ignore[union-attr]
+
+
+def cancelled() -> ConnectError:
+    """Return the error of an operation that was interrupted."""
+    return ConnectError(
+        "OPERATION_CANCELED", "[OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008", "HY008"
+    )
+
+
+def _taken(operation: Operation) -> ConnectError:
+    return invalid("OPERATION_ALREADY_EXISTS", operation.operation_id, "Operation already exists, with another plan.")
+
+
+def _numbered(ids: Ids, responses: Iterable[bytes], mark: str) -> Iterator[bytes]:
+    for number, content in enumerate(responses, 1):
+        # Two encoded messages in a row are one.
+        yield content + ids.response(f"+{number}{mark}").SerializeToString()
+
+
+def _tags(tags: Iterable[str]) -> dict[str, str]:
+    found = {f"{_TAG}{number}": tag for number, tag in enumerate(dict.fromkeys(tags))}
+    if len(found) > _TAGS:
+        raise too_large("the operation", len(found), _TAGS, "tags")
+    for tag in found.values():
+        if len(tag) > _TAG_CHARS or not tag.isprintable():
+            raise too_large(f"the tag {tag[:40]!r}", len(tag), _TAG_CHARS, "characters, all of them printable")
+    return found
+
+
+def _takes_pieces(request: Any) -> bool:
+    return any(option.result_chunking_options.allow_arrow_batch_chunking for option in request.request_options)

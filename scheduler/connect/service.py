@@ -1,0 +1,239 @@
+"""The twelve calls of Spark Connect."""
+
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from onager.clock import Clock
+from onager.errors import ConnectUnservedError
+from onager.execution_graph import JobState
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import principal
+from onager.protocol.spark_connect import (
+    AnalyzePlanResponse,
+    ArtifactStatusesResponse,
+    CloneSessionResponse,
+    ConfigResponse,
+    FetchErrorDetailsResponse,
+    GetStatusResponse,
+    InterruptResponse,
+    ReleaseExecuteResponse,
+    ReleaseSessionResponse,
+)
+from onager.scheduler.connect.artifacts import Artifacts
+from onager.scheduler.connect.failures import OF_OPERATION, ConnectError, invalid
+from onager.scheduler.connect.operations import Operation, Operations
+from onager.scheduler.connect.plans import checked
+from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.connect.sessions import Session, Sessions
+from onager.scheduler.connect.settings import Defaults, check_settings
+from onager.scheduler.executors.manager import ExecutorManager
+
+_KEPT_ERRORS: Final = 500
+_USER_CHARS: Final = 256
+_BY_TAG, _BY_OPERATION = 2, 3
+_STATES: Final = {
+    None: 1,
+    JobState.SUCCESSFUL: 4,
+    JobState.FAILED: 5,
+    JobState.CANCELLED: 6,
+}
+"""Spark's numbers for the states of operations; any other is running (2)."""
+
+
+class SparkConnectService:
+    """Answers requests, decoded and within their limits; errors are raised."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        operations: Operations,
+        artifacts: Artifacts,
+        executors: ExecutorManager,
+        clock: Clock,
+    ) -> None:
+        self._sessions = sessions
+        self._operations = operations
+        self._artifacts = artifacts
+        self._executors = executors
+        self._clock = clock
+        self._defaults = Defaults(self._describe)
+        self._errors: OrderedDict[str, tuple[SessionKey, ConnectError]] = OrderedDict()
+
+    # ---------------------------------------------------------------- plans
+
+    async def ExecutePlan(self, request: Any, _: bytes) -> AsyncIterator[bytes]:  # noqa: N802
+        """Begin an operation, or find it again, and yield its responses."""
+        kind = checked(request)
+        if not request.operation_id:
+            request.operation_id = str(uuid.uuid4())
+        _check_operation_id(request.operation_id)
+        session = await self._open(request)
+        if not self._executors.all_connect:
+            raise ConnectUnservedError("an executor is of a version that does not know Spark Connect")
+        operation = _operation(session, request.operation_id)
+        async for response in self._operations.execute(session, operation, request, kind):
+            yield response
+
+    async def ReattachExecute(self, request: Any, _: bytes) -> AsyncIterator[bytes]:  # noqa: N802
+        """Yield the responses of an operation from where its client has got to."""
+        _check_operation_id(request.operation_id)
+        session = await self._open(request)
+        operation = _operation(session, request.operation_id)
+        async for response in self._operations.reattach(operation, request.last_response_id):
+            yield response
+
+    async def ReleaseExecute(self, request: Any, _: bytes) -> Any:  # noqa: N802
+        """Cancel an operation that its client gives up; what has ended is kept for as long as any job's result."""
+        is_all = request.WhichOneof("release") == "release_all"
+        session = None if is_all else self._sessions.at_hand(self._key(request))
+        session = session or await self._open(request)
+        if is_all:
+            await self._operations.interrupt(session.key, operation_id=request.operation_id)
+        return self._answer(session, ReleaseExecuteResponse(operation_id=request.operation_id))
+
+    async def AnalyzePlan(self, request: Any, content: bytes) -> Any:  # noqa: N802
+        """Have Spark analyse a plan."""
+        session = await self._open(request)
+        answer = AnalyzePlanResponse()
+        if request.WhichOneof("analyze") == "spark_version":
+            answer.spark_version.version = (await self._defaults.get()).spark_version
+            return self._answer(session, answer)
+        if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist", "get_storage_level"):
+            getattr(answer, asked).SetInParent()  # what Spark keeps belongs to a process, and only makes it faster
+            return self._answer(session, answer)
+        reply = await self._operations.ask(session, pb.ConnectCall(analyze=content))
+        # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
+        return reply.analyzed + self._answer(session, answer).SerializeToString()
+
+    async def Interrupt(self, request: Any, _: bytes) -> Any:  # noqa: N802
+        """Cancel operations of a session."""
+        session = await self._open(request)
+        wanted: dict[str, str] = {}
+        if request.interrupt_type == _BY_TAG:
+            wanted["tag"] = request.operation_tag
+        elif request.interrupt_type == _BY_OPERATION:
+            wanted["operation_id"] = request.operation_id
+        interrupted = [] if "" in wanted.values() else await self._operations.interrupt(session.key, **wanted)
+        return self._answer(session, InterruptResponse(interrupted_ids=interrupted))
+
+    async def GetStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
+        """Tell the states of operations."""
+        session = await self._open(request)
+        answer = GetStatusResponse()
+        if request.HasField("operation_status"):
+            states = await self._operations.states(session.key, request.operation_status.operation_ids)
+            for operation_id, state in states.items():
+                answer.operation_statuses.add(operation_id=operation_id, state=_STATES.get(state, 2))
+        return self._answer(session, answer)
+
+    # ---------------------------------------------------------------- sessions
+
+    async def Config(self, request: Any, content: bytes) -> Any:  # noqa: N802
+        """Read or change settings."""
+        session = await self._open(request)
+        if request.operation.WhichOneof("op_type") in ("set", "unset"):
+            check_settings(request.operation)
+            answer = ConfigResponse.FromString(await self._operations.configure(session, content))
+        else:
+            answer = await self._defaults.read(session, request.operation)
+        return self._answer(session, answer)
+
+    async def ReleaseSession(self, request: Any, _: bytes) -> Any:  # noqa: N802
+        """End a session, and what it runs."""
+        key = self._key(request)
+        await self._operations.interrupt(key)
+        session = await self._sessions.close(key)
+        answer = ReleaseSessionResponse(session_id=key.session_id)
+        if session is not None:
+            answer.server_side_session_id = session.record.server_side_session_id
+        return answer
+
+    async def CloneSession(self, request: Any, _: bytes) -> Any:  # noqa: N802
+        """Make a session like another one."""
+        session = await self._open(request)
+        new = SessionKey(session.key.user, request.new_session_id or str(uuid.uuid4()))
+        made = await self._sessions.clone(session, new)
+        answer = CloneSessionResponse(
+            new_session_id=new.session_id, new_server_side_session_id=made.record.server_side_session_id
+        )
+        return self._answer(session, answer)
+
+    async def AddArtifacts(self, first: Any, requests: AsyncIterator[Any]) -> Any:  # noqa: N802
+        """Take files into a session: those of *first*, the first message of the call, and of *requests*."""
+        session = await self._open(first)
+        return self._answer(session, await self._artifacts.add(session, first, requests))
+
+    async def ArtifactStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
+        """Tell which files are there."""
+        session = await self._open(request)
+        names = {artifact.name for artifact in session.record.artifacts}
+        answer = ArtifactStatusesResponse()
+        for name in request.names:
+            answer.statuses[name].exists = name in names
+        return self._answer(session, answer)
+
+    # ---------------------------------------------------------------- errors
+
+    async def FetchErrorDetails(self, request: Any, _: bytes) -> Any:  # noqa: N802
+        """Tell all that is known of an error; nothing of one that only another scheduler knows."""
+        session = await self._open(request)
+        answer = FetchErrorDetailsResponse()
+        error: ConnectError | None = None
+        if request.error_id.startswith(OF_OPERATION):
+            error = await self._operations.failure(session.key, request.error_id.removeprefix(OF_OPERATION))
+        else:
+            key, found = self._errors.get(request.error_id, (None, None))
+            error = found if key == session.key else None
+        if error is not None:
+            answer.CopyFrom(error.details)
+        return self._answer(session, answer)
+
+    def note(self, request: Any, error: ConnectError) -> None:
+        """Keep an error for who asks for more of it."""
+        if not error.error_id:
+            error.error_id = str(uuid.uuid4())
+            self._errors[error.error_id] = (self._key(request), error)
+            if len(self._errors) > _KEPT_ERRORS:
+                self._errors.popitem(last=False)
+
+    # ---------------------------------------------------------------- parts
+
+    async def _describe(self) -> pb.ConnectDefaults:
+        reply = await self._operations.describe()
+        return reply.defaults
+
+    async def _open(self, request: Any) -> Session:
+        observed = getattr(request, "client_observed_server_side_session_id", "")
+        return await self._sessions.open(self._key(request), observed)
+
+    @staticmethod
+    def _key(request: Any) -> SessionKey:
+        """Return whose session is meant: a token says whose, and without names of tokens the client does."""
+        user = principal() or request.user_context.user_id
+        if len(user) > _USER_CHARS:
+            raise invalid("FORMAT", user[:80], f"A user's name has at most {_USER_CHARS} characters.")
+        return SessionKey(user, request.session_id.lower())
+
+    @staticmethod
+    def _answer(session: Session, answer: Any) -> Any:
+        answer.session_id = session.key.session_id
+        answer.server_side_session_id = session.record.server_side_session_id
+        return answer
+
+    async def sweep(self) -> None:
+        """Forget what is past its retention."""
+        await self._artifacts.sweep(await self._sessions.sweep())
+
+
+def _operation(session: Session, operation_id: str) -> Operation:
+    return Operation(session.key, session.record.server_side_session_id, operation_id.lower())
+
+
+def _check_operation_id(operation_id: str) -> None:
+    try:
+        uuid.UUID(operation_id)
+    except ValueError:
+        why = "Handle must be an UUID string of the format '00112233-4455-…'."
+        raise invalid("FORMAT", operation_id[:80], why) from None

@@ -1,0 +1,297 @@
+"""Sessions in the store: opened by whoever asks first, changed only as they were read, ended by name or by age."""
+
+import secrets
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import BusyError, OutcomeUnknownError
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.connect.failures import invalid, too_large
+from onager.scheduler.connect.records import (
+    MAX_CONF,
+    MAX_CONF_BYTES,
+    MAX_ENTRIES,
+    MAX_ENTRIES_BYTES,
+    MAX_ENTRY_BYTES,
+    MAX_SESSIONS,
+    EntryRecord,
+    SessionKey,
+    SessionRecord,
+    session_message,
+)
+from onager.scheduler.records import pack_blob, unpack
+from onager.state_backend import (
+    ABSENT,
+    Committed,
+    Conflict,
+    Delete,
+    DeleteRange,
+    KeyRange,
+    Keyspace,
+    Op,
+    OutcomeUnknown,
+    Put,
+    StateBackendClient,
+    split_ops,
+)
+
+log = structlog.get_logger(__name__)
+
+_AT_HAND: Final = 256
+"""Sessions whose commands are kept at hand."""
+_USED_EVERY_MS: Final = 60_000
+"""How often the store is told that a session is used."""
+_TOMBSTONE_MS: Final = 3_600_000
+_TRIES: Final = 20
+_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as it is stored."""
+
+    record: SessionRecord
+    mod_revision: int
+    message: pb.ConnectSession
+    """As Spark needs it; not to be changed."""
+
+    @property
+    def key(self) -> SessionKey:
+        """Return the session's key."""
+        return self.record.key
+
+
+Expected = Mapping[tuple[Keyspace, str], int]
+Extra = tuple[Sequence[Op], Expected]
+"""What is written in one transaction with a session, and what that expects."""
+
+
+class Sessions:
+    """The sessions of all users."""
+
+    def __init__(self, backend: StateBackendClient, clock: Clock, *, retention_s: int) -> None:
+        """A session that was not used for *retention_s* is forgotten."""
+        self._backend = backend
+        self._clock = clock
+        self._retention_ms = retention_s * 1000
+        self._at_hand: OrderedDict[SessionKey, Session] = OrderedDict()
+
+    # ---------------------------------------------------------------- reading
+
+    async def find(self, key: SessionKey) -> Session | None:
+        """Return a session, also one that has ended; None if nobody has opened it."""
+        at_hand = self._at_hand.get(key)
+        place = (Keyspace.ConnectSessions, key.path)
+        if at_hand is not None:
+            found = await self._backend.get(*place)
+            if found is None:
+                return None
+            if found.mod_revision == at_hand.mod_revision:
+                return at_hand
+        snapshot = await self._backend.read_txn([place], [KeyRange(Keyspace.ConnectEntries, f"{key.path}/")])
+        found = snapshot.values[place]
+        if found is None:
+            return None
+        record = SessionRecord.decoded(found.value, f"ConnectSessions/{key.path}")
+        commands = {
+            int(item.key.rpartition("/")[2]): unpack(item.value, f"ConnectEntries/{item.key}")
+            for item in snapshot.ranges[0]
+        }
+        return self._kept(Session(record, found.mod_revision, session_message(record, commands)))
+
+    def at_hand(self, key: SessionKey) -> Session | None:
+        """Return a session as last seen here, which need not be as it is now."""
+        return self._at_hand.get(key)
+
+    async def open(self, key: SessionKey, observed: str = "") -> Session:
+        """Return a session, which is made if there is none; *observed* is its other id as the client knows it.
+
+        `ConnectError` for one that has ended, or that is another one by now.
+        """
+        _check_id(key.session_id)
+        for _ in range(_TRIES):
+            session = await self.find(key)
+            if session is None and not observed:
+                session = await self._make(key)
+                if session is None:
+                    continue
+            if session is None or (observed and session.record.server_side_session_id != observed):
+                raise invalid("SESSION_CHANGED", key.session_id, "The session is gone, or another one took its place.")
+            if session.record.closed_ms:
+                raise invalid("SESSION_CLOSED", key.session_id, "Session was closed.")
+            if self._clock.now_ms() - session.record.used_ms > _USED_EVERY_MS:
+                session = await self._write(session, session.record, [], ([], {})) or await self.find(key) or session
+            return session
+        raise BusyError(f"session {key.session_id} changes too often to be opened")
+
+    def _kept(self, session: Session) -> Session:
+        self._at_hand[session.key] = session
+        self._at_hand.move_to_end(session.key)
+        if len(self._at_hand) > _AT_HAND:
+            self._at_hand.popitem(last=False)
+        return session
+
+    # ---------------------------------------------------------------- changing
+
+    async def _make(self, key: SessionKey) -> Session | None:
+        await self._check_room(key)
+        record = SessionRecord(user=key.user, session_id=key.session_id, server_side_session_id=str(uuid.uuid4()))
+        session = Session(record.model_copy(update={"created_ms": self._clock.now_ms()}), ABSENT, pb.ConnectSession())
+        made = await self._write(session, session.record, [], ([], {}))
+        if made is not None:
+            log.info("connect_session_opened", user=key.user, session=key.session_id)
+        return made
+
+    async def _check_room(self, key: SessionKey) -> None:
+        prefix = f"{key.path.rpartition('/')[0]}/"
+        of_user = await self._backend.scan_keys(Keyspace.ConnectSessions, prefix, limit=MAX_SESSIONS)
+        if len(of_user) >= MAX_SESSIONS:
+            raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, "sessions (end some of them)")
+
+    async def change(
+        self, session: Session, change: Callable[[SessionRecord], SessionRecord], extra: Extra = ((), {})
+    ) -> Session | None:
+        """Write what *change* makes of a session, with *extra*; None when either is not as it was read."""
+        return await self._write(session, _next(change(session.record)), [], extra)
+
+    async def apply(self, session: Session, applied: pb.ConnectApplied, extra: Extra) -> Session | None:
+        """Write what a command made of a session, with *extra*; None when either is not as it was read."""
+        record = session.record
+        _check_conf(applied.conf)
+        gone = {(e.kind, e.name) for e in (*applied.removed, *applied.put)}
+        entries = [e for e in record.entries if (e.kind, e.name) not in gone]
+        ops: list[Op] = [
+            Delete(Keyspace.ConnectEntries, f"{record.key.path}/{e.number:08d}")
+            for e in record.entries
+            if (e.kind, e.name) in gone
+        ]
+        number = record.next_number
+        for put in {(e.kind, e.name): e for e in applied.put}.values():
+            stored = pack_blob(put.command)
+            if len(stored) > MAX_ENTRY_BYTES:
+                raise too_large(f"the {put.kind} {put.name}", len(stored), MAX_ENTRY_BYTES)
+            ops.append(Put(Keyspace.ConnectEntries, f"{record.key.path}/{number:08d}", stored))
+            entries.append(EntryRecord(kind=put.kind, name=put.name, number=number, size_bytes=len(put.command)))
+            number += 1
+        if len(entries) > MAX_ENTRIES:
+            raise too_large("the session", len(entries), MAX_ENTRIES, "views and functions")
+        if (size := sum(e.size_bytes for e in entries)) > MAX_ENTRIES_BYTES:
+            raise too_large("what views and functions of the session are made of", size, MAX_ENTRIES_BYTES)
+        changed = record.model_copy(
+            update={
+                "conf": dict(sorted(applied.conf.items())),
+                "catalog": applied.catalog,
+                "database": applied.database,
+                "entries": tuple(entries),
+                "next_number": number,
+            }
+        )
+        return await self._write(session, _next(changed), ops, extra)
+
+    async def close(self, key: SessionKey) -> Session | None:
+        """End a session, for good; return it as it was, None if there is none."""
+        for _ in range(_TRIES):
+            session = await self.find(key)
+            if session is None or session.record.closed_ms:
+                return session
+            gone = {"closed_ms": self._clock.now_ms(), "conf": {}, "entries": (), "artifacts": ()}
+            ops = [DeleteRange(Keyspace.ConnectEntries, f"{key.path}/")]
+            if await self._write(session, _next(session.record.model_copy(update=gone)), ops, ([], {})) is not None:
+                log.info("connect_session_closed", user=key.user, session=key.session_id)
+                return session
+        raise BusyError(f"session {key.session_id} changes too often to be closed")
+
+    async def clone(self, session: Session, to: SessionKey) -> Session:
+        """Make a session of *session* as it is."""
+        _check_id(to.session_id)
+        if await self.find(to) is not None:
+            raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
+        await self._check_room(to)
+        stored: list[Op] = [
+            Put(Keyspace.ConnectEntries, f"{to.path}/{entry.number:08d}", pack_blob(message.command))
+            for entry, message in zip(session.record.entries, session.message.entries, strict=True)
+        ]
+        for batch in split_ops(stored):
+            await self._backend.put_txn(batch)
+        own = {
+            "session_id": to.session_id,
+            "server_side_session_id": str(uuid.uuid4()),
+            "created_ms": self._clock.now_ms(),
+        }
+        record = session.record.model_copy(update=own)
+        made = await self._write(Session(record, ABSENT, pb.ConnectSession()), record, [], ([], {}))
+        if made is None:
+            raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
+        return made
+
+    async def _write(self, session: Session, record: SessionRecord, ops: Sequence[Op], extra: Extra) -> Session | None:
+        mine = secrets.token_hex(8)
+        record = record.model_copy(update={"used_ms": self._clock.now_ms(), "written_by": mine})
+        place = (Keyspace.ConnectSessions, record.key.path)
+        more, expected = extra
+        written = await self._backend.put_txn(
+            [Put(*place, record.encoded()), *ops, *more], expect={place: session.mod_revision, **expected}
+        )
+        if isinstance(written, Committed):
+            self._at_hand.pop(record.key, None)
+            return await self.find(record.key)
+        if isinstance(written, Conflict):
+            return None
+        found = await self.find(record.key)
+        if isinstance(written, OutcomeUnknown) and found is not None and found.record.written_by == mine:
+            return found
+        raise OutcomeUnknownError(f"whether session {record.session_id} was changed is not known: try again")
+
+    # ---------------------------------------------------------------- age
+
+    async def sweep(self) -> set[str]:
+        """Forget sessions that are past their retention; return the digests of the artifacts of the others."""
+        now_ms = self._clock.now_ms()
+        kept: set[str] = set()
+        after: str | None = None
+        while True:
+            page = await self._backend.scan(Keyspace.ConnectSessions, limit=_PAGE, start_after=after)
+            for item in page:
+                record = SessionRecord.decoded(item.value, f"ConnectSessions/{item.key}")
+                is_over = record.closed_ms and now_ms - record.closed_ms > _TOMBSTONE_MS
+                if is_over or now_ms - record.used_ms > self._retention_ms:
+                    await self._forget(item.key, item.mod_revision)
+                else:
+                    kept.update(artifact.digest for artifact in record.artifacts)
+            if not page.has_more or not page.items:
+                return kept
+            after = page.items[-1].key
+
+    async def _forget(self, path: str, mod_revision: int) -> None:
+        ops: list[Op] = [
+            Delete(Keyspace.ConnectSessions, path),
+            DeleteRange(Keyspace.ConnectEntries, f"{path}/"),
+            DeleteRange(Keyspace.ConnectOperations, f"{path}/"),
+        ]
+        await self._backend.put_txn(ops, expect={(Keyspace.ConnectSessions, path): mod_revision})
+
+
+def _next(record: SessionRecord) -> SessionRecord:
+    return record.model_copy(update={"revision": record.revision + 1})
+
+
+def _check_id(session_id: str) -> None:
+    try:
+        is_id = str(uuid.UUID(session_id)) == session_id.lower()
+    except ValueError:
+        is_id = False
+    if not is_id:
+        raise invalid("FORMAT", session_id[:80], "Handle must be an UUID string of the format '00112233-4455-…'.")
+
+
+def _check_conf(conf: Mapping[str, str]) -> None:
+    if len(conf) > MAX_CONF:
+        raise too_large("the session", len(conf), MAX_CONF, "settings")
+    if (size := sum(len(k) + len(v) for k, v in conf.items())) > MAX_CONF_BYTES:
+        raise too_large("what is set in the session", size, MAX_CONF_BYTES, "characters")

@@ -1,0 +1,87 @@
+"""Settings of sessions: what a session has set, over what every session has by default; Spark checks what is set."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from onager.errors import InvalidSettingError
+from onager.job_settings import PREFIX
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import ConfigResponse
+from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.sessions import Session
+from onager.scheduler.jobs.job_specs import check_spec
+
+Describe = Callable[[], Awaitable[pb.ConnectDefaults]]
+
+
+class Defaults:
+    """What Spark has by default, asked once."""
+
+    def __init__(self, describe: Describe) -> None:
+        self._describe = describe
+        self._told: pb.ConnectDefaults | None = None
+        self._fixed: frozenset[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
+
+    async def get(self) -> pb.ConnectDefaults:
+        """Return the table."""
+        if self._told is None:
+            self._told = await self._describe()
+            self._fixed, self._known = frozenset(self._told.fixed), frozenset(self._told.known)
+        return self._told
+
+    async def read(self, session: Session, operation: Any) -> Any:  # noqa: C901 - one case for each kind
+        """Return the answer to an operation that changes nothing."""
+        told = await self.get()
+        answer, conf = ConfigResponse(), {**told.conf, **session.message.conf}
+        match operation.WhichOneof("op_type"):
+            case "get":
+                for key in operation.get.keys:
+                    if key not in conf and key not in self._known:
+                        raise _not_found(key)
+                    _add(answer, key, conf.get(key))
+            case "get_option":
+                for key in operation.get_option.keys:
+                    _add(answer, key, conf.get(key))
+            case "get_with_default":
+                for pair in operation.get_with_default.pairs:
+                    _add(answer, pair.key, conf.get(pair.key, pair.value if pair.HasField("value") else None))
+            case "get_all":
+                prefix = operation.get_all.prefix
+                for key in sorted(key for key in conf if key.startswith(prefix)):
+                    _add(answer, key.removeprefix(prefix), conf[key])
+            case "is_modifiable":
+                for key in operation.is_modifiable.keys:
+                    _add(answer, key, "true" if self._is_modifiable(told, key) else "false")
+        return answer
+
+    def _is_modifiable(self, told: pb.ConnectDefaults, key: str) -> bool:
+        return (key in told.conf or key in self._known) and key not in self._fixed
+
+
+def check_settings(operation: Any) -> None:
+    """Raise `ConnectError` for a setting of Onager's own that cannot be."""
+    for pair in operation.set.pairs:
+        if pair.key.startswith(PREFIX):
+            try:
+                check_spec(pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf={pair.key: pair.value}))
+            except InvalidSettingError as error:
+                raise ConnectError(
+                    "INVALID_CONF_VALUE", f"[INVALID_CONF_VALUE] {error} SQLSTATE: 22022", "22022"
+                ) from error
+
+
+def _add(answer: Any, key: str, value: str | None) -> None:
+    pair = answer.pairs.add(key=key)
+    if value is not None:
+        pair.value = value
+
+
+def _not_found(key: str) -> ConnectError:
+    return ConnectError(
+        "SQL_CONF_NOT_FOUND",
+        f'[SQL_CONF_NOT_FOUND] The SQL config "{key}" cannot be found. Please verify that the config exists. '
+        "SQLSTATE: 42K0I",
+        "42K0I",
+        classes=("org.apache.spark.SparkNoSuchElementException", "java.util.NoSuchElementException"),
+    )

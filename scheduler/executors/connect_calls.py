@@ -1,0 +1,166 @@
+"""What sessions of Spark Connect ask of Spark: executors wait here for it, a few calls of each, and bring the replies.
+
+Requests of one session go to the same executor while it is there, since that one has the session at hand. None of them
+has an effect, so one whose executor is gone is given to another.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from onager.errors import BusyError, ConnectUnservedError
+from onager.ids import ExecutorId
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.policy.rendezvous import first
+
+_WAIT_MAX_MS: Final = 60_000
+_MOST_QUEUED: Final = 64
+"""Requests that wait for one executor."""
+_NONE_FOR_S: Final = 15.0
+"""How long a request waits while no executor is there: one may be starting."""
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request under way."""
+
+    call: pb.ConnectCall
+    reply: "asyncio.Future[pb.ConnectReply | None]"
+    """None: its executor is gone."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """One life of an executor: its calls that wait, what is queued for it, and what it has in hand."""
+
+    incarnation: str
+    waiters: "deque[asyncio.Future[None]]" = field(default_factory=deque)
+    queue: deque[_Asked] = field(default_factory=deque)
+    in_hand: dict[int, _Asked] = field(default_factory=dict)
+
+    def wake(self) -> None:
+        """Have one call look into the queue."""
+        while self.waiters:
+            waiter = self.waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def take(self) -> _Asked | None:
+        """Return the next request for which somebody still waits; it is in hand from now on."""
+        while self.queue:
+            asked = self.queue.popleft()
+            if not asked.reply.done():
+                self.in_hand[asked.call.number] = asked
+                return asked
+        return None
+
+
+class ConnectCalls:
+    """The executors that wait at this scheduler for requests of sessions."""
+
+    def __init__(self, executors: ExecutorManager) -> None:
+        self._executors = executors
+        self._lanes: dict[ExecutorId, _Lane] = {}
+        self._numbers = itertools.count(1)
+        self._came = asyncio.Event()
+        self._is_closed = False
+
+    # ---------------------------------------------------------------- for executors
+
+    async def wait(self, request: pb.AwaitConnectRequest) -> pb.AwaitConnectResponse:
+        """Take the reply that an executor brings, and return the next request for it, once there is one."""
+        lane = self._lane(ExecutorId(request.executor_id), request.incarnation)
+        if request.HasField("reply"):
+            done = lane.in_hand.pop(request.reply.number, None)
+            if done is not None and not done.reply.done():
+                done.reply.set_result(request.reply)
+        asked = lane.take()
+        if asked is None and not self._is_closed:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            lane.waiters.append(waiter)
+            try:
+                await asyncio.wait([waiter], timeout=min(request.wait_ms, _WAIT_MAX_MS) / 1000)
+            except asyncio.CancelledError:
+                # Its connection is broken, or it leaves. If it lives, it is here again in a moment.
+                self._drop(ExecutorId(request.executor_id), lane)
+                raise
+            finally:
+                waiter.cancel()
+            asked = lane.take()
+        return pb.AwaitConnectResponse(call=None if asked is None else asked.call)
+
+    def _lane(self, executor_id: ExecutorId, incarnation: str) -> _Lane:
+        lane = self._lanes.get(executor_id)
+        if lane is None or lane.incarnation != incarnation:
+            if lane is not None:
+                self._drop(executor_id, lane)
+            lane = self._lanes[executor_id] = _Lane(incarnation)
+            self._came.set()
+        return lane
+
+    def _drop(self, executor_id: ExecutorId, lane: _Lane) -> None:
+        """Give what an executor has, or was to get, to others."""
+        if self._lanes.get(executor_id) is lane:
+            del self._lanes[executor_id]
+        for asked in (*lane.queue, *lane.in_hand.values()):
+            if not asked.reply.done():
+                asked.reply.set_result(None)
+        while lane.waiters:
+            lane.wake()
+
+    # ---------------------------------------------------------------- for those who ask
+
+    async def call(self, call: pb.ConnectCall, key: str, timeout_s: float) -> pb.ConnectReply:
+        """Return the reply to *call*, from the executor that comes first for *key*.
+
+        `BusyError` where too many wait for it; `ConnectUnservedError` when there is none, or none replies in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    lane = self._lanes[await self._first(key)]
+                    reply = await self._ask(lane, call, timeout_s)
+                    if reply is not None:
+                        return reply
+        except TimeoutError:
+            raise ConnectUnservedError(f"no executor answered within {timeout_s:g} s") from None
+
+    async def _first(self, key: str) -> ExecutorId:
+        try:
+            async with asyncio.timeout(_NONE_FOR_S):
+                while True:
+                    for executor_id, lane in list(self._lanes.items()):
+                        if not self._executors.is_alive(executor_id, lane.incarnation):
+                            self._drop(executor_id, lane)
+                    if self._lanes:
+                        return ExecutorId(first(key, self._lanes))
+                    self._came.clear()
+                    await self._came.wait()
+        except TimeoutError:
+            raise ConnectUnservedError(f"for {_NONE_FOR_S:g} s no executor was there to ask Spark") from None
+
+    async def _ask(self, lane: _Lane, call: pb.ConnectCall, timeout_s: float) -> pb.ConnectReply | None:
+        if len(lane.queue) >= _MOST_QUEUED:
+            raise BusyError(f"{_MOST_QUEUED} requests of Spark Connect wait for one executor, which is the limit")
+        numbered = pb.ConnectCall()
+        numbered.CopyFrom(call)
+        numbered.number, numbered.deadline_ms = next(self._numbers), int(timeout_s * 1000)
+        asked = _Asked(numbered, asyncio.get_running_loop().create_future())
+        lane.queue.append(asked)
+        lane.wake()
+        try:
+            return await asked.reply
+        finally:
+            lane.in_hand.pop(numbered.number, None)
+            if asked in lane.queue:
+                lane.queue.remove(asked)
+
+    def close(self) -> None:
+        """Let all executors go, for good."""
+        self._is_closed = True
+        for executor_id, lane in list(self._lanes.items()):
+            self._drop(executor_id, lane)

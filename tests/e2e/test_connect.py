@@ -1,0 +1,104 @@
+"""Programs of PySpark, unmodified and in processes of their own, through Spark Connect."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAM = Path(__file__).with_name("connect_program.py")
+SURVIVOR = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", "5")
+spark.range(1_500_000).withColumn("s", F.repeat(F.lit("x"), 20)).createOrReplaceTempView("v")
+spark.udf.register("twice", lambda x: 2 * x, "long")
+read, total = 0, 0
+for row in spark.table("v").toLocalIterator():
+    read, total = read + 1, total + row.id
+    if read == 10_000:
+        print("reading", flush=True)
+        sys.stdin.readline()
+twice = spark.sql("SELECT twice(21)").collect()[0][0]
+print(read, total, spark.conf.get("spark.sql.shuffle.partitions"), twice, flush=True)
+"""
+REFUSED = """
+import sys
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+asked = [
+    lambda: spark.range(3).createGlobalTempView("g"),
+    lambda: spark.range(3).observe("o", F.count("*")).collect(),
+    lambda: spark.sql("DECLARE VARIABLE x INT DEFAULT 1"),
+    lambda: spark.sql("BEGIN SELECT 1; END"),
+    lambda: spark.readStream.format("rate").load().writeStream.format("console").start(),
+    lambda: spark.catalog.createTable("t", schema=spark.range(1).schema),
+    lambda: spark.range(3).write.format("noop").mode("overwrite").save(),
+]
+for ask in asked:
+    try:
+        ask()
+        print("nothing was wrong")
+    except PySparkException as error:
+        print(" ".join(str(error).split())[:300])
+print(spark.range(3).count())
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_module_cluster) -> Cluster:
+    made = make_module_cluster()
+    made.start_scheduler()
+    made.start_executor("e-1", slots=2)
+    return made
+
+
+def remote(cluster: Cluster) -> str:
+    return f"sc://{cluster.address}"
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )
+
+
+def test_a_program_finds_what_it_finds_in_plain_spark(cluster, tmp_path):
+    there = start(PROGRAM, tmp_path / "there", remote(cluster))
+    here = start(PROGRAM, tmp_path / "here")
+    told, expected = (process.communicate(timeout=200)[0].splitlines()[-1:] for process in (there, here))
+    assert (there.returncode, here.returncode) == (0, 0)
+    told, expected = json.loads(told[0]), json.loads(expected[0])
+    assert list(told) == list(expected)
+    for name, value in expected.items():
+        assert told[name] == value, name
+
+
+def test_a_result_and_its_session_outlive_the_scheduler_that_served_them(cluster):
+    process = start("-c", SURVIVOR, remote(cluster))
+    assert process.stdout.readline().strip() == "reading"
+    cluster.scheduler.kill()
+    cluster.start_scheduler()
+    told = process.communicate("go on\n", timeout=200)[0]
+    assert told.split() == ["1500000", str(sum(range(1_500_000))), "5", "42"]
+
+
+def test_what_is_not_done_is_refused_by_name(cluster):
+    told = start("-c", REFUSED, remote(cluster)).communicate(timeout=200)[0].splitlines()
+    words = ["global temporary view", "observe", "variable", "BEGIN", "streaming", "createTable", "noop"]
+    assert len(told) == len(words) + 1
+    for word, line in zip(words, told, strict=False):
+        assert word.lower() in line.lower().replace("_", ""), line
+    assert told[-1] == "3"

@@ -1,0 +1,102 @@
+"""Requests that need Spark: the session's executor gets them, and another one when it is gone."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from onager.errors import BusyError, ConnectUnservedError
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.executors.connect_calls import ConnectCalls
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Executors(SimpleNamespace):
+    def is_alive(self, executor_id, incarnation):
+        return (executor_id, incarnation) not in self.dead
+
+
+@pytest.fixture
+def executors():
+    return Executors(dead=set())
+
+
+@pytest.fixture
+def calls(executors):
+    return ConnectCalls(executors)
+
+
+def waiting(executor_id, reply=None, incarnation="1"):
+    return pb.AwaitConnectRequest(executor_id=executor_id, incarnation=incarnation, wait_ms=1000, reply=reply)
+
+
+async def serve(calls, executor_id, served):
+    reply = None
+    while True:
+        call = (await calls.wait(waiting(executor_id, reply))).call
+        reply = None
+        if call.number:
+            served.append((executor_id, call.apply))
+            reply = pb.ConnectReply(number=call.number, analyzed=executor_id.encode())
+
+
+async def ask(calls, text, key="session"):
+    return (await calls.call(pb.ConnectCall(apply=text), key, 5)).analyzed
+
+
+async def test_requests_of_a_session_go_to_one_executor(calls):
+    served = []
+    async with asyncio.TaskGroup() as tasks:
+        lanes = [tasks.create_task(serve(calls, f"e{n}", served)) for n in range(4) for _ in range(2)]
+        await asyncio.gather(*(ask(calls, b"%d" % n) for n in range(20)))
+        of_others = {await ask(calls, b"", f"session {n}") for n in range(20)}
+        for lane in lanes:
+            lane.cancel()
+    assert len({executor_id for executor_id, _ in served[:20]}) == 1
+    assert len(of_others) > 1
+
+
+async def test_a_request_whose_executor_is_gone_is_given_to_another(calls, executors):
+    asked = asyncio.create_task(ask(calls, b"x"))
+    begun = await calls.wait(waiting("e1"))
+    assert begun.call.apply == b"x"
+    waits = asyncio.create_task(calls.wait(waiting("e1")))
+    await asyncio.sleep(0)
+    waits.cancel()  # its connection breaks
+    served = []
+    other = asyncio.create_task(serve(calls, "e2", served))
+    assert await asked == b"e2"
+    other.cancel()
+    late = pb.ConnectReply(number=begun.call.number, analyzed=b"e1")
+    executors.dead.add(("e1", "1"))
+    assert not (await calls.wait(waiting("e1", late, incarnation="2"))).HasField("call")
+
+
+async def test_a_request_waits_for_an_executor_that_starts_and_not_for_ever(calls):
+    with pytest.raises(ConnectUnservedError):
+        await calls.call(pb.ConnectCall(), "session", 60)
+    asked = asyncio.create_task(ask(calls, b"x"))
+    await asyncio.sleep(3)
+    other = asyncio.create_task(serve(calls, "e1", []))
+    assert await asked == b"e1"
+    other.cancel()
+
+
+async def test_an_executor_that_never_replies_costs_its_time_and_no_more(calls):
+    waits = asyncio.create_task(calls.wait(waiting("e1")))
+    with pytest.raises(ConnectUnservedError, match="within 5 s"):
+        await ask(calls, b"x")
+    assert (await waits).call.deadline_ms == 5000
+
+
+async def test_requests_that_nobody_takes_are_limited(calls):
+    await calls.wait(waiting("e1"))
+    asked = [asyncio.create_task(ask(calls, b"x")) for _ in range(64)]
+    await asyncio.sleep(0)
+    with pytest.raises(BusyError):
+        await ask(calls, b"x")
+    for each in asked:
+        each.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+    assert not (await calls.wait(waiting("e1"))).HasField("call"), "who has given up is not served"

@@ -1,0 +1,55 @@
+"""Errors: what PySpark's client reads of a status."""
+
+import json
+
+from google.rpc import error_details_pb2, status_pb2
+
+from onager.errors import BusyError
+from onager.protocol.spark_connect import FetchErrorDetailsResponse
+from onager.scheduler.connect.failures import ConnectError, invalid, status_of, status_of_ours
+
+
+def info_of(metadata):
+    status = status_pb2.Status.FromString(dict(metadata)["grpc-status-details-bin"])
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    return status, info
+
+
+def test_an_error_of_spark_has_its_classes_its_condition_and_its_parameters():
+    details = FetchErrorDetailsResponse(root_error_idx=0)
+    error = details.errors.add(error_type_hierarchy=["org.apache.spark.sql.AnalysisException"], message="m")
+    error.spark_throwable.error_class = "UNRESOLVED_COLUMN"
+    error.spark_throwable.message_parameters["name"] = "`x`"
+    told = ConnectError("UNRESOLVED_COLUMN", "m", "42703", details=details.SerializeToString())
+    told.error_id = "e1"
+    _, message, metadata = status_of(told)
+    status, info = info_of(metadata)
+    assert (message, status.message, info.reason) == ("m", "m", "org.apache.spark.sql.AnalysisException")
+    assert dict(info.metadata) == {
+        "classes": json.dumps(["org.apache.spark.sql.AnalysisException"]),
+        "errorClass": "UNRESOLVED_COLUMN",
+        "sqlState": "42703",
+        "errorId": "e1",
+        "messageParameters": json.dumps({"name": "`x`"}),
+    }
+
+
+def test_a_status_stays_small_whatever_the_error_is():
+    details = FetchErrorDetailsResponse(root_error_idx=0)
+    error = details.errors.add(error_type_hierarchy=["x" * 100] * 100, message="m" * 100_000)
+    error.spark_throwable.message_parameters["name"] = "p" * 100_000
+    told = ConnectError("C", "m" * 100_000, "42703", details=details.SerializeToString())
+    _, message, metadata = status_of(told)
+    assert len(message) + len(dict(metadata)["grpc-status-details-bin"]) < 10_000
+    assert told.details.errors[0].message == "m" * 100_000, "all of it is told to who asks"
+
+
+def test_clients_find_the_condition_of_a_handle_in_the_message():
+    _, message, _ = status_of(invalid("OPERATION_NOT_FOUND", "op", "Operation not found."))
+    assert "INVALID_HANDLE.OPERATION_NOT_FOUND" in message
+
+
+def test_what_may_be_tried_again_is_unavailable():
+    code, _, _ = status_of_ours(BusyError("later"))
+    assert code.name == "UNAVAILABLE"

@@ -1,0 +1,143 @@
+"""Sessions: changed only as they were read, of one size however often a view is replaced, ended for good."""
+
+import uuid
+
+import pytest
+
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.connect import sessions as module
+from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.connect.sessions import Sessions
+from onager.state_backend import ABSENT, Keyspace, OutcomeUnknown, Put
+
+ANN = SessionKey("ann/of a&b", str(uuid.UUID(int=1)))
+NOTHING = ((), {})
+
+
+@pytest.fixture
+def sessions(backend, clock):
+    return Sessions(backend, clock, retention_s=3600)
+
+
+def view(name, command=b"v"):
+    return pb.ConnectEntry(kind="view", name=name, command=command)
+
+
+async def names(sessions, key=ANN):
+    return [entry.name for entry in (await sessions.find(key)).message.entries]
+
+
+async def test_a_session_keeps_its_other_id_and_its_changes_for_every_scheduler(sessions, backend, clock):
+    opened = await sessions.open(ANN)
+    changed = await sessions.apply(
+        opened, pb.ConnectApplied(put=[view("v", b"1"), view("w")], conf={"a": "1"}, database="db"), NOTHING
+    )
+    other = await Sessions(backend, clock, retention_s=60).open(ANN, opened.record.server_side_session_id)
+    assert other.message == changed.message
+    assert (other.message.revision, dict(other.message.conf), other.message.database) == (2, {"a": "1"}, "db")
+    assert [(e.name, e.command) for e in other.message.entries] == [("v", b"1"), ("w", b"v")]
+
+
+async def test_who_has_not_read_the_session_as_it_is_changes_nothing(sessions):
+    opened = await sessions.open(ANN)
+    place = (Keyspace.ConnectOperations, f"{ANN.path}/op")
+    extra = ([Put(*place, b"{}")], {place: ABSENT})
+    assert await sessions.apply(opened, pb.ConnectApplied(put=[view("v")]), extra) is not None
+    assert await sessions.apply(opened, pb.ConnectApplied(put=[view("w")]), NOTHING) is None
+    again = await sessions.open(ANN)
+    assert await sessions.apply(again, pb.ConnectApplied(put=[view("w")]), extra) is None, "the operation is recorded"
+    assert await names(sessions) == ["v"]
+
+
+async def test_a_view_that_is_replaced_a_thousand_times_is_one(sessions, backend):
+    session = await sessions.open(ANN)
+    for number in range(1000):
+        session = await sessions.apply(session, pb.ConnectApplied(put=[view("v", b"%d" % number)]), NOTHING)
+    assert [(e.name, e.command) for e in session.message.entries] == [("v", b"999")]
+    assert len(await backend.get_from_prefix(Keyspace.ConnectEntries, f"{ANN.path}/")) == 1
+
+
+async def test_a_session_that_was_ended_is_never_another_one(sessions, clock):
+    opened = await sessions.open(ANN)
+    await sessions.apply(opened, pb.ConnectApplied(put=[view("v")]), NOTHING)
+    await sessions.close(ANN)
+    with pytest.raises(ConnectError, match="SESSION_CLOSED"):
+        await sessions.open(ANN)
+    clock.advance(3_700_000)
+    await sessions.sweep()
+    with pytest.raises(ConnectError, match="SESSION_CHANGED"):
+        await sessions.open(ANN, opened.record.server_side_session_id)
+    assert (await sessions.open(ANN)).record.server_side_session_id != opened.record.server_side_session_id
+    assert await names(sessions) == []
+
+
+async def test_a_session_that_is_used_stays_and_another_one_goes_with_all_that_is_its(sessions, backend, clock):
+    old = SessionKey("bob", str(uuid.UUID(int=2)))
+    for key in (ANN, old):
+        await sessions.apply(await sessions.open(key), pb.ConnectApplied(put=[view("v")]), NOTHING)
+        await backend.put(Keyspace.ConnectOperations, f"{key.path}/op", b"{}")
+    clock.advance(3_000_000)
+    await sessions.open(ANN)
+    clock.advance(3_000_000)
+    await sessions.sweep()
+    for keyspace in (Keyspace.ConnectSessions, Keyspace.ConnectEntries, Keyspace.ConnectOperations):
+        assert [item.key.startswith(ANN.path) for item in await backend.get_from_prefix(keyspace, "")] == [True]
+
+
+async def test_a_clone_is_like_its_model_and_changes_alone(sessions):
+    session = await sessions.apply(
+        await sessions.open(ANN), pb.ConnectApplied(put=[view("v", b"x")], conf={"a": "1"}), NOTHING
+    )
+    to = SessionKey(ANN.user, str(uuid.UUID(int=3)))
+    made = await sessions.clone(session, to)
+    assert made.record.server_side_session_id != session.record.server_side_session_id
+    await sessions.apply(made, pb.ConnectApplied(removed=[view("v")], put=[view("w")], conf={"a": "2"}), NOTHING)
+    assert (await names(sessions), await names(sessions, to)) == (["v"], ["w"])
+    with pytest.raises(ConnectError, match="ALREADY_EXISTS"):
+        await sessions.clone(session, to)
+
+
+async def test_a_user_has_a_limited_number_of_sessions_and_takes_none_from_others(sessions, monkeypatch):
+    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
+    for number in range(3):
+        await sessions.open(SessionKey("ann", str(uuid.UUID(int=number))))
+    with pytest.raises(ConnectError, match="user 'ann' has 4 sessions"):
+        await sessions.open(SessionKey("ann", str(uuid.UUID(int=4))))
+    await sessions.open(SessionKey("bob", str(uuid.UUID(int=4))))
+
+
+@pytest.mark.parametrize(
+    ("applied", "what"),
+    [
+        (pb.ConnectApplied(put=[view(f"v{n}") for n in range(6)]), "views and functions"),
+        (pb.ConnectApplied(put=[view("v", bytes(2000))]), "are made of"),
+        (pb.ConnectApplied(conf={"k": "v" * 300_000}), "is set in the session"),
+        (pb.ConnectApplied(conf={f"k{n}": "v" for n in range(1001)}), "settings"),
+    ],
+)
+async def test_what_a_session_holds_has_limits(sessions, monkeypatch, applied, what):
+    monkeypatch.setattr(module, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(module, "MAX_ENTRIES_BYTES", 1000)
+    session = await sessions.open(ANN)
+    with pytest.raises(ConnectError, match=what):
+        await sessions.apply(session, applied, NOTHING)
+
+
+@pytest.mark.parametrize("session_id", ["", "s1", "../../x", "1" * 10_000])
+async def test_an_id_that_is_none_is_refused(sessions, session_id):
+    with pytest.raises(ConnectError, match=r"INVALID_HANDLE\.FORMAT"):
+        await sessions.open(SessionKey("ann", session_id))
+
+
+async def test_a_write_of_unknown_outcome_is_settled_by_what_is_stored(sessions, backend, monkeypatch):
+    session = await sessions.open(ANN)
+    real = type(backend)._commit
+
+    async def lost_answer(self, ops, expect, fence):
+        await real(self, ops, expect, fence)
+        return OutcomeUnknown("the connection broke")
+
+    monkeypatch.setattr(type(backend), "_commit", lost_answer)
+    assert await sessions.apply(session, pb.ConnectApplied(put=[view("v")]), NOTHING) is not None
+    assert await names(sessions) == ["v"]
