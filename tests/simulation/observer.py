@@ -412,7 +412,7 @@ class Observer(RunLedger):
                     self.tasks_done += (stage_id, partition) not in job.finished
                     job.finished.add((stage_id, partition))
                     self._won(job, stage_id, partition, output)
-        if job.launches > launches and self.is_limit_exact and (over := self.over_limit(job)) > 0:
+        if job.launches > launches and self._is_limited_alike(job) and (over := self.over_limit(job)) > 0:
             self.fail(f"{job.job_id} was given tasks, and its session has {over} more than it may")
         self._nothing_needed_is_dead(job, after)
         if not after.is_active:
@@ -445,6 +445,13 @@ class Observer(RunLedger):
         job.launches += 1
         if (stage_id, partition) in job.finished and not self.is_excused(job):
             self.fail(f"task {task} of {job.job_id} had finished, nothing was lost, and it is run again")
+
+    def _is_limited_alike(self, job: SeenJob) -> bool:
+        """Return whether the session cannot get more tasks than *job* lets it have while *job* is given one."""
+        terms = job.header
+        of_session = (j.header for j in self.jobs.values() if j.header is not None and terms is not None)
+        mine = [other for other in of_session if other.session == terms.session]  # type: ignore[union-attr]
+        return self.is_limit_exact and len({other.session_max_tasks for other in mine}) == 1
 
     def over_limit(self, job: SeenJob, *, counts_damaged: bool = False) -> int:
         """Return how many more tasks run in the session than it may have for the job; below 0 there is room.
