@@ -67,7 +67,7 @@ class Pace:
         """When each thing that should not last was first seen, as long as it lasts."""
         self._pauses_since_s: dict[object, float] = {}
         """When each pause before a retry, or wait for a re-plan, was first seen."""
-        self._hungry: dict[str, tuple[int, Counter[str]]] = {}
+        self._hungry: dict[str, tuple[int, Counter[str], int]] = {}
         """How many tasks a job had been given that has nothing running, and at which executors others had, at first."""
         self.longest_s = dict.fromkeys(_TOLD, 0.0)
 
@@ -231,15 +231,16 @@ class Pace:
         before, self._hungry = self._hungry, {}
         for job_id, job in hungry.items():
             others = total - job.launched_at
-            launches, began = before.get(job_id, (job.launches, others))
+            launches, began, waited = before.get(job_id, (job.launches, others, 0))
             if launches != job.launches:
-                began = others  # it got something between two looks
+                began, waited = others, 0  # it got something between two looks
+            waited = max(waited, len(hungry))  # each of those that waited with it may come first
             fit = [agent._id for _, agent in self._agents if self._may_get(agent, graphs[job_id])]
             served = sum(others[executor_id] - began[executor_id] for executor_id in fit)
-            if served > 2 * slots + 8 * len(self._world.replicas) + 2 * len(hungry):
+            if served > 2 * slots + 8 * len(self._world.replicas) + 2 * waited:
                 self._world.observer.fail(f"{job_id} got nothing while others got {served} tasks")
                 began = others
-            self._hungry[job_id] = job.launches, began
+            self._hungry[job_id] = job.launches, began, waited
 
 
 def _is_new(graph: ExecutionGraph) -> bool:
