@@ -1,5 +1,7 @@
 """Statements on plain Spark, ``local[2]`` with AQE, in a process of its own: the other side of a benchmark.
 
+Or through Spark Connect, by a client that is a process of its own.
+
 Its heap is that of executors with two slots, unless a benchmark says otherwise.
 
 Run by benchmarks as ``python -m benchmarks.side_by_side ASKED OUT`` with the JSON of an `Asked` in a file; leaves
@@ -34,6 +36,8 @@ class Asked:
     """The text of each statement, by a name that may be that of a file."""
     runs: int
     conf: Mapping[str, str] = field(default_factory=dict)
+    remote: str = ""
+    """``sc://…``, for what is served there instead of plain Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,27 @@ def run_plain(asked: Asked, scratch: Path) -> Answered:
 
 def main(asked: Asked, out: Path) -> None:
     """Run the statements, and write results and times."""
+    spark = _connected(asked) if asked.remote else _local(asked)
+    for name, path in asked.views.items():
+        spark.read.parquet(path).createOrReplaceTempView(name)
+    times_s = {}
+    for name, text in asked.statements.items():
+        result = spark.sql(text).toArrow()
+        with pa.OSFile(str(out / f"{name}.arrow"), "wb") as sink, pa.ipc.new_file(sink, result.schema) as writer:
+            writer.write_table(result)
+        times_s[name] = [round(_timed_s(spark, text), 3) for _ in range(asked.runs)]
+    (out / "times.json").write_text(json.dumps({"spark": spark.version, "times_s": times_s}))
+    spark.stop()
+
+
+def _connected(asked: Asked) -> SparkSession:
+    spark = SparkSession.builder.remote(asked.remote).getOrCreate()
+    for key, value in asked.conf.items():
+        spark.conf.set(key, value)
+    return spark
+
+
+def _local(asked: Asked) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
         SparkSession.builder.master(f"local[{_SLOTS}]")
@@ -75,17 +100,7 @@ def main(asked: Asked, out: Path) -> None:
     )
     for key, value in asked.conf.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    for name, path in asked.views.items():
-        spark.read.parquet(path).createOrReplaceTempView(name)
-    times_s = {}
-    for name, text in asked.statements.items():
-        result = spark.sql(text).toArrow()
-        with pa.OSFile(str(out / f"{name}.arrow"), "wb") as sink, pa.ipc.new_file(sink, result.schema) as writer:
-            writer.write_table(result)
-        times_s[name] = [round(_timed_s(spark, text), 3) for _ in range(asked.runs)]
-    (out / "times.json").write_text(json.dumps({"spark": spark.version, "times_s": times_s}))
-    spark.stop()
+    return builder.getOrCreate()
 
 
 def _timed_s(spark: SparkSession, text: str) -> float:

@@ -87,8 +87,8 @@ class Failure:
     log_tail: Annotated[str | None, SPARSE] = None
     """The end of what the attempt logged, at most 16 KiB. Readers before 1.6, 2.5 and 3.3 drop it."""
     connect_details: Annotated[str | None, SPARSE] = None
-    """Of an operation of Spark Connect: all that Spark tells of the error, in Base64. Readers before 1.9 and 7.1 drop
-    it."""
+    """Of an operation of Spark Connect: all that Spark tells of the error, in Base64. Readers before 1.9, 2.8, 3.6,
+    4.2, 5.1, 6.1 and 7.1 drop it."""
 
     @property
     def told_kind(self) -> str:

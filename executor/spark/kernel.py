@@ -593,9 +593,13 @@ class JavaConnect:
         """Return the AnalyzePlanResponse to an AnalyzePlanRequest."""
         return bytes(self._java.analyze(request))
 
-    def relation(self, relation: bytes) -> JavaObject:
-        """Return the dataset of a Relation, which has not run."""
-        return self._java.relation(relation)
+    def plan(self, relation: bytes) -> JavaObject:
+        """Return the plan of a Relation before its analysis: nothing of it has run, not even a command."""
+        return self._java.plan(relation)
+
+    def dataset(self, plan: JavaObject) -> JavaObject:
+        """Return the dataset of a plan, which has not run, but for commands in it."""
+        return self._java.dataset(plan)
 
     def execute(self, request: bytes) -> list[bytes]:
         """Carry out an ExecutePlanRequest, and return the ExecutePlanResponses but the last, ResultComplete."""

@@ -2159,6 +2159,23 @@ class ConnectEntry(_message.Message):
     command: bytes
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[bytes] = ...) -> None: ...
 
+class ConnectMade(_message.Message):
+    __slots__ = ("command", "database", "conf")
+    class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    CONF_FIELD_NUMBER: _ClassVar[int]
+    command: bytes
+    database: str
+    conf: _containers.ScalarMap[str, str]
+    def __init__(self, command: _Optional[bytes] = ..., database: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
 class ConnectArtifact(_message.Message):
     __slots__ = ("name", "digest", "size")
     NAME_FIELD_NUMBER: _ClassVar[int]

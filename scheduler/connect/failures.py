@@ -34,6 +34,21 @@ _AS_SPARK: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
 """Errors of executors that are not Spark's: the condition that Spark has for it, its state, and Spark's classes."""
 
 
+_BASES: Final = {
+    "SparkArithmeticException": "java.lang.ArithmeticException",
+    "SparkArrayIndexOutOfBoundsException": "java.lang.ArrayIndexOutOfBoundsException",
+    "SparkDateTimeException": "java.time.DateTimeException",
+    "SparkIllegalArgumentException": "java.lang.IllegalArgumentException",
+    "SparkNoSuchElementException": "java.util.NoSuchElementException",
+    "SparkNumberFormatException": "java.lang.NumberFormatException",
+    "SparkRuntimeException": "org.apache.spark.SparkRuntimeException",
+    "SparkUnsupportedOperationException": "java.lang.UnsupportedOperationException",
+    "SparkUpgradeException": "org.apache.spark.SparkUpgradeException",
+    "PythonException": "org.apache.spark.api.python.PythonException",
+}
+"""By the exceptions with which tasks fail, the classes that clients know."""
+
+
 class ConnectError(Exception):
     """What a client of Spark gets instead of an answer."""
 
@@ -57,7 +72,9 @@ class ConnectError(Exception):
 def invalid(condition: str, handle: str, why: str) -> ConnectError:
     """Return the error for a session or an operation that cannot be used: ``INVALID_HANDLE``."""
     error_class = f"INVALID_HANDLE.{condition}"
-    return ConnectError(error_class, f"[{error_class}] The handle {handle} is invalid. {why} SQLSTATE: HY000", "HY000")
+    message = f"[{error_class}] The handle {handle} is invalid. {why} SQLSTATE: HY000"
+    code = grpc.StatusCode.INVALID_ARGUMENT if condition == "FORMAT" else grpc.StatusCode.INTERNAL
+    return ConnectError(error_class, message, "HY000", code=code)
 
 
 def unsupported(feature: str) -> ConnectError:
@@ -77,9 +94,11 @@ def from_reply(failure: pb.ConnectFailure) -> ConnectError:
     return _told(failure.error_class, failure.message or "Spark failed", failure.sql_state, failure.details)
 
 
-def _told(error_class: str, message: str, sql_state: str, details: bytes) -> ConnectError:
+def _told(
+    error_class: str, message: str, sql_state: str, details: bytes, classes: tuple[str, ...] = _SQL
+) -> ConnectError:
     if error_class not in _AS_SPARK:
-        return ConnectError(error_class, message, sql_state, details=details)
+        return ConnectError(error_class, message, sql_state, classes=classes, details=details)
     condition, state, classes = _AS_SPARK[error_class]
     return ConnectError(
         condition, f"[{condition}] {message} SQLSTATE: {state}", state, classes=classes, details=details
@@ -93,9 +112,17 @@ OF_OPERATION: Final = "operation/"
 def from_job(failure: Failure, operation_id: str) -> ConnectError:
     """Return the error with which the job of an operation failed."""
     details = base64.b64decode(failure.connect_details or "")
-    error = _told(failure.error_class or "", failure.message, failure.sql_state or "", details)
+    classes = _classes(failure.details or "")
+    error = _told(failure.error_class or "", failure.message, failure.sql_state or "", details, classes)
     error.error_id = f"{OF_OPERATION}{operation_id}"
     return error
+
+
+def _classes(stack_trace: str) -> tuple[str, ...]:
+    """Return the classes of the exception that a task's stack trace begins with: by these clients choose theirs."""
+    name = stack_trace.lstrip().partition(":")[0].strip()
+    base = _BASES.get(name.rpartition(".")[2])
+    return _SQL if base is None else (name, base, *_SQL)
 
 
 def _details(details: bytes, error: ConnectError) -> Any:

@@ -3,6 +3,7 @@
 import hashlib
 from typing import Any, Final
 
+import grpc
 import zstandard
 from google.protobuf.message import DecodeError
 
@@ -88,4 +89,5 @@ def digest_of_plan(request: ExecutePlanRequest) -> str:
 
 def _unreadable(why: str) -> ConnectError:
     error_class = "CONNECT_INVALID_PLAN.CANNOT_PARSE"
-    return ConnectError(error_class, f"[{error_class}] The plan cannot be read: {why}. SQLSTATE: 56K00", "56K00")
+    message = f"[{error_class}] The plan cannot be read: {why}. SQLSTATE: 56K00"
+    return ConnectError(error_class, message, "56K00", code=grpc.StatusCode.INVALID_ARGUMENT)

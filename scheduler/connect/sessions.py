@@ -196,6 +196,7 @@ class Sessions:
 
     async def close(self, key: SessionKey) -> Session | None:
         """End a session, for good; return it as it was, None if there is none."""
+        _check_id(key.session_id)
         for _ in range(_TRIES):
             session = await self.find(key)
             if session is None or session.record.closed_ms:

@@ -13,6 +13,24 @@ from tests.support.processes.cluster import Cluster
 pytestmark = pytest.mark.timeout(300)
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
+SLOW = """
+import sys, time
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+print(spark.session_id, flush=True)
+spark.addTag("slow")
+try:
+    spark.range(2).select(F.udf(lambda x: time.sleep(100) or x, "long")("id")).collect()
+except PySparkException as error:
+    print(error.getCondition())
+spark.clearTags()
+spark.conf.set("onager.fusion.maxBytes", "0")
+try:
+    spark.range(4, numPartitions=2).groupBy((F.lit(1) / F.col("id")).alias("k")).count().collect()
+except PySparkException as error:
+    print(type(error).__name__, error.getCondition())
+"""
 SURVIVOR = """
 import sys
 from pyspark.sql import SparkSession, functions as F
@@ -33,6 +51,8 @@ REFUSED = """
 import sys
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions as F
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import SQL
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 asked = [
     lambda: spark.range(3).createGlobalTempView("g"),
@@ -42,6 +62,8 @@ asked = [
     lambda: spark.readStream.format("rate").load().writeStream.format("console").start(),
     lambda: spark.catalog.createTable("t", schema=spark.range(1).schema),
     lambda: spark.range(3).write.format("noop").mode("overwrite").save(),
+    lambda: DataFrame(SQL("INSERT OVERWRITE DIRECTORY '" + sys.argv[2] + "' USING csv SELECT 1"), spark).collect(),
+    lambda: DataFrame(SQL("CREATE TEMPORARY VIEW v AS SELECT 1"), spark).select("*").collect(),
 ]
 for ask in asked:
     try:
@@ -50,6 +72,14 @@ for ask in asked:
     except PySparkException as error:
         print(" ".join(str(error).split())[:300])
 print(spark.range(3).count())
+"""
+INTERRUPTS = """
+import sys, time
+from pyspark.sql.connect.client.core import SparkConnectClient
+client = SparkConnectClient(sys.argv[1])
+while not (found := client.interrupt_tag("slow")):
+    time.sleep(0.1)
+print(*found)
 """
 
 
@@ -95,10 +125,26 @@ def test_a_result_and_its_session_outlive_the_scheduler_that_served_them(cluster
     assert told.split() == ["1500000", str(sum(range(1_500_000))), "5", "42"]
 
 
-def test_what_is_not_done_is_refused_by_name(cluster):
-    told = start("-c", REFUSED, remote(cluster)).communicate(timeout=200)[0].splitlines()
+def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path):
+    told = start("-c", REFUSED, remote(cluster), tmp_path / "out").communicate(timeout=200)[0].splitlines()
+    assert not (tmp_path / "out").exists()
     words = ["global temporary view", "observe", "variable", "BEGIN", "streaming", "createTable", "noop"]
+    words += ["InsertIntoDir", "CreateViewCommand"]
     assert len(told) == len(words) + 1
     for word, line in zip(words, told, strict=False):
         assert word.lower() in line.lower().replace("_", ""), line
     assert told[-1] == "3"
+
+
+def test_an_operation_is_interrupted_by_its_tag_and_a_stage_fails_with_sparks_error(cluster):
+    process = start("-c", SLOW, remote(cluster))
+    session = process.stdout.readline().strip()
+    other = start("-c", INTERRUPTS, f"{remote(cluster)}/;session_id={session}")
+    (interrupted,) = other.communicate(timeout=100)[0].split()
+    assert process.communicate(timeout=100)[0].split() == [
+        "OPERATION_CANCELED",
+        "ArithmeticException",
+        "DIVIDE_BY_ZERO",
+    ]
+    (job,) = cluster.client.jobs(labels={"connect.op": interrupted})
+    assert job.state == "cancelled"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -31,9 +31,10 @@ WRITE: Final = "write"
 """The works of jobs."""
 
 _VIEW: Final = "view"
+_FUNCTION: Final = "function"
 _FUNCTIONS: Final = {
-    "register_function": ("function", "function_name"),
-    "register_table_function": ("function", "function_name"),
+    "register_function": (_FUNCTION, "function_name"),
+    "register_table_function": (_FUNCTION, "function_name"),
     "register_data_source": ("data_source", "name"),
 }
 _WRITES: Final = frozenset({"write_operation", "write_operation_v2"})
@@ -53,7 +54,6 @@ _SQL_ONLY: Final = {
 }
 """Calls of spark.catalog that change the catalog, and what does so, too."""
 _VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
-_TEMPORARY_FUNCTIONS: Final = frozenset({"CreateFunctionCommand", "CreateSQLFunctionCommand"})
 
 
 @dataclass(slots=True)
@@ -68,6 +68,15 @@ class Carried:
     set: Mapping[str, str] = field(default_factory=dict)
     unset: Sequence[str] = ()
     database: str | None = None
+
+
+class _Made(NamedTuple):
+    kind: str
+    name: str
+    is_dropped: bool = False
+
+
+_NOTHING: Final = _Made("", "")
 
 
 def carry_out(
@@ -92,13 +101,13 @@ def carry_out(
             raise refused("global temporary views", "make a temporary view, or a table, which other sessions can read")
         responses = connect.execute(content)
         view = command.create_dataframe_view.name.strip("`").lower()
-        put, removed = put_entry(state.entries, _VIEW, view, command.SerializeToString())
+        put, removed = put_entry(state, _VIEW, view, command.SerializeToString())
         return Carried(responses, put=put, removed=removed)
     if name in _FUNCTIONS:
         entry, called = _FUNCTIONS[name]
         responses = connect.execute(content)
         made = str(getattr(getattr(command, name), called)).lower()
-        put, removed = put_entry(state.entries, entry, made, command.SerializeToString())
+        put, removed = put_entry(state, entry, made, command.SerializeToString())
         return Carried(responses, put=put, removed=removed)
     if name in _PASSING:
         return Carried(connect.execute(content))
@@ -168,15 +177,19 @@ def _statement(
     return _carried(state, content, request, connect, session, _made(jvm, plan))
 
 
-def _made(jvm: Jvm, plan: Any) -> tuple[str, str]:
-    """Return kind and name of what a parsed statement makes or drops in its session; "" if it does not."""
+def _made(jvm: Jvm, plan: Any) -> _Made:
+    """Return what a parsed statement makes in its session, or which function it drops."""
     if view := temporary_view(jvm, plan):
-        return _VIEW, view
-    name = kind(plan)
-    if name in _TEMPORARY_FUNCTIONS or name == "DropFunctionCommand":
-        identifier = plan.name() if name == "CreateSQLFunctionCommand" else plan.identifier()
-        return "function", str(identifier.funcName()).lower()
-    return "", ""
+        return _Made(_VIEW, view)
+    match kind(plan):
+        case "CreateSQLFunctionCommand":
+            return _Made(_FUNCTION, str(plan.name().funcName()).lower())
+        case "CreateFunctionCommand":
+            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower())
+        case "DropFunctionCommand":
+            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower(), is_dropped=True)
+        case _:
+            return _NOTHING
 
 
 def _of_catalog(
@@ -186,7 +199,7 @@ def _of_catalog(
     called = Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")
     if called in _SQL_ONLY:
         raise refused(f"spark.catalog's {called}", f"use {_SQL_ONLY[called]}")
-    return _carried(state, content, request, connect, session, ("", ""))
+    return _carried(state, content, request, connect, session, _NOTHING)
 
 
 def _carried(
@@ -195,7 +208,7 @@ def _carried(
     request: Any,
     connect: JavaConnect,
     session: SparkSession,
-    made: tuple[str, str],
+    made: _Made,
 ) -> Carried:
     """Carry out what changes only its session, and tell how it has changed."""
     settings, views = own_settings(session), connect.temporary_views()
@@ -211,9 +224,10 @@ def _carried(
     command = request.plan.command.SerializeToString()
     if gone := views - left:
         (view,) = gone
-        carried.put, carried.removed = removed_entry(state.entries, _VIEW, view.lower(), command or _drop(view))
-    elif made[1]:
-        carried.put, carried.removed = put_entry(state.entries, *made, command)
+        carried.put, carried.removed = removed_entry(state, _VIEW, view.lower(), command or _drop(view))
+    elif made != _NOTHING:
+        becomes = removed_entry if made.is_dropped else put_entry
+        carried.put, carried.removed = becomes(state, made.kind, made.name, command)
     return carried
 
 

@@ -6,7 +6,6 @@ with its name in it. Then the old one stays, to be carried out before that, and 
 """
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from onager.protocol import onager_pb2 as pb
@@ -15,33 +14,28 @@ _SHORT: Final = ord("0")
 
 
 def put_entry(
-    entries: Iterable[pb.ConnectEntry], kind: str, name: str, command: bytes
+    session: pb.ConnectSession, kind: str, name: str, command: bytes
 ) -> tuple[list[pb.ConnectEntry], list[pb.ConnectEntry]]:
-    """Return what is put and what is removed, for *command* that makes the *kind* called *name*."""
-    return _changed(list(entries), kind, name, command)
+    """Return what is put and what is removed, for *command* that makes the *kind* called *name* in *session*."""
+    mine = [entry for entry in session.entries if _is_of(entry, kind, name)]
+    if not _needed(session, mine, name, command):
+        return [_entry(session, kind, name, command)], mine
+    last = max(int(entry.name.rpartition("~")[2]) if entry.name != name else 1 for entry in mine)
+    return [_entry(session, kind, f"{name}~{last + 1}", command)], []
 
 
 def removed_entry(
-    entries: Iterable[pb.ConnectEntry], kind: str, name: str, command: bytes
+    session: pb.ConnectSession, kind: str, name: str, command: bytes
 ) -> tuple[list[pb.ConnectEntry], list[pb.ConnectEntry]]:
-    """Return what is put and what is removed, for *command* that drops the *kind* called *name*."""
-    before = list(entries)
-    mine = [entry for entry in before if _is_of(entry, kind, name)]
-    if not _needed(before, mine, name, b""):
-        return [], mine
-    return _changed(before, kind, name, command)
+    """Return what is put and what is removed, for *command* that drops the *kind* called *name* in *session*."""
+    mine = [entry for entry in session.entries if _is_of(entry, kind, name)]
+    return put_entry(session, kind, name, command) if _needed(session, mine, name, b"") else ([], mine)
 
 
-def _changed(
-    before: list[pb.ConnectEntry], kind: str, name: str, command: bytes
-) -> tuple[list[pb.ConnectEntry], list[pb.ConnectEntry]]:
-    mine = [entry for entry in before if _is_of(entry, kind, name)]
-    if not mine:
-        return [pb.ConnectEntry(kind=kind, name=name, command=command)], []
-    if not _needed(before, mine, name, command):
-        return [pb.ConnectEntry(kind=kind, name=name, command=command)], mine
-    last = max(int(entry.name.rpartition("~")[2]) if entry.name != name else 1 for entry in mine)
-    return [pb.ConnectEntry(kind=kind, name=f"{name}~{last + 1}", command=command)], []
+def _entry(session: pb.ConnectSession, kind: str, name: str, command: bytes) -> pb.ConnectEntry:
+    """Return the entry of a command, with what it depends on in *session*."""
+    made = pb.ConnectMade(command=command, database=session.database, conf=session.conf)
+    return pb.ConnectEntry(kind=kind, name=name, command=made.SerializeToString())
 
 
 def _is_of(entry: pb.ConnectEntry, kind: str, name: str) -> bool:
@@ -49,12 +43,13 @@ def _is_of(entry: pb.ConnectEntry, kind: str, name: str) -> bool:
     return entry.kind == kind and (entry.name == name or (base == name and number.isdecimal()))
 
 
-def _needed(before: list[pb.ConnectEntry], mine: list[pb.ConnectEntry], name: str, command: bytes) -> bool:
+def _needed(session: pb.ConnectSession, mine: list[pb.ConnectEntry], name: str, command: bytes) -> bool:
     """Return whether a command that came after one of *mine*, or *command*, may have read what that made."""
     if not mine:
         return False
+    before = list(session.entries)
     after = before[before.index(mine[0]) + 1 :]
-    if any(_mentions(entry.command, name) > (entry in mine) for entry in after):
+    if any(_mentions(pb.ConnectMade.FromString(entry.command).command, name) > (entry in mine) for entry in after):
         return True
     return _mentions(command, name) > 1
 

@@ -7,10 +7,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import PlanningError
 from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
-from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import JavaConnect, QueryTools, jvm_session
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
+from onager.executor.spark.planning.statement_classes import (
+    CHANGING,
+    DATA_MODIFYING,
+    HARMLESS,
+    IGNORED,
+    LATER,
+    MOVING,
+    SHOWING,
+    TRUNCATING,
+    WRITING,
+)
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import ExecutePlanRequest, Expression
 
@@ -20,6 +31,21 @@ _UNSPECIFIED, _APPEND, _OVERWRITE, _ERROR, _IGNORE = range(5)
 _MODES: Final = {_UNSPECIFIED: "error", _ERROR: "error", _APPEND: "append", _OVERWRITE: "overwrite"}
 _V2_CREATE, _V2_OVERWRITE, _V2_PARTITIONS, _V2_APPEND, _V2_REPLACE, _V2_CREATE_OR_REPLACE = range(1, 7)
 _INSERT_INTO: Final = 2
+_EFFECTS: Final = (
+    HARMLESS
+    | CHANGING
+    | MOVING
+    | TRUNCATING
+    | WRITING
+    | LATER
+    | IGNORED
+    | DATA_MODIFYING
+    | {
+        *("AddArchivesCommand", "AddFilesCommand", "AddJarsCommand", "Call", "CompoundBody", "CreateFunctionCommand"),
+        *("CreateSQLFunctionCommand", "CreateViewCommand", "DropFunctionCommand", "LoadData", "SetCatalogCommand"),
+    }
+)
+"""Parsed statements that do more than show something."""
 _DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -42,20 +68,25 @@ def connect_query(
     match plan.work:
         case "":
             return PlannedScript(_frame(session, connect, request.plan.root), None)
-        case kind if kind == STATEMENT:
+        case work if work == STATEMENT:
             return _planned(session, text_of(command.sql_command)[1], tables)
-        case kind if kind == WRITE and command.HasField("write_operation"):
+        case work if work == WRITE and command.HasField("write_operation"):
             return _write(command.write_operation, session, connect, tables)
-        case kind if kind == WRITE:
+        case work if work == WRITE:
             return _write_v2(command.write_operation_v2, session, connect, tables)
         case _:
             raise PlanningError(f"the operation asks for {plan.work}, which a newer scheduler knows")
 
 
 def _frame(session: SparkSession, connect: JavaConnect, relation: bytes) -> DataFrame:
-    frame = DataFrame(connect.relation(relation), session)
+    tools, plan = QueryTools(Jvm.of(session)), connect.plan(relation)
+    # Spark carries commands out as soon as it has a dataset of them, and a job is planned as often as need be.
+    effect = tools.first_of(plan, _EFFECTS)
+    if effect or (tools.is_command(plan) and kind(plan) not in SHOWING):
+        raise refused(f"a relation with a command in it ({effect or kind(plan)})", "give the statement to spark.sql")
+    frame = DataFrame(connect.dataset(plan), session)
     analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark offers no public way to it
-    if QueryTools(Jvm.of(session)).first_of(analyzed, {"CollectMetrics"}):
+    if tools.first_of(analyzed, {"CollectMetrics"}):
         raise refused("observed metrics (observe)", "compute them in a query of their own")
     return frame
 

@@ -13,10 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.clock import SystemClock
 from onager.exchange_layout import default_warehouse
 from onager.executor.spark.cancellation import Cancellation
+from onager.executor.spark.connect import connect_query, opened
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema
 from onager.executor.spark.planning import FusedRun, plan_job
+from onager.executor.spark.planning.catalog import PlanningCatalog
+from onager.executor.spark.planning.sql_script import PlannedScript
 from onager.executor.spark.running.feed import find_more
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
@@ -78,10 +81,18 @@ class OneExecutor:
             arrow_schema=self.arrow_schema,
             run_fused=self.run_fused,
             call_function=lambda job, session: self.functions.called(job, session, self.job_id, Cancellation()),
+            connect_query=self._connect_query,
             may_grow=may_grow,
             catalog=self.catalog,
             may_step=may_step,
         )
+
+    @contextmanager
+    def _connect_query(
+        self, plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
+    ) -> Iterator[PlannedScript]:
+        with opened(plan.session, session, str(self.directory)) as connect:
+            yield connect_query(plan, session, connect, tables)
 
     def find_more(self, task_set: pb.TaskSet, blobs: Mapping[str, bytes]) -> pb.TaskSuccess:
         """Run a task of a feed."""

@@ -13,13 +13,13 @@ class Session:
         self.entries = [e for e in self.entries if (e.kind, e.name) not in gone] + list(put)
 
     def make(self, name, text, kind="view"):
-        self._change(*put_entry(self.entries, kind, name, text.encode()))
+        self._change(*put_entry(pb.ConnectSession(entries=self.entries), kind, name, text.encode()))
 
     def drop(self, name, text, kind="view"):
-        self._change(*removed_entry(self.entries, kind, name, text.encode()))
+        self._change(*removed_entry(pb.ConnectSession(entries=self.entries), kind, name, text.encode()))
 
     def commands(self):
-        return [entry.command.decode() for entry in self.entries]
+        return [pb.ConnectMade.FromString(entry.command).command.decode() for entry in self.entries]
 
 
 def test_a_view_that_is_replaced_takes_the_place_of_the_old_one():
@@ -68,7 +68,7 @@ def test_kinds_have_names_of_their_own():
     session.make("sales", "view sales of range")
     session.make("sales", "function sales", kind="function")
     assert [entry.kind for entry in session.entries] == ["view", "function"]
-    assert session.entries[0] == pb.ConnectEntry(kind="view", name="sales", command=b"view sales of range")
+    assert session.commands()[0] == "view sales of range"
 
 
 def test_a_long_name_is_found_wherever_it_is():
@@ -78,3 +78,12 @@ def test_a_long_name_is_found_wherever_it_is():
     session.make("other", f"view other of 1{name}")
     session.make(name, f"view {name} of nothing")
     assert len(session.commands()) == 3
+
+
+def test_a_session_that_is_named_like_its_view_keeps_no_more_of_it():
+    session = pb.ConnectSession(database="sales", conf={"spark.sales": "sales"})
+    put, _ = put_entry(session, "view", "sales", b"view sales of range 1")
+    session.entries.extend(put)
+    put, removed = put_entry(session, "view", "sales", b"view sales of range 2")
+    assert [entry.name for entry in (*put, *removed)] == ["sales", "sales"]
+    assert pb.ConnectMade.FromString(put[0].command).database == "sales"

@@ -5,8 +5,9 @@ import json
 from google.rpc import error_details_pb2, status_pb2
 
 from onager.errors import BusyError
+from onager.execution_graph import Failure, FailureKind
 from onager.protocol.spark_connect import FetchErrorDetailsResponse
-from onager.scheduler.connect.failures import ConnectError, invalid, status_of, status_of_ours
+from onager.scheduler.connect.failures import ConnectError, from_job, invalid, status_of, status_of_ours
 
 
 def info_of(metadata):
@@ -53,3 +54,15 @@ def test_clients_find_the_condition_of_a_handle_in_the_message():
 def test_what_may_be_tried_again_is_unavailable():
     code, _, _ = status_of_ours(BusyError("later"))
     assert code.name == "UNAVAILABLE"
+
+
+def test_a_failed_task_is_told_with_the_classes_of_its_exception():
+    trace = "org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero\n\tat x.Y.z(Y.java:1)"
+    failure = Failure(kind=FailureKind.USER_ERROR, message="m", error_class="DIVIDE_BY_ZERO", details=trace)
+    _, _, metadata = status_of(from_job(failure, "op"))
+    _, info = info_of(metadata)
+    assert json.loads(info.metadata["classes"])[:2] == [
+        "org.apache.spark.SparkArithmeticException",
+        "java.lang.ArithmeticException",
+    ]
+    assert info.metadata["errorId"] == "operation/op"

@@ -19,6 +19,7 @@ import org.apache.spark.connect.proto.ReattachOptions;
 import org.apache.spark.connect.proto.Relation;
 import org.apache.spark.connect.proto.UserContext;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner;
@@ -56,10 +57,15 @@ public final class ConnectSession implements AutoCloseable {
         return new SparkConnectAnalyzeHandler(null).process(own(asked), holder).toByteArray();
     }
 
-    /** Return the dataset of an encoded Relation; it has not run. */
-    public Dataset<Row> relation(byte[] relation) throws IOException {
+    /** Return the plan of an encoded Relation, as it is before its analysis: nothing of it has run, not even a command. */
+    public LogicalPlan plan(byte[] relation) throws IOException {
         SparkConnectPlanner planner = new SparkConnectPlanner(holder, Option.empty());
-        return Dataset.ofRows(holder.session(), planner.transformRelation(parsed(relation, Relation::parseFrom)));
+        return planner.transformRelation(parsed(relation, Relation::parseFrom));
+    }
+
+    /** Return the dataset of a plan; it has not run, but for commands in it. */
+    public Dataset<Row> dataset(LogicalPlan plan) {
+        return Dataset.ofRows(holder.session(), plan);
     }
 
     /** Carry out an encoded ExecutePlanRequest, and return its encoded responses, without the one that says that all have come. */
@@ -72,6 +78,7 @@ public final class ConnectSession implements AutoCloseable {
         var executions = SERVICE.executionManager();
         ExecuteKey key = new ExecuteKey(holder.userId(), holder.sessionId(), own.getOperationId());
         ExecuteHolder execution = executions.createExecuteHolder(key, own, holder);
+        holder.errorIdToError().invalidateAll();
         try {
             execution.start();
             execution.afterInitialRPC();
@@ -81,13 +88,13 @@ public final class ConnectSession implements AutoCloseable {
         }
     }
 
-    private static List<byte[]> responses(ExecuteHolder execution) throws Throwable {
+    private List<byte[]> responses(ExecuteHolder execution) throws Throwable {
         var observer = execution.responseObserver();
         List<byte[]> found = new ArrayList<>();
         for (long next = 1; ; ) {
             var last = observer.getLastResponseIndex();
             if (observer.getError().isDefined()) {
-                throw observer.getError().get();
+                throw cause(observer.getError().get());
             }
             if (last.isDefined() && next > (long) last.get()) {
                 return found;
@@ -107,6 +114,11 @@ public final class ConnectSession implements AutoCloseable {
                 throw new InterruptedException("the command was given up");
             }
         }
+    }
+
+    /** Return the error of which *told* is what goes over gRPC: Spark keeps it for those who ask for its details. */
+    private Throwable cause(Throwable told) {
+        return holder.errorIdToError().asMap().values().stream().findFirst().orElse(told);
     }
 
     /** Take a file into the session under the name that the client gave it. */

@@ -1,0 +1,229 @@
+"""``python -m benchmarks.connect_kill [--replicas 3] [--runs 50] [--rows 300000] [--seed 1] --json FILE``."""
+
+import argparse
+import json
+import os
+import random  # noqa: TID251 seeded
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.connect_cluster import ConnectCluster, Jobs
+from benchmarks.connect_kill import KINDS, READING, UNDISTURBED_RUNS
+from deploy.parts import StartError
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_LAST_WORDS_CHARS: Final = 1_000
+
+
+@dataclass(slots=True)
+class Run:
+    """One kill and what came of it."""
+
+    kind: str
+    killed: list[str] = field(default_factory=list)
+    pause_s: float = 0.0
+    wrong: str = ""
+    not_once: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether nothing was lost, wrong, or done twice."""
+        return not (self.wrong or self.not_once or self.lost)
+
+
+class Client:
+    """The program, in its own process."""
+
+    def __init__(self, remote: str, rows: int, log: Path) -> None:
+        with log.open("ab") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.connect_kill.client", remote, str(rows)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+                cwd=ROOT,
+            )
+        self._log = log
+        self.hear()
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
+    def say(self, line: str) -> None:
+        """Give it a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """Return what it says next; `RuntimeError` when it has ended."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            last = self._log.read_text(errors="replace")[-_LAST_WORDS_CHARS:]
+            raise RuntimeError(f"the client ended with code {self._process.wait()}:\n{last}")
+        return dict(json.loads(line))
+
+    def ask(self, line: str) -> dict[str, Any]:
+        """Let it do something undisturbed."""
+        self.say(line)
+        while "end" not in (told := self.hear()):
+            if told["at"]:
+                self.say("")
+        return told
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Kills:
+    """The runs, on one cluster with one session."""
+
+    def __init__(self, cluster: ConnectCluster, client: Client, jobs: Jobs, seed: int) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._jobs = jobs
+        self._rng = random.Random(seed)  # noqa: S311 - no secret
+        self.undisturbed: dict[str, float] = {}
+
+    def warm_up(self) -> None:
+        """Run both queries without faults, for the medians that kills are compared with."""
+        reads = [self._client.ask("read") for _ in range(UNDISTURBED_RUNS)]
+        runs = [self._client.ask("run") for _ in range(UNDISTURBED_RUNS)]
+        troubles = [told["wrong"] for told in (*reads, *runs) if told["wrong"]] + self._client.ask("check")["lost"]
+        if troubles:
+            raise RuntimeError(f"before any kill: {'; '.join(troubles)}")
+        self.undisturbed["pause_s"] = statistics.median(told["pause_s"] for told in reads)
+        self.undisturbed["run_s"] = statistics.median(told["seconds"] for told in runs)
+
+    def run(self, kind: str) -> Run:
+        """Kill once."""
+        run = Run(kind)
+        self._client.say("read" if kind in READING else "run")
+        told = self._client.hear()
+        if "end" not in told:
+            if kind not in READING:
+                time.sleep(self.undisturbed["run_s"] * self._rng.uniform(0.1, 0.8))
+            run.killed = self._victims(kind)
+            self._cluster.kill(*run.killed)
+            self._cluster.start(*run.killed)
+            if kind in READING:
+                self._client.say("")
+            told = self._client.hear()
+        run.wrong = told["wrong"]
+        run.pause_s = round(told.get("pause_s") or max(0.0, told["seconds"] - self.undisturbed["run_s"]), 3)
+        run.lost = self._client.ask("check")["lost"]
+        self._cluster.await_ready()
+        run.not_once = self._jobs.look()
+        return run
+
+    def _victims(self, kind: str) -> list[str]:
+        if kind == "executor":
+            return [self._rng.choice(self._cluster.executors)]
+        if kind == "all":
+            return self._cluster.schedulers
+        serving = self._cluster.serving(self._client.pid)
+        if not serving:
+            raise RuntimeError("HAProxy knows of no replica that serves the client")
+        if kind == "another":
+            others = [name for name in self._cluster.schedulers if name not in serving]
+            return others[:1] or serving[:1]
+        return serving
+
+
+def summary(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the figures of each kind and of all."""
+    found = {}
+    for kind in (*KINDS, "any"):
+        mine = [run for run in runs if kind in (run.kind, "any")]
+        if not mine:
+            continue
+        found[kind] = {
+            "runs": len(mine),
+            "pause_s_p50": round(statistics.median(run.pause_s for run in mine), 3),
+            "pause_s_max": max(run.pause_s for run in mine),
+            "wrong": sum(bool(run.wrong) for run in mine),
+            "not_once": sum(len(run.not_once) for run in mine),
+            "lost": sum(len(run.lost) for run in mine),
+        }
+    return found
+
+
+def main() -> int:
+    """Kill, print each run, write the JSON; exit code 1 unless all is clean."""
+    options = _options()
+    directory = Path(tempfile.mkdtemp(prefix="onager-connect-kill-"))
+    runs: list[Run] = []
+    client = None
+    try:
+        with ConnectCluster(directory, replicas=options.replicas) as cluster, cluster.client() as admin:
+            client = Client(cluster.remote, options.rows, directory / "client.log")
+            kills = Kills(cluster, client, Jobs(admin), options.seed)
+            kills.warm_up()
+            told = " ".join(f"{name} {seconds:.3f}" for name, seconds in kills.undisturbed.items())
+            print(f"undisturbed: {told}", flush=True)
+            for number in range(options.runs):
+                runs.append(run := kills.run(KINDS[number % len(KINDS)]))
+                what = "; ".join(filter(None, [run.wrong, *run.not_once, *run.lost]))
+                print(
+                    f"{number + 1:3} {run.kind:22} {'+'.join(run.killed):35} {run.pause_s:7.3f} s  {what}", flush=True
+                )
+                _write(options, runs, kills.undisturbed)
+    except (RuntimeError, StartError) as error:
+        print(f"benchmarks.connect_kill: {error}\nlogs: {directory}", file=sys.stderr)
+        return 1
+    finally:
+        if client is not None:
+            client.close()
+    for kind, row in summary(runs).items():
+        print(f"{kind:22} " + " ".join(f"{name}={value}" for name, value in row.items()))
+    if not all(run.is_clean for run in runs):
+        print(f"logs: {directory}")
+        return 1
+    shutil.rmtree(directory)
+    return 0
+
+
+def _write(options: argparse.Namespace, runs: Sequence[Run], undisturbed: dict[str, float]) -> None:
+    if options.json is None:
+        return
+    report = {
+        "replicas": options.replicas,
+        "rows": options.rows,
+        "seed": options.seed,
+        "cores": os.cpu_count(),
+        "load_at_end": round(os.getloadavg()[0], 2),
+        "undisturbed": undisturbed,
+        "summary": summary(runs),
+        "list": [asdict(run) for run in runs],
+    }
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.connect_kill", description=__doc__)
+    parser.add_argument("--replicas", type=int, choices=(1, 2, 3), default=3, help="schedulers")
+    parser.add_argument("--runs", type=int, default=50, help="kills; the kinds take turns")
+    parser.add_argument("--rows", type=int, default=300_000, help="of the result that is read")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments and of which executor")
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+{{ config(materialized='view') }}
+select customer, name, lower(country) as country
+from {{ source('raw', 'customers') }}

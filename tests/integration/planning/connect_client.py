@@ -1,0 +1,131 @@
+"""A client of Spark Connect without a server: PySpark's own client makes the requests, and an executor answers them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql.connect import plan as plans
+from pyspark.sql.connect.proto import (
+    AnalyzePlanRequest,
+    AnalyzePlanResponse,
+    Command,
+    ConfigRequest,
+    ExecutePlanRequest,
+    ExecutePlanResponse,
+    Plan,
+)
+from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
+
+from onager.executor.spark.connect import ConnectRequests
+from onager.protocol import onager_pb2 as pb
+from tests.support.catalog import MemoryCatalog
+from tests.support.spark.one_executor import CUT, OneExecutor
+
+
+class ConnectError(Exception):
+    """What the client would be told."""
+
+    def __init__(self, failure: pb.ConnectFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ConnectClient:
+    """A session as a scheduler keeps it; every request is answered from what is stored of it."""
+
+    def __init__(self, executor: OneExecutor, catalog: MemoryCatalog) -> None:
+        self._executor = executor
+        self._catalog = catalog
+        self._requests = ConnectRequests(
+            executor.spark, str(executor.directory), spark_version=executor.spark.version, has_own_catalog=False
+        )
+        self.spark = SparkSession("sc://127.0.0.1:1/;user_id=ann")
+        # It would ask the server how large a plan is before it is compressed.
+        self.spark.client._plan_compression_threshold = -1
+        self.spark.client._plan_compression_algorithm = "NONE"
+        self.stored = pb.ConnectSession(user="ann", session_id=self.spark.session_id)
+
+    def close(self) -> None:
+        self.spark.client._channel.close()
+
+    # ---------------------------------------------------------------- what a program does
+
+    def schema(self, frame: Any) -> Any:
+        request = AnalyzePlanRequest()
+        request.schema.plan.CopyFrom(self._plan(frame))
+        return proto_schema_to_pyspark_data_type(self.analyze(request).schema.schema)
+
+    def rows(self, frame: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of *frame*, of a job that is cut at every exchange."""
+        request = ExecutePlanRequest(plan=self._plan(frame))
+        return self._run(request, "")
+
+    def view(self, name: str, frame: Any) -> None:
+        view = plans.CreateView(child=frame._plan, name=name, is_global=False, replace=True)
+        self.command(view.command(session=self.spark.client))
+
+    def function(self, name: str, function: Callable[..., Any], returns: Any) -> None:
+        """Register a function as `spark.udf.register` does."""
+        sent: list[ExecutePlanRequest] = []
+        client = self.spark.client
+        client._execute = sent.append  # type: ignore[method-assign]
+        client.register_udf(function, returns, name)
+        self.command(sent[0].plan.command)
+
+    def sql(self, text: str) -> list[ExecutePlanResponse]:
+        """Carry out a statement as `spark.sql` does: by a command, or, where the executor says so, by a job."""
+        command = Command()
+        command.sql_command.input.sql.query = text
+        return self.command(command)
+
+    def set(self, key: str, value: str) -> None:
+        request = ConfigRequest()
+        request.operation.set.pairs.add(key=key, value=value)
+        self._apply(self._answer(configure=request.SerializeToString()).applied)
+
+    # ---------------------------------------------------------------- requests
+
+    def analyze(self, request: AnalyzePlanRequest) -> AnalyzePlanResponse:
+        return AnalyzePlanResponse.FromString(self._answer(analyze=request.SerializeToString()).analyzed)
+
+    def command(self, command: Command) -> list[ExecutePlanResponse]:
+        request = ExecutePlanRequest(plan=Plan(command=command))
+        reply = self._answer(apply=request.SerializeToString())
+        if reply.HasField("job"):
+            self._run(request, reply.job.work)
+            return []
+        self._apply(reply.applied)
+        return [ExecutePlanResponse.FromString(response) for response in reply.applied.responses]
+
+    def _plan(self, frame: Any) -> Plan:
+        return frame if isinstance(frame, Plan) else frame._plan.to_proto(self.spark.client)
+
+    def _run(self, request: ExecutePlanRequest, work: str) -> list[tuple[Any, ...]]:
+        plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)
+        outcome = self._executor.plan(pb.JobSpec(connect=plan, conf=CUT | dict(self.stored.conf)))
+        if not work:
+            return self._executor.run(outcome)
+        self._catalog.commit(outcome)  # the statements of these tests write no rows
+        return []
+
+    def _answer(self, **request: bytes) -> pb.ConnectReply:
+        reply = self._requests.answer(pb.ConnectCall(session=self.stored, **request), self._catalog)
+        if reply.HasField("failure"):
+            raise ConnectError(reply.failure)
+        return reply
+
+    def _apply(self, applied: pb.ConnectApplied) -> None:
+        """Take over what changed, as schedulers do: what is put comes last."""
+        if not applied.changes:
+            return
+        gone = {(entry.kind, entry.name) for entry in (*applied.removed, *applied.put)}
+        kept = [entry for entry in self.stored.entries if (entry.kind, entry.name) not in gone]
+        revision = self.stored.revision + 1
+        self.stored = pb.ConnectSession(
+            user=self.stored.user,
+            session_id=self.stored.session_id,
+            revision=revision,
+            conf=applied.conf,
+            database=applied.database,
+            entries=[*kept, *applied.put],
+        )

@@ -1,0 +1,189 @@
+"""Sessions of Spark Connect, made anew for each request: what programs see is what plain Spark shows."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as classic_functions
+from pyspark.sql.connect import functions as connect_functions
+from pyspark.sql.connect.proto import FetchErrorDetailsResponse
+from pyspark.sql.types import LongType
+
+from onager.protocol import onager_pb2 as pb
+from tests.integration.planning.catalogs import planned_with
+from tests.integration.planning.connect_client import ConnectClient, ConnectError
+from tests.support.catalog import MemoryCatalog
+from tests.support.spark.one_executor import OneExecutor, as_multiset, rows_of
+
+Build = Callable[[Any, Any], Any]
+"""Makes a DataFrame of a session, and of PySpark's functions for it."""
+
+QUERIES: dict[str, Build] = {
+    "aggregate": lambda spark, f: spark.range(100).groupBy((f.col("id") % 7).alias("k")).agg(f.sum("id").alias("s")),
+    "join": lambda spark, _: spark.range(20).alias("a").join(spark.range(0, 40, 3).alias("b"), "id", "left"),
+    "function": lambda spark, f: spark.range(5).select(f.udf(lambda x: x * 2, LongType())("id").alias("twice")),
+    "statement": lambda spark, _: spark.sql("SELECT id % 2 AS k, collect_list(id) AS l FROM range(4) GROUP BY 1"),
+    "nested": lambda spark, f: spark.range(2).select(
+        f.struct("id", f.array(f.lit("x"))).alias("s"), f.map_from_arrays(f.array(f.lit(1)), f.array("id")).alias("m")
+    ),
+    "nothing": lambda spark, _: spark.range(3).where("id > 5"),
+}
+
+MISTAKES: dict[str, Build] = {
+    "column": lambda spark, _: spark.range(3).select("nope"),
+    "table": lambda spark, _: spark.table("nowhere"),
+    "types": lambda spark, _: spark.sql("SELECT array(1) + 1"),
+    "syntax": lambda spark, _: spark.sql("SELEC 1"),
+    "arguments": lambda spark, _: spark.sql("SELECT upper(1, 2)"),
+}
+
+
+@pytest.fixture
+def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
+    with planned_with(executor) as made:
+        yield made
+
+
+@pytest.fixture
+def client(executor: OneExecutor, catalog: MemoryCatalog) -> Iterator[ConnectClient]:
+    made = ConnectClient(executor, catalog)
+    yield made
+    made.close()
+
+
+def lazy(client: ConnectClient, text: str) -> Any:
+    """Return the DataFrame that `spark.sql` makes of a query."""
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import SQL
+
+    return DataFrame(SQL(text), client.spark)
+
+
+def built(client: ConnectClient, build: Build) -> Any:
+    class Session:
+        range = client.spark.range
+        table = client.spark.table
+
+        @staticmethod
+        def sql(text: str) -> Any:
+            return lazy(client, text)
+
+    return build(Session, connect_functions)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_rows_and_schemas_are_those_of_plain_spark(name: str, executor: OneExecutor, client: ConnectClient) -> None:
+    frame, plain = built(client, QUERIES[name]), QUERIES[name](executor.spark, classic_functions)
+    assert client.schema(frame) == plain.schema
+    assert as_multiset(client.rows(frame)) == as_multiset(rows_of(plain.toArrow()))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_as_plain_spark_tells_it(name: str, executor: OneExecutor, client: ConnectClient) -> None:
+    with pytest.raises(PySparkException) as plain:
+        MISTAKES[name](executor.spark, classic_functions).collect()
+    with pytest.raises(ConnectError) as told:
+        client.schema(built(client, MISTAKES[name]))
+    check_told(told.value.failure, plain.value)
+
+
+def test_a_mistake_in_a_command_is_told_as_plain_spark_tells_it(executor: OneExecutor, client: ConnectClient) -> None:
+    text = "CREATE TEMPORARY VIEW wrong AS SELECT id, nope FROM range(3)"
+    with pytest.raises(PySparkException) as plain:
+        executor.spark.sql(text)
+    with pytest.raises(ConnectError) as told:
+        client.sql(text)
+    check_told(told.value.failure, plain.value)
+    assert not client.stored.entries
+    with pytest.raises(ConnectError) as told:
+        client.view("wrong", client.spark.range(3).select("nope"))
+    assert told.value.failure.error_class == plain.value.getCondition()
+
+
+def check_told(failure: pb.ConnectFailure, error: PySparkException) -> None:
+    assert (failure.error_class, failure.sql_state) == (error.getCondition(), error.getSqlState())
+    details = FetchErrorDetailsResponse.FromString(failure.details)
+    cause = details.errors[details.root_error_idx]
+    assert cause.spark_throwable.error_class == error.getCondition()
+    assert cause.spark_throwable.message_parameters == error.getMessageParameters()
+    # Where a program of plain PySpark calls is known only in its own process.
+    expected = [context for context in error.getQueryContext() if context.contextType().name == "SQL"]
+    assert [(c.start_index, c.stop_index, c.fragment) for c in cause.spark_throwable.query_contexts] == [
+        (c.startIndex(), c.stopIndex(), c.fragment()) for c in expected
+    ]
+    assert cause.stack_trace
+
+
+def test_a_view_keeps_the_database_that_was_current_when_it_was_made(client: ConnectClient) -> None:
+    client.sql("CREATE DATABASE shop")
+    client.sql("USE shop")
+    client.sql("CREATE TABLE sales (a INT) USING parquet")
+    client.sql("CREATE TEMPORARY VIEW recent AS SELECT a + 1 AS b FROM sales")
+    client.view("old", lazy(client, "SELECT * FROM sales"))
+    client.sql("USE default")
+    assert client.rows(lazy(client, "SELECT current_database()")) == [("default",)]
+    assert client.rows(lazy(client, "SELECT b FROM recent UNION ALL SELECT a FROM old")) == []
+
+
+def test_a_view_keeps_the_settings_under_which_it_was_made(client: ConnectClient) -> None:
+    client.set("spark.sql.ansi.enabled", "false")
+    client.sql("CREATE TEMPORARY VIEW lenient AS SELECT CAST('x' AS INT) AS n")
+    client.set("spark.sql.ansi.enabled", "true")
+    assert client.rows(lazy(client, "SELECT n FROM lenient")) == [(None,)]
+    assert client.rows(lazy(client, "SELECT try_cast(n AS STRING), 5 FROM lenient")) == [(None, 5)]
+    with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        client.rows(lazy(client, "SELECT CAST('x' AS INT)"))
+
+
+def test_a_view_of_what_is_gone_is_an_error_only_for_who_reads_it(client: ConnectClient, tmp_path: Path) -> None:
+    client.sql("CREATE TABLE sales (a INT) USING parquet")
+    client.sql("CREATE TEMPORARY VIEW of_sales AS SELECT * FROM sales")
+    client.sql("CREATE TEMPORARY VIEW fine AS SELECT 1 AS a")
+    client.sql("DROP TABLE sales")
+    assert client.rows(lazy(client, "SELECT * FROM fine")) == [(1,)]
+    with pytest.raises(ConnectError, match="sales") as told:
+        client.schema(lazy(client, "SELECT * FROM of_sales"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert "`of_sales`" not in str(told.value).partition("SQLSTATE")[0]
+    client.view("of_sales", client.spark.range(1))
+    assert client.rows(lazy(client, "SELECT * FROM of_sales")) == [(0,)]
+
+
+def test_a_function_that_was_dropped_is_gone_and_the_session_goes_on(client: ConnectClient) -> None:
+    client.sql("CREATE TEMPORARY FUNCTION one_more (x INT) RETURNS INT RETURN x + 1")
+    client.function("plus", lambda x: x + 10, LongType())
+    assert client.rows(lazy(client, "SELECT one_more(1), plus(id) FROM range(1)")) == [(2, 10)]
+    client.sql("DROP TEMPORARY FUNCTION one_more")
+    client.sql("DROP TEMPORARY FUNCTION IF EXISTS never_made")
+    assert [entry.name for entry in client.stored.entries] == ["plus"]
+    assert client.rows(lazy(client, "SELECT plus(1)")) == [(11,)]
+    with pytest.raises(ConnectError) as told:
+        client.schema(lazy(client, "SELECT one_more(1)"))
+    assert told.value.failure.error_class == "UNRESOLVED_ROUTINE"
+
+
+def test_a_view_of_itself_is_made_again_in_its_order(client: ConnectClient) -> None:
+    client.view("v", client.spark.range(10))
+    client.view("v", lazy(client, "SELECT * FROM v WHERE id > 3"))
+    client.view("w", lazy(client, "SELECT count(*) AS n FROM v"))
+    client.sql("DROP VIEW v")
+    assert client.rows(lazy(client, "SELECT * FROM w")) == [(6,)]
+    with pytest.raises(ConnectError) as told:
+        client.schema(lazy(client, "SELECT * FROM v"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_sessions_know_nothing_of_each_other(executor: OneExecutor, catalog: MemoryCatalog) -> None:
+    one, other = ConnectClient(executor, catalog), ConnectClient(executor, catalog)
+    try:
+        one.view("mine", one.spark.range(1))
+        one.set("spark.sql.shuffle.partitions", "17")
+        assert other.rows(lazy(other, "SELECT 1 WHERE 1 = 0")) == []
+        with pytest.raises(ConnectError, match="mine"):
+            other.schema(lazy(other, "SELECT * FROM mine"))
+        assert not other.stored.conf
+    finally:
+        one.close()
+        other.close()
