@@ -124,8 +124,7 @@ def text_of(command: Any) -> tuple[bytes, str, bool]:
     if not command.input:
         relation = Relation()
         for name in ("args", "pos_args", "named_arguments", "pos_arguments"):
-            value = getattr(command, name)
-            (getattr(relation.sql, name).MergeFrom if value else len)(value)
+            getattr(relation.sql, name).MergeFrom(getattr(command, name))
         relation.sql.query = command.sql
         return relation.SerializeToString(), command.sql, _is_bound(relation.sql)
     relation = Relation.FromString(command.input)
