@@ -605,6 +605,13 @@ class JavaConnect:
         """Carry out an ExecutePlanRequest, and return the ExecutePlanResponses but the last, ResultComplete."""
         return [bytes(response) for response in self._java.execute(request)]
 
+    def reads(self, kind: str, message: bytes) -> set[str]:
+        """Return kind and name of what a Command, Relation or AnalyzePlanRequest reads, such as ``view sales``.
+
+        ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
+        """
+        return {str(name) for name in self._java.reads(kind, message)}
+
     def add_artifact(self, name: str, path: Path) -> None:
         """Take a file into the session under the client's *name*."""
         self._java.addArtifact(name, str(path))

@@ -13,6 +13,7 @@ import onager.failure.RefusedException;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
+import org.apache.spark.connect.proto.Command;
 import org.apache.spark.connect.proto.ExecutePlanRequest;
 import org.apache.spark.connect.proto.ExecutePlanResponse;
 import org.apache.spark.connect.proto.ReattachOptions;
@@ -33,6 +34,7 @@ import org.apache.spark.sql.internal.SQLConf$;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
+import org.sparkproject.connect.protobuf.Message;
 import scala.Option;
 
 /** What Spark's own Connect server does with a session, without the server: it analyses plans, and carries commands out. */
@@ -119,6 +121,16 @@ public final class ConnectSession implements AutoCloseable {
     /** Return the error of which *told* is what goes over gRPC: Spark keeps it for those who ask for its details. */
     private Throwable cause(Throwable told) {
         return holder.errorIdToError().asMap().values().stream().findFirst().orElse(told);
+    }
+
+    /** Return kind and name of what an encoded Command, Relation or AnalyzePlanRequest reads; see `ConnectReads`. */
+    public List<String> reads(String kind, byte[] message) throws IOException {
+        Parser<Message> parser = switch (kind) {
+            case "Command" -> Command::parseFrom;
+            case "Relation" -> Relation::parseFrom;
+            default -> AnalyzePlanRequest::parseFrom;
+        };
+        return ConnectReads.of(parsed(message, parser), holder.session().sessionState().sqlParser());
     }
 
     /** Take a file into the session under the name that the client gave it. */
