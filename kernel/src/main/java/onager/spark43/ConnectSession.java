@@ -8,8 +8,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.locks.LockSupport;
 import onager.failure.RefusedException;
+import onager.values.Background;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
@@ -45,6 +47,8 @@ public final class ConnectSession implements AutoCloseable {
     private static final String UNREADABLE = "the plan cannot be read, since it is damaged or nested more than 1,024 deep (%s): split it up with temporary views";
     private static final long LOOK_NANOS = 500_000;
     private static final SparkConnectService$ SERVICE = SparkConnectService$.MODULE$;
+
+    private static final ExecutorService CLEANER = Background.thread("onager cleans up sessions");
 
     private final SessionHolder holder;
 
@@ -145,9 +149,10 @@ public final class ConnectSession implements AutoCloseable {
         holder.session().sessionState().catalog().setCurrentDatabaseWithNameCheck(database, name -> null);
     }
 
+    /** Has Spark clean up, which nobody waits for. */
     @Override
     public void close() {
-        SERVICE.sessionManager().closeSession(holder.key(), false);
+        CLEANER.submit(() -> SERVICE.sessionManager().closeSession(holder.key(), false));
     }
 
     /** Return what Spark's server would tell of *error*: its class, its state, its message, and an encoded FetchErrorDetailsResponse of at most *most* bytes. */
