@@ -612,6 +612,10 @@ class JavaConnect:
         """
         return {str(name) for name in listed(self._java.reads(kind, message))}
 
+    def ddl(self, schema: bytes) -> str:
+        """Return the columns of a DataType, a struct, as CREATE TABLE has them."""
+        return str(self._java.ddl(schema))
+
     def add_artifact(self, name: str, path: Path) -> None:
         """Take a file into the session under the client's *name*."""
         self._java.addArtifact(name, str(path))

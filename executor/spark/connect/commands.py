@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.connect import entries
+from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
 from onager.executor.spark.connect.entries import VIEW
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
@@ -41,19 +42,6 @@ _FUNCTIONS: Final = {
 _WRITES: Final = frozenset({"write_operation", "write_operation_v2"})
 _PASSING: Final = frozenset({"get_resources_command", "remove_cached_remote_relation_command", "ml_command"})
 """What changes nothing that is kept."""
-_SQL_ONLY: Final = {
-    "create_external_table": "CREATE TABLE",
-    "create_table": "CREATE TABLE",
-    "recover_partitions": "MSCK REPAIR TABLE",
-    "drop_table": "DROP TABLE",
-    "drop_view": "DROP VIEW",
-    "create_database": "CREATE DATABASE",
-    "drop_database": "DROP DATABASE",
-    "truncate_table": "TRUNCATE TABLE",
-    "analyze_table": "ANALYZE TABLE",
-    "set_current_catalog": "names with the catalog in front",
-}
-"""Calls of spark.catalog that change the catalog, and what does so, too."""
 _VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
 
 
@@ -84,7 +72,7 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     """Carry out an encoded ExecutePlanRequest in *session*; `UnsupportedPlanError` for what Onager does not do."""
     request = ExecutePlanRequest.FromString(content)
     if request.plan.WhichOneof("op_type") == "root":
-        return _of_catalog(content, request, session)
+        return _of_catalog(content, request, session, tables)
     command = request.plan.command
     name = command.WhichOneof("command_type")
     if name == "sql_command":
@@ -93,7 +81,7 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
         return Carried([], work=WRITE)
     if name == "create_dataframe_view":
         if command.create_dataframe_view.is_global:
-            raise refused("global temporary views", "make a temporary view, or a table, which other sessions can read")
+            raise refused("a global temporary view", "make a temporary view, or a table, which other sessions can read")
         view = _Made(VIEW, command.create_dataframe_view.name.strip("`").lower())
         reads = session.connect.reads("Command", command.SerializeToString())
         session.make(reads if command.create_dataframe_view.replace else {*reads, f"{VIEW} {view.name}"})
@@ -183,11 +171,13 @@ def _made(jvm: Jvm, plan: Any) -> _Made:
             return _NOTHING
 
 
-def _of_catalog(content: bytes, request: Any, session: ConnectSession) -> Carried:
+def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out a call of spark.catalog."""
-    called = Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")
-    if called in _SQL_ONLY:
-        raise refused(f"spark.catalog's {called}", f"use {_SQL_ONLY[called]}")
+    if text := statement_of(request, session):
+        command = statement_request(text)
+        carried = _statement(command.SerializeToString(), command, session, tables)
+        carried.responses = session.connect.execute(_NO_ROWS)
+        return carried
     session.make_all()
     return _carried(content, request, session, _NOTHING)
 
@@ -207,7 +197,10 @@ def _carried(content: bytes, request: Any, session: ConnectSession, made: _Made)
         carried.database = current
     if gone := views - left:
         (view,) = gone
-        command = request.plan.command.SerializeToString() or _drop(view)
+        command = (
+            request.plan.command.SerializeToString()
+            or statement_request(f"DROP VIEW {quoted(view)}").plan.command.SerializeToString()
+        )
         carried.put, carried.removed = entries.dropped(session.stored, VIEW, view.lower(), command)
     elif made != _NOTHING:
         carried.put, carried.removed = _change(made, request.plan.command, session)
@@ -228,10 +221,13 @@ def _change(made: _Made, command: Any, session: ConnectSession) -> entries.Chang
     return entries.made(session.stored, made.kind, made.name, encoded, session.connect.reads("Command", encoded))
 
 
-def _drop(view: str) -> bytes:
-    """Return the command that drops a temporary view."""
-    relation = Relation()
-    relation.sql.query = f"DROP VIEW {quoted(view)}"
+def _no_rows() -> bytes:
     request = ExecutePlanRequest()
-    request.plan.command.sql_command.input = relation.SerializeToString()
-    return bytes(request.plan.command.SerializeToString())
+    relation = Relation()
+    relation.local_relation.schema = "struct<>"
+    request.plan.root = relation.SerializeToString()
+    return bytes(request.SerializeToString())
+
+
+_NO_ROWS: Final = _no_rows()
+"""The request whose answer is that of a call that returns nothing."""

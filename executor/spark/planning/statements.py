@@ -311,7 +311,9 @@ def check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
 def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:
     provider = insert.provider()
     if not provider.isDefined() or str(provider.get()).lower() == "hive":
-        raise SideEffectError(str(statement), "use USING parquet, csv, json or orc instead of STORED AS or ROW FORMAT")
+        raise SideEffectError(
+            str(statement), "use USING parquet, csv, json, orc, text or xml instead of STORED AS or ROW FORMAT"
+        )
     storage = insert.storage()
     location = storage.locationUri()
     if not location.isDefined():

@@ -67,8 +67,11 @@ class ConnectClient:
 
     def drop(self, view: str) -> None:
         """Drop a view as `spark.catalog.dropTempView` does."""
-        request = ExecutePlanRequest(plan=self._plan(DataFrame(plans.DropTempView(view), self.spark)))
-        self._apply(self._answer(apply=request.SerializeToString()).applied)
+        self.call(plans.DropTempView(view))
+
+    def call(self, called: plans.LogicalPlan) -> list[ExecutePlanResponse]:
+        """Carry out a call of spark.catalog."""
+        return self._carry_out(ExecutePlanRequest(plan=self._plan(DataFrame(called, self.spark))))
 
     def function(self, name: str, function: Callable[..., Any], returns: Any) -> None:
         """Register a function as `spark.udf.register` does."""
@@ -95,7 +98,9 @@ class ConnectClient:
         return AnalyzePlanResponse.FromString(self._answer(analyze=request.SerializeToString()).analyzed)
 
     def command(self, command: Command) -> list[ExecutePlanResponse]:
-        request = ExecutePlanRequest(plan=Plan(command=command))
+        return self._carry_out(ExecutePlanRequest(plan=Plan(command=command)))
+
+    def _carry_out(self, request: ExecutePlanRequest) -> list[ExecutePlanResponse]:
         reply = self._answer(apply=request.SerializeToString())
         if reply.HasField("job"):
             self._run(request, reply.job.work)

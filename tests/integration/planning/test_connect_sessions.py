@@ -8,8 +8,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as classic_functions
 from pyspark.sql.connect import functions as connect_functions
+from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.proto import FetchErrorDetailsResponse
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
@@ -167,6 +168,34 @@ def test_a_view_that_is_replaced_again_and_again_is_one_command(client: ConnectC
     for name in ("v", "sum", "v", "sum", "v"):
         client.view(name, totals.select("v", (totals["sum"] + 1).alias("sum")))
     assert [entry.name for entry in client.stored.entries] == ["sum", "v"]
+
+
+def test_calls_of_the_catalog_change_it_as_statements_do(client: ConnectClient, tmp_path: Path) -> None:
+    schema = StructType([StructField("a b", LongType(), nullable=False, metadata={"comment": "it's"})])
+    client.call(plans.CreateDatabase("shop", if_not_exists=True, properties={"comment": "it's", "k": "v"}))
+    client.call(
+        plans.CreateTable("shop.sales", path=None, source="csv", schema=schema, description="d", options={"sep": "'"})
+    )
+    client.call(
+        plans.CreateTable("files", path=str(tmp_path), source="parquet", schema=schema, description="", options={})
+    )
+    assert client.rows(lazy(client, "SHOW TABLES IN shop")) == [("shop", "sales", False)]
+    created = client.rows(lazy(client, "SHOW CREATE TABLE shop.sales"))[0][0]
+    assert "`a b` BIGINT COMMENT 'it\\'s'" in created
+    assert "USING csv" in created
+    assert "COMMENT 'd'" in created
+    assert client.rows(lazy(client, "SELECT * FROM files")) == []
+    client.call(plans.AnalyzeTable("files", no_scan=True))
+    client.call(plans.TruncateTable("shop.sales"))
+    client.view("mine", client.spark.range(1))
+    client.call(plans.DropView("mine", if_exists=False))
+    assert not client.stored.entries
+    client.call(plans.DropTable("files", if_exists=False, purge=False))
+    client.call(plans.DropTable("files", if_exists=True, purge=True))
+    client.call(plans.DropDatabase("shop", if_exists=False, cascade=True))
+    assert [row[0] for row in client.rows(lazy(client, "SHOW DATABASES"))] == ["default"]
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        client.call(plans.DropTable("files", if_exists=False, purge=False))
 
 
 READERS = {

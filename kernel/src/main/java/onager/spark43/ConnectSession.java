@@ -25,6 +25,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connect.common.DataTypeProtoConverter$;
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner;
 import org.apache.spark.sql.connect.service.ExecuteHolder;
 import org.apache.spark.sql.connect.service.ExecuteKey;
@@ -33,6 +34,8 @@ import org.apache.spark.sql.connect.service.SparkConnectAnalyzeHandler;
 import org.apache.spark.sql.connect.service.SparkConnectService$;
 import org.apache.spark.sql.connect.utils.ErrorUtils$;
 import org.apache.spark.sql.internal.SQLConf$;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
@@ -135,6 +138,12 @@ public final class ConnectSession implements AutoCloseable {
             default -> AnalyzePlanRequest::parseFrom;
         };
         return ConnectReads.of(parsed(message, parser), holder.session().sessionState().sqlParser());
+    }
+
+    /** Return the columns of an encoded DataType, a struct, as CREATE TABLE has them. */
+    public static String ddl(byte[] schema) throws IOException {
+        DataType type = DataTypeProtoConverter$.MODULE$.toCatalystType(parsed(schema, org.apache.spark.connect.proto.DataType::parseFrom));
+        return type instanceof StructType columns ? columns.toDDL() : "";
     }
 
     /** Take a file into the session under the name that the client gave it. */
