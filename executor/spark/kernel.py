@@ -633,12 +633,12 @@ class JavaConnect:
         self._java.close()
 
 
-def connect_settings(session: SparkSession) -> list[tuple[str, str | None, bool]]:
-    """Return key, value (None: undefined) and whether it is fixed, of every setting that sessions have."""
+def connect_settings(session: SparkSession) -> list[tuple[str, str | None, bool, bool]]:
+    """Return key, value (None: undefined), whether it is fixed, and whether it was set, of all that sessions have."""
     java = Jvm.of(session).java_class("onager.spark43.ConnectSession")
     return [
-        (str(key), None if value is None else str(value), bool(fixed))
-        for key, value, fixed in java.settings(jvm_session(session))
+        (str(key), None if value is None else str(value), bool(fixed), bool(is_set))
+        for key, value, fixed, is_set in java.settings(jvm_session(session))
     ]
 
 

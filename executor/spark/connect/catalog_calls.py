@@ -1,4 +1,4 @@
-"""Calls of spark.catalog that change the catalog, as statements of SQL, which do the same."""
+"""Calls of spark.catalog as statements of SQL, which do the same."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ from onager.protocol.spark_connect import ExecutePlanRequest, Relation
 
 
 def statement_of(request: Any, session: ConnectSession) -> str:
-    """Return the statement that does what an ExecutePlanRequest asks of the catalog; "" if it changes nothing."""
+    """Return the statement that does what an ExecutePlanRequest asks of the catalog; "" if there is none."""
     catalog = Relation.FromString(request.plan.root).catalog
     called = catalog.WhichOneof("cat_type")
     make = _STATEMENTS.get(called)
@@ -70,6 +70,8 @@ _STATEMENTS: Final[Mapping[str, Callable[[Any, ConnectSession], str]]] = {
     "drop_database": lambda call, session: (
         f"DROP DATABASE {_may(call)}{session.table_name(call.db_name)}{' CASCADE' if call.cascade else ''}"
     ),
+    "cache_table": lambda call, session: f"CACHE LAZY TABLE {session.table_name(call.table_name)}",
+    "uncache_table": lambda call, session: f"UNCACHE TABLE {session.table_name(call.table_name)}",
     "truncate_table": lambda call, session: f"TRUNCATE TABLE {session.table_name(call.table_name)}",
     "recover_partitions": lambda call, session: f"MSCK REPAIR TABLE {session.table_name(call.table_name)}",
     "analyze_table": lambda call, session: (

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
-from onager.executor.spark.connect.entries import VIEW
+from onager.executor.spark.connect.entries import CACHED, GLOBAL_VIEW, VIEW
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import QueryTools
@@ -42,6 +42,8 @@ _FUNCTIONS: Final = {
 _WRITES: Final = frozenset({"write_operation", "write_operation_v2"})
 _PASSING: Final = frozenset({"get_resources_command", "remove_cached_remote_relation_command", "ml_command"})
 """What changes nothing that is kept."""
+_OF_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "CreateFunctionCommand", "DropFunctionCommand"})
+_OF_CACHE: Final = frozenset({"CacheTable", "UncacheTable"})
 _VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
 
 
@@ -80,11 +82,10 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     if name in _WRITES:
         return Carried([], work=WRITE)
     if name == "create_dataframe_view":
-        if command.create_dataframe_view.is_global:
-            raise refused("a global temporary view", "make a temporary view, or a table, which other sessions can read")
-        view = _Made(VIEW, command.create_dataframe_view.name.strip("`").lower())
+        what = GLOBAL_VIEW if command.create_dataframe_view.is_global else VIEW
+        view = _Made(what, command.create_dataframe_view.name.strip("`").lower())
         reads = session.connect.reads("Command", command.SerializeToString())
-        session.make(reads if command.create_dataframe_view.replace else {*reads, f"{VIEW} {view.name}"})
+        session.make(reads if command.create_dataframe_view.replace else {*reads, f"{what} {view.name}"})
         return _leaving(view, content, command, session)
     if name in _FUNCTIONS:
         entry, called = _FUNCTIONS[name]
@@ -146,8 +147,14 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
     plan = QueryTools(jvm).named(plan)
     if kind(plan) in _VARIABLES:
         raise refused("variables of SQL", "use values of the program, bound with args")
-    check_harmless(spark, jvm, statement, plan, has_catalog=tables is not None)
-    return _carried(content, request, session, _made(jvm, plan))
+    check_harmless(spark, jvm, statement, plan, has_catalog=tables is not None, may_set=True)
+    if kind(plan) == "CacheTable" and not plan.isLazy():
+        name = ".".join(quoted(str(part)) for part in jvm.items(plan.multipartIdentifier()))
+        request = statement_request(f"CACHE LAZY TABLE {name}")  # or it would be read, here
+        content = request.SerializeToString()
+    if kind(plan) == "ClearCacheCommand":
+        return Carried(session.connect.execute(content), removed=entries.of_kind(session.stored, CACHED))
+    return _carried(content, request, session, _made(jvm, plan, session))
 
 
 def _job_of_statement(*, is_bound: bool) -> Carried:
@@ -156,19 +163,24 @@ def _job_of_statement(*, is_bound: bool) -> Carried:
     return Carried([], work=STATEMENT)
 
 
-def _made(jvm: Jvm, plan: Any) -> _Made:
-    """Return what a parsed statement makes in its session, or which function it drops."""
+def _made(jvm: Jvm, plan: Any, session: ConnectSession) -> _Made:
+    """Return what a parsed statement makes in its session, or drops, but for a view."""
     if view := temporary_view(jvm, plan):
         return _Made(VIEW, view)
-    match kind(plan):
-        case "CreateSQLFunctionCommand":
-            return _Made(_FUNCTION, str(plan.name().funcName()).lower())
-        case "CreateFunctionCommand":
-            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower())
-        case "DropFunctionCommand":
-            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower(), is_dropped=True)
-        case _:
-            return _NOTHING
+    name = kind(plan)
+    if name in _OF_FUNCTIONS:
+        function = plan.name() if name == "CreateSQLFunctionCommand" else plan.identifier()
+        return _Made(_FUNCTION, str(function.funcName()).lower(), is_dropped=name.startswith("Drop"))
+    if name in _OF_CACHE:
+        table = plan.multipartIdentifier() if name == "CacheTable" else plan.table().multipartIdentifier()
+        return _Made(CACHED, _full_name(jvm, table, session), is_dropped=name.startswith("Un"))
+    return _NOTHING
+
+
+def _full_name(jvm: Jvm, name: Any, session: ConnectSession) -> str:
+    """Return the name of a table with its database before it."""
+    parts = [str(part).lower() for part in jvm.items(name)]
+    return ".".join((parts if len(parts) > 1 else [session.stored.database or "default", *parts])[-2:])
 
 
 def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
@@ -178,8 +190,15 @@ def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: P
         carried = _statement(command.SerializeToString(), command, session, tables)
         carried.responses = session.connect.execute(_NO_ROWS)
         return carried
-    session.make_all()
-    return _carried(content, request, session, _NOTHING)
+    session.make_all(cached=True)
+    catalog = Relation.FromString(request.plan.root).catalog
+    made = _NOTHING
+    if catalog.HasField("drop_global_temp_view"):
+        made = _Made(GLOBAL_VIEW, catalog.drop_global_temp_view.view_name.lower(), is_dropped=True)
+    carried = _carried(content, request, session, made)
+    if catalog.HasField("clear_cache"):
+        carried.removed = entries.of_kind(session.stored, CACHED)
+    return carried
 
 
 def _carried(content: bytes, request: Any, session: ConnectSession, made: _Made) -> Carried:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from onager.errors import PlanningError
 from onager.exchange_layout import connect_artifact, has_scheme
+from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import JavaConnect, jvm_session
@@ -37,9 +38,9 @@ class ConnectSession:
         self.connect = connect
         self._lost: dict[str, PySparkException | Py4JJavaError] = {}
 
-    def make_all(self) -> None:
-        """Make all views, functions and data sources again."""
-        self.make({ANYTHING})
+    def make_all(self, *, cached: bool = False) -> None:
+        """Make all views, functions and data sources again; if *cached*, also what is to be cached."""
+        self.make({ANYTHING, *(entries.cached(self.stored) if cached else ())})
 
     def make(self, reads: Iterable[str]) -> None:
         """Make again, once, what is read, as `JavaConnect.reads` tells, and what it was made of.

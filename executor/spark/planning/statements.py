@@ -218,17 +218,19 @@ def check_harmless(
     made: Collection[str] = (),
     *,
     has_catalog: bool = False,
+    may_set: bool = False,
 ) -> None:
     """Raise unless *plan* changes only the session; *made*: temporary views that will be there besides those of it.
 
-    `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost.
+    `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost, and, unless a
+    statement *may_set* them, for settings of Onager, which a job has from the beginning.
     """
     plan = QueryTools(jvm).named(plan)
     name = kind(plan).removesuffix("$")
     if name in HARMLESS | IGNORED:
         if name == "CreateTempViewUsing" and getattr(plan, "global")():
             raise SideEffectError(str(statement), "all jobs share a global view; make a TEMPORARY one")
-        if name == "SetCommand":
+        if name == "SetCommand" and not may_set:
             _check_setting(statement, plan)
         return
     if name == "CreateViewCommand" and kind(plan.viewType()).removesuffix("$") == "LocalTempView":

@@ -61,8 +61,8 @@ class ConnectClient:
         request = ExecutePlanRequest(plan=self._plan(frame))
         return self._run(request, "")
 
-    def view(self, name: str, frame: Any) -> None:
-        view = plans.CreateView(child=frame._plan, name=name, is_global=False, replace=True)
+    def view(self, name: str, frame: Any, *, is_global: bool = False) -> None:
+        view = plans.CreateView(child=frame._plan, name=name, is_global=is_global, replace=True)
         self.command(view.command(session=self.spark.client))
 
     def drop(self, view: str) -> None:

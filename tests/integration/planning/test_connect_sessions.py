@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as classic_functions
@@ -196,6 +197,44 @@ def test_calls_of_the_catalog_change_it_as_statements_do(client: ConnectClient, 
     assert [row[0] for row in client.rows(lazy(client, "SHOW DATABASES"))] == ["default"]
     with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
         client.call(plans.DropTable("files", if_exists=False, purge=False))
+
+
+def test_what_is_cached_is_known_to_who_asks(client: ConnectClient) -> None:
+    def is_cached(name: str) -> bool:
+        (response,) = [each for each in client.call(plans.IsCached(name)) if each.HasField("arrow_batch")]
+        return bool(pa.ipc.open_stream(response.arrow_batch.data).read_all()[0][0].as_py())
+
+    client.sql("CREATE TABLE sales (a INT) USING parquet")
+    client.call(plans.CacheTable("sales"))
+    client.sql("CACHE TABLE default.sales")
+    assert is_cached("spark_catalog.default.sales")
+    assert len(client.stored.entries) == 1
+    assert client.rows(client.spark.table("sales")) == []
+    client.call(plans.UncacheTable("SALES"))
+    assert not client.stored.entries
+    assert not is_cached("sales")
+    client.sql("CACHE LAZY TABLE sales")
+    client.call(plans.ClearCache())
+    assert not client.stored.entries
+    with pytest.raises(ConnectError) as told:
+        client.call(plans.CacheTable("absent"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_a_global_view_is_of_its_session(client: ConnectClient) -> None:
+    client.view("seen", client.spark.range(1), is_global=True)
+    client.view("reader", client.spark.table("global_temp.seen"))
+    assert client.rows(client.spark.table("reader")) == [(0,)]
+    client.call(plans.DropGlobalTempView("seen"))
+    with pytest.raises(ConnectError) as told:
+        client.schema(client.spark.table("global_temp.seen"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert client.rows(client.spark.table("reader")) == [(0,)]
+
+
+def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:
+    client.sql("SET onager.fusion.maxBytes = 1")
+    assert dict(client.stored.conf) == {"onager.fusion.maxBytes": "1"}
 
 
 READERS = {

@@ -176,7 +176,7 @@ public final class ConnectSession implements AutoCloseable {
         return List.of(kind, state, message, details.length > most ? new byte[0] : details);
     }
 
-    /** Return the settings that sessions have: of each its key, its value, or null, and whether it is fixed when Spark starts. */
+    /** Return the settings that sessions have: of each its key, its value, or null, whether it is fixed when Spark starts, and whether it was set. */
     public static List<List<String>> settings(SparkSession session) {
         var conf = session.sessionState().conf();
         List<List<String>> found = new ArrayList<>();
@@ -186,10 +186,10 @@ public final class ConnectSession implements AutoCloseable {
             if (isUndefined) {
                 value = session.conf().getOption(entry.key()).getOrElse(() -> null);
             }
-            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed"));
+            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed", conf.contains(entry.key()) ? "set" : ""));
         }
         for (var pair : Seqs.each(conf.getAllConfs().iterator())) {
-            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed"));
+            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed", "set"));
         }
         return found;
     }
