@@ -88,11 +88,12 @@ def on_outputs_taken(graph: ExecutionGraph, event: OutputsTaken) -> ExecutionGra
     stages = list(graph.stages)
     for each in event.taken:
         stages[each.stage_id] = _with_taken(stages[each.stage_id], each, event.at_ms)
-    needed = _above(stages, [graph.last_stage.spec.stage_id])
-    for number, stage in enumerate(stages):
-        is_waiting = isinstance(stage, UnresolvedStage | ResolvedStage) and stage.spec.work is StageWork.QUERY
-        if is_waiting and number not in needed:
-            stages[number] = replace(superseded(stage, event.at_ms), planned=stage.spec)
+    needed = _needed(stages, graph.last_stage.spec.stage_id)
+    left_out = [s for s in stages if isinstance(s, UnresolvedStage | ResolvedStage) and s.spec.stage_id not in needed]
+    if any(stage.spec.work is not StageWork.QUERY or stage.spec.feed is not None for stage in left_out):
+        return graph
+    for stage in left_out:
+        stages[stage.spec.stage_id] = replace(superseded(stage, event.at_ms), planned=stage.spec)
     return settled(replace(graph, stages=tuple(stages)), event.at_ms)
 
 
@@ -160,9 +161,9 @@ def with_taken_lost(graph: ExecutionGraph, lost: Lost) -> ExecutionGraph | None:
     return replace(graph, stages=tuple(stages))
 
 
-def _above(stages: Sequence[Stage], tops: Sequence[int]) -> set[int]:
-    """Return the stages that those of *tops* need, and these."""
-    found, below = set(tops), list(tops)
+def _needed(stages: Sequence[Stage], last: int) -> set[int]:
+    """Return the stages that the *last* one needs, and this."""
+    found, below = {last}, [last]
     while below:
         more = stages[below.pop()].spec.sources - found
         found |= more

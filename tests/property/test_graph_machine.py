@@ -27,6 +27,7 @@ from onager.execution_graph import (
     JobCancelled,
     JobPlanned,
     JobState,
+    OutputsTaken,
     PartitionsAdded,
     Pipeline,
     ReplanBegun,
@@ -43,6 +44,7 @@ from onager.execution_graph import (
     StragglersFound,
     Succeeded,
     SuccessfulStage,
+    TakenOutput,
     TaskFailed,
     TaskOutput,
     TasksLaunched,
@@ -282,8 +284,14 @@ class World(RuleBasedStateMachine):
             self.streamed.add(success.output.nonce)
         self.written[success.output.nonce] = success
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
-        self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
+        if self.reads_own(stage.spec):
+            self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
         return success
+
+    def reads_own(self, spec: StageSpec) -> bool:
+        """Return whether all that a stage reads was made by this job alone: else the rows have no stand-in here."""
+        sources = [self.graph.stages[i.stage_id] for i in spec.inputs]
+        return all(o.nonce in self.rows for source in sources for o in source.ledger.outputs.values())
 
     def found_by(self, stage: RunningStage, partition: int, task: RunningTask) -> FeedEvent:
         """Return what a task of a feed finds: the same in each attempt, as a source that goes on at a place does."""
@@ -525,8 +533,7 @@ class World(RuleBasedStateMachine):
     def time_passes(self, after_ms: int) -> None:
         self.now_ms += after_ms
         for paused in paused_tasks(self.graph, self.now_ms):
-            longest_ms = LONGEST_PAUSE_MS if paused.failures else UNCOUNTED_PAUSE_MS
-            assert self.now_ms < paused.until_ms <= self.now_ms + max(LONGEST_PAUSE_MS, longest_ms)
+            assert self.now_ms < paused.until_ms <= self.now_ms + max(LONGEST_PAUSE_MS, UNCOUNTED_PAUSE_MS)
 
     def note_launch(self, event: TasksLaunched | TasksSpeculated) -> None:
         stage = self.graph.stages[event.stage_id]
@@ -681,6 +688,27 @@ class World(RuleBasedStateMachine):
             if has_changed and isinstance(event, TaskSucceeded | FeedEvent):
                 assert event.partition not in before.stages[event.stage_id].ledger.outputs
                 self.finished.add((event.stage_id, event.partition))
+
+    @rule(data=st.data(), arrives=st.sampled_from([True, True, False]))
+    def outputs_are_taken(self, data: st.DataObject, *, arrives: bool) -> None:
+        """Stages that have not begun take what other jobs gave, and leave out what only they read."""
+        waiting = [s.spec for s in self.graph.stages if s.state in ("unresolved", "resolved") and not has_begun(s)]
+        specs = [spec for spec in waiting if spec.output.kind == "exchange" and spec.is_deterministic and not spec.feed]
+        if not specs or self.graph.may_stream:
+            return
+        chosen = data.draw(st.lists(st.sampled_from(specs), min_size=1, max_size=3, unique=True))
+        event = OutputsTaken(taken=tuple(map(self.taken, sorted(chosen, key=_stage_id))), at_ms=self.tick())
+        before = self.graph
+        self.send(event, arrives=arrives)
+        if arrives and self.graph is not before:
+            for each in event.taken:
+                assert self.graph.stages[each.stage_id].state == "successful"
+
+    def taken(self, spec: StageSpec) -> TakenOutput:
+        self.nonces += 1
+        nonces = [f"taken{self.nonces}-{partition}" for partition in range(spec.partitions)]
+        outputs = tuple(replace(output(nonce), executor_id="elsewhere") for nonce in nonces)
+        return TakenOutput(stage_id=spec.stage_id, job_id=f"other-{self.nonces % 2}", of_stage_id=7, outputs=outputs)
 
     @rule(executor=EXECUTORS, is_drained=st.booleans())
     def executor_is_lost(self, executor: str, *, is_drained: bool) -> None:
@@ -886,6 +914,10 @@ def as_before(graph: ExecutionGraph) -> ExecutionGraph:
     stages = [replace(s, spec=replace(s.spec, may_fuse=False, may_merge=False, leaf_bytes=0)) for s in stages]
     limits = replace(graph.limits, retry_pauses_ms=())
     return replace(graph, stages=tuple(stages), limits=limits, outcome=outcome, pipeline=pipeline, adaptive=None)
+
+
+def _stage_id(spec: StageSpec) -> int:
+    return spec.stage_id
 
 
 def without_cause(event: Event) -> Event:

@@ -41,11 +41,14 @@ import scala.jdk.javaapi.CollectionConverters;
  * have by then. Of what this class does not know, and of users' functions, which may do anything, there is none.
  */
 public final class Fingerprint {
+    /** How leaves are called that stand for inputs of a stage. */
+    private static final String PLACEHOLDER = "onager-input:";
+
     private final DataOutputStream out;
     private final Map<ExprId, Integer> columns = new HashMap<>();
     private final boolean hasNames;
 
-    /** *hasNames*: whether columns are told by their names, too, as those of files are. */
+    /** *hasNames*: whether columns are told by their names, too, as those in files are. */
     private Fingerprint(MessageDigest digest, boolean hasNames) {
         this.out = new DataOutputStream(new DigestOutputStream(OutputStream.nullOutputStream(), digest));
         this.hasNames = hasNames;
@@ -195,13 +198,11 @@ public final class Fingerprint {
     }
 
     private static String placeholder(RDDScanExec scan) throws IOException {
-        if (!scan.name().startsWith(PREFIX)) {
+        if (!scan.name().startsWith(PLACEHOLDER)) {
             throw new UnknownException("an RDD");
         }
         return scan.name();
     }
-
-    private static final String PREFIX = "onager-input:";
 
     private boolean collection(Object thing) throws IOException {
         if (thing instanceof Option<?> option) {
@@ -255,8 +256,9 @@ public final class Fingerprint {
         }
         out.writeInt(product.productArity());
         for (Object part : Seqs.each(product.productIterator())) {
-            boolean isNumbered = product instanceof BaseSubqueryExec && part instanceof String;
-            add(isNumbered ? null : part);
+            // Subqueries are called by a number of the session's, and what a column is called makes no other row.
+            boolean isName = part instanceof String && (product instanceof BaseSubqueryExec || product instanceof NamedExpression);
+            add(isName ? null : part);
         }
         if (thing instanceof NamedExpression named) {
             column(named.exprId());
