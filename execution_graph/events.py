@@ -212,8 +212,10 @@ class TakenOutput:
     job_id: str
     of_stage_id: int
     """The stage of that job."""
+    fingerprint: str
+    """Of both stages."""
     outputs: tuple[TaskOutput, ...]
-    """By partition, all of them."""
+    """By partition of that stage, all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,9 @@ from onager.execution_graph.events import ExecutorLost
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
 from onager.execution_graph.pipelined import abandoned, is_streaming
-from onager.execution_graph.reuse import taken_in, with_taken_lost
+from onager.execution_graph.reuse import taken_in, taken_of, with_taken_lost
 from onager.execution_graph.settling import failed, plan_kept, settled, with_stage
-from onager.execution_graph.stages import (
-    ExecutorLife,
-    ResolvedStage,
-    RunningStage,
-    Stage,
-    StageWork,
-    SuccessfulStage,
-)
+from onager.execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
 
 
 def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGraph:
@@ -69,12 +62,13 @@ def with_losses(graph: ExecutionGraph, lost: rollback.Lost, reason: str, at_ms: 
     """Return *graph* after the outputs in *lost*, and all that depends on them, are gone; *reason* is for people."""
     if graph.is_pipelined:
         return abandoned(graph, reason, at_ms)
-    if taken_in(graph, lost):
-        after = with_taken_lost(graph, lost)
+    others = taken_of(graph, taken_in(graph, lost))
+    if others:
+        after = with_taken_lost(graph, others)
         if after is None:
             return _planned_again(graph)
-        graph, lost = after, {i: gone for i, gone in lost.items() if isinstance(after.stages[i], SuccessfulStage)}
-    gone = rollback.all_lost(graph.stages, lost, graph.lost_lives)
+        graph, lost = after, {i: gone for i, gone in lost.items() if i not in others}
+    gone = rollback.all_lost(graph.stages, lost, graph.lost_lives, others)
     if any(_was_fused(graph.stages[stage_id]) for stage_id in gone):
         return _planned_again(graph)
     stages = rollback.lose_outputs(graph.stages, gone, at_ms)

@@ -3,10 +3,10 @@
 A planner gives each stage that may be reused a fingerprint: a digest of what it computes, from which inputs (files by
 path, size and time) and under which settings. A stage takes the output of a stage of another job that has the same
 one, and then nothing before it is computed that no other stage reads. Should that output be lost, all that was taken of
-that job is computed after all.
+that job is computed after all, and so is what was made of it: the other job may have divided the rows otherwise.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from onager.execution_graph.events import OutputsTaken, TakenOutput
@@ -27,9 +27,6 @@ from onager.execution_graph.stages import (
     UnresolvedStage,
 )
 
-Lost = Mapping[int, frozenset[int]]
-
-
 MOST_REUSABLE = 64
 """The stages of a job whose outputs others may take: heads of jobs are small. The last ones save the most."""
 
@@ -43,16 +40,10 @@ def reusable_stages(graph: ExecutionGraph) -> dict[str, int]:
 def outputs_to_take(stage: Stage) -> tuple[TaskOutput, ...]:
     """Return what another job may take of *stage*, by partition; empty: nothing.
 
-    A stage that was laid out otherwise than planned divides the same rows among other tasks. What it took from another
-    job is that job's to give.
+    What it took from another job is that job's to give.
     """
     spec, outputs = stage.spec, stage.ledger.outputs
-    if (
-        not isinstance(stage, SuccessfulStage)
-        or not spec.fingerprint
-        or spec.layout is not None
-        or spec.taken is not None
-    ):
+    if not isinstance(stage, SuccessfulStage) or not spec.fingerprint or spec.taken is not None:
         return ()
     if spec.output.kind != "exchange" or len(outputs) != spec.partitions or not all(map(_stays, outputs.values())):
         return ()
@@ -82,30 +73,41 @@ def worth_taking(stages: Sequence[StageSpec], result_stage_id: int, offered: Cal
 
 
 def on_outputs_taken(graph: ExecutionGraph, event: OutputsTaken) -> ExecutionGraph:
-    """Take outputs of other jobs, all or none, and leave out what only those stages read that take them."""
-    if graph.plan is None or graph.may_stream or not all(_fits(graph, each) for each in event.taken):
+    """Take outputs of other jobs, all or none, and leave out what only those stages read that take them.
+
+    That is so only right after planning: nothing of the plan has begun.
+    """
+    if graph.plan is None or graph.may_stream or not all(map(_is_untouched, graph.stages[1:])):
+        return graph
+    if not all(_fits(graph, each) for each in event.taken):
         return graph
     stages = list(graph.stages)
     for each in event.taken:
         stages[each.stage_id] = _with_taken(stages[each.stage_id], each, event.at_ms)
     needed = _needed(stages, graph.last_stage.spec.stage_id)
-    left_out = [s for s in stages if isinstance(s, UnresolvedStage | ResolvedStage) and s.spec.stage_id not in needed]
+    left_out = [stage for stage in stages[1:] if stage.spec.stage_id not in needed]
     if any(stage.spec.work is not StageWork.QUERY or stage.spec.feed is not None for stage in left_out):
         return graph
     for stage in left_out:
-        stages[stage.spec.stage_id] = replace(superseded(stage, event.at_ms), planned=stage.spec)
+        stages[stage.spec.stage_id] = replace(
+            superseded(stage, event.at_ms), planned=graph.stages[stage.spec.stage_id].spec
+        )
     return settled(replace(graph, stages=tuple(stages)), event.at_ms)
 
 
+def _is_untouched(stage: Stage) -> bool:
+    is_waiting = isinstance(stage, UnresolvedStage | ResolvedStage)
+    return is_waiting and stage.ledger == TaskLedger() and stage.spec.layout is None
+
+
 def _fits(graph: ExecutionGraph, taken: TakenOutput) -> bool:
-    stage = graph.stages[taken.stage_id] if 0 <= taken.stage_id < len(graph.stages) else None
-    if not isinstance(stage, UnresolvedStage | ResolvedStage) or stage.ledger != TaskLedger():
+    if not 0 < taken.stage_id < len(graph.stages):
         return False
-    spec = stage.spec
+    spec = graph.stages[taken.stage_id].spec
+    is_same = bool(spec.fingerprint) and spec.fingerprint == taken.fingerprint  # the report of a plan may come late
     is_alike = spec.work is StageWork.QUERY and spec.output.kind == "exchange" and spec.is_deterministic
-    is_as_planned = spec.layout is None and spec.feed is None
-    has_all = len(taken.outputs) == spec.partitions > 0 and all(map(_stays, taken.outputs))
-    return is_alike and is_as_planned and has_all and taken.job_id != graph.job_id
+    has_all = bool(taken.outputs) and all(map(_stays, taken.outputs))
+    return is_same and is_alike and spec.feed is None and has_all and taken.job_id != graph.job_id
 
 
 def _with_taken(stage: Stage, taken: TakenOutput, at_ms: int) -> SuccessfulStage:
@@ -118,7 +120,10 @@ def _with_taken(stage: Stage, taken: TakenOutput, at_ms: int) -> SuccessfulStage
         spec=replace(
             spec,
             inputs=(),
-            taken=TakenFrom(job_id=taken.job_id, stage_id=taken.of_stage_id, inputs=spec.inputs),
+            partitions=len(outputs),
+            taken=TakenFrom(
+                job_id=taken.job_id, stage_id=taken.of_stage_id, inputs=spec.inputs, partitions=spec.partitions
+            ),
         ),
         attempt=stage.attempt,
         ledger=TaskLedger().with_outputs(outputs, {0: cost}),
@@ -133,23 +138,25 @@ def taken_in(graph: ExecutionGraph, stage_ids: Collection[int]) -> set[str]:
     return {spec.taken.job_id for spec in specs if spec.taken is not None}
 
 
-def with_taken_lost(graph: ExecutionGraph, lost: Lost) -> ExecutionGraph | None:
-    """Return *graph* after outputs in *lost* are gone, some of which were taken.
+def taken_of(graph: ExecutionGraph, sources: Collection[str]) -> list[int]:
+    """Return the stages that have taken outputs of the jobs *sources*."""
+    specs = [stage.spec for stage in graph.stages]
+    return [spec.stage_id for spec in specs if spec.taken is not None and spec.taken.job_id in sources]
 
-    All stages that took one of the same job are to be computed, with everything that they read. None: under this plan
-    they cannot be.
+
+def with_taken_lost(graph: ExecutionGraph, lost: Collection[int]) -> ExecutionGraph | None:
+    """Return *graph* with the stages *lost*, which had taken outputs, to be computed, and with all that they read.
+
+    None: under this plan they cannot be.
     """
-    sources = taken_in(graph, lost)
     stages = list(graph.stages)
-    below: list[int] = []
-    for number, stage in enumerate(stages):
-        taken = stage.spec.taken
-        if taken is None or taken.job_id not in sources:
-            continue
-        spec = replace(stage.spec, inputs=taken.inputs, taken=None)
+    for number in lost:
+        stage, taken = stages[number], stages[number].spec.taken
+        assert taken is not None
+        spec = replace(stage.spec, inputs=taken.inputs, partitions=taken.partitions, taken=None)
         ledger = TaskLedger(tasks_lost=stage.ledger.tasks_lost + len(stage.ledger.outputs))
         stages[number] = UnresolvedStage(spec=spec, attempt=stage.attempt + 1, ledger=ledger)
-        below.append(number)
+    below = list(lost)
     while below:
         for source in stages[below.pop()].spec.inputs:
             stage = stages[source.stage_id]

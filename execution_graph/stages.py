@@ -109,6 +109,8 @@ class TakenFrom:
     stage_id: int
     inputs: tuple[StageInput, ...]
     """What it reads if it is computed after all."""
+    partitions: int
+    """In how many tasks it is then computed: the other stage may have had fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,7 @@ class StageSpec:
     """The digest of what it computes, from which inputs and under which settings: stages of equal ones give the same
     rows. Empty: it is not to be reused."""
     taken: Annotated[TakenFrom | None, SPARSE] = None
-    """Set once it has taken another job's output; then it has no inputs."""
+    """Set once it has taken another job's output; then it has no inputs, and the partitions of the other stage."""
 
     @property
     def is_growing(self) -> bool:

@@ -120,9 +120,8 @@ class CleanUps:
             return None  # a scheduler that can read it knows which files are the result's
         except (JobNotFoundError, StateCorruptError):
             return pb.CleanUp(job_id=job_id)
-        clean_up = clean_up_of(
-            job.graph, keeps_result=head.clean_up == "intermediate", keeps_stages=head.reusable.values()
-        )
+        keeps_result = head.clean_up == "intermediate" and head.state is JobState.SUCCESSFUL
+        clean_up = clean_up_of(job.graph, keeps_result=keeps_result, keeps_stages=head.reusable.values())
         if job.graph.plan is None:
             await self._add_sink(clean_up, job.graph)
         return clean_up
@@ -160,7 +159,7 @@ class CleanUps:
             head = self._heads.get(job_id)
             if head is None:
                 continue
-            if not head.is_active and head.clean_up != "none":
+            if not head.is_active and (head.clean_up != "none" or self._heads.may_be_read(job_id)):
                 tell_again.append(job_id)
                 continue
             if head.is_active:

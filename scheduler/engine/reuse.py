@@ -103,8 +103,16 @@ class Reuse:
         for stage_id in chosen:
             spec, source = specs[stage_id], sources[stage_id]
             of_stage_id, outputs = (given.get(source) or {}).get(spec.fingerprint, (0, ()))
-            if outputs and len(outputs) == spec.partitions:
-                taken.append(TakenOutput(stage_id=stage_id, job_id=source, of_stage_id=of_stage_id, outputs=outputs))
+            if outputs:
+                taken.append(
+                    TakenOutput(
+                        stage_id=stage_id,
+                        job_id=source,
+                        of_stage_id=of_stage_id,
+                        fingerprint=spec.fingerprint,
+                        outputs=outputs,
+                    )
+                )
         if not taken:
             return None
         log.info(

@@ -247,7 +247,10 @@ class JobHeads:
     def learn(self, found: Mapping[tuple[Keyspace, str], KeyValue | None]) -> None:
         """Take in the heads among records as a transaction has found them."""
         for (keyspace, key), item in found.items():
-            if keyspace is Keyspace.JobHeads and item is not None and item.mod_revision > self.revision(JobId(key)):
+            known = self.revision(JobId(key))
+            if keyspace is Keyspace.JobHeads and item is None and known:
+                self.removed(JobId(key), known + 1)
+            elif keyspace is Keyspace.JobHeads and item is not None and item.mod_revision > known:
                 self._take(item)
 
     @property

@@ -81,6 +81,7 @@ from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary
 
 EXECUTORS = st.sampled_from(["a", "b", "c"])
+STAGE_IDS = st.sets(st.integers(1, 6), max_size=3)
 RETRYABLE = st.sampled_from([k for k in FailureKind if k.is_retryable])
 CAUSES = {
     FailureKind.IO_ERROR: (FailureCause.INTERNAL_ERROR,),
@@ -284,14 +285,8 @@ class World(RuleBasedStateMachine):
             self.streamed.add(success.output.nonce)
         self.written[success.output.nonce] = success
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
-        if self.reads_own(stage.spec):
-            self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
+        self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
         return success
-
-    def reads_own(self, spec: StageSpec) -> bool:
-        """Return whether all that a stage reads was made by this job alone: else the rows have no stand-in here."""
-        sources = [self.graph.stages[i.stage_id] for i in spec.inputs]
-        return all(o.nonce in self.rows for source in sources for o in source.ledger.outputs.values())
 
     def found_by(self, stage: RunningStage, partition: int, task: RunningTask) -> FeedEvent:
         """Return what a task of a feed finds: the same in each attempt, as a source that goes on at a place does."""
@@ -425,6 +420,7 @@ class World(RuleBasedStateMachine):
         is_prompt=st.sampled_from([True, True, True, False]),
         slots=st.integers(1, 4),
         portions=st.integers(0, 3),
+        taken=STAGE_IDS,
     )
     def submitted(
         self,
@@ -441,6 +437,7 @@ class World(RuleBasedStateMachine):
         is_prompt: bool,
         slots: int,
         portions: int,
+        taken: set[int],
     ) -> None:
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
         limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
@@ -459,6 +456,7 @@ class World(RuleBasedStateMachine):
             planning = self.graph.stages[0]
             assert isinstance(planning, RunningStage)
             self.send(self.success_of(planning, 0), arrives=True)
+            self.outputs_are_taken(taken, arrives=True)
 
     @rule()
     def stages_start(self) -> None:
@@ -533,7 +531,8 @@ class World(RuleBasedStateMachine):
     def time_passes(self, after_ms: int) -> None:
         self.now_ms += after_ms
         for paused in paused_tasks(self.graph, self.now_ms):
-            assert self.now_ms < paused.until_ms <= self.now_ms + max(LONGEST_PAUSE_MS, UNCOUNTED_PAUSE_MS)
+            longest_ms = LONGEST_PAUSE_MS if paused.failures else UNCOUNTED_PAUSE_MS
+            assert self.now_ms < paused.until_ms <= self.now_ms + max(LONGEST_PAUSE_MS, longest_ms)
 
     def note_launch(self, event: TasksLaunched | TasksSpeculated) -> None:
         stage = self.graph.stages[event.stage_id]
@@ -689,26 +688,35 @@ class World(RuleBasedStateMachine):
                 assert event.partition not in before.stages[event.stage_id].ledger.outputs
                 self.finished.add((event.stage_id, event.partition))
 
-    @rule(data=st.data(), arrives=st.sampled_from([True, True, False]))
-    def outputs_are_taken(self, data: st.DataObject, *, arrives: bool) -> None:
-        """Stages that have not begun take what other jobs gave, and leave out what only they read."""
-        waiting = [s.spec for s in self.graph.stages if s.state in ("unresolved", "resolved") and not has_begun(s)]
-        specs = [spec for spec in waiting if spec.output.kind == "exchange" and spec.is_deterministic and not spec.feed]
-        if not specs or self.graph.may_stream:
+    @rule(stage_ids=STAGE_IDS, arrives=st.booleans())
+    def outputs_are_taken(self, stage_ids: set[int], *, arrives: bool) -> None:
+        """Stages of a plan of which nothing has begun take what other jobs gave, and leave out what only they read."""
+        specs = [s.spec for s in self.graph.stages if s.spec.stage_id in stage_ids and s.spec.output.kind == "exchange"]
+        specs = [spec for spec in specs if spec.is_deterministic and not spec.feed]
+        if not specs:
             return
-        chosen = data.draw(st.lists(st.sampled_from(specs), min_size=1, max_size=3, unique=True))
-        event = OutputsTaken(taken=tuple(map(self.taken, sorted(chosen, key=_stage_id))), at_ms=self.tick())
+        event = OutputsTaken(taken=tuple(map(self.taken, specs)), at_ms=self.tick())
         before = self.graph
         self.send(event, arrives=arrives)
-        if arrives and self.graph is not before:
-            for each in event.taken:
-                assert self.graph.stages[each.stage_id].state == "successful"
+        if self.graph is not before:
+            assert not any(s.ledger.attempts or s.ledger.outputs for s in before.stages[1:])
+            states = {self.graph.stages[spec.stage_id].state for spec in specs}
+            assert "successful" in states
+            assert states <= {"successful", "superseded"}, "what another taken output makes needless is left out"
 
     def taken(self, spec: StageSpec) -> TakenOutput:
+        """Return what another job gives, whose tasks had other rows."""
         self.nonces += 1
-        nonces = [f"taken{self.nonces}-{partition}" for partition in range(spec.partitions)]
+        nonces = [f"taken{self.nonces}-{partition}" for partition in range(1 + self.nonces % 3)]
+        self.rows |= {nonce: hash(nonce) for nonce in nonces}
         outputs = tuple(replace(output(nonce), executor_id="elsewhere") for nonce in nonces)
-        return TakenOutput(stage_id=spec.stage_id, job_id=f"other-{self.nonces % 2}", of_stage_id=7, outputs=outputs)
+        return TakenOutput(
+            stage_id=spec.stage_id,
+            job_id=f"other-{self.nonces % 2}",
+            of_stage_id=7,
+            fingerprint=spec.fingerprint,
+            outputs=outputs,
+        )
 
     @rule(executor=EXECUTORS, is_drained=st.booleans())
     def executor_is_lost(self, executor: str, *, is_drained: bool) -> None:
@@ -872,7 +880,7 @@ class World(RuleBasedStateMachine):
         for stage in self.graph.stages[1:]:
             for partition, found in stage.ledger.outputs.items():
                 assert not self.has_given_up or found.nonce not in self.streamed, "rows of two attempts are mixed"
-                if found.nonce in self.rows:
+                if found.nonce in self.rows and stage.spec.taken is None:
                     derived = self.rows_of(stage.spec, partition, found.nonce)
                     assert self.rows[found.nonce] == derived, "rows were taken from a run that does not count"
         nonces = [o.nonce for s in self.graph.stages for o in s.ledger.outputs.values()]
@@ -914,10 +922,6 @@ def as_before(graph: ExecutionGraph) -> ExecutionGraph:
     stages = [replace(s, spec=replace(s.spec, may_fuse=False, may_merge=False, leaf_bytes=0)) for s in stages]
     limits = replace(graph.limits, retry_pauses_ms=())
     return replace(graph, stages=tuple(stages), limits=limits, outcome=outcome, pipeline=pipeline, adaptive=None)
-
-
-def _stage_id(spec: StageSpec) -> int:
-    return spec.stage_id
 
 
 def without_cause(event: Event) -> Event:

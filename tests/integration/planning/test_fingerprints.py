@@ -75,6 +75,36 @@ def test_what_gives_other_rows_is_not_the_same(prints, sales, other):
     assert not {*prints("SELECT k, sum(v) AS s FROM sales GROUP BY k", sales=sales)} & {*prints(other, sales=sales)}
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x COLLATE UTF8_LCASE", "x"),
+        ("x COLLATE UTF8_LCASE", "x COLLATE UNICODE_CI"),
+        ("named_struct('a', x COLLATE UTF8_LCASE)", "named_struct('a', x)"),
+        ("concat(x, CAST(X'FE' AS STRING))", "concat(x, CAST(X'FF' AS STRING))"),
+        ("CAST(x AS VARCHAR(3))", "CAST(x AS VARCHAR(4))"),
+        ("CAST(x AS DECIMAL(10, 1))", "CAST(x AS DECIMAL(10, 2))"),
+        ("x IN ('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k')", "x IN ('a', 'b', 'c', 'd', 'e')"),
+    ],
+)
+def test_values_and_types_count_to_the_last_bit(prints, tmp_path, one, other):
+    pq.write_table(pa.table({"x": ["a", "A"]}), tmp_path / "words.parquet")
+    text = "SELECT {0} AS k, count(*) FROM words GROUP BY {0}"
+    first, second = (prints(text.format(key), words=tmp_path / "words.parquet") for key in (one, other))
+    assert all(first)
+    assert all(second)
+    assert not {*first} & {*second}
+
+
+@pytest.mark.parametrize(("s", "is_known"), [(-3_600, True), (0, False), (3_600, False)])
+def test_a_file_whose_time_may_stay_the_same_when_it_changes_has_none(prints, sales, s, is_known):
+    """As in stores that count in whole seconds, of which this one is not over for sure."""
+    for file in sales.iterdir():
+        os.utime(file, times=(0, int(file.stat().st_mtime) + s))
+    found = prints("SELECT k, sum(v) AS s FROM sales GROUP BY k", sales=sales)
+    assert all(found) if is_known else not any(found)
+
+
 def test_rows_that_are_divided_otherwise_are_not_the_same(prints, sales):
     text = "SELECT /*+ repartition({}, {}) */ k, v FROM sales"
     found = [prints(text.format(*how), sales=sales)[0] for how in ((2, "k"), (2, "v"), (3, "k"))]

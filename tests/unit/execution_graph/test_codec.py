@@ -195,10 +195,10 @@ def growing() -> Job:
 
 
 def reusing() -> Job:
-    job = planned(*chain(2), stage(3, reads=(2,), kind="result"))
-    outputs = (output("x"), output("y"))
-    taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, outputs=outputs)
-    job.feed(OutputsTaken(taken=(taken,), at_ms=job.tick()))
+    first, second = chain(2)
+    job = planned(first, replace(second, fingerprint="f"), stage(3, reads=(2,), kind="result"))
+    taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, fingerprint="f", outputs=(output("x"), output("y")))
+    assert job.feed(OutputsTaken(taken=(taken,), at_ms=job.tick()))
     return job
 
 

@@ -24,7 +24,6 @@ from onager.execution_graph import (
     worth_taking,
 )
 from onager.execution_graph.reuse import MOST_REUSABLE
-from onager.execution_graph.stages import StageLayout
 from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, with_sink
 
 BRANCHES = (stage(1), stage(2, reads=(1,)), stage(3), stage(4, reads=(2, 3)), stage(5, reads=(4,), kind="result"))
@@ -41,7 +40,9 @@ def taken(stage_id: int, job_id: str = "other", partitions: int = 2, *, is_share
         replace(output(f"{job_id}-{n}", is_shared=is_shared), executor_id="gone", task_attempt=3)
         for n in range(partitions)
     )
-    return TakenOutput(stage_id=stage_id, job_id=job_id, of_stage_id=stage_id + 10, outputs=outputs)
+    return TakenOutput(
+        stage_id=stage_id, job_id=job_id, of_stage_id=stage_id + 10, fingerprint=f"f{stage_id}", outputs=outputs
+    )
 
 
 def take(job: Job, *each: TakenOutput) -> bool:
@@ -77,13 +78,14 @@ def test_a_stage_that_another_one_reads_is_computed() -> None:
     "each",
     [
         taken(5),
-        taken(2, partitions=3),
+        replace(taken(2), fingerprint="f1"),
+        replace(taken(5), fingerprint=""),
         taken(2, is_shared=False),
         taken(2, job_id="job-1"),
         taken(9),
         replace(taken(2), outputs=()),
     ],
-    ids=["the result", "other tasks", "on one executor", "its own", "no stage", "nothing"],
+    ids=["the result", "another plan's", "no fingerprint", "on one executor", "its own", "no stage", "nothing"],
 )
 def test_what_does_not_fit_is_not_taken(each: TakenOutput) -> None:
     job = planned(*printed(*BRANCHES))
@@ -98,8 +100,8 @@ def test_a_stage_that_has_begun_takes_nothing() -> None:
 
 
 def test_a_stage_that_may_give_other_rows_takes_nothing() -> None:
-    job = planned(*chain(1), stage(2, reads=(1,), is_deterministic=False), stage(3, reads=(2,), kind="result"))
-    assert not take(job, taken(2))
+    specs = printed(*chain(1), stage(2, reads=(1,), is_deterministic=False), stage(3, reads=(2,), kind="result"))
+    assert not take(planned(*specs), taken(2))
 
 
 def test_a_job_whose_stages_run_together_takes_nothing() -> None:
@@ -145,13 +147,17 @@ def test_many_lost_outputs_fail_no_job() -> None:
     job.finish()
 
 
-def test_what_reads_a_lost_output_keeps_what_it_gave() -> None:
-    job = planned(*printed(*BRANCHES))
-    take(job, taken(2), taken(3))
+def test_what_was_made_of_a_lost_output_is_made_again() -> None:
+    readers = (stage(4, reads=(2,)), stage(5, reads=(2, 3)), stage(6, reads=(4, 5), kind="result"))
+    job = planned(*printed(*BRANCHES[:3], *readers))
+    take(job, taken(2, partitions=5), taken(3, "another"))
+    assert job.stage(2).spec.partitions == 5, "the other job had other tasks"
+    job.run(4)
     job.launch()
-    job.succeed(4, 0)
-    job.feed(job.cannot_fetch(4, 1, 2, 1))
-    assert set(job.stage(4).ledger.outputs) == {0}
+    job.succeed(5, 0)
+    job.feed(job.cannot_fetch(5, 1, 2, 1))
+    assert [len(s.ledger.outputs) for s in job.graph.stages[1:]] == [0, 0, 2, 0, 0, 0]
+    assert job.stage(2).spec.partitions == 2, "its own may put other rows together"
     job.finish()
 
 
@@ -211,13 +217,11 @@ def test_stages_that_are_done_are_offered_by_their_fingerprints() -> None:
     assert [each.nonce for each in outputs_to_take(job.stage(4))] == ["4.0/0.0", "4.0/1.0"]
 
 
-def test_what_is_not_the_jobs_own_or_not_as_planned_is_not_offered() -> None:
+def test_what_is_not_the_jobs_own_or_lies_on_an_executor_is_not_offered() -> None:
     job = planned(*printed(*BRANCHES))
     take(job, taken(2))
     job.finish()
     assert reusable_stages(job.graph) == {"f3": 3, "f4": 4}
-    laid_out = replace(job.stage(4), spec=replace(job.stage(4).spec, layout=StageLayout(planned_partitions=4)))
-    assert outputs_to_take(laid_out) == ()
     lone = planned(*printed(*BRANCHES), is_shared=False)
     lone.finish()
     assert reusable_stages(lone.graph) == {}

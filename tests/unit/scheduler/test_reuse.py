@@ -19,6 +19,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 from onager.scheduler.api.stage_lines import stage_info
 from onager.scheduler.app import Replica
+from onager.scheduler.engine.clean_ups import Leftovers
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.policy.reservations import ExecutorReservation
@@ -228,6 +229,20 @@ async def test_files_stay_until_it_is_known_who_has_taken_them(cluster):
     assert list(await cluster.asked()) == [A]
 
 
+async def test_files_that_are_read_are_no_leftovers(cluster):
+    await cluster.run(A)
+    await cluster.asked()
+    launched = await cluster.begin(B)
+    await cluster.replica.heads.put([cluster.head(A).withdrawn()])
+    await cluster.replica.heads.put([cluster.head(A).model_copy(update={"clean_up": "none"})])
+    await cluster.refresh()
+    found = [pb.ExchangeFiles(job_id=A)]
+    assert await cluster.replica.clean_ups.leftovers(found, lambda _: True) == Leftovers([], [A])
+    await cluster.finish(launched)
+    (clean_up,) = (await cluster.replica.clean_ups.leftovers(found, lambda _: True)).clean_ups
+    assert clean_up.job_id == A
+
+
 async def test_files_of_steps_stay_until_their_program_ends(cluster):
     spec = pb.JobSpec(program=pb.ProgramSpec(steps=[pb.ProgramStep(sql=pb.SqlScript(text="SELECT 1"))]))
     await cluster.replica.service.SubmitJob(pb.SubmitJobRequest(job_id="p", spec=spec, client_id="c"), Peer())
@@ -283,6 +298,14 @@ async def test_what_is_withdrawn_while_it_is_taken_is_computed(cluster, store, c
     await other.replica.close()
 
 
+async def test_what_is_removed_with_its_job_while_it_is_taken_is_computed(cluster):
+    await cluster.run(A)
+    await cluster.replica._backend.delete(Keyspace.JobHeads, A)
+    (launched,) = await cluster.begin(B)
+    assert launched.stage_id == 1
+    assert cluster.head(A) is None
+
+
 async def test_what_has_changed_otherwise_is_taken_all_the_same(cluster, store, clock):
     await cluster.run(A)
     other = Cluster(store, clock, "t")
@@ -313,6 +336,6 @@ async def test_what_cannot_be_read_is_computed_and_offered_to_nobody_any_more(cl
 
 def test_the_event_is_told_in_words():
     outputs = (TaskOutput(nonce="n", is_shared=True, rows=1, bytes=1),)
-    taken = [TakenOutput(stage_id=n, job_id="a", of_stage_id=n + 1, outputs=outputs) for n in (1, 3)]
+    taken = [TakenOutput(stage_id=n, job_id="a", of_stage_id=n + 1, fingerprint="f", outputs=outputs) for n in (1, 3)]
     fields = json.loads(encode_event(OutputsTaken(taken=tuple(taken), at_ms=1)))
     assert what(JobEvent(1, 0, "s", "outputs_taken", fields)) == "stage 1 from a/2, stage 3 from a/4"

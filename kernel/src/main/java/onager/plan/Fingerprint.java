@@ -3,7 +3,6 @@ package onager.plan;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.security.DigestOutputStream;
 import java.security.MessageDigest;
@@ -43,6 +42,8 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Fingerprint {
     /** How leaves are called that stand for inputs of a stage. */
     private static final String PLACEHOLDER = "onager-input:";
+    /** How old a time in whole seconds must be: the clocks of stores differ. */
+    private static final long TIME_IS_SETTLED_MS = 60_000;
 
     private final DataOutputStream out;
     private final Map<ExprId, Integer> columns = new HashMap<>();
@@ -112,7 +113,7 @@ public final class Fingerprint {
                 add(directory.paths());
                 for (int i = 0; i < directory.paths().length; i++) {
                     out.writeLong(directory.numbers()[4 * i]);
-                    out.writeLong(directory.numbers()[4 * i + 1]);
+                    out.writeLong(changed(directory.numbers()[4 * i + 1]));
                 }
             }
         } else if (leaf instanceof Leaves.Rows rows) {
@@ -130,19 +131,40 @@ public final class Fingerprint {
         }
     }
 
+    /**
+     * Returns the time *ms* of a file if it would be another one had the file changed since it was listed. Stores that count in seconds
+     * may give a file of this very second the same time twice.
+     */
+    private static long changed(long ms) throws UnknownException {
+        if (ms <= 0 || (ms % 1000 == 0 && ms > System.currentTimeMillis() - TIME_IS_SETTLED_MS)) {
+            throw new UnknownException("the time of a file");
+        }
+        return ms;
+    }
+
     /** Writes a schema without what else is known of its columns, which differs between reads of one file. */
     private void columns(StructType schema) throws IOException {
         out.writeInt(schema.length());
         for (StructField field : schema.fields()) {
             text(field.name());
-            text(field.dataType().json());
+            type(field.dataType());
         }
     }
 
     private void text(String text) throws IOException {
-        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+        out.writeInt(text.length());
+        out.writeChars(text);
+    }
+
+    private void bytes(byte[] bytes) throws IOException {
         out.writeInt(bytes.length);
         out.write(bytes);
+    }
+
+    /** Writes *type* in both of its texts: the first one leaves out collations, the second one what its fields are besides. */
+    private void type(DataType type) throws IOException {
+        text(type.json());
+        text(type.catalogString());
     }
 
     private void column(ExprId id) throws IOException {
@@ -182,11 +204,11 @@ public final class Fingerprint {
             text("column");
             column(attribute.exprId());
             text(hasNames ? attribute.name() : "");
-            text(attribute.dataType().json());
+            type(attribute.dataType());
         } else if (thing instanceof ExprId id) {
             column(id);
         } else if (thing instanceof DataType type) {
-            text(type.json());
+            type(type);
         } else if (thing instanceof UserDefinedExpression) {
             throw new UnknownException("a function of a user");
         } else if (thing instanceof RDDScanExec scan) {
@@ -227,7 +249,7 @@ public final class Fingerprint {
 
     private boolean value(Object thing) throws IOException {
         boolean isText = thing instanceof String || thing instanceof Boolean || thing instanceof Number || thing instanceof Character
-                || thing instanceof UTF8String || thing instanceof Decimal || thing instanceof CalendarInterval || thing instanceof Enum
+                || thing instanceof Decimal || thing instanceof CalendarInterval || thing instanceof Enum
                 || thing instanceof scala.Enumeration.Value;
         text(thing.getClass().getName());
         if (isText) {
@@ -235,8 +257,9 @@ public final class Fingerprint {
         } else if (thing instanceof Class<?> named) {
             text(named.getName());
         } else if (thing instanceof byte[] bytes) {
-            out.writeInt(bytes.length);
-            out.write(bytes);
+            bytes(bytes);
+        } else if (thing instanceof UTF8String string) {
+            bytes(string.getBytes()); // which need not be UTF-8
         } else if (thing instanceof UnsafeRow row) {
             add(row.getBytes());
         } else if (thing instanceof GenericInternalRow row) {
