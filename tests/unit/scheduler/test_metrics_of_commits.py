@@ -1,6 +1,6 @@
 """Counters move by what the committed events say, each once."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
@@ -143,9 +143,10 @@ async def test_of_two_writers_the_one_that_wins_counts(clock, fate):
 
 
 def test_outputs_that_are_taken_and_those_of_them_that_are_lost():
-    job = planned(*chain(2), stage(3, reads=(2,), kind="result"))
+    first, second = chain(2)
+    job = planned(first, replace(second, fingerprint="f"), stage(3, reads=(2,), kind="result"))
     outputs = (builder.output("x"), builder.output("y"))
-    taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, outputs=outputs)
+    taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, fingerprint="f", outputs=outputs)
     job.feed(OutputsTaken(taken=(taken,), at_ms=job.tick()))
     counts = {"onager_stages_reused_total": 1, "onager_reused_bytes_total": 200}
     assert {name: n for name, n in job.told("stages_reused", "reused").items() if n} == counts
