@@ -2170,7 +2170,7 @@ class ConnectEntry(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[bytes] = ...) -> None: ...
 
 class ConnectMade(_message.Message):
-    __slots__ = ("command", "database", "conf")
+    __slots__ = ("command", "database", "conf", "reads", "drops", "name")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2181,10 +2181,16 @@ class ConnectMade(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     CONF_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    DROPS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     command: bytes
     database: str
     conf: _containers.ScalarMap[str, str]
-    def __init__(self, command: _Optional[bytes] = ..., database: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    reads: _containers.RepeatedScalarFieldContainer[str]
+    drops: bool
+    name: str
+    def __init__(self, command: _Optional[bytes] = ..., database: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., reads: _Optional[_Iterable[str]] = ..., drops: _Optional[bool] = ..., name: _Optional[str] = ...) -> None: ...
 
 class ConnectArtifact(_message.Message):
     __slots__ = ("name", "digest", "size")
@@ -2294,7 +2300,7 @@ class ConnectFailure(_message.Message):
     def __init__(self, error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[bytes] = ...) -> None: ...
 
 class ConnectDefaults(_message.Message):
-    __slots__ = ("spark_version", "conf", "fixed", "known")
+    __slots__ = ("spark_version", "conf", "fixed", "known", "set")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2306,8 +2312,10 @@ class ConnectDefaults(_message.Message):
     CONF_FIELD_NUMBER: _ClassVar[int]
     FIXED_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
     spark_version: str
     conf: _containers.ScalarMap[str, str]
     fixed: _containers.RepeatedScalarFieldContainer[str]
     known: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, spark_version: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., fixed: _Optional[_Iterable[str]] = ..., known: _Optional[_Iterable[str]] = ...) -> None: ...
+    set: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, spark_version: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., fixed: _Optional[_Iterable[str]] = ..., known: _Optional[_Iterable[str]] = ..., set: _Optional[_Iterable[str]] = ...) -> None: ...

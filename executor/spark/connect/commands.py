@@ -4,16 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from onager.errors import UnsupportedPlanError
-from onager.executor.spark.connect.entries import put_entry, removed_entry
+from onager.executor.spark.connect import entries
+from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
+from onager.executor.spark.connect.entries import CACHED, GLOBAL_VIEW, VIEW
+from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import JavaConnect, QueryTools
+from onager.executor.spark.kernel import QueryTools
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.job_session import own_settings
+from onager.executor.spark.planning.names import quoted
 from onager.executor.spark.planning.parameters import parser_with
 from onager.executor.spark.planning.statements import (
+    alters_temporary_view,
     changes_catalog,
     check_harmless,
     check_reads_only,
@@ -30,7 +33,6 @@ STATEMENT: Final = "statement"
 WRITE: Final = "write"
 """The works of jobs."""
 
-_VIEW: Final = "view"
 _FUNCTION: Final = "function"
 _FUNCTIONS: Final = {
     "register_function": (_FUNCTION, "function_name"),
@@ -40,19 +42,8 @@ _FUNCTIONS: Final = {
 _WRITES: Final = frozenset({"write_operation", "write_operation_v2"})
 _PASSING: Final = frozenset({"get_resources_command", "remove_cached_remote_relation_command", "ml_command"})
 """What changes nothing that is kept."""
-_SQL_ONLY: Final = {
-    "create_external_table": "CREATE TABLE",
-    "create_table": "CREATE TABLE",
-    "recover_partitions": "MSCK REPAIR TABLE",
-    "drop_table": "DROP TABLE",
-    "drop_view": "DROP VIEW",
-    "create_database": "CREATE DATABASE",
-    "drop_database": "DROP DATABASE",
-    "truncate_table": "TRUNCATE TABLE",
-    "analyze_table": "ANALYZE TABLE",
-    "set_current_catalog": "names with the catalog in front",
-}
-"""Calls of spark.catalog that change the catalog, and what does so, too."""
+_OF_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "CreateFunctionCommand", "DropFunctionCommand"})
+_OF_CACHE: Final = frozenset({"CacheTable", "UncacheTable"})
 _VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
 
 
@@ -79,38 +70,28 @@ class _Made(NamedTuple):
 _NOTHING: Final = _Made("", "")
 
 
-def carry_out(
-    state: pb.ConnectSession,
-    content: bytes,
-    connect: JavaConnect,
-    session: SparkSession,
-    tables: PlanningCatalog | None,
-) -> Carried:
+def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out an encoded ExecutePlanRequest in *session*; `UnsupportedPlanError` for what Onager does not do."""
     request = ExecutePlanRequest.FromString(content)
     if request.plan.WhichOneof("op_type") == "root":
-        return _of_catalog(state, content, request, connect, session)
+        return _of_catalog(content, request, session, tables)
     command = request.plan.command
     name = command.WhichOneof("command_type")
     if name == "sql_command":
-        return _statement(state, content, request, connect, session, tables)
+        return _statement(content, request, session, tables)
     if name in _WRITES:
         return Carried([], work=WRITE)
     if name == "create_dataframe_view":
-        if command.create_dataframe_view.is_global:
-            raise refused("global temporary views", "make a temporary view, or a table, which other sessions can read")
-        responses = connect.execute(content)
-        view = command.create_dataframe_view.name.strip("`").lower()
-        put, removed = put_entry(state, _VIEW, view, command.SerializeToString())
-        return Carried(responses, put=put, removed=removed)
+        what = GLOBAL_VIEW if command.create_dataframe_view.is_global else VIEW
+        view = _Made(what, command.create_dataframe_view.name.strip("`").lower())
+        reads = session.connect.reads("Command", command.SerializeToString())
+        session.make(reads if command.create_dataframe_view.replace else {*reads, f"{what} {view.name}"})
+        return _leaving(view, content, command, session)
     if name in _FUNCTIONS:
         entry, called = _FUNCTIONS[name]
-        responses = connect.execute(content)
-        made = str(getattr(getattr(command, name), called)).lower()
-        put, removed = put_entry(state, entry, made, command.SerializeToString())
-        return Carried(responses, put=put, removed=removed)
+        return _leaving(_Made(entry, str(getattr(getattr(command, name), called)).lower()), content, command, session)
     if name in _PASSING:
-        return Carried(connect.execute(content))
+        return Carried(session.connect.execute(content))
     raise refused(f"the command {name}", "it is not among those that docs/connect.md lists")
 
 
@@ -138,102 +119,134 @@ def _is_bound(sql: Any) -> bool:
     return bool(sql.args or sql.pos_args or sql.named_arguments or sql.pos_arguments)
 
 
-def _statement(
-    state: pb.ConnectSession,
-    content: bytes,
-    request: Any,
-    connect: JavaConnect,
-    session: SparkSession,
-    tables: PlanningCatalog | None,
-) -> Carried:
+def _statement(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out a statement of SQL."""
-    jvm = Jvm.of(session)
+    spark = session.spark
+    jvm = Jvm.of(spark)
     relation, text, is_bound = text_of(request.plan.command.sql_command)
     statements = split(jvm, text)
     if any(statement.is_procedure for statement in statements):
         raise refused("scripts of SQL (BEGIN … END)", "give the statements one by one")
-    plan = parser_with(session, jvm)(text)
+    plan = parser_with(spark, jvm)(text)
     (statement, *_) = statements
-    if is_effect(plan, has_catalog=tables is not None) or (
-        tables is not None and changes_catalog(session, jvm, statement, plan)
-    ):
-        if is_bound:
-            raise refused(
-                "values and DataFrames that are bound in a statement that changes tables", "write them into it"
-            )
-        return Carried([], work=STATEMENT)
-    check_reads_only(jvm, statement, plan)
+    if is_effect(plan, has_catalog=tables is not None):
+        return _job_of_statement(is_bound=is_bound)
     if not is_command(jvm, plan):
+        check_reads_only(jvm, statement, plan)
         response = ExecutePlanResponse()
         response.sql_command_result.relation = relation
         return Carried([response.SerializeToString()])
+    session.make_all()
+    if alters_temporary_view(spark, jvm, plan):
+        raise refused("ALTER VIEW of a temporary view", "make it anew (CREATE OR REPLACE TEMPORARY VIEW)")
+    if tables is not None and changes_catalog(spark, jvm, statement, plan):
+        return _job_of_statement(is_bound=is_bound)
+    check_reads_only(jvm, statement, plan)
     if gives_rows(jvm, plan):
-        return Carried(connect.execute(content))
+        return Carried(session.connect.execute(content))
     plan = QueryTools(jvm).named(plan)
     if kind(plan) in _VARIABLES:
         raise refused("variables of SQL", "use values of the program, bound with args")
-    check_harmless(session, jvm, statement, plan, has_catalog=tables is not None)
-    return _carried(state, content, request, connect, session, _made(jvm, plan))
+    check_harmless(spark, jvm, statement, plan, has_catalog=tables is not None, may_set=True)
+    if kind(plan) == "CacheTable" and not plan.isLazy():
+        name = ".".join(quoted(str(part)) for part in jvm.items(plan.multipartIdentifier()))
+        request = statement_request(f"CACHE LAZY TABLE {name}")  # or it would be read, here
+        content = request.SerializeToString()
+    if kind(plan) == "ClearCacheCommand":
+        return Carried(session.connect.execute(content), removed=entries.of_kind(session.stored, CACHED))
+    return _carried(content, request, session, _made(jvm, plan, session))
 
 
-def _made(jvm: Jvm, plan: Any) -> _Made:
-    """Return what a parsed statement makes in its session, or which function it drops."""
+def _job_of_statement(*, is_bound: bool) -> Carried:
+    if is_bound:
+        raise refused("values and DataFrames that are bound in a statement that changes tables", "write them into it")
+    return Carried([], work=STATEMENT)
+
+
+def _made(jvm: Jvm, plan: Any, session: ConnectSession) -> _Made:
+    """Return what a parsed statement makes in its session, or drops, but for a view."""
     if view := temporary_view(jvm, plan):
-        return _Made(_VIEW, view)
-    match kind(plan):
-        case "CreateSQLFunctionCommand":
-            return _Made(_FUNCTION, str(plan.name().funcName()).lower())
-        case "CreateFunctionCommand":
-            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower())
-        case "DropFunctionCommand":
-            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower(), is_dropped=True)
-        case _:
-            return _NOTHING
+        return _Made(VIEW, view)
+    name = kind(plan)
+    if name in _OF_FUNCTIONS:
+        function = plan.name() if name == "CreateSQLFunctionCommand" else plan.identifier()
+        return _Made(_FUNCTION, str(function.funcName()).lower(), is_dropped=name.startswith("Drop"))
+    if name in _OF_CACHE:
+        table = plan.multipartIdentifier() if name == "CacheTable" else plan.table().multipartIdentifier()
+        return _Made(CACHED, _full_name(jvm, table, session), is_dropped=name.startswith("Un"))
+    return _NOTHING
 
 
-def _of_catalog(
-    state: pb.ConnectSession, content: bytes, request: Any, connect: JavaConnect, session: SparkSession
-) -> Carried:
+def _full_name(jvm: Jvm, name: Any, session: ConnectSession) -> str:
+    """Return the name of a table with its database before it."""
+    parts = [str(part).lower() for part in jvm.items(name)]
+    return ".".join((parts if len(parts) > 1 else [session.stored.database or "default", *parts])[-2:])
+
+
+def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out a call of spark.catalog."""
-    called = Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")
-    if called in _SQL_ONLY:
-        raise refused(f"spark.catalog's {called}", f"use {_SQL_ONLY[called]}")
-    return _carried(state, content, request, connect, session, _NOTHING)
-
-
-def _carried(
-    state: pb.ConnectSession,
-    content: bytes,
-    request: Any,
-    connect: JavaConnect,
-    session: SparkSession,
-    made: _Made,
-) -> Carried:
-    """Carry out what changes only its session, and tell how it has changed."""
-    settings, views = own_settings(session), connect.temporary_views()
-    catalog, database = session.catalog.currentCatalog(), session.catalog.currentDatabase()
-    carried = Carried(connect.execute(content))
-    if session.catalog.currentCatalog() != catalog:
-        raise refused("another current catalog", "name tables with their catalog in front")
-    now, left = own_settings(session), connect.temporary_views()
-    carried.set = {key: value for key, value in now.items() if settings.get(key) != value}
-    carried.unset = [key for key in settings if key not in now]
-    if (current := session.catalog.currentDatabase()) != database:
-        carried.database = current
-    command = request.plan.command.SerializeToString()
-    if gone := views - left:
-        (view,) = gone
-        carried.put, carried.removed = removed_entry(state, _VIEW, view.lower(), command or _drop(view))
-    elif made != _NOTHING:
-        becomes = removed_entry if made.is_dropped else put_entry
-        carried.put, carried.removed = becomes(state, made.kind, made.name, command)
+    if text := statement_of(request, session):
+        command = statement_request(text)
+        carried = _statement(command.SerializeToString(), command, session, tables)
+        carried.responses = session.connect.execute(_NO_ROWS)
+        return carried
+    session.make_all(cached=True)
+    catalog = Relation.FromString(request.plan.root).catalog
+    made = _NOTHING
+    if catalog.HasField("drop_global_temp_view"):
+        made = _Made(GLOBAL_VIEW, catalog.drop_global_temp_view.view_name.lower(), is_dropped=True)
+    carried = _carried(content, request, session, made)
+    if catalog.HasField("clear_cache"):
+        carried.removed = entries.of_kind(session.stored, CACHED)
     return carried
 
 
-def _drop(view: str) -> bytes:
-    """Return the command that drops a temporary view."""
-    relation = Relation()
-    relation.sql.query = f"DROP VIEW `{view.replace('`', '``')}`"
+def _carried(content: bytes, request: Any, session: ConnectSession, made: _Made) -> Carried:
+    """Carry out what changes only its session, and tell how it has changed."""
+    spark = session.spark
+    settings, views = own_settings(spark), session.connect.temporary_views()
+    catalog, database = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
+    carried = Carried(session.connect.execute(content))
+    if spark.catalog.currentCatalog() != catalog:
+        raise refused("another current catalog", "name tables with their catalog in front")
+    now, left = own_settings(spark), session.connect.temporary_views()
+    carried.set = {key: value for key, value in now.items() if settings.get(key) != value}
+    carried.unset = [key for key in settings if key not in now]
+    if (current := spark.catalog.currentDatabase()) != database:
+        carried.database = current
+    if gone := views - left:
+        (view,) = gone
+        command = (
+            request.plan.command.SerializeToString()
+            or statement_request(f"DROP VIEW {quoted(view)}").plan.command.SerializeToString()
+        )
+        carried.put, carried.removed = entries.dropped(session.stored, VIEW, view.lower(), command)
+    elif made != _NOTHING:
+        carried.put, carried.removed = _change(made, request.plan.command, session)
+    return carried
+
+
+def _leaving(made: _Made, content: bytes, command: Any, session: ConnectSession) -> Carried:
+    """Carry out a command that makes something."""
+    responses = session.connect.execute(content)
+    put, removed = _change(made, command, session)
+    return Carried(responses, put=put, removed=removed)
+
+
+def _change(made: _Made, command: Any, session: ConnectSession) -> entries.Change:
+    encoded = command.SerializeToString()
+    if made.is_dropped:
+        return entries.dropped(session.stored, made.kind, made.name, encoded)
+    return entries.made(session.stored, made.kind, made.name, encoded, session.connect.reads("Command", encoded))
+
+
+def _no_rows() -> bytes:
     request = ExecutePlanRequest()
-    request.plan.command.sql_command.input = relation.SerializeToString()
-    return bytes(request.plan.command.SerializeToString())
+    relation = Relation()
+    relation.local_relation.schema = "struct<>"
+    request.plan.root = relation.SerializeToString()
+    return bytes(request.SerializeToString())
+
+
+_NO_ROWS: Final = _no_rows()
+"""The request whose answer is that of a call that returns nothing."""

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError, StateCorruptError
+from onager.executor.spark.jvm import listed
 from onager.executor.spark.kernel import CATALOG_MOVED, JavaCatalog, JavaObject
 from onager.executor.work import CatalogReader
 from onager.protocol import onager_pb2 as pb
@@ -93,11 +94,11 @@ class PlanningCatalog:
             format=planned.format(),
             mode=planned.mode(),
             options=dict(planned.options()),
-            partition_by=list(planned.partitionBy()),
+            partition_by=listed(planned.partitionBy()),
             table=_sink_table(planned.table()),
             buckets=_sink_buckets(planned.buckets()),
         )
-        return TableWrite(planned.query(), list(planned.names()), sink)
+        return TableWrite(planned.query(), listed(planned.names()), sink)
 
     def truncate(self, parsed: JavaObject) -> None:
         """Change the catalog as a parsed statement does that truncates a table; Spark's errors."""

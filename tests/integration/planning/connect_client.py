@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql.connect import plan as plans
+from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import (
     AnalyzePlanRequest,
     AnalyzePlanResponse,
@@ -60,9 +61,17 @@ class ConnectClient:
         request = ExecutePlanRequest(plan=self._plan(frame))
         return self._run(request, "")
 
-    def view(self, name: str, frame: Any) -> None:
-        view = plans.CreateView(child=frame._plan, name=name, is_global=False, replace=True)
+    def view(self, name: str, frame: Any, *, is_global: bool = False) -> None:
+        view = plans.CreateView(child=frame._plan, name=name, is_global=is_global, replace=True)
         self.command(view.command(session=self.spark.client))
+
+    def drop(self, view: str) -> None:
+        """Drop a view as `spark.catalog.dropTempView` does."""
+        self.call(plans.DropTempView(view))
+
+    def call(self, called: plans.LogicalPlan) -> list[ExecutePlanResponse]:
+        """Carry out a call of spark.catalog."""
+        return self._carry_out(ExecutePlanRequest(plan=self._plan(DataFrame(called, self.spark))))
 
     def function(self, name: str, function: Callable[..., Any], returns: Any) -> None:
         """Register a function as `spark.udf.register` does."""
@@ -89,7 +98,9 @@ class ConnectClient:
         return AnalyzePlanResponse.FromString(self._answer(analyze=request.SerializeToString()).analyzed)
 
     def command(self, command: Command) -> list[ExecutePlanResponse]:
-        request = ExecutePlanRequest(plan=Plan(command=command))
+        return self._carry_out(ExecutePlanRequest(plan=Plan(command=command)))
+
+    def _carry_out(self, request: ExecutePlanRequest) -> list[ExecutePlanResponse]:
         reply = self._answer(apply=request.SerializeToString())
         if reply.HasField("job"):
             self._run(request, reply.job.work)

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as classic_functions
 from pyspark.sql.connect import functions as connect_functions
+from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.proto import FetchErrorDetailsResponse
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
@@ -149,6 +151,130 @@ def test_a_view_of_what_is_gone_is_an_error_only_for_who_reads_it(client: Connec
     assert "`of_sales`" not in str(told.value).partition("SQLSTATE")[0]
     client.view("of_sales", client.spark.range(1))
     assert client.rows(lazy(client, "SELECT * FROM of_sales")) == [(0,)]
+
+
+def test_a_view_of_what_is_gone_can_be_seen_and_dropped(client: ConnectClient) -> None:
+    client.sql("CREATE TABLE sales (a INT) USING parquet")
+    for view in ("one", "two", "three"):
+        client.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT * FROM sales")
+    client.sql("DROP TABLE sales")
+    client.sql("DROP VIEW one")
+    client.drop("two")
+    assert [entry.name for entry in client.stored.entries] == ["three"]
+    assert [row[1] for row in client.rows(lazy(client, "SHOW VIEWS"))] == ["three"]
+
+
+def test_a_view_that_is_replaced_again_and_again_is_one_command(client: ConnectClient) -> None:
+    totals = lazy(client, "SELECT id % 7 AS v, sum(id) AS sum FROM range(9) AS sum GROUP BY v")
+    for name in ("v", "sum", "v", "sum", "v"):
+        client.view(name, totals.select("v", (totals["sum"] + 1).alias("sum")))
+    assert [entry.name for entry in client.stored.entries] == ["sum", "v"]
+
+
+def test_calls_of_the_catalog_change_it_as_statements_do(client: ConnectClient, tmp_path: Path) -> None:
+    schema = StructType([StructField("a b", LongType(), nullable=False, metadata={"comment": "it's"})])
+    client.call(plans.CreateDatabase("shop", if_not_exists=True, properties={"comment": "it's", "k": "v"}))
+    client.call(
+        plans.CreateTable("shop.sales", path=None, source="csv", schema=schema, description="d", options={"sep": "'"})
+    )
+    client.call(
+        plans.CreateTable("files", path=str(tmp_path), source="parquet", schema=schema, description="", options={})
+    )
+    assert client.rows(lazy(client, "SHOW TABLES IN shop")) == [("shop", "sales", False)]
+    created = client.rows(lazy(client, "SHOW CREATE TABLE shop.sales"))[0][0]
+    assert "`a b` BIGINT COMMENT 'it\\'s'" in created
+    assert "USING csv" in created
+    assert "COMMENT 'd'" in created
+    assert client.rows(lazy(client, "SELECT * FROM files")) == []
+    client.call(plans.AnalyzeTable("files", no_scan=True))
+    client.call(plans.TruncateTable("shop.sales"))
+    client.view("mine", client.spark.range(1))
+    client.call(plans.DropView("mine", if_exists=False))
+    assert not client.stored.entries
+    client.call(plans.DropTable("files", if_exists=False, purge=False))
+    client.call(plans.DropTable("files", if_exists=True, purge=True))
+    client.call(plans.DropDatabase("shop", if_exists=False, cascade=True))
+    assert [row[0] for row in client.rows(lazy(client, "SHOW DATABASES"))] == ["default"]
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        client.call(plans.DropTable("files", if_exists=False, purge=False))
+
+
+def test_what_is_cached_is_known_to_who_asks(client: ConnectClient) -> None:
+    def is_cached(name: str) -> bool:
+        (response,) = [each for each in client.call(plans.IsCached(name)) if each.HasField("arrow_batch")]
+        return bool(pa.ipc.open_stream(response.arrow_batch.data).read_all()[0][0].as_py())
+
+    client.sql("CREATE TABLE sales (a INT) USING parquet")
+    client.call(plans.CacheTable("sales"))
+    client.sql("CACHE TABLE default.sales")
+    assert is_cached("spark_catalog.default.sales")
+    assert len(client.stored.entries) == 1
+    assert client.rows(client.spark.table("sales")) == []
+    client.call(plans.UncacheTable("SALES"))
+    assert not client.stored.entries
+    assert not is_cached("sales")
+    client.sql("CACHE LAZY TABLE sales")
+    client.call(plans.ClearCache())
+    assert not client.stored.entries
+    with pytest.raises(ConnectError) as told:
+        client.call(plans.CacheTable("absent"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_a_global_view_is_of_its_session(client: ConnectClient) -> None:
+    client.view("seen", client.spark.range(1), is_global=True)
+    client.view("reader", client.spark.table("global_temp.seen"))
+    assert client.rows(client.spark.table("reader")) == [(0,)]
+    client.call(plans.DropGlobalTempView("seen"))
+    with pytest.raises(ConnectError) as told:
+        client.schema(client.spark.table("global_temp.seen"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert client.rows(client.spark.table("reader")) == [(0,)]
+
+
+def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:
+    client.sql("SET onager.fusion.maxBytes = 1")
+    assert dict(client.stored.conf) == {"onager.fusion.maxBytes": "1"}
+
+
+READERS = {
+    "table": lambda client: client.spark.table("seen"),
+    "statement": lambda client: lazy(client, "SELECT * FROM (SELECT 1) WHERE 1 IN (SELECT id FROM SEEN)"),
+    "with": lambda client: lazy(client, "WITH x AS (SELECT * FROM seen) SELECT * FROM x"),
+    "expression": lambda client: client.spark.range(1).selectExpr("(SELECT max(id) FROM `seen`) AS m"),
+    "identifier": lambda client: lazy(client, "SELECT * FROM IDENTIFIER('se' || 'en')"),
+    "function": lambda client: client.spark.range(1).select(
+        connect_functions.call_function("f", connect_functions.lit(1))
+    ),
+    "function in a statement": lambda client: lazy(client, "SELECT f(1)"),
+    "function in an expression": lambda client: client.spark.range(1).where("f(1) > 0"),
+    "table function": lambda client: lazy(client, "SELECT * FROM g(1)"),
+    "generator": lambda client: lazy(client, "SELECT i FROM (SELECT array(f(1)) AS a) LATERAL VIEW explode(a) t AS i"),
+    "function of a function": lambda client: lazy(client, "SELECT h(1)"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_a_view_was_made_of_stays_as_it_was_then(name: str, client: ConnectClient) -> None:
+    client.view("seen", client.spark.range(1, 3))
+    client.sql("CREATE TEMPORARY FUNCTION f (x INT) RETURNS INT RETURN x + 1")
+    client.sql("CREATE TEMPORARY FUNCTION g (x INT) RETURNS TABLE (y INT) RETURN SELECT x + 1")
+    client.sql("CREATE TEMPORARY FUNCTION h (x INT) RETURNS INT RETURN (SELECT max(id) FROM seen) + f(x)")
+    client.view("reader", READERS[name](client))
+    before = client.rows(client.spark.table("reader"))
+    assert before
+    client.view("seen", client.spark.range(0).selectExpr("'other' AS id"))
+    for function in "hgf":
+        client.sql(f"DROP TEMPORARY FUNCTION {function}")
+    assert client.rows(client.spark.table("reader")) == before
+
+
+@pytest.mark.parametrize("text", ["ALTER VIEW old RENAME TO new", "ALTER VIEW OLD AS SELECT 2 AS id"])
+def test_a_temporary_view_is_not_altered(text: str, client: ConnectClient) -> None:
+    client.view("old", client.spark.range(1))
+    with pytest.raises(ConnectError, match="make it anew"):
+        client.sql(text)
+    assert client.rows(lazy(client, "SELECT * FROM old")) == [(0,)]
 
 
 def test_a_function_that_was_dropped_is_gone_and_the_session_goes_on(client: ConnectClient) -> None:

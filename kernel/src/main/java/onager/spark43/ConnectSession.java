@@ -8,11 +8,14 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.locks.LockSupport;
 import onager.failure.RefusedException;
+import onager.values.Background;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
+import org.apache.spark.connect.proto.Command;
 import org.apache.spark.connect.proto.ExecutePlanRequest;
 import org.apache.spark.connect.proto.ExecutePlanResponse;
 import org.apache.spark.connect.proto.ReattachOptions;
@@ -22,6 +25,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connect.common.DataTypeProtoConverter$;
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner;
 import org.apache.spark.sql.connect.service.ExecuteHolder;
 import org.apache.spark.sql.connect.service.ExecuteKey;
@@ -30,9 +34,12 @@ import org.apache.spark.sql.connect.service.SparkConnectAnalyzeHandler;
 import org.apache.spark.sql.connect.service.SparkConnectService$;
 import org.apache.spark.sql.connect.utils.ErrorUtils$;
 import org.apache.spark.sql.internal.SQLConf$;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
+import org.sparkproject.connect.protobuf.Message;
 import scala.Option;
 
 /** What Spark's own Connect server does with a session, without the server: it analyses plans, and carries commands out. */
@@ -43,6 +50,8 @@ public final class ConnectSession implements AutoCloseable {
     private static final String UNREADABLE = "the plan cannot be read, since it is damaged or nested more than 1,024 deep (%s): split it up with temporary views";
     private static final long LOOK_NANOS = 500_000;
     private static final SparkConnectService$ SERVICE = SparkConnectService$.MODULE$;
+
+    private static final ExecutorService CLEANER = Background.thread("onager cleans up sessions");
 
     private final SessionHolder holder;
 
@@ -121,6 +130,22 @@ public final class ConnectSession implements AutoCloseable {
         return holder.errorIdToError().asMap().values().stream().findFirst().orElse(told);
     }
 
+    /** Return kind and name of what an encoded Command, Relation or AnalyzePlanRequest reads; see `ConnectReads`. */
+    public List<String> reads(String kind, byte[] message) throws IOException {
+        Parser<Message> parser = switch (kind) {
+            case "Command" -> Command::parseFrom;
+            case "Relation" -> Relation::parseFrom;
+            default -> AnalyzePlanRequest::parseFrom;
+        };
+        return ConnectReads.of(parsed(message, parser), holder.session().sessionState().sqlParser());
+    }
+
+    /** Return the columns of an encoded DataType, a struct, as CREATE TABLE has them. */
+    public static String ddl(byte[] schema) throws IOException {
+        DataType type = DataTypeProtoConverter$.MODULE$.toCatalystType(parsed(schema, org.apache.spark.connect.proto.DataType::parseFrom));
+        return type instanceof StructType columns ? columns.toDDL() : "";
+    }
+
     /** Take a file into the session under the name that the client gave it. */
     public void addArtifact(String name, String file) throws IOException {
         Path copy = Files.createTempFile("onager-artifact", ""); // Spark moves it
@@ -133,9 +158,10 @@ public final class ConnectSession implements AutoCloseable {
         holder.session().sessionState().catalog().setCurrentDatabaseWithNameCheck(database, name -> null);
     }
 
+    /** Has Spark clean up, which nobody waits for. */
     @Override
     public void close() {
-        SERVICE.sessionManager().closeSession(holder.key(), false);
+        CLEANER.submit(() -> SERVICE.sessionManager().closeSession(holder.key(), false));
     }
 
     /** Return what Spark's server would tell of *error*: its class, its state, its message, and an encoded FetchErrorDetailsResponse of at most *most* bytes. */
@@ -150,7 +176,7 @@ public final class ConnectSession implements AutoCloseable {
         return List.of(kind, state, message, details.length > most ? new byte[0] : details);
     }
 
-    /** Return the settings that sessions have: of each its key, its value, or null, and whether it is fixed when Spark starts. */
+    /** Return the settings that sessions have: of each its key, its value, or null, whether it is fixed when Spark starts, and whether it was set. */
     public static List<List<String>> settings(SparkSession session) {
         var conf = session.sessionState().conf();
         List<List<String>> found = new ArrayList<>();
@@ -160,10 +186,10 @@ public final class ConnectSession implements AutoCloseable {
             if (isUndefined) {
                 value = session.conf().getOption(entry.key()).getOrElse(() -> null);
             }
-            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed"));
+            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed", conf.contains(entry.key()) ? "set" : ""));
         }
         for (var pair : Seqs.each(conf.getAllConfs().iterator())) {
-            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed"));
+            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed", "set"));
         }
         return found;
     }
