@@ -12,6 +12,7 @@ import structlog
 from onager.execution_graph import (
     Event,
     ExecutionGraph,
+    FetchFailure,
     JobPlanned,
     OutputsTaken,
     StageSpec,
@@ -78,7 +79,7 @@ class Reuse:
             if isinstance(event, JobPlanned) and (taken := await self._taken(job, event)) is not None:
                 found.append(taken)
             elif isinstance(event, TaskFailed) and event.failure.fetch is not None:
-                await self._withdraw(taken_in(job.graph, [event.failure.fetch.stage_id]))
+                await self._withdraw(_taken_and_missing(job.graph, event.failure.fetch))
         return found
 
     async def _taken(self, job: StoredJob, event: JobPlanned) -> OutputsTaken | None:
@@ -142,6 +143,15 @@ class Reuse:
         for head in withdrawn:
             log.warning("outputs_withdrawn", job_id=head.job_id, why="one of them could not be read")
         await self._heads.put(withdrawn)
+
+
+def _taken_and_missing(graph: ExecutionGraph, fetch: FetchFailure) -> set[str]:
+    """Return the job that gave the output which *fetch* says is missing, if the graph still counts on it."""
+    if fetch.stage_id >= len(graph.stages):
+        return set()  # of an earlier plan
+    output = graph.stages[fetch.stage_id].ledger.outputs.get(fetch.partition)
+    is_current = output is not None and output.nonce == fetch.nonce
+    return taken_in(graph, [fetch.stage_id]) if is_current else set()
 
 
 def _given(graph: ExecutionGraph) -> dict[str, tuple[int, tuple[TaskOutput, ...]]]:

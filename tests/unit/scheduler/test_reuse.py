@@ -341,6 +341,15 @@ async def test_what_cannot_be_read_is_computed_and_offered_to_nobody_any_more(cl
     assert cluster.replica.jobs.cached(JobId("c")).graph.stages[2].spec.taken.job_id == B
 
 
+@pytest.mark.parametrize(("stage_id", "nonce"), [(2, "another"), (1, "a-2-1"), (900, "a-2-1")])
+async def test_what_another_plan_or_execution_missed_is_still_offered(cluster, stage_id, nonce):
+    await cluster.run(A)
+    (launched,) = await cluster.begin(B)
+    fetch = pb.FetchFailure(input_stage_id=stage_id, input_partition=1, nonce=nonce)
+    await cluster.report(launched, failure=pb.Failure(kind="fetch_failed", message="it is gone", fetch=fetch))
+    assert cluster.head(A).reusable
+
+
 # ---------------------------------------------------------------- told
 
 
