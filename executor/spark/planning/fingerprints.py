@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from onager.executor.spark import plan_codec
 from onager.executor.spark.stage_plan import (
     ExchangeInput,
-    HashOutput,
     SortedOutput,
     StageOutput,
     StagePlan,
     StageSource,
+    buckets_of,
 )
 
 
@@ -38,6 +38,5 @@ def _read(source: StageSource) -> list[object]:
 
 def _output(output: StageOutput) -> list[object]:
     """Return how rows are distributed; by which expression is in the digest of the fragment."""
-    buckets = getattr(output, "buckets", 1)
     samples = output.samples if isinstance(output, SortedOutput) else 0
-    return [type(output).__name__, buckets, samples, isinstance(output, HashOutput)]
+    return [type(output).__name__, buckets_of(output), samples]
