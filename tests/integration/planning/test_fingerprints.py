@@ -1,5 +1,6 @@
 """Fingerprints of stages: equal wherever and whenever the same is planned over the same files, and never otherwise."""
 
+import json
 import os
 
 import pyarrow as pa
@@ -153,6 +154,38 @@ def test_what_may_give_other_rows_has_none(prints, sales, text):
     assert "" in prints(text, sales=sales)
 
 
+def planned_by(executor, source, **arguments):
+    function = pb.PythonFunction(
+        source=source.encode(), function="query", file_name="job.py", arguments_json=json.dumps(arguments)
+    )
+    return [
+        stage.fingerprint
+        for stage in executor.plan(pb.JobSpec(python=function, conf=CUT), has_fingerprints=True).stages
+    ]
+
+
+def test_what_readers_go_by_counts(executor, sales):
+    """The value of a column that a file lacks, and the number by which it is found, are not in its name or type."""
+    source = """
+from pyspark.sql.types import LongType, StructField, StructType
+
+def query(spark, path, known):
+    columns = [StructField("k", LongType()), StructField("late", LongType(), True, known)]
+    return spark.read.schema(StructType(columns)).parquet(path).groupBy("k").sum("late")
+"""
+    known = [{}, {"EXISTS_DEFAULT": "5"}, {"EXISTS_DEFAULT": "6"}, {"parquet.field.id": 1}, {"parquet.field.id": 2}]
+    found = [planned_by(executor, source, path=str(sales), known=each)[0] for each in known]
+    assert all(found)
+    assert len({*found}) == len(known)
+
+
+def test_a_subquery_counts(prints, sales):
+    text = "SELECT k, count(*) FROM sales WHERE v > (SELECT {}(v) FROM sales) GROUP BY k"
+    found = [prints(text.format(name), sales=sales)[-1] for name in ("avg", "min")]
+    assert all(found)
+    assert found[0] != found[1]
+
+
 def test_functions_of_users_have_none(executor):
     source = """
 from pyspark.sql import functions as F
@@ -164,9 +197,7 @@ def query(spark):
 
     return spark.range(0, 10, 1, 2).groupBy(twice("id").alias("k")).count()
 """
-    function = pb.PythonFunction(source=source.encode(), function="query", file_name="job.py", arguments_json="{}")
-    outcome = executor.plan(pb.JobSpec(python=function, conf=CUT), has_fingerprints=True)
-    assert [stage.fingerprint for stage in outcome.stages] == ["", ""]
+    assert planned_by(executor, source) == ["", ""]
 
 
 def test_nobody_asked_for_them(executor, sales):

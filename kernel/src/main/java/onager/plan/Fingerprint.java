@@ -42,6 +42,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Fingerprint {
     /** How leaves are called that stand for inputs of a stage. */
     private static final String PLACEHOLDER = "onager-input:";
+    private static final String FIELD_ID = "parquet.field.id";
     /** How old a time in whole seconds must be: the clocks of stores differ. */
     private static final long TIME_IS_SETTLED_MS = 60_000;
 
@@ -142,12 +143,17 @@ public final class Fingerprint {
         return ms;
     }
 
-    /** Writes a schema without what else is known of its columns, which differs between reads of one file. */
+    /**
+     * Writes a schema: of what else is known of its columns, which differs between reads of one file, only what readers go by, the value
+     * where a file lacks the column and the id by which it is found there.
+     */
     private void columns(StructType schema) throws IOException {
         out.writeInt(schema.length());
         for (StructField field : schema.fields()) {
             text(field.name());
             type(field.dataType());
+            add(field.getExistenceDefaultValue());
+            out.writeLong(field.metadata().contains(FIELD_ID) ? field.metadata().getLong(FIELD_ID) : -1);
         }
     }
 
