@@ -98,7 +98,7 @@ class CommitMetrics(CommitObserver):
         goes_on = after.is_active
         match event:
             case OutputsTaken():
-                self._taken(event, after)
+                self._taken(graph, event, after)
             case TaskFailed():
                 self._task_failed(graph, event, goes_on=goes_on)
             case TasksLost():
@@ -147,8 +147,9 @@ class CommitMetrics(CommitObserver):
             self._planning.observe(event.metrics.run_ms * _MS)
         self._count(event.metrics)
 
-    def _taken(self, event: OutputsTaken, after: ExecutionGraph) -> None:
-        taken = [each for each in event.taken if after.stages[each.stage_id].spec.taken is not None]
+    def _taken(self, graph: ExecutionGraph, event: OutputsTaken, after: ExecutionGraph) -> None:
+        now, before = ({s.spec.stage_id for s in g.stages if s.spec.taken is not None} for g in (after, graph))
+        taken = [each for each in event.taken if each.stage_id in now - before]
         self._reused.add(n=len(taken))
         self._reused_bytes.add(n=sum(output.bytes for each in taken for output in each.outputs))
 

@@ -53,7 +53,7 @@ def on_taken(observer: "Observer", job: "SeenJob", event: OutputsTaken, after: E
     if not observer.do_all_read(REUSE_MAJOR):
         observer.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
     for each in event.taken:
-        if after.stages[each.stage_id].spec.taken is None:
+        if each.stage_id >= len(after.stages) or after.stages[each.stage_id].spec.taken is None:
             continue
         observer.counts["stages reused"] += 1
         job.taken |= {output.nonce for output in each.outputs}

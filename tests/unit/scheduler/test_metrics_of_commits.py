@@ -148,6 +148,8 @@ def test_outputs_that_are_taken_and_those_of_them_that_are_lost():
     outputs = (builder.output("x"), builder.output("y"))
     taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, fingerprint="f", outputs=outputs)
     job.feed(OutputsTaken(taken=(taken,), at_ms=job.tick()))
+    late = replace(taken, stage_id=9)  # of a plan that came too late
+    job.feed(OutputsTaken(taken=(taken, late), at_ms=job.tick()))
     counts = {"onager_stages_reused_total": 1, "onager_reused_bytes_total": 200}
     assert {name: n for name, n in job.told("stages_reused", "reused").items() if n} == counts
     job.launch()
