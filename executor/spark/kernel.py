@@ -579,6 +579,15 @@ class FunctionGateway:
         return int(self._java.close(wait_ms))
 
 
+def shown(frame: JavaObject, jvm: Jvm, rows: int, truncate: int, style: str, *, is_query: bool) -> JavaObject:
+    """Return a dataset of one text, what `show` prints of *frame*; *style*: ``plain``, ``vertical`` or ``html``.
+
+    If it *is_query*, nothing has run, and it can be distributed.
+    """
+    shows = jvm.java_class("onager.spark43.Shows")
+    return (shows.query if is_query else shows.now)(frame, rows, truncate, style)
+
+
 def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:
     """Return whether an analyzed query has a limit, the positions of its sort columns, and a query that has them all.
 

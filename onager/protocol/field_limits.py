@@ -528,6 +528,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "set": Many(10_000, Text(1024)),
         "fixed": Many(10_000, Text(1024)),
         "known": Many(10_000, Text(1024)),
+        "set": Many(10_000, Text(1024)),
     },
     # ------------------------------------------------------------ other schedulers
     "AskExecutorsRequest": {"ask": PART, "wait_ms": PLAIN, "executor_ids": Many(4096, ID)},

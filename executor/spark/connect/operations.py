@@ -1,6 +1,7 @@
 """Operations of Spark Connect that are jobs: relations, writes, and statements that change tables."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,9 +13,10 @@ from onager.executor.spark.connect.catalog_calls import statement_of
 from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import QueryTools
+from onager.executor.spark.kernel import QueryTools, shown
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.names import quoted, quoted_text
+from onager.executor.spark.planning.sizing import is_fused
 from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
 from onager.executor.spark.planning.statement_classes import (
     CHANGING,
@@ -28,7 +30,7 @@ from onager.executor.spark.planning.statement_classes import (
     WRITING,
 )
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import ExecutePlanRequest, Expression
+from onager.protocol.spark_connect import ExecutePlanRequest, Expression, Relation
 
 _ROWS: Final = "__onager_rows"
 """The temporary view of what is written into a table."""
@@ -55,6 +57,20 @@ _EFFECTS: Final = (
     }
 )
 """Parsed statements that do more than show something."""
+_GATHERING: Final = frozenset(
+    {
+        *(
+            "Aggregate",
+            "Deduplicate",
+            "FlatMapCoGroupsInPandas",
+            "FlatMapGroupsInPandas",
+            "Join",
+            "RebalancePartitions",
+        ),
+        *("Repartition", "RepartitionByExpression", "Sort", "Window", "WindowGroupLimit"),
+    }
+)
+"""What reads, mostly, all of its input before it gives the first row."""
 _DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -77,7 +93,7 @@ def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCa
     match plan.work:
         case "":
             made.make(made.connect.reads("Relation", request.plan.root))
-            return PlannedScript(_frame(made, request.plan.root), None)
+            return PlannedScript(_query(made, request.plan.root), None)
         case work if work == STATEMENT:
             text = statement_of(request, made) if request.plan.root else text_of(command.sql_command)[1]
             return _planned(made.spark, text, tables)
@@ -87,6 +103,30 @@ def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCa
             return _write_v2(command.write_operation_v2, made, tables)
         case _:
             raise PlanningError(f"the operation asks for {plan.work}, which a newer scheduler knows")
+
+
+def _query(made: ConnectSession, relation: bytes) -> DataFrame:
+    """Return the query of a relation: also of what `show` prints, which Spark's planner would run at once."""
+    asked = Relation.FromString(relation)
+    for name in ("show_string", "html_string"):
+        if asked.HasField(name):
+            show = getattr(asked, name)
+            style = "html" if name == "html_string" else "vertical" if show.vertical else "plain"
+            frame = _frame(made, show.input)
+            is_query = _is_worth_tasks(frame, made.stored.conf)
+            text = shown(frame._jdf, Jvm.of(made.spark), show.num_rows, show.truncate, style, is_query=is_query)  # noqa: SLF001
+            return DataFrame(text, made.spark)
+    return _frame(made, relation)
+
+
+def _is_worth_tasks(frame: DataFrame, conf: Mapping[str, str]) -> bool:
+    """Return whether even the first rows of *frame* need much of what it reads, and that is much."""
+    tools, execution = QueryTools(Jvm.of(frame.sparkSession)), frame._jdf.queryExecution()  # noqa: SLF001
+    if is_fused(conf, tools.input_bytes(execution.analyzed(), is_optimized=False)):
+        return False
+    optimized = execution.optimizedPlan()
+    is_small = is_fused(conf, tools.input_bytes(optimized, is_optimized=True))
+    return not is_small and bool(tools.first_of(optimized, _GATHERING))
 
 
 def _frame(made: ConnectSession, relation: bytes) -> DataFrame:

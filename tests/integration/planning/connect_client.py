@@ -45,6 +45,8 @@ class ConnectClient:
         self.spark.client._plan_compression_threshold = -1
         self.spark.client._plan_compression_algorithm = "NONE"
         self.stored = pb.ConnectSession(user="ann", session_id=self.spark.session_id)
+        self.stages = 0
+        """Those of the last job."""
 
     def close(self) -> None:
         self.spark.client._channel.close()
@@ -114,6 +116,7 @@ class ConnectClient:
     def _run(self, request: ExecutePlanRequest, work: str) -> list[tuple[Any, ...]]:
         plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)
         outcome = self._executor.plan(pb.JobSpec(connect=plan, conf=CUT | dict(self.stored.conf)))
+        self.stages = len(outcome.stages)
         if not work:
             return self._executor.run(outcome)
         self._catalog.commit(outcome)  # the statements of these tests write no rows

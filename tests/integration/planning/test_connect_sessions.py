@@ -1,5 +1,6 @@
 """Sessions of Spark Connect, made anew for each request: what programs see is what plain Spark shows."""
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as classic_functions
 from pyspark.sql.connect import functions as connect_functions
 from pyspark.sql.connect import plan as plans
+from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import FetchErrorDetailsResponse
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -57,10 +59,7 @@ def client(executor: OneExecutor, catalog: MemoryCatalog) -> Iterator[ConnectCli
 
 def lazy(client: ConnectClient, text: str) -> Any:
     """Return the DataFrame that `spark.sql` makes of a query."""
-    from pyspark.sql.connect.dataframe import DataFrame
-    from pyspark.sql.connect.plan import SQL
-
-    return DataFrame(SQL(text), client.spark)
+    return DataFrame(plans.SQL(text), client.spark)
 
 
 def built(client: ConnectClient, build: Build) -> Any:
@@ -155,10 +154,11 @@ def test_a_view_of_what_is_gone_is_an_error_only_for_who_reads_it(client: Connec
 
 def test_a_view_of_what_is_gone_can_be_seen_and_dropped(client: ConnectClient) -> None:
     client.sql("CREATE TABLE sales (a INT) USING parquet")
-    for view in ("one", "two", "three"):
+    for view in ("one", "two", "three", "four"):
         client.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT * FROM sales")
     client.sql("DROP TABLE sales")
     client.sql("DROP VIEW one")
+    client.sql("DROP TABLE four")
     client.drop("two")
     assert [entry.name for entry in client.stored.entries] == ["three"]
     assert [row[1] for row in client.rows(lazy(client, "SHOW VIEWS"))] == ["three"]
@@ -235,6 +235,51 @@ def test_a_global_view_is_of_its_session(client: ConnectClient) -> None:
 def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:
     client.sql("SET onager.fusion.maxBytes = 1")
     assert dict(client.stored.conf) == {"onager.fusion.maxBytes": "1"}
+
+
+SHOWN: dict[str, Build] = {
+    "aggregate": lambda spark, f: (
+        spark.range(100).groupBy((f.col("id") % 7).alias("k")).agg(f.sum("id").alias("s")).orderBy("k")
+    ),
+    "few": lambda spark, f: (
+        spark.range(3).select(f.lit("x" * 30).alias("a"), f.lit(None).alias("日本"), "id").orderBy("id")
+    ),
+    "none": lambda spark, _: spark.range(3).where("id > 5").orderBy("id"),
+    "nested": lambda spark, f: (
+        spark.range(2)
+        .orderBy("id")
+        .select(
+            f.struct("id", f.array(f.lit(1.5), f.lit(None))).alias("s"),
+            f.map_from_arrays(f.array(f.lit(1)), f.array("id")).alias("m"),
+        )
+    ),
+    "twice": lambda spark, f: spark.range(2).orderBy("id").select("id", (f.col("id") + 1).alias("id")),
+    "moments": lambda spark, f: (
+        spark.range(2)
+        .orderBy("id")
+        .select(
+            f.lit(dt.datetime(2026, 1, 31, 12, 0, tzinfo=dt.UTC)).alias("t"),
+            f.lit(b"\x01a").alias("b"),
+            f.lit(2).cast("decimal(9,3)").alias("d"),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("max_bytes", ["0", "64m"])
+@pytest.mark.parametrize("name", SHOWN)
+def test_show_prints_what_plain_spark_prints(
+    name: str, max_bytes: str, executor: OneExecutor, client: ConnectClient
+) -> None:
+    client.set("onager.fusion.maxBytes", max_bytes)
+    frame, plain = built(client, SHOWN[name]), SHOWN[name](executor.spark, classic_functions)
+    for rows, truncate, vertical in ((20, 20, False), (2, 0, False), (1, 5, True), (0, 3, False), (-1, 20, False)):
+        show = plans.ShowString(child=frame._plan, num_rows=rows, truncate=truncate, vertical=vertical)
+        expected = plain._jdf.showString(rows, truncate, vertical)
+        assert client.rows(DataFrame(show, client.spark)) == [(expected,)]
+        assert (client.stages > 1) == (max_bytes == "0")
+    html = DataFrame(plans.HtmlString(child=frame._plan, num_rows=2, truncate=20), client.spark)
+    assert client.rows(html) == [(plain._jdf.htmlString(2, 20),)]
 
 
 READERS = {
