@@ -525,7 +525,6 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "ConnectDefaults": {
         "spark_version": WORD,
         "conf": Pairs(10_000, Text(1024), Text(64 * KIB)),
-        "set": Many(10_000, Text(1024)),
         "fixed": Many(10_000, Text(1024)),
         "known": Many(10_000, Text(1024)),
         "set": Many(10_000, Text(1024)),
