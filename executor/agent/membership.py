@@ -160,5 +160,6 @@ class Membership:
             feeds=True,
             splits=True,
             connects=True,
+            reuses=True,
             answered_by_call=bool(self._address),
         )

@@ -72,7 +72,13 @@ class OneExecutor:
         return JobId(f"job-{self.jobs}")
 
     def plan(
-        self, spec: pb.JobSpec, *, slots: int = 2, may_grow: bool = False, may_step: bool = False
+        self,
+        spec: pb.JobSpec,
+        *,
+        slots: int = 2,
+        may_grow: bool = False,
+        may_step: bool = False,
+        has_fingerprints: bool = False,
     ) -> pb.PlanOutcome:
         return plan_job(
             spec,
@@ -85,6 +91,7 @@ class OneExecutor:
             may_grow=may_grow,
             catalog=self.catalog,
             may_step=may_step,
+            has_fingerprints=has_fingerprints,
         )
 
     @contextmanager
