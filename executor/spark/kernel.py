@@ -606,6 +606,7 @@ class JavaConnect:
         self._jvm = Jvm.of(session)
         self._session = session
         self._java = self._jvm.java_class("onager.spark43.ConnectSession")(jvm_session(session), user)
+        self._reads = self._jvm.java_class("onager.plan.ConnectReads")
 
     def analyze(self, request: bytes) -> bytes:
         """Return the AnalyzePlanResponse to an AnalyzePlanRequest."""
@@ -628,7 +629,7 @@ class JavaConnect:
 
         ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
         """
-        return {str(name) for name in listed(self._java.reads(kind, message))}
+        return {str(name) for name in listed(self._reads.of(jvm_session(self._session), kind, message))}
 
     def ddl(self, schema: bytes) -> str:
         """Return the columns of a DataType, a struct, as CREATE TABLE has them."""
