@@ -18,6 +18,7 @@ from onager.execution_graph import (
     StageSpec,
     StageWork,
     SupersededStage,
+    TaskFailed,
     TaskSucceeded,
     apply,
     apply_all,
@@ -32,6 +33,7 @@ from onager.execution_graph import (
     is_held,
     lay_out,
     pop_next_tasks,
+    refusal,
     revive,
     violations,
     wanted_tasks,
@@ -551,6 +553,20 @@ def test_a_lost_executor_and_a_lost_launch_keep_the_plan() -> None:
     assert "did not arrive" in job.graph.replans[0].decisions[0]
     job.finish()
     assert job.graph.state == "successful"
+
+
+def test_a_job_that_cannot_end_as_its_re_plan_would_have_it_has_no_re_plan_under_way() -> None:
+    job = owing()
+    begun(job)
+    job.launch("b", 1)
+    nothing = replace(stage(6, 0), output=stage(4, kind="result").output)
+    ends = replanned(job, nothing, dropped=(2, 3, 4), result=6)
+    event = refusal(job.graph, [ends], "table t was changed", job.tick(), is_conflict=True)
+    assert isinstance(event, TaskFailed)
+    job.feed(event)  # checks the invariants
+    assert job.graph.state == "failed"
+    assert job.graph.replan is None
+    assert job.graph.replans[0].decisions == ("the job failed",)
 
 
 def test_a_re_plan_that_finds_nothing_better_keeps_the_plan() -> None:
