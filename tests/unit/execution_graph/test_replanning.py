@@ -9,6 +9,7 @@ from onager.execution_graph import (
     REPLANNED_MAJOR,
     AdaptivePolicy,
     EventBatch,
+    Failure,
     FailureKind,
     HeldTask,
     ReplanBegun,
@@ -32,14 +33,14 @@ from onager.execution_graph import (
     is_held,
     lay_out,
     pop_next_tasks,
-    refusal,
     revive,
     violations,
     wanted_tasks,
 )
 from onager.execution_graph.replanned import MOST_REPLANS
 from onager.execution_graph.replanning import FORCED_LIMIT_MS, LIMIT_MS
-from onager.execution_graph.stages import ExecutorSlot, StageLayout, TaskRead
+from onager.execution_graph.settling import failed
+from onager.execution_graph.stages import ExecutorSlot, RunningStage, StageLayout, TaskRead
 from tests.unit.execution_graph.builder import METRICS, SINK, Job, new_graph, output, stage, with_sink
 
 Side = Literal["", "shuffled", "broadcast"]
@@ -554,18 +555,14 @@ def test_a_lost_executor_and_a_lost_launch_keep_the_plan() -> None:
     assert job.graph.state == "successful"
 
 
-def test_a_job_that_cannot_end_as_its_re_plan_would_have_it_has_no_re_plan_under_way() -> None:
+def test_a_job_that_fails_by_its_re_plan_has_no_re_plan_under_way() -> None:
     job = owing()
-    begun(job)
-    job.launch("b", 1)
-    nothing = replace(stage(6, 0), output=stage(4, kind="result").output)
-    ends = replanned(job, nothing, dropped=(2, 3, 4), result=6)
-    event = refusal(job.graph, [ends], "table t was changed", job.tick(), is_conflict=True)
-    assert event is not None
-    job.feed(event)  # checks the invariants
-    assert job.graph.state == "failed"
-    assert job.graph.replan is None
-    assert job.graph.replans[0].decisions == ("the job failed",)
+    replan = job.stage(begun(job).replan_id)
+    assert isinstance(replan, RunningStage)
+    graph = failed(job.graph, replan, Failure(kind=FailureKind.USER_ERROR, message="no"), job.tick())
+    assert violations(graph) == ()
+    assert graph.replan is None
+    assert graph.replans[0].decisions == ("the job failed",)
 
 
 def test_a_re_plan_that_finds_nothing_better_keeps_the_plan() -> None:
