@@ -53,7 +53,7 @@ from onager.execution_graph.graph import ExecutionGraph, Failed
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 
-SCHEMA_MAJOR = 7
+SCHEMA_MAJOR = 8
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -67,7 +67,9 @@ FEED_MAJOR = 6
 """The version of records with growing stages."""
 TABLES_MAJOR = 7
 """The version of records of jobs that change the catalog, write directories by columns, or have steps."""
-_MINORS = {1: 9, 2: 8, 3: 6, 4: 2, 5: 1, 6: 1, 7: 1}
+FOREIGN_MAJOR = 8
+"""The version of records of jobs that write tables of other catalogs."""
+_MINORS = {1: 9, 2: 8, 3: 6, 4: 2, 5: 1, 6: 1, 7: 1, 8: 1}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -185,9 +187,13 @@ def _is_partitioned(plan: PlanSummary | None) -> bool:
     return plan is not None and plan.sink is not None and bool(plan.sink.partition_by)
 
 
+def _is_foreign(plan: PlanSummary | None) -> bool:
+    return plan is not None and plan.sink is not None and bool(plan.sink.foreign)
+
+
 def _major_of_graph(graph: ExecutionGraph) -> int:
-    if _is_partitioned(graph.plan) or _is_of_catalog(graph) or graph.is_program:
-        return TABLES_MAJOR
+    if _is_partitioned(graph.plan) or _is_of_catalog(graph) or graph.is_program or _is_foreign(graph.plan):
+        return FOREIGN_MAJOR if _is_foreign(graph.plan) else TABLES_MAJOR
     if any(s.spec.work is StageWork.FEED for s in graph.stages):
         return FEED_MAJOR
     if graph.replans:
@@ -217,14 +223,15 @@ def _is_of_tables(event: Event) -> bool:
             return event.failure.cause is FailureCause.CATALOG_CHANGED
         case JobPlanned():
             has_steps = bool(event.stages) and event.stages[0].work is StageWork.STEP
-            return has_steps or _is_partitioned(event.summary) or bool(event.summary.catalog_digest)
+            summary = event.summary
+            return has_steps or _is_partitioned(summary) or bool(summary.catalog_digest) or _is_foreign(summary)
         case _:
             return False
 
 
 def _major_of_event(event: Event) -> int:
     if _is_of_tables(event):
-        return TABLES_MAJOR
+        return FOREIGN_MAJOR if isinstance(event, JobPlanned) and _is_foreign(event.summary) else TABLES_MAJOR
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
         return FEED_MAJOR
     if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):

@@ -160,5 +160,6 @@ class Membership:
             feeds=True,
             splits=True,
             connects=True,
+            commits=True,
             answered_by_call=bool(self._address),
         )

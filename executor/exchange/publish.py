@@ -144,6 +144,7 @@ def plan_publish(
         staging=str(staging),
         moves=tuple(moves),
         table=table,
+        foreign=sink.foreign,
     )
 
 

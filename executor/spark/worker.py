@@ -30,6 +30,7 @@ from onager.executor.exchange import (
     remove_unfinished,
     take_back,
 )
+from onager.executor.foreign import ForeignCatalog, ForeignTables
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.cluster import SparkCluster, is_cluster
 from onager.executor.spark.connect import ConnectRequests, connect_query, failure_of, opened
@@ -84,11 +85,14 @@ class SparkWorker:
         planning_timeout_s: float = 0.0,
         private: PrivatePaths = NO_PATHS,
         logs: AttemptLogs | None = None,
+        catalogs: Sequence[ForeignCatalog] = (),
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 
         *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log.
+        *catalogs*: others than Onager's own.
         """
+        self._foreign = ForeignTables(catalogs)
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
@@ -101,6 +105,7 @@ class SparkWorker:
             warehouse=warehouse,
             private=self._private,
             logs=logs,
+            catalogs=self._foreign.names,
         )
         self._processes = FunctionProcesses()
         try:
@@ -134,7 +139,11 @@ class SparkWorker:
         self._has_own_catalog = self._spark.conf.get("spark.sql.catalogImplementation") != "in-memory"
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._connect = ConnectRequests(
-            self._spark, exchange_dir, spark_version=self.spark_version, has_own_catalog=self._has_own_catalog
+            self._spark,
+            exchange_dir,
+            spark_version=self.spark_version,
+            has_own_catalog=self._has_own_catalog,
+            foreign=self._foreign,
         )
         self._tree = ProcessTree()
         self._control = ControlTasks(self._runner.kernel, actions, clock, logs)
@@ -314,6 +323,7 @@ class SparkWorker:
                 private=self._private,
                 may_grow=task_set.may_grow,
                 catalog=None if self._has_own_catalog else assignment.catalog,
+                foreign=self._foreign,
                 may_step=task_set.may_step,
             )
         except Exception as error:
@@ -365,7 +375,12 @@ class SparkWorker:
         return held_partitions(assignment.catalog.read, assignment.task_set.sink.table)
 
     def _publish(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
-        del key, cancellation
+        del cancellation
         (content,) = assignment.blobs.values()
-        carry_out(Manifest.from_bytes(content))
+        manifest = Manifest.from_bytes(content)
+        if manifest.foreign:
+            self._foreign.check(manifest.foreign, key.job_id)  # before files are where a table's are
+        carry_out(manifest)
+        if manifest.foreign:
+            self._foreign.commit(manifest.foreign, key.job_id, [move.name for move in manifest.moves])
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))

@@ -147,6 +147,12 @@ class ExecutorManager:
         now_ms = self._clock.now_ms()
         return all(record.connects for record in self._registry if record.takes_work(now_ms))
 
+    @property
+    def all_commit(self) -> bool:
+        """Whether every executor that takes work knows tables of other catalogs, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.commits for record in self._registry if record.takes_work(now_ms))
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
@@ -222,6 +228,7 @@ class ExecutorManager:
                 feeds=request.feeds,
                 splits=request.splits,
                 connects=request.connects,
+                commits=request.commits,
             )
             result = await self._backend.put_txn(
                 [

@@ -73,7 +73,7 @@ def test_the_other_records_are_read_too():
 
 async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_lives(backend, clock):
     members = Members(backend, clock, scheduler_id="new", address="h:1", lease_ttl_s=5)
-    assert members.writes_major == SCHEMA_MAJOR == 7
+    assert members.writes_major == SCHEMA_MAJOR == 8
     await backend.put(Keyspace.Schedulers, "old", RECORDS["scheduler"])
     await members.refresh()
     assert members.writes_major == 1
