@@ -69,7 +69,7 @@ TABLES_MAJOR = 7
 """The version of records of jobs that change the catalog, write directories by columns, or have steps."""
 FOREIGN_MAJOR = 8
 """The version of records of jobs that write tables of other catalogs."""
-_MINORS = {1: 9, 2: 8, 3: 6, 4: 2, 5: 1, 6: 1, 7: 1, 8: 1}
+_MINORS = {1: 9, 2: 8, 3: 6, 4: 2, 5: 1, 6: 1, 7: 1, 8: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
 
 MARK: Final = "onager.job"
 """The property of a snapshot that says which job has made it."""
@@ -62,14 +61,24 @@ class Commit:
         return ".".join((self.catalog, *self.identifier))
 
 
+def has_committed(catalogs: IcebergCatalogs, to: Commit, job_id: str) -> bool:
+    """Return whether the job has committed; `SinkError` if it never can, because the table is not as it was."""
+    table = _table(catalogs, to)
+    if _is_marked(table, job_id):
+        return True
+    _check_same(table, to)
+    _replaced(table, to, ())
+    return False
+
+
 def commit(
     catalogs: IcebergCatalogs,
     to: Commit,
     job_id: str,
     paths: Sequence[str],
     pause: Callable[[float], None] = time.sleep,
-) -> bool:
-    """Commit the files *paths* for the job, and return whether that had been done; without any, only look.
+) -> None:
+    """Commit the files *paths* for the job, unless that has been done.
 
     Raises `SinkError` if the table is not what the job was planned with, `CatalogUnavailableError` if it is not known
     whether the commit has been made.
@@ -77,16 +86,13 @@ def commit(
     added: list[DataFile] | None = None
     for tried in range(_TRIES):
         table = _table(catalogs, to)
-        if any(_mark(snapshot) == job_id for snapshot in table.snapshots()):
-            return True
+        if _is_marked(table, job_id):
+            return
         _check_same(table, to)
-        if paths and added is None:
-            added = _data_files(table, to, paths)
-        replaced = _replaced(table, to, added or ())
         if added is None:
-            return False
-        if _is_committed(table, to, job_id, added, replaced):
-            return False
+            added = _data_files(table, to, paths)
+        if _is_committed(table, to, job_id, added, _replaced(table, to, added)):
+            return
         pause(min(_LONGEST_PAUSE_S, 0.05 * 2**tried))  # somebody else was first
     raise CatalogUnavailableError(
         to.catalog, f"others changed {to.name} each of the {_TRIES} times it was committed to"
@@ -100,8 +106,8 @@ def _table(catalogs: IcebergCatalogs, to: Commit) -> "Table":
         raise SinkError(f"{to.name} has been dropped since the job was planned: nothing was written") from error
 
 
-def _mark(snapshot: "Snapshot") -> str | None:
-    return None if snapshot.summary is None else snapshot.summary.get(MARK)
+def _is_marked(table: "Table", job_id: str) -> bool:
+    return any(each.summary is not None and each.summary.get(MARK) == job_id for each in table.snapshots())
 
 
 def _check_same(table: "Table", to: Commit) -> None:
@@ -265,6 +271,8 @@ def _is_committed(
         return False
     except Exception as error:
         raise CatalogUnavailableError(
-            to.catalog, f"whether {to.name} has the rows of job {job_id} is not known ({told(error)})"
+            to.catalog,
+            f"whether {to.name} has the rows of job {job_id} is not known ({told(error)}): it has if one of its "
+            f"snapshots has {MARK}={job_id} in its summary",
         ) from error
     return True

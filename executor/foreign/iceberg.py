@@ -38,7 +38,7 @@ class IcebergCatalogs:
         """Raise `InvalidSettingError` if there are some, and PyIceberg is not installed."""
         self._settings = {catalog.name: catalog for catalog in catalogs}
         self._connected: dict[str, Catalog] = {}
-        self._lock = threading.Lock()
+        self._connecting = {name: threading.Lock() for name in self._settings}
         if catalogs:
             try:
                 import pyiceberg  # noqa: F401
@@ -54,25 +54,22 @@ class IcebergCatalogs:
 
     def catalog(self, name: str) -> "Catalog":
         """Return the catalog *name*; `CatalogUnavailableError` if it cannot be reached, or is not given here."""
-        from pyiceberg.catalog import load_catalog
-
         settings = self._settings.get(name)
         if settings is None:
             raise CatalogUnavailableError(
                 name, f"this executor was started without it; start all executors with the same {FLAG}"
             )
-        with self._lock:
+        from pyiceberg.catalog import load_catalog
+
+        with self._connecting[name], asking(name):
             if name not in self._connected:
-                with asking(name):
-                    self._connected[name] = load_catalog(name, **settings.properties)
+                self._connected[name] = load_catalog(name, **settings.properties)
             return self._connected[name]
 
     def close(self) -> None:
         """Close all connections."""
-        with self._lock:
-            for catalog in self._connected.values():
-                catalog.close()
-            self._connected.clear()
+        while self._connected:
+            self._connected.popitem()[1].close()
 
     def table(self, name: str, identifier: tuple[str, ...]) -> "Table":
         """Return a table as it is now; `MissingError`, `CatalogUnavailableError`."""

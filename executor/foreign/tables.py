@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onager.errors import CatalogUnavailableError
 from onager.executor.foreign import files
 from onager.executor.foreign.catalogs import ForeignCatalog
-from onager.executor.foreign.commits import Commit, commit
+from onager.executor.foreign.commits import Commit, commit, has_committed
 from onager.executor.foreign.iceberg import (
     ANSWER_S,
     COMMIT_S,
@@ -59,10 +59,10 @@ class ForeignTables:
         """Return what one planning asks: each table is at one snapshot throughout."""
         return PlanningTables(self._catalogs)
 
-    def check(self, text: str, job_id: str) -> bool:
+    def has_committed(self, text: str, job_id: str) -> bool:
         """Return whether the job has committed to the table that *text* names; `SinkError` if it never can."""
         to = Commit.parsed(text)
-        return awaited(to.catalog, begun(lambda: commit(self._catalogs, to, job_id, ())), ANSWER_S)
+        return awaited(to.catalog, begun(lambda: has_committed(self._catalogs, to, job_id)), ANSWER_S)
 
     def commit(self, text: str, job_id: str, names: Sequence[str]) -> None:
         """Make the files *names* part of the table that *text* names, once for the job, whoever dies.

@@ -275,6 +275,7 @@ class SparkWorker:
         """Stop Spark and the processes of functions, and reap the JVM."""
         jvm: Any = self._spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark keeps it nowhere else
         self._processes.close()
+        self._foreign.close()
         with contextlib.suppress(Py4JError, OSError):
             self._runner.close()
             if is_alive(self._spark):
@@ -378,9 +379,9 @@ class SparkWorker:
         del cancellation
         (content,) = assignment.blobs.values()
         manifest = Manifest.from_bytes(content)
-        if manifest.foreign:
-            self._foreign.check(manifest.foreign, key.job_id)  # before files are where a table's are
-        carry_out(manifest)
-        if manifest.foreign:
-            self._foreign.commit(manifest.foreign, key.job_id, [move.name for move in manifest.moves])
+        # It is asked before files are where a table's are: they stay there if the table is not as it was.
+        if not (manifest.foreign and self._foreign.has_committed(manifest.foreign, key.job_id)):
+            carry_out(manifest)
+            if manifest.foreign:
+                self._foreign.commit(manifest.foreign, key.job_id, [move.name for move in manifest.moves])
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))

@@ -297,6 +297,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "splits": PLAIN,
         "answered_by_call": PLAIN,
         "connects": PLAIN,
+        "commits": PLAIN,
     },
     "HeartbeatRequest": {
         **_LIFE,

@@ -87,6 +87,8 @@ def test_a_program_reads_and_writes_tables_and_others_read_them(cluster, catalog
     assert cluster.client.python(read_in_python).to_arrow().to_pylist() == expected
     marks = [each.current_snapshot().summary["onager.job"] for each in (sales, by_day)]
     assert marks == [f"{job.id}.1", f"{job.id}.2"]
+    cluster.client.sql("INSERT OVERWRITE ice.shop.sales SELECT * FROM ice.shop.sales WHERE id < 0", conf=UNFUSED).wait()
+    assert sales.refresh().scan().to_arrow().num_rows == 0
 
 
 def test_a_job_commits_once_when_its_executor_dies_before_it_can_say_so(cluster, catalog, death):
@@ -101,7 +103,7 @@ def test_a_job_commits_once_when_its_executor_dies_before_it_can_say_so(cluster,
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(100))
     assert [snapshot.summary["onager.job"] for snapshot in table.snapshots()] == [job.id]
     published = cluster.tasks(job.id)[max(cluster.tasks(job.id))]
-    assert (published["attempts"], published["state"]) == (2, "success")
+    assert (published["attempts"], published["state"]) == (2, "successful")
 
 
 def test_a_catalog_that_is_not_there_and_a_table_that_is_dropped_are_told(cluster, catalog):

@@ -1,6 +1,7 @@
 """Tables of an Iceberg catalog: read as PyIceberg has written them, and written so that PyIceberg reads them."""
 
 import datetime as dt
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,9 +92,9 @@ def write(executor: OneExecutor, text: str, conf: dict[str, str] | None = None) 
 
 def publish(executor: OneExecutor, manifest: Manifest) -> None:
     manifest = Manifest.from_bytes(manifest.to_bytes())
-    executor.foreign.check(manifest.foreign, manifest.job_id)
-    carry_out(manifest)
-    executor.foreign.commit(manifest.foreign, manifest.job_id, [move.name for move in manifest.moves])
+    if not executor.foreign.has_committed(manifest.foreign, manifest.job_id):
+        carry_out(manifest)
+        executor.foreign.commit(manifest.foreign, manifest.job_id, [move.name for move in manifest.moves])
 
 
 @pytest.mark.parametrize("by", [{}, {"country": "identity"}], ids=str)
@@ -243,6 +244,39 @@ def test_what_somebody_else_has_changed_is_not_replaced(executor, catalog):
     assert not Path(whole.target).exists()
     publish(executor, part)
     assert [row[:2] for row in read(table)] == [(1, "DE"), (3, None), (4, "DE"), (7, "FR")]
+
+
+@pytest.mark.parametrize("by", [{}, {"country": "identity"}], ids=str)
+def test_no_rows_replace_others_and_a_job_without_rows_commits_too(executor, catalog, by):
+    table = made(catalog, by=by)
+    job_id = write(executor, "INSERT INTO ice.shop.sales SELECT * FROM ice.shop.sales WHERE id < 0")
+    assert len(read(table)) == 3
+    assert table.current_snapshot().summary["onager.job"] == job_id
+    job_id = write(executor, "INSERT OVERWRITE ice.shop.sales SELECT * FROM ice.shop.sales WHERE id < 0")
+    assert read(table) == []
+    assert table.current_snapshot().summary["onager.job"] == job_id
+
+
+def test_what_has_been_committed_is_done_even_if_its_files_have_been_rewritten_since(executor, catalog):
+    table = made(catalog)
+    manifest = manifest_of(executor, NEW)
+    publish(executor, manifest)
+    table.refresh().overwrite(table.scan().to_arrow())
+    shutil.rmtree(manifest.target)
+    publish(executor, manifest)
+    assert [row[0] for row in read(table)] == [1, 2, 3, 9]
+
+
+def test_files_in_private_directories_are_not_read(executor, catalog, tmp_path):
+    made(catalog)
+    conf = executor.spark.sparkContext._jsc.sc().conf()
+    for private in (tmp_path / "ice" / "shop", tmp_path / "ice" / "shop" / "sales" / "data"):
+        conf.set("spark.onager.privatePaths", str(private))
+        try:
+            with pytest.raises(IllegalArgumentException, match="where Onager keeps files of its own"):
+                rows(executor, "SELECT * FROM ice.shop.sales")
+        finally:
+            conf.remove("spark.onager.privatePaths")
 
 
 def test_a_table_that_is_another_by_then_is_not_written(executor, catalog):

@@ -201,8 +201,18 @@ def partitioned() -> Job:
     return job
 
 
+def foreign() -> Job:
+    """It writes a table of another catalog."""
+    job = Job()
+    job.launch("a")
+    job.feed(job.plan(*with_sink(stage(1, 2)), sink=replace(SINK, foreign='{"catalog": "ice"}')))
+    job.finish()
+    return job
+
+
 JOBS = [
     Job,
+    foreign,
     partitioned,
     growing,
     unresolved_and_resolved,
@@ -305,7 +315,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["8.0", "10.3"])
+@pytest.mark.parametrize("version", ["9.0", "10.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
@@ -335,6 +345,7 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
     newer = {speculating: b"2.8", laid_out: b"4.2", replanned_twice: b"5.1", growing: b"6.1", partitioned: b"7.1"}
+    newer[foreign] = b"8.0"
     version = (newer | {pipelined: b"3.6"}).get(make, b"1.9")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
     version = (newer | {abandoned: b"3.6"}).get(make, b"1.9")

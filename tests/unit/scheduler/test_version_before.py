@@ -91,7 +91,7 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
     assert looked == []
     await backend.delete(Keyspace.Schedulers, "old")
     await members.refresh()
-    assert members.writes_major == 7
+    assert members.writes_major == SCHEMA_MAJOR
     await overdue.look()
     assert looked == ["for stragglers"]
 
