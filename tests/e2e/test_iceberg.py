@@ -1,6 +1,8 @@
 """Tables of an Iceberg catalog on a real cluster, whose executors die between a commit and its report."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +33,19 @@ def committed(*arguments):
 ForeignTables.commit = committed
 """
 """Kills the executor once it has committed, if there is a file that says so; it is gone then."""
+
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+spark.range(3).writeTo("ice.shop.numbers").append()
+spark.range(3, 5).write.insertInto("ice.shop.numbers")
+spark.range(5, 6).write.mode("append").saveAsTable("ice.shop.numbers")
+print(sorted(row.id for row in spark.table("ice.shop.numbers").collect()), spark.catalog.tableExists("ice.shop.none"))
+spark.range(7, 8).writeTo("ice.shop.numbers").overwritePartitions()
+spark.sql("INSERT INTO ice.shop.numbers SELECT max(id) + 1 FROM ice.shop.numbers")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +104,17 @@ def test_a_program_reads_and_writes_tables_and_others_read_them(cluster, catalog
     assert marks == [f"{job.id}.1", f"{job.id}.2"]
     cluster.client.sql("INSERT OVERWRITE ice.shop.sales SELECT * FROM ice.shop.sales WHERE id < 0", conf=UNFUSED).wait()
     assert sales.refresh().scan().to_arrow().num_rows == 0
+
+
+def test_a_program_of_pyspark_reads_and_writes_tables(cluster, catalog):
+    import pyarrow as pa
+
+    table = catalog.create_table("shop.numbers", pa.schema([("id", pa.int64())]))
+    program = [sys.executable, "-c", PROGRAM, f"sc://{cluster.address}"]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "[0, 1, 2, 3, 4, 5] False\n"), ended.stderr
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [7, 8]
+    assert len(table.snapshots()) == 5
 
 
 def test_a_job_commits_once_when_its_executor_dies_before_it_can_say_so(cluster, catalog, death):
