@@ -52,6 +52,14 @@ class Jvm:
         return [seq.apply(i) for i in range(seq.size())]
 
 
+def listed(found: Any) -> list[Any]:
+    """Return the items of a Java ``List``, one call each.
+
+    To iterate over it takes milliseconds more: its end is an exception of Java's.
+    """
+    return [found.get(i) for i in range(found.size())]
+
+
 def kind(thing: Any) -> str:
     """Return the simple class name of a JVM object, such as ``FilterExec``."""
     return str(thing.getClass().getSimpleName())

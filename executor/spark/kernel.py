@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.jvm import Jvm, listed
 
 JavaObject = Any
 """An object of the JVM."""
@@ -176,7 +176,7 @@ class Kernel:
 
     def who_does_not_share(self, tasks: int) -> list[str]:
         """Return why processes of the cluster do not share the exchange directory; probes with *tasks* tasks."""
-        return [str(problem) for problem in self._java.whoDoesNotShare(tasks)]
+        return [str(problem) for problem in listed(self._java.whoDoesNotShare(tasks))]
 
     # ------------------------------------------------------------ streams
 
@@ -497,7 +497,7 @@ class JavaCatalog:
     def __init__(self, base: SparkSession) -> None:
         """Make it with a session like *base*; managed tables lie in the same warehouse."""
         jvm = Jvm.of(base)
-        self._java = jvm.java_class("onager.catalog.OnagerCatalog")(jvm_session(base))
+        self._java = jvm.java_class("onager.catalog.OnagerCatalog").next(jvm_session(base))
         self._statements = jvm.java_class("onager.catalog.Statements")
         self._writes = jvm.java_class("onager.catalog.TableWrite")
         self._truncation = jvm.java_class("onager.catalog.Truncation")
@@ -610,7 +610,14 @@ class JavaConnect:
 
     def execute(self, request: bytes) -> list[bytes]:
         """Carry out an ExecutePlanRequest, and return the ExecutePlanResponses but the last, ResultComplete."""
-        return [bytes(response) for response in self._java.execute(request)]
+        return [bytes(response) for response in listed(self._java.execute(request))]
+
+    def reads(self, kind: str, message: bytes) -> set[str]:
+        """Return kind and name of what a Command, Relation or AnalyzePlanRequest reads, such as ``view sales``.
+
+        ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
+        """
+        return {str(name) for name in listed(self._java.reads(kind, message))}
 
     def add_artifact(self, name: str, path: Path) -> None:
         """Take a file into the session under the client's *name*."""
@@ -622,7 +629,7 @@ class JavaConnect:
 
     def temporary_views(self) -> set[str]:
         """Return the names of the session's temporary views."""
-        return {str(name) for name in self._java.temporaryViews()}
+        return {str(name) for name in listed(self._java.temporaryViews())}
 
     def close(self) -> None:
         """Forget it; the session stays."""

@@ -307,8 +307,8 @@ class SparkWorker:
         def of_connect(
             plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
         ) -> Iterator[PlannedScript]:
-            with opened(plan.session, session, self._exchange_dir) as connect:
-                yield connect_query(plan, session, connect, tables)
+            with opened(plan.session, session, self._exchange_dir) as made:
+                yield connect_query(plan, made, tables)
 
         try:
             outcome = plan_job(

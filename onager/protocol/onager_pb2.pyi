@@ -2164,7 +2164,7 @@ class ConnectEntry(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[bytes] = ...) -> None: ...
 
 class ConnectMade(_message.Message):
-    __slots__ = ("command", "database", "conf")
+    __slots__ = ("command", "database", "conf", "reads", "drops", "name")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2175,10 +2175,16 @@ class ConnectMade(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     CONF_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    DROPS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     command: bytes
     database: str
     conf: _containers.ScalarMap[str, str]
-    def __init__(self, command: _Optional[bytes] = ..., database: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    reads: _containers.RepeatedScalarFieldContainer[str]
+    drops: bool
+    name: str
+    def __init__(self, command: _Optional[bytes] = ..., database: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., reads: _Optional[_Iterable[str]] = ..., drops: _Optional[bool] = ..., name: _Optional[str] = ...) -> None: ...
 
 class ConnectArtifact(_message.Message):
     __slots__ = ("name", "digest", "size")

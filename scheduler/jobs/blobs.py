@@ -264,10 +264,11 @@ class BlobStore:
                     stored |= await self._look(d for d in moved if d not in told)
                     stored |= told
                 case OutcomeUnknown():
+                    await _pause(number)
                     stored = await self._look(contents)
                 case other:
                     raise AssertionError(f"blobs were refused: {other}")
-            await _pause(number)
+            # No pause between look and write: the longer that takes, the likelier another job changes one of them.
         raise OutcomeUnknownError(f"blobs of job {job_id} could not be stored in {_TRIES} tries; try again")
 
     async def _put_before(self, digest: BlobDigest, chunks: Sequence[Op]) -> int:

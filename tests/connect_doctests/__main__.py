@@ -160,7 +160,7 @@ def _print(modules: dict[str, dict[str, Any]]) -> None:
         print(f"{name}: {found['pass']} of the {found['pass_with_spark']} doctests that pass with Spark's server")
         for kind in ("refused", "differ"):
             for test, why in found[kind].items():
-                print(f"  {kind:8} {test}: {why}")
+                print(f"  {kind:8} {test}: {why[:200]}")
 
 
 def _options() -> argparse.Namespace:

@@ -18,15 +18,14 @@ import pyspark
 
 from tests.connect_doctests import SQL, module_of
 
-_ERROR = re.compile(r"^(?:pyspark\.errors\.\S*|\w+(?:\.\w+)*(?:Error|Exception)\S*): ?(.*)$", re.MULTILINE)
+_ERROR = re.compile(r"^ *((?:\w+\.)*\w*(?:Error|Exception|Rendezvous): ?.*)$", re.MULTILINE)
 _REASON_CHARS = 400
 
 
 def reason(told: str) -> str:
     """Return of what doctest told about an example that failed the error, or what it got instead."""
-    errors = [match.group(0) for match in _ERROR.finditer(told)]
-    if errors:
-        return errors[0][:_REASON_CHARS]
+    if errors := _ERROR.findall(told.partition("\nException raised:\n")[2]):
+        return str(errors[-1])[:_REASON_CHARS]
     got = told.partition("\nGot:\n")[2] or told
     return "got: " + " ".join(got.split())[:_REASON_CHARS]
 

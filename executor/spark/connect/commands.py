@@ -4,16 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from onager.errors import UnsupportedPlanError
-from onager.executor.spark.connect.entries import put_entry, removed_entry
+from onager.executor.spark.connect import entries
+from onager.executor.spark.connect.entries import VIEW
+from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import JavaConnect, QueryTools
+from onager.executor.spark.kernel import QueryTools
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.job_session import own_settings
+from onager.executor.spark.planning.names import quoted
 from onager.executor.spark.planning.parameters import parser_with
 from onager.executor.spark.planning.statements import (
+    alters_temporary_view,
     changes_catalog,
     check_harmless,
     check_reads_only,
@@ -30,7 +32,6 @@ STATEMENT: Final = "statement"
 WRITE: Final = "write"
 """The works of jobs."""
 
-_VIEW: Final = "view"
 _FUNCTION: Final = "function"
 _FUNCTIONS: Final = {
     "register_function": (_FUNCTION, "function_name"),
@@ -79,38 +80,29 @@ class _Made(NamedTuple):
 _NOTHING: Final = _Made("", "")
 
 
-def carry_out(
-    state: pb.ConnectSession,
-    content: bytes,
-    connect: JavaConnect,
-    session: SparkSession,
-    tables: PlanningCatalog | None,
-) -> Carried:
+def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out an encoded ExecutePlanRequest in *session*; `UnsupportedPlanError` for what Onager does not do."""
     request = ExecutePlanRequest.FromString(content)
     if request.plan.WhichOneof("op_type") == "root":
-        return _of_catalog(state, content, request, connect, session)
+        return _of_catalog(content, request, session)
     command = request.plan.command
     name = command.WhichOneof("command_type")
     if name == "sql_command":
-        return _statement(state, content, request, connect, session, tables)
+        return _statement(content, request, session, tables)
     if name in _WRITES:
         return Carried([], work=WRITE)
     if name == "create_dataframe_view":
         if command.create_dataframe_view.is_global:
             raise refused("global temporary views", "make a temporary view, or a table, which other sessions can read")
-        responses = connect.execute(content)
-        view = command.create_dataframe_view.name.strip("`").lower()
-        put, removed = put_entry(state, _VIEW, view, command.SerializeToString())
-        return Carried(responses, put=put, removed=removed)
+        view = _Made(VIEW, command.create_dataframe_view.name.strip("`").lower())
+        reads = session.connect.reads("Command", command.SerializeToString())
+        session.make(reads if command.create_dataframe_view.replace else {*reads, f"{VIEW} {view.name}"})
+        return _leaving(view, content, command, session)
     if name in _FUNCTIONS:
         entry, called = _FUNCTIONS[name]
-        responses = connect.execute(content)
-        made = str(getattr(getattr(command, name), called)).lower()
-        put, removed = put_entry(state, entry, made, command.SerializeToString())
-        return Carried(responses, put=put, removed=removed)
+        return _leaving(_Made(entry, str(getattr(getattr(command, name), called)).lower()), content, command, session)
     if name in _PASSING:
-        return Carried(connect.execute(content))
+        return Carried(session.connect.execute(content))
     raise refused(f"the command {name}", "it is not among those that docs/connect.md lists")
 
 
@@ -138,48 +130,48 @@ def _is_bound(sql: Any) -> bool:
     return bool(sql.args or sql.pos_args or sql.named_arguments or sql.pos_arguments)
 
 
-def _statement(
-    state: pb.ConnectSession,
-    content: bytes,
-    request: Any,
-    connect: JavaConnect,
-    session: SparkSession,
-    tables: PlanningCatalog | None,
-) -> Carried:
+def _statement(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out a statement of SQL."""
-    jvm = Jvm.of(session)
+    spark = session.spark
+    jvm = Jvm.of(spark)
     relation, text, is_bound = text_of(request.plan.command.sql_command)
     statements = split(jvm, text)
     if any(statement.is_procedure for statement in statements):
         raise refused("scripts of SQL (BEGIN … END)", "give the statements one by one")
-    plan = parser_with(session, jvm)(text)
+    plan = parser_with(spark, jvm)(text)
     (statement, *_) = statements
-    if is_effect(plan, has_catalog=tables is not None) or (
-        tables is not None and changes_catalog(session, jvm, statement, plan)
-    ):
-        if is_bound:
-            raise refused(
-                "values and DataFrames that are bound in a statement that changes tables", "write them into it"
-            )
-        return Carried([], work=STATEMENT)
-    check_reads_only(jvm, statement, plan)
+    if is_effect(plan, has_catalog=tables is not None):
+        return _job_of_statement(is_bound=is_bound)
     if not is_command(jvm, plan):
+        check_reads_only(jvm, statement, plan)
         response = ExecutePlanResponse()
         response.sql_command_result.relation = relation
         return Carried([response.SerializeToString()])
+    session.make_all()
+    if alters_temporary_view(spark, jvm, plan):
+        raise refused("ALTER VIEW of a temporary view", "make it anew (CREATE OR REPLACE TEMPORARY VIEW)")
+    if tables is not None and changes_catalog(spark, jvm, statement, plan):
+        return _job_of_statement(is_bound=is_bound)
+    check_reads_only(jvm, statement, plan)
     if gives_rows(jvm, plan):
-        return Carried(connect.execute(content))
+        return Carried(session.connect.execute(content))
     plan = QueryTools(jvm).named(plan)
     if kind(plan) in _VARIABLES:
         raise refused("variables of SQL", "use values of the program, bound with args")
-    check_harmless(session, jvm, statement, plan, has_catalog=tables is not None)
-    return _carried(state, content, request, connect, session, _made(jvm, plan))
+    check_harmless(spark, jvm, statement, plan, has_catalog=tables is not None)
+    return _carried(content, request, session, _made(jvm, plan))
+
+
+def _job_of_statement(*, is_bound: bool) -> Carried:
+    if is_bound:
+        raise refused("values and DataFrames that are bound in a statement that changes tables", "write them into it")
+    return Carried([], work=STATEMENT)
 
 
 def _made(jvm: Jvm, plan: Any) -> _Made:
     """Return what a parsed statement makes in its session, or which function it drops."""
     if view := temporary_view(jvm, plan):
-        return _Made(_VIEW, view)
+        return _Made(VIEW, view)
     match kind(plan):
         case "CreateSQLFunctionCommand":
             return _Made(_FUNCTION, str(plan.name().funcName()).lower())
@@ -191,49 +183,55 @@ def _made(jvm: Jvm, plan: Any) -> _Made:
             return _NOTHING
 
 
-def _of_catalog(
-    state: pb.ConnectSession, content: bytes, request: Any, connect: JavaConnect, session: SparkSession
-) -> Carried:
+def _of_catalog(content: bytes, request: Any, session: ConnectSession) -> Carried:
     """Carry out a call of spark.catalog."""
     called = Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")
     if called in _SQL_ONLY:
         raise refused(f"spark.catalog's {called}", f"use {_SQL_ONLY[called]}")
-    return _carried(state, content, request, connect, session, _NOTHING)
+    session.make_all()
+    return _carried(content, request, session, _NOTHING)
 
 
-def _carried(
-    state: pb.ConnectSession,
-    content: bytes,
-    request: Any,
-    connect: JavaConnect,
-    session: SparkSession,
-    made: _Made,
-) -> Carried:
+def _carried(content: bytes, request: Any, session: ConnectSession, made: _Made) -> Carried:
     """Carry out what changes only its session, and tell how it has changed."""
-    settings, views = own_settings(session), connect.temporary_views()
-    catalog, database = session.catalog.currentCatalog(), session.catalog.currentDatabase()
-    carried = Carried(connect.execute(content))
-    if session.catalog.currentCatalog() != catalog:
+    spark = session.spark
+    settings, views = own_settings(spark), session.connect.temporary_views()
+    catalog, database = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
+    carried = Carried(session.connect.execute(content))
+    if spark.catalog.currentCatalog() != catalog:
         raise refused("another current catalog", "name tables with their catalog in front")
-    now, left = own_settings(session), connect.temporary_views()
+    now, left = own_settings(spark), session.connect.temporary_views()
     carried.set = {key: value for key, value in now.items() if settings.get(key) != value}
     carried.unset = [key for key in settings if key not in now]
-    if (current := session.catalog.currentDatabase()) != database:
+    if (current := spark.catalog.currentDatabase()) != database:
         carried.database = current
-    command = request.plan.command.SerializeToString()
     if gone := views - left:
         (view,) = gone
-        carried.put, carried.removed = removed_entry(state, _VIEW, view.lower(), command or _drop(view))
+        command = request.plan.command.SerializeToString() or _drop(view)
+        carried.put, carried.removed = entries.dropped(session.stored, VIEW, view.lower(), command)
     elif made != _NOTHING:
-        becomes = removed_entry if made.is_dropped else put_entry
-        carried.put, carried.removed = becomes(state, made.kind, made.name, command)
+        carried.put, carried.removed = _change(made, request.plan.command, session)
     return carried
+
+
+def _leaving(made: _Made, content: bytes, command: Any, session: ConnectSession) -> Carried:
+    """Carry out a command that makes something."""
+    responses = session.connect.execute(content)
+    put, removed = _change(made, command, session)
+    return Carried(responses, put=put, removed=removed)
+
+
+def _change(made: _Made, command: Any, session: ConnectSession) -> entries.Change:
+    encoded = command.SerializeToString()
+    if made.is_dropped:
+        return entries.dropped(session.stored, made.kind, made.name, encoded)
+    return entries.made(session.stored, made.kind, made.name, encoded, session.connect.reads("Command", encoded))
 
 
 def _drop(view: str) -> bytes:
     """Return the command that drops a temporary view."""
     relation = Relation()
-    relation.sql.query = f"DROP VIEW `{view.replace('`', '``')}`"
+    relation.sql.query = f"DROP VIEW {quoted(view)}"
     request = ExecutePlanRequest()
     request.plan.command.sql_command.input = relation.SerializeToString()
     return bytes(request.plan.command.SerializeToString())

@@ -1,63 +1,96 @@
 """What commands leave in a session: the commands themselves, of which only those are kept that still matter.
 
-A view is replaced, and the command that made the old one goes, unless another one might have read it: a later command
-with its name in it. Then the old one stays, to be carried out before that, and the new one is kept under another key,
-``name~2``.
+They are carried out again in their order. The last one of a name matters, unless it drops what is called so. One before
+it matters if a later one that matters reads what it made; then the later one of the same name has a number in its key,
+``name~2``. One that drops matters where there is something to drop. A request needs, of those, what it reads.
 """
 
-import re
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Final, NamedTuple
 
 from onager.protocol import onager_pb2 as pb
 
-_SHORT: Final = ord("0")
+VIEW: Final = "view"
+ANYTHING: Final = "*"
+"""What a command reads of which nobody knows what it reads."""
 
 
-def put_entry(
-    session: pb.ConnectSession, kind: str, name: str, command: bytes
-) -> tuple[list[pb.ConnectEntry], list[pb.ConnectEntry]]:
-    """Return what is put and what is removed, for *command* that makes the *kind* called *name* in *session*."""
-    mine = [entry for entry in session.entries if _is_of(entry, kind, name)]
-    if not _needed(session, mine, name, command):
-        return [_entry(session, kind, name, command)], mine
-    last = max(int(entry.name.rpartition("~")[2]) if entry.name != name else 1 for entry in mine)
-    return [_entry(session, kind, f"{name}~{last + 1}", command)], []
+class _Left(NamedTuple):
+    kind: str
+    made: pb.ConnectMade
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind} {self.made.name}"
 
 
-def removed_entry(
-    session: pb.ConnectSession, kind: str, name: str, command: bytes
-) -> tuple[list[pb.ConnectEntry], list[pb.ConnectEntry]]:
-    """Return what is put and what is removed, for *command* that drops the *kind* called *name* in *session*."""
-    mine = [entry for entry in session.entries if _is_of(entry, kind, name)]
-    return put_entry(session, kind, name, command) if _needed(session, mine, name, b"") else ([], mine)
+class Change(NamedTuple):
+    """What is put into a session, and what is removed from it."""
+
+    put: list[pb.ConnectEntry]
+    removed: list[pb.ConnectEntry]
 
 
-def _entry(session: pb.ConnectSession, kind: str, name: str, command: bytes) -> pb.ConnectEntry:
-    """Return the entry of a command, with what it depends on in *session*."""
-    made = pb.ConnectMade(command=command, database=session.database, conf=session.conf)
-    return pb.ConnectEntry(kind=kind, name=name, command=made.SerializeToString())
+def made(session: pb.ConnectSession, kind: str, name: str, command: bytes, reads: Iterable[str]) -> Change:
+    """Return the change for *command* that makes the *kind* called *name*; *reads*: kinds and names, ``view sales``."""
+    return _change(session, kind, pb.ConnectMade(name=name, command=command, reads=sorted(reads)))
 
 
-def _is_of(entry: pb.ConnectEntry, kind: str, name: str) -> bool:
-    base, _, number = entry.name.rpartition("~")
-    return entry.kind == kind and (entry.name == name or (base == name and number.isdecimal()))
+def dropped(session: pb.ConnectSession, kind: str, name: str, command: bytes) -> Change:
+    """Return the change for *command* that drops the *kind* called *name*."""
+    return _change(session, kind, pb.ConnectMade(name=name, command=command, drops=True))
 
 
-def _needed(session: pb.ConnectSession, mine: list[pb.ConnectEntry], name: str, command: bytes) -> bool:
-    """Return whether a command that came after one of *mine*, or *command*, may have read what that made."""
-    if not mine:
-        return False
-    before = list(session.entries)
-    after = before[before.index(mine[0]) + 1 :]
-    if any(_mentions(pb.ConnectMade.FromString(entry.command).command, name) > (entry in mine) for entry in after):
-        return True
-    return _mentions(command, name) > 1
+def _change(session: pb.ConnectSession, kind: str, left: pb.ConnectMade) -> Change:
+    left.database = session.database
+    left.conf.update(session.conf)
+    before = [_left(entry) for entry in session.entries]
+    *matter, does = _matter([*before, _Left(kind, left)], {ANYTHING})
+    pairs = list(zip(session.entries, matter, strict=True))
+    keys = {each.name for each, is_kept in pairs if is_kept and each.kind == kind}
+    key = next(key for key in _keys(left.name) if key not in keys)
+    put = [pb.ConnectEntry(kind=kind, name=key, command=left.SerializeToString())] if does else []
+    return Change(put, [each for each, is_kept in pairs if not is_kept])
 
 
-def _mentions(command: bytes, name: str) -> int:
-    """Return how often *name* is in a command, or what begins with it; a command that makes or drops it has it once.
+def _keys(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}~{number}" for number in count(2))
 
-    In an encoded message, a text comes after its length, which is no character of a word if the text is short.
-    """
-    text, wanted = command.lower(), re.escape(name.lower().encode())
-    return len(re.findall(wanted if len(name) >= _SHORT else rb"(?<![a-z0-9_])" + wanted, text))
+
+def needed(session: pb.ConnectSession, reads: Iterable[str]) -> list[tuple[str, pb.ConnectMade]]:
+    """Return, with their kinds and in their order, the commands that are to be carried out again for who *reads*."""
+    entries = [_left(entry) for entry in session.entries]
+    return [
+        (entry.kind, entry.made) for entry, is_needed in zip(entries, _matter(entries, reads), strict=True) if is_needed
+    ]
+
+
+def _left(entry: pb.ConnectEntry) -> _Left:
+    return _Left(entry.kind, pb.ConnectMade.FromString(entry.command))
+
+
+def _matter(entries: Sequence[_Left], reads: Iterable[str]) -> list[bool]:
+    """Return, of each entry, whether it matters to who *reads* after all of them."""
+    everything = {entry.key for entry in entries}
+
+    def names(read: Collection[str]) -> set[str]:
+        return everything if ANYTHING in read else set(read)
+
+    matter = [False] * len(entries)
+    wanted = set(names(set(reads)))
+    for at in reversed(range(len(entries))):
+        entry = entries[at]
+        matter[at] = entry.key in wanted and not entry.made.drops
+        wanted.discard(entry.key)
+        if matter[at]:
+            wanted |= names(entry.made.reads)
+    there: set[str] = set()
+    for at, entry in enumerate(entries):
+        if entry.made.drops:
+            matter[at] = entry.key in there
+            there.discard(entry.key)
+        elif matter[at]:
+            there.add(entry.key)
+    return matter

@@ -7,9 +7,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import PlanningError
 from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
+from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import JavaConnect, QueryTools, jvm_session
 from onager.executor.spark.planning.catalog import PlanningCatalog
+from onager.executor.spark.planning.names import quoted
 from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
 from onager.executor.spark.planning.statement_classes import (
     CHANGING,
@@ -59,14 +61,16 @@ class _Table:
     clause: str = ""
 
 
-def connect_query(
-    plan: pb.ConnectPlan, session: SparkSession, connect: JavaConnect, tables: PlanningCatalog | None
-) -> PlannedScript:
+def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:
     """Return the query of an operation, and where its rows go; Spark's errors, `UnsupportedPlanError`."""
     request = ExecutePlanRequest.FromString(plan.request)
     command = request.plan.command
+    session, connect = made.spark, made.connect
+    if plan.work:
+        made.make_all()
     match plan.work:
         case "":
+            made.make(connect.reads("Relation", request.plan.root))
             return PlannedScript(_frame(session, connect, request.plan.root), None)
         case work if work == STATEMENT:
             return _planned(session, text_of(command.sql_command)[1], tables)
@@ -122,7 +126,7 @@ def _write(write: Any, session: SparkSession, connect: JavaConnect, tables: Plan
             partition_by=list(write.partitioning_columns),
         )
         return PlannedScript(frame, sink)
-    name = _quoted(session, write.table.table_name)
+    name = _table_name(session, write.table.table_name)
     if write.table.save_method == _INSERT_INTO:
         verb = "INSERT OVERWRITE" if write.mode == _OVERWRITE else "INSERT INTO"
         return _into(session, frame, tables, f"{verb} {name} SELECT * FROM {_ROWS}")
@@ -146,7 +150,7 @@ def _write_v2(write: Any, session: SparkSession, connect: JavaConnect, tables: P
     if write.mode == _V2_OVERWRITE or write.with_schema_evolution or write.clustering_columns:
         raise refused("overwrite(condition), clusterBy and schema evolution of writeTo", "use overwritePartitions()")
     frame = _frame(session, connect, write.input)
-    name = _quoted(session, write.table_name)
+    name = _table_name(session, write.table_name)
     if write.mode == _V2_APPEND:
         return _into(session, frame, tables, f"INSERT INTO {name} BY NAME SELECT * FROM {_ROWS}")
     if write.mode == _V2_PARTITIONS:
@@ -174,10 +178,10 @@ def _create(table: _Table, may_be: str) -> str:
     return f"CREATE TABLE {may_be}{table.name} USING {table.source}{by}{table.clause} AS SELECT * FROM {_ROWS}"
 
 
-def _quoted(session: SparkSession, name: str) -> str:
+def _table_name(session: SparkSession, name: str) -> str:
     """Return a table's name with each part quoted; Spark's error for what is no name."""
     parts = jvm_session(session).sessionState().sqlParser().parseMultipartIdentifier(name)
-    return ".".join(_name(str(part)) for part in Jvm.of(session).items(parts))
+    return ".".join(quoted(str(part)) for part in Jvm.of(session).items(parts))
 
 
 def _column(expression: bytes) -> str:
@@ -188,11 +192,7 @@ def _column(expression: bytes) -> str:
 
 
 def _columns(names: Any) -> str:
-    return ", ".join(_name(name) for name in names)
-
-
-def _name(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return ", ".join(quoted(name) for name in names)
 
 
 def _text(value: str) -> str:

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from onager.errors import CatalogConflictError, OnagerError
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
-from onager.executor.spark.connect.sessions import opened
-from onager.executor.spark.kernel import JavaConnect, connect_error, connect_settings
+from onager.executor.spark.connect.sessions import ConnectSession, opened
+from onager.executor.spark.kernel import connect_error, connect_settings
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader
@@ -56,15 +56,13 @@ class ConnectRequests:
             case "describe":
                 return pb.ConnectReply(defaults=self._defaults())
             case "analyze":
-                return self._within(
-                    call, reader, lambda connect, *_: pb.ConnectReply(analyzed=connect.analyze(call.analyze))
-                )
+                return self._within(call, reader, lambda session, _: _analyzed(call, session))
             case "configure":
                 return self._within(
-                    call, reader, lambda _, session, __: pb.ConnectReply(applied=_configured(call, session))
+                    call, reader, lambda session, _: pb.ConnectReply(applied=_configured(call, session.spark))
                 )
             case "apply":
-                return self._within(call, reader, lambda *at: _applied(call, carry_out(call.session, call.apply, *at)))
+                return self._within(call, reader, lambda *at: _applied(call, carry_out(call.apply, *at)))
             case _:
                 raise OnagerError("a scheduler asks for something of a newer version")
 
@@ -72,15 +70,15 @@ class ConnectRequests:
         self,
         call: pb.ConnectCall,
         reader: CatalogReader | None,
-        act: Callable[[JavaConnect, SparkSession, PlanningCatalog | None], pb.ConnectReply],
+        act: Callable[[ConnectSession, PlanningCatalog | None], pb.ConnectReply],
     ) -> pb.ConnectReply:
         for _ in range(MOST_PLANNINGS):
             try:
                 with (
-                    self._session(reader) as (session, tables),
-                    opened(call.session, session, self._exchange_dir) as connect,
+                    self._session(reader) as (spark, tables),
+                    opened(call.session, spark, self._exchange_dir) as session,
                 ):
-                    reply = act(connect, session, tables)
+                    reply = act(session, tables)
                     if tables is not None:
                         tables.settle()
                     return reply
@@ -108,6 +106,11 @@ class ConnectRequests:
             if is_fixed:
                 told.fixed.append(key)
         return told
+
+
+def _analyzed(call: pb.ConnectCall, session: ConnectSession) -> pb.ConnectReply:
+    session.make(session.connect.reads("AnalyzePlanRequest", call.analyze))
+    return pb.ConnectReply(analyzed=session.connect.analyze(call.analyze))
 
 
 def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplied:

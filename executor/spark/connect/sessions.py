@@ -3,7 +3,7 @@
 What they hold is small, and Spark makes it fast; so no executor has to be the one that knows a session.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,56 +14,89 @@ from pyspark.sql import SparkSession
 
 from onager.errors import PlanningError
 from onager.exchange_layout import connect_artifact, has_scheme
+from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
 from onager.executor.spark.kernel import JavaConnect
+from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import Command, ExecutePlanRequest
 
 _DEFAULT: Final = "default"
+_LOST: Final = "__onager_lost_"
+"""How the name begins of what stands below a view that could not be made again."""
+
+
+class ConnectSession:
+    """A stored session, in a session of Spark that is nobody else's."""
+
+    def __init__(self, stored: pb.ConnectSession, session: SparkSession, connect: JavaConnect) -> None:
+        """Make it of what `opened` has; it has no views and functions yet."""
+        self.stored = stored
+        self.spark = session
+        self.connect = connect
+        self._lost: dict[str, PySparkException | Py4JJavaError] = {}
+
+    def make_all(self) -> None:
+        """Make all views, functions and data sources again."""
+        self.make({ANYTHING})
+
+    def make(self, reads: Iterable[str]) -> None:
+        """Make again, once, what is read, as `JavaConnect.reads` tells, and what it was made of.
+
+        Each command is carried out under what the session had when it was made. A view of a table that was dropped
+        since is an error only for who reads it.
+        """
+        under: Mapping[str, str] = self.stored.conf
+        for kind, made in needed(self.stored, reads):
+            under = _settings_changed(self.spark, under, made.conf)
+            self.connect.use(made.database or _DEFAULT)
+            mark = f"`{_LOST}{made.name}`" if kind == VIEW else f"`{made.name}`"
+            try:
+                self.connect.execute(request_of(made.command))
+            except (PySparkException, Py4JJavaError) as error:
+                self._lost[mark] = error
+                if kind == VIEW and not made.drops:
+                    _stand_in(self.spark, made.name)
+            else:
+                self._lost.pop(mark, None)
+        _settings_changed(self.spark, under, self.stored.conf)
+        self.connect.use(self.stored.database or _DEFAULT)
+
+    def why(self, error: PySparkException | Py4JJavaError) -> PySparkException | Py4JJavaError | None:
+        """Return why what *error* complains of could not be made again; None: *error* tells it all."""
+        text = str(error).lower()
+        return next((why for mark, why in self._lost.items() if mark in text), None)
 
 
 @contextmanager
-def opened(message: pb.ConnectSession, session: SparkSession, exchange_dir: str) -> Iterator[JavaConnect]:
-    """Yield what makes *session*, a new one, the stored session *message*; Spark's errors if that cannot be."""
+def opened(message: pb.ConnectSession, session: SparkSession, exchange_dir: str) -> Iterator[ConnectSession]:
+    """Yield the stored session *message*, made in *session*, a new one; Spark's errors if that cannot be.
+
+    Who needs views or functions of it makes them.
+    """
     connect = JavaConnect(session, message.user)
     try:
         for artifact in message.artifacts:
             connect.add_artifact(artifact.name, _file_of(artifact, exchange_dir))
-        lost = _make_again(message, session, connect)
+        _settings_changed(session, {}, message.conf)
+        connect.use(message.database or _DEFAULT)
+        made = ConnectSession(message, session, connect)
         try:
-            yield connect
+            yield made
         except (PySparkException, Py4JJavaError) as error:
-            for name, why in lost.items():
-                if f"`{name}`" in str(error).lower():
-                    raise why from error
+            if why := made.why(error):
+                raise why from error
             raise
     finally:
         connect.close()
 
 
-def _make_again(
-    message: pb.ConnectSession, session: SparkSession, connect: JavaConnect
-) -> dict[str, PySparkException | Py4JJavaError]:
-    """Carry out the session's commands, each under what it had when it was made; return, by name, what could not be.
-
-    A view of a table that was dropped since is an error only for who reads it.
-    """
-    lost: dict[str, PySparkException | Py4JJavaError] = {}
-    under: Mapping[str, str] = {}
-    for entry in message.entries:
-        made = pb.ConnectMade.FromString(entry.command)
-        under = _settings_changed(session, under, made.conf)
-        connect.use(made.database or _DEFAULT)
-        name = entry.name.partition("~")[0]
-        try:
-            connect.execute(request_of(made.command))
-        except (PySparkException, Py4JJavaError) as error:
-            lost[name] = error
-        else:
-            lost.pop(name, None)
-    _settings_changed(session, under, message.conf)
-    connect.use(message.database or _DEFAULT)
-    return lost
+def _stand_in(session: SparkSession, name: str) -> None:
+    """Make a temporary view that can be listed and dropped, but not read."""
+    absent = _LOST + name
+    session.range(0).createOrReplaceTempView(quoted(absent))
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(name)} AS TABLE {quoted(absent)}")
+    session.catalog.dropTempView(absent)
 
 
 def _settings_changed(session: SparkSession, before: Mapping[str, str], after: Mapping[str, str]) -> Mapping[str, str]:

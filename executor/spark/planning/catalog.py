@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from onager.errors import OnagerError, StateCorruptError
 from onager.executor.foreign import ForeignTables, ForeignWrite, WriteLayout
 from onager.executor.foreign.iceberg import ANSWER_S, awaited
+from onager.executor.spark.jvm import listed
 from onager.executor.spark.kernel import CATALOG_MOVED, JavaCatalog, JavaObject
 from onager.executor.work import CatalogReader
 from onager.protocol import onager_pb2 as pb
@@ -98,17 +99,17 @@ class PlanningCatalog:
         if (foreign := planned.foreign()) is not None:
             write = self._java.foreign_write(foreign)
             layout = self._foreign.layout(ForeignWrite(**{**write, "identifier": tuple(write["identifier"])}))
-            return TableWrite(planned.query(), list(planned.names()), pb.Sink(), layout)
+            return TableWrite(planned.query(), listed(planned.names()), pb.Sink(), layout)
         sink = pb.Sink(
             path=planned.path(),
             format=planned.format(),
             mode=planned.mode(),
             options=dict(planned.options()),
-            partition_by=list(planned.partitionBy()),
+            partition_by=listed(planned.partitionBy()),
             table=_sink_table(planned.table()),
             buckets=_sink_buckets(planned.buckets()),
         )
-        return TableWrite(planned.query(), list(planned.names()), sink)
+        return TableWrite(planned.query(), listed(planned.names()), sink)
 
     def truncate(self, parsed: JavaObject) -> None:
         """Change the catalog as a parsed statement does that truncates a table; Spark's errors."""

@@ -6,6 +6,7 @@ from pyspark.sql.types import StringType
 
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import jvm_session
+from onager.executor.spark.planning.names import quoted
 from onager.protocol import onager_pb2 as pb
 
 
@@ -16,11 +17,11 @@ def partitioned(frame: DataFrame, sink: pb.Sink) -> DataFrame:
     """
     if sink.partition_by:
         frame = _without_empty_strings(frame, sink)
-    keys = [F.col(_quoted(name)) for name in sink.partition_by]
+    keys = [F.col(quoted(name)) for name in sink.partition_by]
     if sink.HasField("buckets"):
         # As in `HashPartitioning`, which Spark's writers number buckets by.
-        keys.append(F.pmod(F.hash(*(F.col(_quoted(name)) for name in sink.buckets.by)), F.lit(sink.buckets.count)))
-        keys += [F.col(_quoted(name)) for name in sink.buckets.sort_by]
+        keys.append(F.pmod(F.hash(*(F.col(quoted(name)) for name in sink.buckets.by)), F.lit(sink.buckets.count)))
+        keys += [F.col(quoted(name)) for name in sink.buckets.sort_by]
     return frame.sortWithinPartitions(*keys) if keys else frame
 
 
@@ -34,10 +35,6 @@ def _without_empty_strings(frame: DataFrame, sink: pb.Sink) -> DataFrame:
     wanted = {name if is_exact else name.lower() for name in names}
     for field in frame.schema.fields:
         if isinstance(field.dataType, StringType) and (field.name if is_exact else field.name.lower()) in wanted:
-            column = F.col(_quoted(field.name))
+            column = F.col(quoted(field.name))
             frame = frame.withColumn(field.name, F.when(column != F.lit(""), column))
     return frame
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -197,6 +197,14 @@ def temporary_view(jvm: Jvm, plan: Any) -> str:
     return ""
 
 
+def alters_temporary_view(session: SparkSession, jvm: Jvm, plan: Any) -> bool:
+    """Return whether a parsed statement gives a temporary view of *session* another name or another query."""
+    if kind(plan) not in {"AlterViewAs", "RenameTable"} or kind(plan.child()).startswith("Plan"):
+        return False  # or its name is IDENTIFIER(…)
+    name = jvm.items(plan.child().multipartIdentifier())
+    return len(name) == 1 and _is_temporary_view(session, str(name[0]), ())
+
+
 def _is_temporary_view(session: SparkSession, name: str, made: Collection[str]) -> bool:
     if not name:
         return False

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql.connect import plan as plans
+from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import (
     AnalyzePlanRequest,
     AnalyzePlanResponse,
@@ -63,6 +64,11 @@ class ConnectClient:
     def view(self, name: str, frame: Any) -> None:
         view = plans.CreateView(child=frame._plan, name=name, is_global=False, replace=True)
         self.command(view.command(session=self.spark.client))
+
+    def drop(self, view: str) -> None:
+        """Drop a view as `spark.catalog.dropTempView` does."""
+        request = ExecutePlanRequest(plan=self._plan(DataFrame(plans.DropTempView(view), self.spark)))
+        self._apply(self._answer(apply=request.SerializeToString()).applied)
 
     def function(self, name: str, function: Callable[..., Any], returns: Any) -> None:
         """Register a function as `spark.udf.register` does."""

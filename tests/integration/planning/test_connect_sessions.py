@@ -151,6 +151,64 @@ def test_a_view_of_what_is_gone_is_an_error_only_for_who_reads_it(client: Connec
     assert client.rows(lazy(client, "SELECT * FROM of_sales")) == [(0,)]
 
 
+def test_a_view_of_what_is_gone_can_be_seen_and_dropped(client: ConnectClient) -> None:
+    client.sql("CREATE TABLE sales (a INT) USING parquet")
+    for view in ("one", "two", "three"):
+        client.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT * FROM sales")
+    client.sql("DROP TABLE sales")
+    client.sql("DROP VIEW one")
+    client.drop("two")
+    assert [entry.name for entry in client.stored.entries] == ["three"]
+    assert [row[1] for row in client.rows(lazy(client, "SHOW VIEWS"))] == ["three"]
+
+
+def test_a_view_that_is_replaced_again_and_again_is_one_command(client: ConnectClient) -> None:
+    totals = lazy(client, "SELECT id % 7 AS v, sum(id) AS sum FROM range(9) AS sum GROUP BY v")
+    for name in ("v", "sum", "v", "sum", "v"):
+        client.view(name, totals.select("v", (totals["sum"] + 1).alias("sum")))
+    assert [entry.name for entry in client.stored.entries] == ["sum", "v"]
+
+
+READERS = {
+    "table": lambda client: client.spark.table("seen"),
+    "statement": lambda client: lazy(client, "SELECT * FROM (SELECT 1) WHERE 1 IN (SELECT id FROM SEEN)"),
+    "with": lambda client: lazy(client, "WITH x AS (SELECT * FROM seen) SELECT * FROM x"),
+    "expression": lambda client: client.spark.range(1).selectExpr("(SELECT max(id) FROM `seen`) AS m"),
+    "identifier": lambda client: lazy(client, "SELECT * FROM IDENTIFIER('se' || 'en')"),
+    "function": lambda client: client.spark.range(1).select(
+        connect_functions.call_function("f", connect_functions.lit(1))
+    ),
+    "function in a statement": lambda client: lazy(client, "SELECT f(1)"),
+    "function in an expression": lambda client: client.spark.range(1).where("f(1) > 0"),
+    "table function": lambda client: lazy(client, "SELECT * FROM g(1)"),
+    "generator": lambda client: lazy(client, "SELECT i FROM (SELECT array(f(1)) AS a) LATERAL VIEW explode(a) t AS i"),
+    "function of a function": lambda client: lazy(client, "SELECT h(1)"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_a_view_was_made_of_stays_as_it_was_then(name: str, client: ConnectClient) -> None:
+    client.view("seen", client.spark.range(1, 3))
+    client.sql("CREATE TEMPORARY FUNCTION f (x INT) RETURNS INT RETURN x + 1")
+    client.sql("CREATE TEMPORARY FUNCTION g (x INT) RETURNS TABLE (y INT) RETURN SELECT x + 1")
+    client.sql("CREATE TEMPORARY FUNCTION h (x INT) RETURNS INT RETURN (SELECT max(id) FROM seen) + f(x)")
+    client.view("reader", READERS[name](client))
+    before = client.rows(client.spark.table("reader"))
+    assert before
+    client.view("seen", client.spark.range(0).selectExpr("'other' AS id"))
+    for function in "hgf":
+        client.sql(f"DROP TEMPORARY FUNCTION {function}")
+    assert client.rows(client.spark.table("reader")) == before
+
+
+@pytest.mark.parametrize("text", ["ALTER VIEW old RENAME TO new", "ALTER VIEW OLD AS SELECT 2 AS id"])
+def test_a_temporary_view_is_not_altered(text: str, client: ConnectClient) -> None:
+    client.view("old", client.spark.range(1))
+    with pytest.raises(ConnectError, match="make it anew"):
+        client.sql(text)
+    assert client.rows(lazy(client, "SELECT * FROM old")) == [(0,)]
+
+
 def test_a_function_that_was_dropped_is_gone_and_the_session_goes_on(client: ConnectClient) -> None:
     client.sql("CREATE TEMPORARY FUNCTION one_more (x INT) RETURNS INT RETURN x + 1")
     client.function("plus", lambda x: x + 10, LongType())

@@ -98,8 +98,8 @@ class OneExecutor:
     def _connect_query(
         self, plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
     ) -> Iterator[PlannedScript]:
-        with opened(plan.session, session, str(self.directory)) as connect:
-            yield connect_query(plan, session, connect, tables)
+        with opened(plan.session, session, str(self.directory)) as made:
+            yield connect_query(plan, made, tables)
 
     def find_more(self, task_set: pb.TaskSet, blobs: Mapping[str, bytes]) -> pb.TaskSuccess:
         """Run a task of a feed."""

@@ -1,89 +1,119 @@
 """Which commands of a session are kept, to be carried out again."""
 
-from onager.executor.spark.connect.entries import put_entry, removed_entry
+import pytest
+
+from onager.executor.spark.connect.entries import dropped, made
 from onager.protocol import onager_pb2 as pb
 
 
 class Session:
     def __init__(self):
-        self.entries = []
+        self.message = pb.ConnectSession()
 
-    def _change(self, put, removed):
-        gone = {(entry.kind, entry.name) for entry in (*removed, *put)}
-        self.entries = [e for e in self.entries if (e.kind, e.name) not in gone] + list(put)
+    def _change(self, change):
+        gone = {(entry.kind, entry.name) for entry in (*change.removed, *change.put)}
+        left = [entry for entry in self.message.entries if (entry.kind, entry.name) not in gone]
+        del self.message.entries[:]
+        self.message.entries.extend([*left, *change.put])
+        names = [(entry.kind, entry.name) for entry in self.message.entries]
+        assert len(set(names)) == len(names)
 
-    def make(self, name, text, kind="view"):
-        self._change(*put_entry(pb.ConnectSession(entries=self.entries), kind, name, text.encode()))
+    def make(self, name, text, *reads, kind="view"):
+        self._change(made(self.message, kind, name, text.encode(), set(reads)))
 
-    def drop(self, name, text, kind="view"):
-        self._change(*removed_entry(pb.ConnectSession(entries=self.entries), kind, name, text.encode()))
+    def drop(self, name, kind="view"):
+        self._change(dropped(self.message, kind, name, f"drop {name}".encode()))
 
     def commands(self):
-        return [pb.ConnectMade.FromString(entry.command).command.decode() for entry in self.entries]
+        return [pb.ConnectMade.FromString(entry.command).command.decode() for entry in self.message.entries]
 
 
-def test_a_view_that_is_replaced_takes_the_place_of_the_old_one():
-    session = Session()
+@pytest.fixture
+def session():
+    return Session()
+
+
+def test_a_view_that_is_replaced_takes_the_place_of_the_old_one(session):
     for number in range(1_000):
-        session.make("sales", f"view sales of range {number}")
-    assert session.commands() == ["view sales of range 999"]
-    assert session.entries[0].name == "sales"
+        session.make("sales", f"sales {number}", "view days")
+    assert session.commands() == ["sales 999"]
+    assert session.message.entries[0].name == "sales"
 
 
-def test_what_a_later_view_has_read_stays_before_it():
-    session = Session()
-    session.make("sales", "view sales of range 1")
-    session.make("totals", "view totals of SALES")
-    session.make("sales", "view sales of range 2")
-    assert session.commands() == ["view sales of range 1", "view totals of SALES", "view sales of range 2"]
-    session.make("sales", "view sales of range 3")
-    session.drop("sales", "drop sales")
-    assert session.commands()[:2] == ["view sales of range 1", "view totals of SALES"]
-    assert session.commands()[-1] == "drop sales"
-    session.make("sales", "view sales of range 4")
-    assert session.commands()[-1] == "view sales of range 4"
-    names = [(entry.kind, entry.name) for entry in session.entries]
-    assert len(set(names)) == len(names)
+def test_what_a_later_view_has_read_stays_before_it(session):
+    session.make("sales", "sales 1")
+    session.make("totals", "totals", "view sales")
+    session.make("sales", "sales 2")
+    assert session.commands() == ["sales 1", "totals", "sales 2"]
+    session.make("sales", "sales 3")
+    assert session.commands() == ["sales 1", "totals", "sales 3"]
+    session.drop("sales")
+    assert session.commands() == ["sales 1", "totals", "drop sales"]
+    session.make("sales", "sales 4")
+    assert session.commands() == ["sales 1", "totals", "drop sales", "sales 4"]
+    for number in range(5, 100):
+        session.drop("sales")
+        session.make("sales", f"sales {number}")
+    assert session.commands() == ["sales 1", "totals", "drop sales", "sales 99"]
 
 
-def test_a_view_that_is_made_of_what_it_replaces_comes_after_it():
-    session = Session()
-    session.make("sales", "view sales of range")
-    session.make("sales", "view sales of sales")
-    assert session.commands() == ["view sales of range", "view sales of sales"]
+def test_what_nobody_reads_any_more_goes_with_its_last_reader(session):
+    session.make("sales", "sales 1")
+    session.make("totals", "totals 1", "view sales")
+    session.make("sales", "sales 2")
+    session.make("report", "report", "view totals")
+    session.make("totals", "totals 2")
+    assert session.commands() == ["sales 1", "totals 1", "sales 2", "report", "totals 2"]
+    session.drop("report")
+    assert session.commands() == ["sales 2", "totals 2"]
 
 
-def test_a_view_that_nobody_has_read_leaves_nothing_when_it_is_dropped():
-    session = Session()
-    session.make("sales", "view sales of range")
-    session.make("other", "view other of range")
-    session.drop("sales", "drop sales")
-    assert session.commands() == ["view other of range"]
-    session.drop("absent", "drop absent")
-    assert session.commands() == ["view other of range"]
+def test_a_view_that_is_made_of_what_it_replaces_comes_after_it(session):
+    session.make("sales", "sales 1")
+    session.make("sales", "sales 2", "view sales")
+    assert session.commands() == ["sales 1", "sales 2"]
+    session.make("sales", "sales 3")
+    assert session.commands() == ["sales 3"]
 
 
-def test_kinds_have_names_of_their_own():
-    session = Session()
-    session.make("sales", "view sales of range")
-    session.make("sales", "function sales", kind="function")
-    assert [entry.kind for entry in session.entries] == ["view", "function"]
-    assert session.commands()[0] == "view sales of range"
+def test_a_view_that_nobody_has_read_leaves_nothing_when_it_is_dropped(session):
+    session.make("sales", "sales 1")
+    session.make("other", "other")
+    session.drop("sales")
+    assert session.commands() == ["other"]
+    session.drop("absent")
+    assert session.commands() == ["other"]
 
 
-def test_a_long_name_is_found_wherever_it_is():
-    name = "n" * 60
-    session = Session()
-    session.make(name, f"view {name} of range")
-    session.make("other", f"view other of 1{name}")
-    session.make(name, f"view {name} of nothing")
-    assert len(session.commands()) == 3
+def test_kinds_have_names_of_their_own(session):
+    session.make("sum", "view sum")
+    session.make("sum", "function sum", kind="function")
+    session.make("other", "other", "function sum")
+    session.make("sum", "view sum 2")
+    session.make("sum", "function sum 2", kind="function")
+    assert session.commands() == ["function sum", "other", "view sum 2", "function sum 2"]
 
 
-def test_a_session_that_is_named_like_its_view_keeps_no_more_of_it():
-    session = pb.ConnectSession(database="sales", conf={"spark.sales": "sales"})
-    put, _ = put_entry(session, "view", "sales", b"view sales of range 1")
-    session.entries.extend(put)
-    put, removed = put_entry(session, "view", "sales", b"view sales of range 2")
-    assert [entry.name for entry in (*put, *removed)] == ["sales", "sales"]
-    assert pb.ConnectMade.FromString(put[0].command).database == "sales"
+def test_a_command_that_may_read_anything_keeps_all_before_it(session):
+    session.make("sales", "sales 1")
+    session.make("any", "any", "*")
+    session.make("sales", "sales 2")
+    session.make("sales", "sales 3")
+    assert session.commands() == ["sales 1", "any", "sales 3"]
+
+
+def test_a_view_may_have_a_number_in_its_name(session):
+    session.make("sales~2", "other 1")
+    session.make("sales", "sales 1")
+    session.make("sales", "sales 2", "view sales")
+    session.make("sales~2", "other 2")
+    assert session.commands() == ["sales 1", "sales 2", "other 2"]
+    session.drop("sales")
+    assert session.commands() == ["other 2"]
+
+
+def test_a_command_is_kept_with_the_settings_of_its_time():
+    message = pb.ConnectSession(database="sales", conf={"spark.sales": "sales"})
+    (put,), _ = made(message, "view", "sales", b"sales", set())
+    kept = pb.ConnectMade.FromString(put.command)
+    assert (kept.database, dict(kept.conf)) == ("sales", {"spark.sales": "sales"})

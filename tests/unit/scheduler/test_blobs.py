@@ -7,7 +7,7 @@ import pytest
 from onager.errors import NotFoundError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
-from onager.state_backend import VALUE_CHUNK_BYTES, Conflict, Keyspace
+from onager.state_backend import VALUE_CHUNK_BYTES, Conflict, Keyspace, OutcomeUnknown, Put
 from tests.support.damage import damaged
 from tests.unit.scheduler.small_graphs import keys
 
@@ -77,6 +77,42 @@ async def test_a_blob_that_goes_while_it_is_written_is_written_again(backend, mo
     monkeypatch.setattr(BlobStore, "_write", write_then_gone)
     await BlobStore(backend).put(A, [content])
     assert await BlobStore(backend).get(digest_of(content)) == content
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("is_unknown", [False, True], ids=["conflict", "unknown outcome"])
+async def test_a_blob_that_goes_and_comes_all_the_time_is_soon_named(backend, monkeypatch, is_unknown):
+    """Whoever pauses between look and write finds it changed once more, and the longer the pause, the surer."""
+    other, turn, failed = BlobStore(backend), asyncio.Lock(), 0
+    commit = backend._commit
+
+    async def goes_and_comes():
+        async with turn:
+            await other.release(B, [digest_of(b"plan")])
+            await other.put(B, [b"plan"])
+
+    async def goes_and_comes_for_ever():
+        while True:
+            await goes_and_comes()
+            await asyncio.sleep(0.005)
+
+    async def fails_at_first(ops, expect, fence):
+        nonlocal failed
+        if failed < 3 and Put(Keyspace.Plans, f"{digest_of(b'plan')}/ref/{A}", b"") in ops:
+            failed += 1
+            if is_unknown:
+                return OutcomeUnknown("the answer was lost")
+            await goes_and_comes()
+        return await commit(ops, expect, fence)
+
+    monkeypatch.setattr(backend, "_commit", fails_at_first)
+    passer = asyncio.create_task(goes_and_comes_for_ever())
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(0.1):
+        await BlobStore(backend).put(A, [b"plan"])
+    passer.cancel()
+    assert failed == 3
+    assert await BlobStore(backend).get(digest_of(b"plan")) == b"plan"
 
 
 async def test_a_blob_that_an_earlier_version_left_without_its_end_is_completed(backend):

@@ -11,6 +11,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -19,6 +21,7 @@ import onager.plan.Guard;
 import onager.spark43.CatalogCodec;
 import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;
+import onager.values.Background;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.hadoop.fs.Path;
@@ -50,6 +53,11 @@ public final class OnagerCatalog implements ExternalCatalog {
     private static final Set<String> FORMATS = Set.of("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml");
     private static final SecureRandom RANDOM = new SecureRandom();
 
+    /** One that is ready for the next planning: to make it takes as long as a small query. */
+    private static final AtomicReference<OnagerCatalog> SPARE = new AtomicReference<>();
+    private static final ExecutorService MAKER = Background.thread("onager makes the next session");
+
+    private final SparkSession base;
     private final CatalogReads reads = new CatalogReads();
     private final Records records = new Records(reads);
     private final Map<String, Slot> slots = new TreeMap<>();
@@ -77,8 +85,14 @@ public final class OnagerCatalog implements ExternalCatalog {
         }
     }
 
-    /** A catalog with a session over it, like those of *base*; databases lie in the same warehouse. */
-    public OnagerCatalog(SparkSession base) {
+    /** Returns a catalog with a session over it, like those of *base*; databases lie in the same warehouse. */
+    public static OnagerCatalog next(SparkSession base) {
+        OnagerCatalog spare = SPARE.getAndSet(null);
+        return spare != null && spare.base == base && !base.sparkContext().isStopped() ? spare : new OnagerCatalog(base);
+    }
+
+    private OnagerCatalog(SparkSession base) {
+        this.base = base;
         this.warehouse = CatalogSessions.warehouse(base);
         this.session = CatalogSessions.open(base, this);
     }
@@ -104,10 +118,19 @@ public final class OnagerCatalog implements ExternalCatalog {
         reads.close();
     }
 
-    /** Ends the use of the session. */
+    /** Ends the use of the session, and has the next one made. */
     public void close() {
         reads.close();
         CatalogSessions.release(session);
+        MAKER.submit(this::prepare); // should it fail, the next one to need it tries itself, and hears why
+    }
+
+    private void prepare() {
+        if (SPARE.get() == null && !base.sparkContext().isStopped()) {
+            OnagerCatalog made = new OnagerCatalog(base);
+            CatalogSessions.warmUp(made.session);
+            SPARE.set(made);
+        }
     }
 
     /** Returns Python's answer to what is asked of another catalog. */

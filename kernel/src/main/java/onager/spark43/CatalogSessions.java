@@ -71,6 +71,16 @@ public final class CatalogSessions {
                 Seqs.map(java.util.Map.of()));
     }
 
+    /** Have *session* make what it makes when it is first needed. */
+    public static void warmUp(SparkSession session) {
+        session.withActive(() -> {
+            var state = session.sessionState();
+            state.analyzer();
+            state.optimizer();
+            return state.planner();
+        });
+    }
+
     /** End the use of *session*: nothing may run in it any more. */
     public static void release(SparkSession session) {
         if (session.sharedState() instanceof Shared shared) {

@@ -8,11 +8,14 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.locks.LockSupport;
 import onager.failure.RefusedException;
+import onager.values.Background;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
+import org.apache.spark.connect.proto.Command;
 import org.apache.spark.connect.proto.ExecutePlanRequest;
 import org.apache.spark.connect.proto.ExecutePlanResponse;
 import org.apache.spark.connect.proto.ReattachOptions;
@@ -33,6 +36,7 @@ import org.apache.spark.sql.internal.SQLConf$;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
+import org.sparkproject.connect.protobuf.Message;
 import scala.Option;
 
 /** What Spark's own Connect server does with a session, without the server: it analyses plans, and carries commands out. */
@@ -43,6 +47,8 @@ public final class ConnectSession implements AutoCloseable {
     private static final String UNREADABLE = "the plan cannot be read, since it is damaged or nested more than 1,024 deep (%s): split it up with temporary views";
     private static final long LOOK_NANOS = 500_000;
     private static final SparkConnectService$ SERVICE = SparkConnectService$.MODULE$;
+
+    private static final ExecutorService CLEANER = Background.thread("onager cleans up sessions");
 
     private final SessionHolder holder;
 
@@ -121,6 +127,16 @@ public final class ConnectSession implements AutoCloseable {
         return holder.errorIdToError().asMap().values().stream().findFirst().orElse(told);
     }
 
+    /** Return kind and name of what an encoded Command, Relation or AnalyzePlanRequest reads; see `ConnectReads`. */
+    public List<String> reads(String kind, byte[] message) throws IOException {
+        Parser<Message> parser = switch (kind) {
+            case "Command" -> Command::parseFrom;
+            case "Relation" -> Relation::parseFrom;
+            default -> AnalyzePlanRequest::parseFrom;
+        };
+        return ConnectReads.of(parsed(message, parser), holder.session().sessionState().sqlParser());
+    }
+
     /** Take a file into the session under the name that the client gave it. */
     public void addArtifact(String name, String file) throws IOException {
         Path copy = Files.createTempFile("onager-artifact", ""); // Spark moves it
@@ -133,9 +149,10 @@ public final class ConnectSession implements AutoCloseable {
         holder.session().sessionState().catalog().setCurrentDatabaseWithNameCheck(database, name -> null);
     }
 
+    /** Has Spark clean up, which nobody waits for. */
     @Override
     public void close() {
-        SERVICE.sessionManager().closeSession(holder.key(), false);
+        CLEANER.submit(() -> SERVICE.sessionManager().closeSession(holder.key(), false));
     }
 
     /** Return what Spark's server would tell of *error*: its class, its state, its message, and an encoded FetchErrorDetailsResponse of at most *most* bytes. */
