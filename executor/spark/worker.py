@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import Clock
-from onager.errors import SinkError, VersionMismatchError
+from onager.errors import InvalidSettingError, SinkError, VersionMismatchError
 from onager.exchange_layout import has_scheme
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
@@ -31,6 +31,7 @@ from onager.executor.exchange import (
     take_back,
 )
 from onager.executor.foreign import ForeignCatalog, ForeignTables
+from onager.executor.foreign.catalogs import FLAG
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.cluster import SparkCluster, is_cluster
 from onager.executor.spark.connect import ConnectRequests, connect_query, failure_of, opened
@@ -58,6 +59,7 @@ from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES, MIB
 
+_CATALOG = "spark.sql.catalogImplementation"
 _STOP_TIMEOUT_S = 10.0
 _MOST_MANIFEST_BYTES = MAX_PLAN_BYTES - MIB
 
@@ -92,6 +94,10 @@ class SparkWorker:
         *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log.
         *catalogs*: others than Onager's own.
         """
+        if catalogs and conf.get(_CATALOG, "in-memory") != "in-memory":
+            raise InvalidSettingError(
+                FLAG, catalogs[0].name, f"an executor with {_CATALOG}={conf[_CATALOG]} has no other catalogs: omit one"
+            )
         self._foreign = ForeignTables(catalogs)
         self._executor_id = executor_id
         self._clock = clock
@@ -136,7 +142,7 @@ class SparkWorker:
             pb.REPLAN: self._replan,
         }
         # A Hive metastore that the executor was given.
-        self._has_own_catalog = self._spark.conf.get("spark.sql.catalogImplementation") != "in-memory"
+        self._has_own_catalog = self._spark.conf.get(_CATALOG) != "in-memory"
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._connect = ConnectRequests(
             self._spark,

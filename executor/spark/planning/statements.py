@@ -37,8 +37,9 @@ _ADVICE = (
 )
 _DATA_ADVICE = "it removes, changes or loads rows of a table; write it with INSERT OVERWRITE, or make another table"
 _NO_CATALOG_ADVICE = (
-    "before the last statement only SET, RESET, USE, temporary views, temporary functions, variables and "
-    "INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or that"
+    "these executors have the tables of a Hive metastore, which are read and not changed: before the last statement "
+    "only SET, RESET, USE, temporary views, temporary functions, variables and INSERT OVERWRITE DIRECTORY … USING are "
+    "allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or that"
 )
 _RESOURCES_ADVICE = (
     "a function's jars and files are not kept: give the jar to all executors "
@@ -293,6 +294,8 @@ def last_query(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) 
         query = plan.withNewChildren(jvm.seq([insert.child()]))
         check_reads_only(jvm, statement, query)
         return query, _directory_sink(jvm, statement, insert)
+    if not has_catalog and writes_table(plan):
+        raise SideEffectError(str(statement), _NO_CATALOG_ADVICE)
     check_reads_only(jvm, statement, plan)
     if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
         return plan, None

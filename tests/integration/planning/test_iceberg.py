@@ -273,6 +273,7 @@ def test_files_in_private_directories_are_not_read(executor, catalog, tmp_path):
     for private in (tmp_path / "ice" / "shop", tmp_path / "ice" / "shop" / "sales" / "data"):
         conf.set("spark.onager.privatePaths", str(private))
         try:
+            rows(executor, "SELECT 1")  # in a session that was made before
             with pytest.raises(IllegalArgumentException, match="where Onager keeps files of its own"):
                 rows(executor, "SELECT * FROM ice.shop.sales")
         finally:

@@ -5,11 +5,13 @@ import threading
 
 import pytest
 
+from onager.clock import SystemClock
 from onager.errors import CatalogUnavailableError, InvalidSettingError, SinkError
 from onager.executor.foreign import ForeignTables, parse_catalog
 from onager.executor.foreign.commits import Commit
 from onager.executor.foreign.iceberg import asking, awaited, begun
 from onager.executor.settings import ExecutorSettings
+from onager.executor.spark.worker import SparkWorker
 
 
 @pytest.mark.parametrize(
@@ -85,3 +87,15 @@ def test_what_a_catalog_does_not_answer_in_time_is_told():
 def test_a_commit_of_another_version_is_refused(text):
     with pytest.raises(SinkError, match="not one that this Onager can write"):
         Commit.parsed(text)
+
+
+def test_an_executor_with_a_hive_metastore_has_no_other_catalogs():
+    with pytest.raises(InvalidSettingError, match="has no other catalogs"):
+        SparkWorker(
+            slots=1,
+            conf={"spark.sql.catalogImplementation": "hive"},
+            exchange_dir="/x",
+            executor_id="e",
+            clock=SystemClock(),
+            catalogs=[parse_catalog("ice=iceberg")],
+        )
