@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from onager.errors import CatalogUnavailableError, SinkError
 from onager.executor.foreign.files import live_files
@@ -34,7 +34,6 @@ _READERS: Final = 8
 class Commit:
     """What is to be committed, as planning has decided it."""
 
-    kind: Literal["iceberg"]
     catalog: str
     identifier: tuple[str, ...]
     uuid: str

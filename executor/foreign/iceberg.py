@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 ANSWER_S: Final = 60.0
 """How long a catalog may take to answer a planning."""
-COMMIT_S: Final = 600.0
-"""How long reading the footers of new files, and a commit, may take. A late one is found by the retry."""
+FILES_S: Final = 600.0
+"""How long a table's list of files may take, or the footers of new ones and a commit. A late one is found again."""
 _WHY_CHARS: Final = 300
 
 

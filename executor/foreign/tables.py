@@ -10,15 +10,7 @@ from onager.errors import CatalogUnavailableError
 from onager.executor.foreign import files
 from onager.executor.foreign.catalogs import ForeignCatalog
 from onager.executor.foreign.commits import Commit, commit, has_committed
-from onager.executor.foreign.iceberg import (
-    ANSWER_S,
-    COMMIT_S,
-    IcebergCatalogs,
-    MissingError,
-    asking,
-    awaited,
-    begun,
-)
+from onager.executor.foreign.iceberg import FILES_S, IcebergCatalogs, MissingError, asking, awaited, begun
 from onager.executor.foreign.schemas import UnmappedError, names_have_changed, spark_schema
 from onager.executor.foreign.writes import ForeignWrite, WriteLayout, layout_of
 
@@ -62,7 +54,7 @@ class ForeignTables:
     def has_committed(self, text: str, job_id: str) -> bool:
         """Return whether the job has committed to the table that *text* names; `SinkError` if it never can."""
         to = Commit.parsed(text)
-        return awaited(to.catalog, begun(lambda: has_committed(self._catalogs, to, job_id)), ANSWER_S)
+        return awaited(to.catalog, begun(lambda: has_committed(self._catalogs, to, job_id)), FILES_S)
 
     def commit(self, text: str, job_id: str, names: Sequence[str]) -> None:
         """Make the files *names* part of the table that *text* names, once for the job, whoever dies.
@@ -71,7 +63,7 @@ class ForeignTables:
         """
         to = Commit.parsed(text)
         paths = [f"{to.path}/{name}" for name in names]
-        awaited(to.catalog, begun(lambda: commit(self._catalogs, to, job_id, paths)), COMMIT_S)
+        awaited(to.catalog, begun(lambda: commit(self._catalogs, to, job_id, paths)), FILES_S)
 
 
 class PlanningTables:

@@ -61,7 +61,6 @@ def layout_of(write: ForeignWrite, table: "Table") -> WriteLayout:
     has_ids = is_flat(schema)
     folder = f"{properties.get(_DATA_PATH, f'{table.location()}/data').rstrip('/')}/onager-{new_nonce()}"
     commit = {
-        "kind": "iceberg",
         "catalog": write.catalog,
         "identifier": list(write.identifier),
         "uuid": str(table.metadata.table_uuid),

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError, StateCorruptError
 from onager.executor.foreign import ForeignTables, ForeignWrite, WriteLayout
-from onager.executor.foreign.iceberg import ANSWER_S, awaited
+from onager.executor.foreign.iceberg import ANSWER_S, FILES_S, awaited
 from onager.executor.spark.jvm import listed
 from onager.executor.spark.kernel import CATALOG_MOVED, JavaCatalog, JavaObject
 from onager.executor.work import CatalogReader
@@ -170,7 +170,8 @@ class PlanningCatalog:
     def _read(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if "foreign" in request:
             asked: Mapping[str, Any] = request["foreign"]
-            return awaited(str(asked["catalog"]), self._begun(lambda: self._foreign.ask(asked)), ANSWER_S)
+            within_s = FILES_S if asked["what"] == "files" else ANSWER_S
+            return awaited(str(asked["catalog"]), self._begun(lambda: self._foreign.ask(asked)), within_s)
         answer = self._begun(lambda: self._reader.read(pb.ReadCatalogRequest(**request))).result()
         records = [
             {"key": record.key, "value": _text_of(record) or None, "revision": record.revision}

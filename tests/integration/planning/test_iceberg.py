@@ -217,12 +217,23 @@ def test_a_job_commits_once_however_many_publish_it(executor, catalog):
     assert sorted(marks) == sorted(each.job_id for each in (manifest, *others))
 
 
-def test_a_commit_that_is_not_known_to_be_made_is_found_again(executor, catalog, monkeypatch):
+def test_files_that_were_moved_by_who_died_then_are_committed(executor, catalog):
+    table = made(catalog)
+    manifest = manifest_of(executor, NEW)
+    carry_out(manifest)
+    assert [row[0] for row in rows(executor, "SELECT id FROM ice.shop.sales")] == [1, 2, 3]
+    publish(executor, manifest)
+    assert [row[0] for row in read(table)] == [1, 2, 3, 9]
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_commit_that_is_not_known_to_be_made_is_found_again_or_made(executor, catalog, monkeypatch, is_made):
     table = made(catalog)
     manifest = manifest_of(executor, NEW)
 
     def lost(self: Table, updates: Any, requirements: Any) -> None:
-        commit(self, updates, requirements)
+        if is_made:
+            commit(self, updates, requirements)
         raise OSError("the answer is lost")
 
     commit = Table._do_commit
