@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from onager.datasets import SINK_FORMATS
 from onager.errors import SinkError, TargetExistsError
 from onager.exchange_layout import SUCCESS, has_scheme, local_path, staging_directory
 from onager.executor.exchange import description
@@ -28,7 +29,8 @@ from onager.manifests import Manifest, Move, check_name
 from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 
-_FORMATS = frozenset({"csv", "json", "orc", "parquet"})
+_FORMATS = {"txt": "text"} | {name: name for name in SINK_FORMATS}
+"""What files are, by the ends of their names."""
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 """The errors of renaming a directory to a name that is taken."""
 
@@ -188,7 +190,7 @@ def _holds_undescribed(target: str, sink: pb.Sink) -> bool:
 
 def _format_of(name: str) -> str:
     """Return the format that a file's name shows; "" when it shows none."""
-    return next((suffix[1:] for suffix in Path(name).suffixes if suffix[1:] in _FORMATS), "")
+    return next((_FORMATS[suffix[1:]] for suffix in Path(name).suffixes if suffix[1:] in _FORMATS), "")
 
 
 def _stage(name: str, content: bytes, staging: Path, nonce: Nonce) -> Move:

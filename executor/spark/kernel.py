@@ -577,6 +577,15 @@ class FunctionGateway:
         return int(self._java.close(wait_ms))
 
 
+def shown(frame: JavaObject, jvm: Jvm, rows: int, truncate: int, style: str, *, is_query: bool) -> JavaObject:
+    """Return a dataset of one text, what `show` prints of *frame*; *style*: ``plain``, ``vertical`` or ``html``.
+
+    If it *is_query*, nothing has run, and it can be distributed.
+    """
+    shows = jvm.java_class("onager.spark43.Shows")
+    return (shows.query if is_query else shows.now)(frame, rows, truncate, style)
+
+
 def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:
     """Return whether an analyzed query has a limit, the positions of its sort columns, and a query that has them all.
 
@@ -619,6 +628,10 @@ class JavaConnect:
         """
         return {str(name) for name in listed(self._java.reads(kind, message))}
 
+    def ddl(self, schema: bytes) -> str:
+        """Return the columns of a DataType, a struct, as CREATE TABLE has them."""
+        return str(self._java.ddl(schema))
+
     def add_artifact(self, name: str, path: Path) -> None:
         """Take a file into the session under the client's *name*."""
         self._java.addArtifact(name, str(path))
@@ -636,12 +649,12 @@ class JavaConnect:
         self._java.close()
 
 
-def connect_settings(session: SparkSession) -> list[tuple[str, str | None, bool]]:
-    """Return key, value (None: undefined) and whether it is fixed, of every setting that sessions have."""
+def connect_settings(session: SparkSession) -> list[tuple[str, str | None, bool, bool]]:
+    """Return key, value (None: undefined), whether it is fixed, and whether it was set, of all that sessions have."""
     java = Jvm.of(session).java_class("onager.spark43.ConnectSession")
     return [
-        (str(key), None if value is None else str(value), bool(fixed))
-        for key, value, fixed in java.settings(jvm_session(session))
+        (str(key), None if value is None else str(value), bool(fixed), bool(is_set))
+        for key, value, fixed, is_set in java.settings(jvm_session(session))
     ]
 
 

@@ -330,7 +330,7 @@ def submit(
     output: Annotated[
         str | None, typer.Option("--output", metavar="DIR", help="Write the result as a dataset.")
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="parquet, csv, json or orc.")] = "parquet",
+    format: Annotated[str, typer.Option("--format", help="parquet, csv, json, orc, text or xml.")] = "parquet",
     mode: Annotated[str, typer.Option("--mode", help="error, overwrite or append.")] = "error",
     output_option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Option of Spark's writer for --output.")

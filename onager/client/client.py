@@ -97,11 +97,11 @@ class OnagerClient:
         """Submit a script of SQL statements, the last of which is the query, and return the job.
 
         *views* gives names to datasets. With *output*, the result is written there as a dataset of *format* (parquet,
-        csv, json, orc); *mode* says what to do if one exists (error, overwrite, append); *partition_by* names columns
-        that become directories, as in Hive (``k=1/d=2026-01-31``). *params* are values that Spark binds: of ``:name``,
-        by name, or of ``?``, in order. *labels* find the job in lists. After the *deadline*, such as ``"90s"`` or
-        ``"2h"``, the job fails if it has not ended. A repeated call with the same *job_id* returns the same job; see
-        `submit`.
+        csv, json, orc, text, xml); *mode* says what to do if one exists (error, overwrite, append); *partition_by*
+        names columns that become directories, as in Hive (``k=1/d=2026-01-31``). *params* are values that Spark binds:
+        of ``:name``, by name, or of ``?``, in order. *labels* find the job in lists. After the *deadline*, such as
+        ``"90s"`` or ``"2h"``, the job fails if it has not ended. A repeated call with the same *job_id* returns the
+        same job; see `submit`.
 
         A script with several statements that write is a program: its statements run as jobs, one after the other, and
         what is written stays written if a later one fails. `JobHandle.retry` goes on where it failed.

@@ -18,13 +18,12 @@ from typing import Any, Final
 
 import cloudpickle
 
+from onager.datasets import SINK_FORMATS, VIEW_FORMATS
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError
 from onager.job_settings import DEADLINE
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES
 
-FORMATS: Final = ("parquet", "csv", "json", "orc", "text")
-SINK_FORMATS: Final = ("parquet", "csv", "json", "orc")
 SINK_MODES: Final = ("error", "overwrite", "append")
 DEFAULT_FUNCTION: Final = "main"
 """The function of a Python file that runs by default."""
@@ -83,7 +82,7 @@ def views_from(directory: str | os.PathLike[str]) -> dict[str, View]:
             raise InvalidSettingError("views-from", os.fspath(directory), f"two entries would both be view {name!r}")
         views[name] = View(str(entry.absolute()), kind)
     if not views:
-        raise InvalidSettingError("views-from", os.fspath(directory), f"it has no {', '.join(FORMATS)} dataset")
+        raise InvalidSettingError("views-from", os.fspath(directory), f"it has no {', '.join(VIEW_FORMATS)} dataset")
     return views
 
 
@@ -107,8 +106,8 @@ def view_message(name: str, view: View | str | os.PathLike[str]) -> pb.View:
     """Return the message for the view *name*."""
     if not isinstance(view, View):
         view = View(os.fspath(view))
-    if view.format and view.format not in FORMATS:
-        raise InvalidSettingError(f"format of view {name}", view.format, f"expected one of {', '.join(FORMATS)}")
+    if view.format and view.format not in VIEW_FORMATS:
+        raise InvalidSettingError(f"format of view {name}", view.format, f"expected one of {', '.join(VIEW_FORMATS)}")
     return pb.View(name=name, path=absolute(view.path), format=view.format, options=dict(view.options))
 
 

@@ -2294,7 +2294,7 @@ class ConnectFailure(_message.Message):
     def __init__(self, error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[bytes] = ...) -> None: ...
 
 class ConnectDefaults(_message.Message):
-    __slots__ = ("spark_version", "conf", "fixed", "known")
+    __slots__ = ("spark_version", "conf", "fixed", "known", "set")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2306,8 +2306,10 @@ class ConnectDefaults(_message.Message):
     CONF_FIELD_NUMBER: _ClassVar[int]
     FIXED_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
     spark_version: str
     conf: _containers.ScalarMap[str, str]
     fixed: _containers.RepeatedScalarFieldContainer[str]
     known: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, spark_version: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., fixed: _Optional[_Iterable[str]] = ..., known: _Optional[_Iterable[str]] = ...) -> None: ...
+    set: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, spark_version: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., fixed: _Optional[_Iterable[str]] = ..., known: _Optional[_Iterable[str]] = ..., set: _Optional[_Iterable[str]] = ...) -> None: ...

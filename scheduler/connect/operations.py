@@ -27,6 +27,7 @@ from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
 from onager.scheduler.connect.responses import Cursor, Ids, cursor_after, progress, rows
 from onager.scheduler.connect.sessions import Session, Sessions
+from onager.scheduler.connect.settings import check_settings
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
@@ -166,6 +167,7 @@ class Operations:
         content = request.SerializeToString()
         for _ in range(_TRIES):
             reply = await self.ask(session, pb.ConnectCall(apply=content))
+            check_settings(reply.applied.conf)
             responses = reply.job.responses if reply.HasField("job") else reply.applied.responses
             if (size := sum(map(len, responses))) > MAX_RESPONSES_BYTES:
                 raise too_large("the answer to the command", size, MAX_RESPONSES_BYTES)

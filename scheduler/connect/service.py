@@ -134,7 +134,7 @@ class SparkConnectService:
         """Read or change settings."""
         session = await self._open(request)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
-            check_settings(request.operation)
+            check_settings({pair.key: pair.value for pair in request.operation.set.pairs})
             answer = ConfigResponse.FromString(await self._operations.configure(session, content))
         else:
             answer = await self._defaults.read(session, request.operation)

@@ -1,6 +1,6 @@
 """Settings of sessions: what a session has set, over what every session has by default; Spark checks what is set."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from onager.errors import InvalidSettingError
@@ -33,7 +33,8 @@ class Defaults:
     async def read(self, session: Session, operation: Any) -> Any:  # noqa: C901 - one case for each kind
         """Return the answer to an operation that changes nothing."""
         told = await self.get()
-        answer, conf = ConfigResponse(), {**told.conf, **session.message.conf}
+        own = session.message.conf
+        answer, conf = ConfigResponse(), {**told.conf, **own}
         match operation.WhichOneof("op_type"):
             case "get":
                 for key in operation.get.keys:
@@ -45,7 +46,9 @@ class Defaults:
                     _add(answer, key, conf.get(key))
             case "get_with_default":
                 for pair in operation.get_with_default.pairs:
-                    _add(answer, pair.key, conf.get(pair.key, pair.value if pair.HasField("value") else None))
+                    is_set = pair.key in own or pair.key in told.set
+                    default = pair.value if pair.HasField("value") else None
+                    _add(answer, pair.key, conf.get(pair.key) if is_set else default)
             case "get_all":
                 prefix = operation.get_all.prefix
                 for key in sorted(key for key in conf if key.startswith(prefix)):
@@ -59,16 +62,15 @@ class Defaults:
         return (key in told.conf or key in self._known) and key not in self._fixed
 
 
-def check_settings(operation: Any) -> None:
+def check_settings(conf: Mapping[str, str]) -> None:
     """Raise `ConnectError` for a setting of Onager's own that cannot be."""
-    for pair in operation.set.pairs:
-        if pair.key.startswith(PREFIX):
-            try:
-                check_spec(pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf={pair.key: pair.value}))
-            except InvalidSettingError as error:
-                raise ConnectError(
-                    "INVALID_CONF_VALUE", f"[INVALID_CONF_VALUE] {error} SQLSTATE: 22022", "22022"
-                ) from error
+    own = {key: value for key, value in conf.items() if key.startswith(PREFIX)}
+    if not own:
+        return
+    try:
+        check_spec(pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf=own))
+    except InvalidSettingError as error:
+        raise ConnectError("INVALID_CONF_VALUE", f"[INVALID_CONF_VALUE] {error} SQLSTATE: 22022", "22022") from error
 
 
 def _add(answer: Any, key: str, value: str | None) -> None:

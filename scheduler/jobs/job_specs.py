@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf import json_format
 
+from onager.datasets import SINK_FORMATS, VIEW_FORMATS
 from onager.errors import (
     InvalidRequestError,
     InvalidSettingError,
@@ -41,9 +42,7 @@ _MAX_NAME_CHARS: Final = 256
 _MAX_WEIGHT: Final = 1000.0
 _MAX_TASKS: Final = 1_000_000
 _SHOWN_CHARS: Final = 256 * 1024
-_SINK_FORMATS: Final = ("parquet", "csv", "json", "orc")
 _SINK_MODES: Final = ("error", "overwrite", "append")
-_VIEW_FORMATS: Final = ("", "parquet", "csv", "json", "orc", "text")
 
 
 def check_submission(request: pb.SubmitJobRequest) -> None:
@@ -233,9 +232,9 @@ def _check_views(spec: pb.JobSpec) -> None:
         if not view.name or not view.path:
             raise InvalidRequestError(f"a view needs a name and a path, not {view.name!r} = {view.path!r}")
         _check_nul(f"view {view.name}", view.path)
-        if view.format not in _VIEW_FORMATS:
+        if view.format not in ("", *VIEW_FORMATS):
             raise InvalidRequestError(
-                f"view {view.name}: {view.format!r} is not a format; use {', '.join(filter(None, _VIEW_FORMATS))}"
+                f"view {view.name}: {view.format!r} is not a format; use {', '.join(VIEW_FORMATS)}"
             )
         if view.name.lower() in seen:
             raise InvalidRequestError(f"view {view.name} is given twice")
@@ -256,8 +255,8 @@ def _check_sink(sink: pb.Sink) -> None:
     _check_nul("the output", sink.path)
     if steps_back(sink.path):
         raise InvalidRequestError(f"the output {sink.path} has '..' or '.' in it: give a path without")
-    if sink.format not in _SINK_FORMATS:
-        raise InvalidRequestError(f"{sink.format!r} is not a format to write; use {', '.join(_SINK_FORMATS)}")
+    if sink.format not in SINK_FORMATS:
+        raise InvalidRequestError(f"{sink.format!r} is not a format to write; use {', '.join(SINK_FORMATS)}")
     if sink.mode not in ("", *_SINK_MODES):
         raise InvalidRequestError(f"{sink.mode!r} is not a mode of writing; use {', '.join(_SINK_MODES)}")
     if sink.HasField("table") or sink.HasField("buckets") or sink.foreign:

@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.connect import entries
-from onager.executor.spark.connect.entries import VIEW
+from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
+from onager.executor.spark.connect.entries import CACHED, GLOBAL_VIEW, VIEW
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import QueryTools
@@ -41,19 +42,8 @@ _FUNCTIONS: Final = {
 _WRITES: Final = frozenset({"write_operation", "write_operation_v2"})
 _PASSING: Final = frozenset({"get_resources_command", "remove_cached_remote_relation_command", "ml_command"})
 """What changes nothing that is kept."""
-_SQL_ONLY: Final = {
-    "create_external_table": "CREATE TABLE",
-    "create_table": "CREATE TABLE",
-    "recover_partitions": "MSCK REPAIR TABLE",
-    "drop_table": "DROP TABLE",
-    "drop_view": "DROP VIEW",
-    "create_database": "CREATE DATABASE",
-    "drop_database": "DROP DATABASE",
-    "truncate_table": "TRUNCATE TABLE",
-    "analyze_table": "ANALYZE TABLE",
-    "set_current_catalog": "names with the catalog in front",
-}
-"""Calls of spark.catalog that change the catalog, and what does so, too."""
+_OF_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "CreateFunctionCommand", "DropFunctionCommand"})
+_OF_CACHE: Final = frozenset({"CacheTable", "UncacheTable"})
 _VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
 
 
@@ -84,7 +74,7 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     """Carry out an encoded ExecutePlanRequest in *session*; `UnsupportedPlanError` for what Onager does not do."""
     request = ExecutePlanRequest.FromString(content)
     if request.plan.WhichOneof("op_type") == "root":
-        return _of_catalog(content, request, session)
+        return _of_catalog(content, request, session, tables)
     command = request.plan.command
     name = command.WhichOneof("command_type")
     if name == "sql_command":
@@ -92,11 +82,10 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     if name in _WRITES:
         return Carried([], work=WRITE)
     if name == "create_dataframe_view":
-        if command.create_dataframe_view.is_global:
-            raise refused("global temporary views", "make a temporary view, or a table, which other sessions can read")
-        view = _Made(VIEW, command.create_dataframe_view.name.strip("`").lower())
+        what = GLOBAL_VIEW if command.create_dataframe_view.is_global else VIEW
+        view = _Made(what, command.create_dataframe_view.name.strip("`").lower())
         reads = session.connect.reads("Command", command.SerializeToString())
-        session.make(reads if command.create_dataframe_view.replace else {*reads, f"{VIEW} {view.name}"})
+        session.make(reads if command.create_dataframe_view.replace else {*reads, f"{what} {view.name}"})
         return _leaving(view, content, command, session)
     if name in _FUNCTIONS:
         entry, called = _FUNCTIONS[name]
@@ -158,8 +147,14 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
     plan = QueryTools(jvm).named(plan)
     if kind(plan) in _VARIABLES:
         raise refused("variables of SQL", "use values of the program, bound with args")
-    check_harmless(spark, jvm, statement, plan, has_catalog=tables is not None)
-    return _carried(content, request, session, _made(jvm, plan))
+    check_harmless(spark, jvm, statement, plan, has_catalog=tables is not None, may_set=True)
+    if kind(plan) == "CacheTable" and not plan.isLazy():
+        name = ".".join(quoted(str(part)) for part in jvm.items(plan.multipartIdentifier()))
+        request = statement_request(f"CACHE LAZY TABLE {name}")  # or it would be read, here
+        content = request.SerializeToString()
+    if kind(plan) == "ClearCacheCommand":
+        return Carried(session.connect.execute(content), removed=entries.of_kind(session.stored, CACHED))
+    return _carried(content, request, session, _made(jvm, plan, session))
 
 
 def _job_of_statement(*, is_bound: bool) -> Carried:
@@ -168,28 +163,42 @@ def _job_of_statement(*, is_bound: bool) -> Carried:
     return Carried([], work=STATEMENT)
 
 
-def _made(jvm: Jvm, plan: Any) -> _Made:
-    """Return what a parsed statement makes in its session, or which function it drops."""
+def _made(jvm: Jvm, plan: Any, session: ConnectSession) -> _Made:
+    """Return what a parsed statement makes in its session, or drops, but for a view."""
     if view := temporary_view(jvm, plan):
         return _Made(VIEW, view)
-    match kind(plan):
-        case "CreateSQLFunctionCommand":
-            return _Made(_FUNCTION, str(plan.name().funcName()).lower())
-        case "CreateFunctionCommand":
-            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower())
-        case "DropFunctionCommand":
-            return _Made(_FUNCTION, str(plan.identifier().funcName()).lower(), is_dropped=True)
-        case _:
-            return _NOTHING
+    name = kind(plan)
+    if name in _OF_FUNCTIONS:
+        function = plan.name() if name == "CreateSQLFunctionCommand" else plan.identifier()
+        return _Made(_FUNCTION, str(function.funcName()).lower(), is_dropped=name.startswith("Drop"))
+    if name in _OF_CACHE:
+        table = plan.multipartIdentifier() if name == "CacheTable" else plan.table().multipartIdentifier()
+        return _Made(CACHED, _full_name(jvm, table, session), is_dropped=name.startswith("Un"))
+    return _NOTHING
 
 
-def _of_catalog(content: bytes, request: Any, session: ConnectSession) -> Carried:
+def _full_name(jvm: Jvm, name: Any, session: ConnectSession) -> str:
+    """Return the name of a table with its database before it."""
+    parts = [str(part).lower() for part in jvm.items(name)]
+    return ".".join((parts if len(parts) > 1 else [session.stored.database or "default", *parts])[-2:])
+
+
+def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out a call of spark.catalog."""
-    called = Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")
-    if called in _SQL_ONLY:
-        raise refused(f"spark.catalog's {called}", f"use {_SQL_ONLY[called]}")
-    session.make_all()
-    return _carried(content, request, session, _NOTHING)
+    if text := statement_of(request, session):
+        command = statement_request(text)
+        carried = _statement(command.SerializeToString(), command, session, tables)
+        carried.responses = session.connect.execute(_NO_ROWS)
+        return carried
+    session.make_all(cached=True)
+    catalog = Relation.FromString(request.plan.root).catalog
+    made = _NOTHING
+    if catalog.HasField("drop_global_temp_view"):
+        made = _Made(GLOBAL_VIEW, catalog.drop_global_temp_view.view_name.lower(), is_dropped=True)
+    carried = _carried(content, request, session, made)
+    if catalog.HasField("clear_cache"):
+        carried.removed = entries.of_kind(session.stored, CACHED)
+    return carried
 
 
 def _carried(content: bytes, request: Any, session: ConnectSession, made: _Made) -> Carried:
@@ -207,7 +216,10 @@ def _carried(content: bytes, request: Any, session: ConnectSession, made: _Made)
         carried.database = current
     if gone := views - left:
         (view,) = gone
-        command = request.plan.command.SerializeToString() or _drop(view)
+        command = (
+            request.plan.command.SerializeToString()
+            or statement_request(f"DROP VIEW {quoted(view)}").plan.command.SerializeToString()
+        )
         carried.put, carried.removed = entries.dropped(session.stored, VIEW, view.lower(), command)
     elif made != _NOTHING:
         carried.put, carried.removed = _change(made, request.plan.command, session)
@@ -228,10 +240,13 @@ def _change(made: _Made, command: Any, session: ConnectSession) -> entries.Chang
     return entries.made(session.stored, made.kind, made.name, encoded, session.connect.reads("Command", encoded))
 
 
-def _drop(view: str) -> bytes:
-    """Return the command that drops a temporary view."""
-    relation = Relation()
-    relation.sql.query = f"DROP VIEW {quoted(view)}"
+def _no_rows() -> bytes:
     request = ExecutePlanRequest()
-    request.plan.command.sql_command.input = relation.SerializeToString()
-    return bytes(request.plan.command.SerializeToString())
+    relation = Relation()
+    relation.local_relation.schema = "struct<>"
+    request.plan.root = relation.SerializeToString()
+    return bytes(request.SerializeToString())
+
+
+_NO_ROWS: Final = _no_rows()
+"""The request whose answer is that of a call that returns nothing."""

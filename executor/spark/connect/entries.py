@@ -12,6 +12,9 @@ from typing import Final, NamedTuple
 from onager.protocol import onager_pb2 as pb
 
 VIEW: Final = "view"
+GLOBAL_VIEW: Final = "global_view"
+CACHED: Final = "cached"
+"""A table of which a program has asked that it be cached: it matters only to who asks whether it is."""
 ANYTHING: Final = "*"
 """What a command reads of which nobody knows what it reads."""
 
@@ -46,7 +49,7 @@ def _change(session: pb.ConnectSession, kind: str, left: pb.ConnectMade) -> Chan
     left.database = session.database
     left.conf.update(session.conf)
     before = [_left(entry) for entry in session.entries]
-    *matter, does = _matter([*before, _Left(kind, left)], {ANYTHING})
+    *matter, does = _matter([*before, _Left(kind, left)], {ANYTHING, *cached(session), f"{kind} {left.name}"})
     pairs = list(zip(session.entries, matter, strict=True))
     keys = {each.name for each, is_kept in pairs if is_kept and each.kind == kind}
     key = next(key for key in _keys(left.name) if key not in keys)
@@ -67,16 +70,26 @@ def needed(session: pb.ConnectSession, reads: Iterable[str]) -> list[tuple[str, 
     ]
 
 
+def of_kind(session: pb.ConnectSession, kind: str) -> list[pb.ConnectEntry]:
+    """Return the entries of *kind*."""
+    return [entry for entry in session.entries if entry.kind == kind]
+
+
+def cached(session: pb.ConnectSession) -> set[str]:
+    """Return, as reads, what a program has asked to be cached."""
+    return {_left(entry).key for entry in of_kind(session, CACHED)}
+
+
 def _left(entry: pb.ConnectEntry) -> _Left:
     return _Left(entry.kind, pb.ConnectMade.FromString(entry.command))
 
 
 def _matter(entries: Sequence[_Left], reads: Iterable[str]) -> list[bool]:
     """Return, of each entry, whether it matters to who *reads* after all of them."""
-    everything = {entry.key for entry in entries}
+    everything = {entry.key for entry in entries if entry.kind != CACHED}
 
     def names(read: Collection[str]) -> set[str]:
-        return everything if ANYTHING in read else set(read)
+        return everything | set(read) if ANYTHING in read else set(read)
 
     matter = [False] * len(entries)
     wanted = set(names(set(reads)))

@@ -98,13 +98,15 @@ class ConnectRequests:
 
     def _defaults(self) -> pb.ConnectDefaults:
         told = pb.ConnectDefaults(spark_version=self._spark_version)
-        for key, value, is_fixed in connect_settings(self._spark.newSession()):
+        for key, value, is_fixed, is_set in connect_settings(self._spark.newSession()):
             if value is None:
                 told.known.append(key)
             else:
                 told.conf[key] = value
             if is_fixed:
                 told.fixed.append(key)
+            if is_set:
+                told.set.append(key)
         return told
 
 

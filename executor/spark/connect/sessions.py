@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from onager.errors import PlanningError
 from onager.exchange_layout import connect_artifact, has_scheme
+from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
-from onager.executor.spark.kernel import JavaConnect
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import JavaConnect, jvm_session
 from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
@@ -36,9 +38,9 @@ class ConnectSession:
         self.connect = connect
         self._lost: dict[str, PySparkException | Py4JJavaError] = {}
 
-    def make_all(self) -> None:
-        """Make all views, functions and data sources again."""
-        self.make({ANYTHING})
+    def make_all(self, *, cached: bool = False) -> None:
+        """Make all views, functions and data sources again; if *cached*, also what is to be cached."""
+        self.make({ANYTHING, *(entries.cached(self.stored) if cached else ())})
 
     def make(self, reads: Iterable[str]) -> None:
         """Make again, once, what is read, as `JavaConnect.reads` tells, and what it was made of.
@@ -61,6 +63,11 @@ class ConnectSession:
                 self._lost.pop(mark, None)
         _settings_changed(self.spark, under, self.stored.conf)
         self.connect.use(self.stored.database or _DEFAULT)
+
+    def table_name(self, name: str) -> str:
+        """Return the name of a table or a database with each part quoted; Spark's error for what is no name."""
+        parts = jvm_session(self.spark).sessionState().sqlParser().parseMultipartIdentifier(name)
+        return ".".join(quoted(str(part)) for part in Jvm.of(self.spark).items(parts))
 
     def why(self, error: PySparkException | Py4JJavaError) -> PySparkException | Py4JJavaError | None:
         """Return why what *error* complains of could not be made again; None: *error* tells it all."""

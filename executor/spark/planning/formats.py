@@ -18,6 +18,7 @@ _LISTED: Final = {
     "orc": f"{_SPARK}execution.datasources.orc.OrcOptions",
     "parquet": f"{_SPARK}execution.datasources.parquet.ParquetOptions",
     "text": f"{_SPARK}execution.datasources.text.TextOptions",
+    "xml": f"{_SPARK}catalyst.xml.XmlOptions",
 }
 """Where Spark lists the options of a format."""
 _OF_FILES: Final = f"{_SPARK}execution.datasources.FileIndexOptions"
@@ -42,6 +43,13 @@ _READING_ALONE: Final = {
     "orc": frozenset({"mergeschema"}),
     "parquet": frozenset({"datetimerebasemode", "int96rebasemode", "mergeschema"}),
     "text": frozenset({"wholetext"}),
+    "xml": frozenset(
+        {
+            "columnnameofcorruptrecord", "excludeattribute", "ignorenamespace", "ignoresurroundingspaces",
+            "inferschema", "mode", "multiline", "preferdate", "prefersdecimal", "rowvalidationxsdpath", "samplingratio",
+            "singlevariantcolumn", "uselegacyxmlparser", "wildcardcolname",
+        }
+    ),
 }  # fmt: skip
 _WRITING_ALONE: Final = {
     "csv": frozenset({"codec", "compression", "escapequotes", "quoteall"}),
@@ -49,6 +57,7 @@ _WRITING_ALONE: Final = {
     "orc": frozenset({"compression", "orc.compress"}),
     "parquet": frozenset({"compression", "parquet.compression"}),
     "text": frozenset({"compression"}),
+    "xml": frozenset({"arrayelementname", "compression", "declaration", "indent", "roottag", "validatename"}),
 }
 _OF_HADOOP: Final = ("fs.", "mapreduce.", "hadoop.")
 """Prefixes of settings that file systems and format libraries read; the format's name is one, too."""
@@ -71,6 +80,7 @@ WRITTEN_WITH: Final[Mapping[str, Mapping[str, str]]] = {
         **_MOMENTS,
     },
     "json": _MOMENTS,
+    "xml": _MOMENTS,
 }
 """Default options of a result written with ``--output``: lossless, and RFC 4180 for CSV."""
 NULL_OF_ONE_COLUMN: Final = "\\N"

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from onager.datasets import SINK_FORMATS
 from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.foreign import ForeignTables
@@ -50,7 +51,6 @@ MOST_OUTPUTS = 200_000
 """The maximum number of tasks whose output a stage reads: a message lists them for each task, 60 bytes each."""
 WHOLE = "whole query on one executor"
 """The name of the stage of a single-stage query."""
-SINK_FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: Pr
     if sink is not None:
         if sink.format not in SINK_FORMATS:
             raise PlanningError(
-                f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(sorted(SINK_FORMATS))}"
+                f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(SINK_FORMATS)}"
             )
         if not query.is_table:
             check_options(Jvm.of(session), sink.format, sink.options, f"the output {sink.path}", is_written=True)

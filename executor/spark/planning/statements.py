@@ -220,17 +220,19 @@ def check_harmless(
     made: Collection[str] = (),
     *,
     has_catalog: bool = False,
+    may_set: bool = False,
 ) -> None:
     """Raise unless *plan* changes only the session; *made*: temporary views that will be there besides those of it.
 
-    `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost.
+    `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost, and, unless a
+    statement *may_set* them, for settings of Onager, which a job has from the beginning.
     """
     plan = QueryTools(jvm).named(plan)
     name = kind(plan).removesuffix("$")
     if name in HARMLESS | IGNORED:
         if name == "CreateTempViewUsing" and getattr(plan, "global")():
             raise SideEffectError(str(statement), "all jobs share a global view; make a TEMPORARY one")
-        if name == "SetCommand":
+        if name == "SetCommand" and not may_set:
             _check_setting(statement, plan)
         return
     if name == "CreateViewCommand" and kind(plan.viewType()).removesuffix("$") == "LocalTempView":
@@ -315,7 +317,9 @@ def check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
 def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:
     provider = insert.provider()
     if not provider.isDefined() or str(provider.get()).lower() == "hive":
-        raise SideEffectError(str(statement), "use USING parquet, csv, json or orc instead of STORED AS or ROW FORMAT")
+        raise SideEffectError(
+            str(statement), "use USING parquet, csv, json, orc, text or xml instead of STORED AS or ROW FORMAT"
+        )
     storage = insert.storage()
     location = storage.locationUri()
     if not location.isDefined():

@@ -45,6 +45,8 @@ class ConnectClient:
         self.spark.client._plan_compression_threshold = -1
         self.spark.client._plan_compression_algorithm = "NONE"
         self.stored = pb.ConnectSession(user="ann", session_id=self.spark.session_id)
+        self.stages = 0
+        """Those of the last job."""
 
     def close(self) -> None:
         self.spark.client._channel.close()
@@ -61,14 +63,17 @@ class ConnectClient:
         request = ExecutePlanRequest(plan=self._plan(frame))
         return self._run(request, "")
 
-    def view(self, name: str, frame: Any) -> None:
-        view = plans.CreateView(child=frame._plan, name=name, is_global=False, replace=True)
+    def view(self, name: str, frame: Any, *, is_global: bool = False) -> None:
+        view = plans.CreateView(child=frame._plan, name=name, is_global=is_global, replace=True)
         self.command(view.command(session=self.spark.client))
 
     def drop(self, view: str) -> None:
         """Drop a view as `spark.catalog.dropTempView` does."""
-        request = ExecutePlanRequest(plan=self._plan(DataFrame(plans.DropTempView(view), self.spark)))
-        self._apply(self._answer(apply=request.SerializeToString()).applied)
+        self.call(plans.DropTempView(view))
+
+    def call(self, called: plans.LogicalPlan) -> list[ExecutePlanResponse]:
+        """Carry out a call of spark.catalog."""
+        return self._carry_out(ExecutePlanRequest(plan=self._plan(DataFrame(called, self.spark))))
 
     def function(self, name: str, function: Callable[..., Any], returns: Any) -> None:
         """Register a function as `spark.udf.register` does."""
@@ -95,7 +100,9 @@ class ConnectClient:
         return AnalyzePlanResponse.FromString(self._answer(analyze=request.SerializeToString()).analyzed)
 
     def command(self, command: Command) -> list[ExecutePlanResponse]:
-        request = ExecutePlanRequest(plan=Plan(command=command))
+        return self._carry_out(ExecutePlanRequest(plan=Plan(command=command)))
+
+    def _carry_out(self, request: ExecutePlanRequest) -> list[ExecutePlanResponse]:
         reply = self._answer(apply=request.SerializeToString())
         if reply.HasField("job"):
             self._run(request, reply.job.work)
@@ -109,6 +116,7 @@ class ConnectClient:
     def _run(self, request: ExecutePlanRequest, work: str) -> list[tuple[Any, ...]]:
         plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)
         outcome = self._executor.plan(pb.JobSpec(connect=plan, conf=CUT | dict(self.stored.conf)))
+        self.stages = len(outcome.stages)
         if not work:
             return self._executor.run(outcome)
         self._catalog.commit(outcome)  # the statements of these tests write no rows

@@ -1,15 +1,19 @@
 """Sessions of Spark Connect, made anew for each request: what programs see is what plain Spark shows."""
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as classic_functions
 from pyspark.sql.connect import functions as connect_functions
+from pyspark.sql.connect import plan as plans
+from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import FetchErrorDetailsResponse
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
@@ -55,10 +59,7 @@ def client(executor: OneExecutor, catalog: MemoryCatalog) -> Iterator[ConnectCli
 
 def lazy(client: ConnectClient, text: str) -> Any:
     """Return the DataFrame that `spark.sql` makes of a query."""
-    from pyspark.sql.connect.dataframe import DataFrame
-    from pyspark.sql.connect.plan import SQL
-
-    return DataFrame(SQL(text), client.spark)
+    return DataFrame(plans.SQL(text), client.spark)
 
 
 def built(client: ConnectClient, build: Build) -> Any:
@@ -167,6 +168,117 @@ def test_a_view_that_is_replaced_again_and_again_is_one_command(client: ConnectC
     for name in ("v", "sum", "v", "sum", "v"):
         client.view(name, totals.select("v", (totals["sum"] + 1).alias("sum")))
     assert [entry.name for entry in client.stored.entries] == ["sum", "v"]
+
+
+def test_calls_of_the_catalog_change_it_as_statements_do(client: ConnectClient, tmp_path: Path) -> None:
+    schema = StructType([StructField("a b", LongType(), nullable=False, metadata={"comment": "it's"})])
+    client.call(plans.CreateDatabase("shop", if_not_exists=True, properties={"comment": "it's", "k": "v"}))
+    client.call(
+        plans.CreateTable("shop.sales", path=None, source="csv", schema=schema, description="d", options={"sep": "'"})
+    )
+    client.call(
+        plans.CreateTable("files", path=str(tmp_path), source="parquet", schema=schema, description="", options={})
+    )
+    assert client.rows(lazy(client, "SHOW TABLES IN shop")) == [("shop", "sales", False)]
+    created = client.rows(lazy(client, "SHOW CREATE TABLE shop.sales"))[0][0]
+    assert "`a b` BIGINT COMMENT 'it\\'s'" in created
+    assert "USING csv" in created
+    assert "COMMENT 'd'" in created
+    assert client.rows(lazy(client, "SELECT * FROM files")) == []
+    client.call(plans.AnalyzeTable("files", no_scan=True))
+    client.call(plans.TruncateTable("shop.sales"))
+    client.view("mine", client.spark.range(1))
+    client.call(plans.DropView("mine", if_exists=False))
+    assert not client.stored.entries
+    client.call(plans.DropTable("files", if_exists=False, purge=False))
+    client.call(plans.DropTable("files", if_exists=True, purge=True))
+    client.call(plans.DropDatabase("shop", if_exists=False, cascade=True))
+    assert [row[0] for row in client.rows(lazy(client, "SHOW DATABASES"))] == ["default"]
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        client.call(plans.DropTable("files", if_exists=False, purge=False))
+
+
+def test_what_is_cached_is_known_to_who_asks(client: ConnectClient) -> None:
+    def is_cached(name: str) -> bool:
+        (response,) = [each for each in client.call(plans.IsCached(name)) if each.HasField("arrow_batch")]
+        return bool(pa.ipc.open_stream(response.arrow_batch.data).read_all()[0][0].as_py())
+
+    client.sql("CREATE TABLE sales (a INT) USING parquet")
+    client.call(plans.CacheTable("sales"))
+    client.sql("CACHE TABLE default.sales")
+    assert is_cached("spark_catalog.default.sales")
+    assert len(client.stored.entries) == 1
+    assert client.rows(client.spark.table("sales")) == []
+    client.call(plans.UncacheTable("SALES"))
+    assert not client.stored.entries
+    assert not is_cached("sales")
+    client.sql("CACHE LAZY TABLE sales")
+    client.call(plans.ClearCache())
+    assert not client.stored.entries
+    with pytest.raises(ConnectError) as told:
+        client.call(plans.CacheTable("absent"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_a_global_view_is_of_its_session(client: ConnectClient) -> None:
+    client.view("seen", client.spark.range(1), is_global=True)
+    client.view("reader", client.spark.table("global_temp.seen"))
+    assert client.rows(client.spark.table("reader")) == [(0,)]
+    client.call(plans.DropGlobalTempView("seen"))
+    with pytest.raises(ConnectError) as told:
+        client.schema(client.spark.table("global_temp.seen"))
+    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert client.rows(client.spark.table("reader")) == [(0,)]
+
+
+def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:
+    client.sql("SET onager.fusion.maxBytes = 1")
+    assert dict(client.stored.conf) == {"onager.fusion.maxBytes": "1"}
+
+
+SHOWN: dict[str, Build] = {
+    "aggregate": lambda spark, f: (
+        spark.range(100).groupBy((f.col("id") % 7).alias("k")).agg(f.sum("id").alias("s")).orderBy("k")
+    ),
+    "few": lambda spark, f: (
+        spark.range(3).select(f.lit("x" * 30).alias("a"), f.lit(None).alias("日本"), "id").orderBy("id")
+    ),
+    "none": lambda spark, _: spark.range(3).where("id > 5").orderBy("id"),
+    "nested": lambda spark, f: (
+        spark.range(2)
+        .orderBy("id")
+        .select(
+            f.struct("id", f.array(f.lit(1.5), f.lit(None))).alias("s"),
+            f.map_from_arrays(f.array(f.lit(1)), f.array("id")).alias("m"),
+        )
+    ),
+    "twice": lambda spark, f: spark.range(2).orderBy("id").select("id", (f.col("id") + 1).alias("id")),
+    "moments": lambda spark, f: (
+        spark.range(2)
+        .orderBy("id")
+        .select(
+            f.lit(dt.datetime(2026, 1, 31, 12, 0, tzinfo=dt.UTC)).alias("t"),
+            f.lit(b"\x01a").alias("b"),
+            f.lit(2).cast("decimal(9,3)").alias("d"),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("max_bytes", ["0", "64m"])
+@pytest.mark.parametrize("name", SHOWN)
+def test_show_prints_what_plain_spark_prints(
+    name: str, max_bytes: str, executor: OneExecutor, client: ConnectClient
+) -> None:
+    client.set("onager.fusion.maxBytes", max_bytes)
+    frame, plain = built(client, SHOWN[name]), SHOWN[name](executor.spark, classic_functions)
+    for rows, truncate, vertical in ((20, 20, False), (2, 0, False), (1, 5, True), (0, 3, False), (-1, 20, False)):
+        show = plans.ShowString(child=frame._plan, num_rows=rows, truncate=truncate, vertical=vertical)
+        expected = plain._jdf.showString(rows, truncate, vertical)
+        assert client.rows(DataFrame(show, client.spark)) == [(expected,)]
+        assert (client.stages > 1) == (max_bytes == "0")
+    html = DataFrame(plans.HtmlString(child=frame._plan, num_rows=2, truncate=20), client.spark)
+    assert client.rows(html) == [(plain._jdf.htmlString(2, 20),)]
 
 
 READERS = {

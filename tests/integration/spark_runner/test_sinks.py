@@ -11,7 +11,13 @@ from onager.ids import Nonce
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
 
-READ_BACK = {"parquet": {}, "orc": {}, "csv": {"header": "true", "inferSchema": "true"}, "json": {}}
+READ_BACK = {
+    "parquet": {},
+    "orc": {},
+    "csv": {"header": "true", "inferSchema": "true"},
+    "json": {},
+    "xml": {"rowTag": "ROW"},
+}
 
 
 def written(new_job, spark, frame, sink):
@@ -25,7 +31,8 @@ def written(new_job, spark, frame, sink):
 @pytest.mark.parametrize("form", sorted(READ_BACK))
 def test_a_dataset_is_staged_published_and_read_back(spark, new_job, tmp_path, form):
     target = tmp_path / "out"
-    sink = pb.Sink(path=str(target), format=form, mode="error", options={"header": "true"})
+    options = {"csv": {"header": "true"}, "xml": {"rowTag": "ROW"}}.get(form, {})
+    sink = pb.Sink(path=str(target), format=form, mode="error", options=options)
     frame = spark.sql("SELECT id, CAST(id AS STRING) name, id / 4 q FROM RANGE(0, 20, 1, 4) WHERE id < 5 OR id > 14")
     job, outputs = written(new_job, spark, frame, sink)
     assert not target.exists()
@@ -81,6 +88,14 @@ def test_options_of_the_format_are_heeded(spark, new_job, tmp_path):
     (part,) = (tmp_path / "out").glob("part-*")
     assert part.name.endswith(".csv.gz")
     assert spark.read.csv(sink.path, sep=";").collect()[1]["_c1"] == "x"
+
+
+def test_text_is_one_column_of_strings(spark, new_job, tmp_path):
+    sink = pb.Sink(path=str(tmp_path / "out"), format="text", mode="error")
+    job, outputs = written(new_job, spark, spark.sql("SELECT 'a, b' AS line"), sink)
+    carry_out(plan_publish(job.job_id, sink, outputs, Nonce("n")))
+    (part,) = (tmp_path / "out").glob("part-*.txt")
+    assert part.read_text() == "a, b\n"
 
 
 def test_a_type_that_the_format_cannot_hold_is_the_users_error(spark, new_job, tmp_path):

@@ -86,6 +86,7 @@ public final class CatalogSessions {
         if (session.sharedState() instanceof Shared shared) {
             session.sessionState().catalog().externalCatalog(); // the session keeps its catalog, whatever comes next
             shared.cacheManager().clearCache();
+            shared.globalTempViewManager().clear();
             FREE.add(shared);
         }
     }

@@ -127,6 +127,7 @@ final class ConnectReads {
     private void relation(Seq<String> name) {
         add("view", name.last());
         if (name.size() > 1) {
+            add("global_view", name.last());
             add("data_source", name.head()); // of a path: format.`path`
         }
     }

@@ -25,6 +25,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connect.common.DataTypeProtoConverter$;
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner;
 import org.apache.spark.sql.connect.service.ExecuteHolder;
 import org.apache.spark.sql.connect.service.ExecuteKey;
@@ -33,6 +34,8 @@ import org.apache.spark.sql.connect.service.SparkConnectAnalyzeHandler;
 import org.apache.spark.sql.connect.service.SparkConnectService$;
 import org.apache.spark.sql.connect.utils.ErrorUtils$;
 import org.apache.spark.sql.internal.SQLConf$;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
@@ -137,6 +140,12 @@ public final class ConnectSession implements AutoCloseable {
         return ConnectReads.of(parsed(message, parser), holder.session().sessionState().sqlParser());
     }
 
+    /** Return the columns of an encoded DataType, a struct, as CREATE TABLE has them. */
+    public static String ddl(byte[] schema) throws IOException {
+        DataType type = DataTypeProtoConverter$.MODULE$.toCatalystType(parsed(schema, org.apache.spark.connect.proto.DataType::parseFrom));
+        return type instanceof StructType columns ? columns.toDDL() : "";
+    }
+
     /** Take a file into the session under the name that the client gave it. */
     public void addArtifact(String name, String file) throws IOException {
         Path copy = Files.createTempFile("onager-artifact", ""); // Spark moves it
@@ -167,7 +176,7 @@ public final class ConnectSession implements AutoCloseable {
         return List.of(kind, state, message, details.length > most ? new byte[0] : details);
     }
 
-    /** Return the settings that sessions have: of each its key, its value, or null, and whether it is fixed when Spark starts. */
+    /** Return the settings that sessions have: of each its key, its value, or null, whether it is fixed when Spark starts, and whether it was set. */
     public static List<List<String>> settings(SparkSession session) {
         var conf = session.sessionState().conf();
         List<List<String>> found = new ArrayList<>();
@@ -177,10 +186,10 @@ public final class ConnectSession implements AutoCloseable {
             if (isUndefined) {
                 value = session.conf().getOption(entry.key()).getOrElse(() -> null);
             }
-            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed"));
+            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed", conf.contains(entry.key()) ? "set" : ""));
         }
         for (var pair : Seqs.each(conf.getAllConfs().iterator())) {
-            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed"));
+            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed", "set"));
         }
         return found;
     }
