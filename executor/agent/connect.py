@@ -88,7 +88,7 @@ class ConnectLanes:
                     await asyncio.sleep(_WITHOUT_S)
                     continue
                 if not isinstance(error, UnknownExecutorError | SchedulerUnreachableError):
-                    reply = None  # it was refused, and would be again: who asked hears nothing, and asks again
+                    reply = _told(reply, error)
                     tell(log, "connect_not_awaited", error)
                 await backoff.sleep()
                 continue
@@ -105,3 +105,11 @@ class ConnectLanes:
             lane.cancel()
         await asyncio.gather(*self._lanes.values(), return_exceptions=True)
         self._threads.close()
+
+
+def _told(reply: pb.ConnectReply | None, error: OnagerError) -> pb.ConnectReply | None:
+    """Return what is replied instead of a reply that a scheduler refuses, and would refuse again."""
+    if reply is None or reply.HasField("failure"):
+        return None
+    failure = pb.ConnectFailure(error_class=type(error).__name__, message=f"the answer cannot be passed on: {error}")
+    return pb.ConnectReply(number=reply.number, failure=failure)

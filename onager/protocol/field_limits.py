@@ -527,6 +527,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "conf": Pairs(10_000, Text(1024), Text(64 * KIB)),
         "fixed": Many(10_000, Text(1024)),
         "known": Many(10_000, Text(1024)),
+        "set": Many(10_000, Text(1024)),
     },
     # ------------------------------------------------------------ other schedulers
     "AskExecutorsRequest": {"ask": PART, "wait_ms": PLAIN, "executor_ids": Many(4096, ID)},

@@ -1,0 +1,58 @@
+"""Replies to requests of Spark Connect reach who asked, or an error does."""
+
+import asyncio
+
+import grpc.aio
+import pytest
+
+from onager.executor.agent.connect import ConnectLanes
+from onager.ids import Incarnation
+from onager.protocol import onager_pb2 as pb
+from onager.protocol import onager_pb2_grpc as services
+from onager.protocol.security import ClientAccess, ClientSecurity
+
+
+class Gateway(services.OnagerExecutorGatewayServicer):
+    """Asks once, and refuses analyses."""
+
+    def __init__(self):
+        self.asked = False
+        self.told = asyncio.get_running_loop().create_future()
+
+    async def AwaitConnect(self, request, context):  # noqa: N802 - the name of a call
+        if request.HasField("reply"):
+            if request.reply.HasField("analyzed"):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "it is too large")
+            self.told.set_result(request.reply)
+        if self.asked:
+            await asyncio.sleep(60)
+        self.asked = True
+        return pb.AwaitConnectResponse(call=pb.ConnectCall(number=7, analyze=b"plan"))
+
+
+@pytest.mark.parametrize("is_failure", [False, True])
+async def test_who_asked_is_told_that_a_reply_was_refused(is_failure):
+    def serve(call):
+        if is_failure:
+            return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="no"))
+        return pb.ConnectReply(number=call.number, analyzed=b"large")
+
+    server, gateway = grpc.aio.server(), Gateway()
+    services.add_OnagerExecutorGatewayServicer_to_server(gateway, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    lanes = ConnectLanes(
+        ClientAccess(ClientSecurity(), [address]), serve, executor_id="e1", incarnation=Incarnation("1")
+    )
+    try:
+        lanes.hear([address])
+        told = await asyncio.wait_for(gateway.told, 30)
+    finally:
+        await lanes.close()
+        await server.stop(None)
+    assert told.number == 7
+    if is_failure:
+        assert told.failure.message == "no"
+    else:
+        assert told.failure.message.startswith("the answer cannot be passed on: ")
+        assert "it is too large" in told.failure.message
