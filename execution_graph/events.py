@@ -207,6 +207,30 @@ class JobPlanned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOutput:
+    """What a stage of another job gave, for a stage that would give the same rows."""
+
+    stage_id: int
+    job_id: str
+    of_stage_id: int
+    """The stage of that job."""
+    fingerprint: str
+    """Of both stages."""
+    outputs: tuple[TaskOutput, ...]
+    """By partition of that stage, all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsTaken:
+    """Stages that have not begun take what other jobs gave: neither they nor what only they read are computed."""
+
+    taken: tuple[TakenOutput, ...]
+    """By stage, ascending."""
+    at_ms: int
+    type: Literal["outputs_taken"] = "outputs_taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplanBegun:
     """Finished stages measured something that may change the plan: a task plans the rest of the query again."""
 
@@ -404,6 +428,7 @@ Event = Annotated[
     | LaunchesRepeated
     | TaskSucceeded
     | JobPlanned
+    | OutputsTaken
     | ReplanBegun
     | StageReplanned
     | ReplanGivenUp

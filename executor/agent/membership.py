@@ -161,5 +161,6 @@ class Membership:
             splits=True,
             connects=True,
             commits=True,
+            reuses=True,
             answered_by_call=bool(self._address),
         )

@@ -261,6 +261,7 @@ class PlanTools:
         self._buckets = jvm.java_class("onager.plan.Buckets")
         self._leaves = jvm.java_class("onager.plan.Leaves")
         self._queries = jvm.java_class("onager.plan.Queries")
+        self._fingerprints = jvm.java_class("onager.plan.Fingerprint")
 
     def outline(self, plan: JavaObject) -> tuple[list[str], Callable[[int], JavaObject]]:
         """Return a line for each node (see Java's `Outline.of`), and a function from a line's index to its node."""
@@ -283,6 +284,14 @@ class PlanTools:
     def finish(self, fragment: JavaObject, target: Path) -> str:
         """Write a fragment to the file *target*, and return it as text."""
         return str(self._fragments.finish(fragment, str(target)))
+
+    def fingerprint(self, fragment: JavaObject, exchange: JavaObject | None) -> str:
+        """Return the digest of a fragment, and of how *exchange* distributes its rows; "" if there is none."""
+        return str(self._fingerprints.of(fragment, exchange) or "")
+
+    def leaf_fingerprint(self, description: Path) -> str:
+        """Return the digest of the leaf that is described in a file; "" if there is none."""
+        return str(self._fingerprints.ofLeaf(str(description)) or "")
 
     def placeholder(self, like: JavaObject, name: str) -> JavaObject:
         """Return the leaf that stands for an input of a stage with the columns of *like*."""

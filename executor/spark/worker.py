@@ -54,6 +54,7 @@ from onager.executor.spark.session import has_died, is_alive, start_session, war
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
+from onager.job_settings import may_be_reused
 from onager.manifests import Manifest
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
@@ -332,6 +333,7 @@ class SparkWorker:
                 catalog=None if self._has_own_catalog else assignment.catalog,
                 foreign=self._foreign,
                 may_step=task_set.may_step,
+                has_fingerprints=task_set.may_reuse and may_be_reused(spec.conf, key.job_id),
             )
         except Exception as error:
             if spec.HasField("connect"):

@@ -298,6 +298,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "answered_by_call": PLAIN,
         "connects": PLAIN,
         "commits": PLAIN,
+        "reuses": PLAIN,
     },
     "HeartbeatRequest": {
         **_LIFE,
@@ -459,6 +460,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "may_merge": PLAIN,
         "feed_stage_id": PLAIN,
         "portions": Many(10_000, PART),
+        "fingerprint": ID,
     },
     "StageInput": {"stage_id": PLAIN, "read": WORD, "may_split": PLAIN, "side": WORD},
     "OutputLayout": {"kind": WORD, "buckets": PLAIN},
@@ -591,6 +593,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "portion": PART,
         "may_grow": PLAIN,
         "may_step": PLAIN,
+        "may_reuse": PLAIN,
     },
     "ReplanTask": {
         "frame_digest": ID,
@@ -617,7 +620,12 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "end_producer": PLAIN,
     },
     "TaskAttempt": {"partition": PLAIN, "task_attempt": PLAIN},
-    "StageInputLocations": {"stage_id": PLAIN, "outputs": Many(2**20, PART)},
+    "StageInputLocations": {
+        "stage_id": PLAIN,
+        "outputs": Many(2**20, PART),
+        "job_id": ID,
+        "of_stage_id": PLAIN,
+    },
     "StreamedInput": {"stage_id": PLAIN, "stage_attempt": PLAIN, "tasks": Many(2**20, PART)},
     "StreamedTask": {"task_attempt": PLAIN, "address": LINE},
     "CleanUp": {

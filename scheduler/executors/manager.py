@@ -153,6 +153,17 @@ class ExecutorManager:
         now_ms = self._clock.now_ms()
         return all(record.commits for record in self._registry if record.takes_work(now_ms))
 
+    @property
+    def all_reuse(self) -> bool:
+        """Whether every executor that takes work can read what other jobs gave, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.reuses for record in self._registry if record.takes_work(now_ms))
+
+    @property
+    def is_space_short(self) -> bool:
+        """Whether some executor finds no space in the exchange, by the store as last seen."""
+        return any(record.no_space and record.state == "alive" for record in self._registry)
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
@@ -229,6 +240,7 @@ class ExecutorManager:
                 splits=request.splits,
                 connects=request.connects,
                 commits=request.commits,
+                reuses=request.reuses,
             )
             result = await self._backend.put_txn(
                 [

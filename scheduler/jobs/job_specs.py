@@ -25,6 +25,7 @@ from onager.job_settings import (
     WEIGHT,
     check_known,
     deadline_ms_of,
+    reuse_of,
     whole_number,
 )
 from onager.private_paths import PrivatePaths, steps_back
@@ -120,7 +121,11 @@ def terms_of(spec: pb.JobSpec, client_id: str, session_max_tasks: int) -> JobTer
         raise InvalidSettingError(SESSION_MAX_TASKS, text, f"give a whole number from 0 to {_MAX_TASKS}; 0: no limit")
     deadline_ms_of(spec.conf)
     return JobTerms(
-        weight=weight_of(spec), session=session, session_max_tasks=most, labels=dict(sorted(spec.labels.items()))
+        weight=weight_of(spec),
+        session=session,
+        session_max_tasks=most,
+        labels=dict(sorted(spec.labels.items())),
+        reuse=reuse_of(spec.conf),
     )
 
 

@@ -170,7 +170,7 @@ def changes_catalog(
     name = kind(plan).removesuffix("$")
     if name == "CreateFunction" and plan.resources().size():
         raise SideEffectError(str(statement), _RESOURCES_ADVICE)
-    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan), made):
+    if _drops_temporary_view(session, jvm, plan, made):
         return False
     if name in {"CreateView", "AlterViewAs"}:
         check_reads_only(jvm, statement, plan)
@@ -204,6 +204,11 @@ def alters_temporary_view(session: SparkSession, jvm: Jvm, plan: Any) -> bool:
         return False  # or its name is IDENTIFIER(…)
     name = jvm.items(plan.child().multipartIdentifier())
     return len(name) == 1 and _is_temporary_view(session, str(name[0]), ())
+
+
+def _drops_temporary_view(session: SparkSession, jvm: Jvm, plan: Any, made: Collection[str]) -> bool:
+    """Return whether *plan* is DROP VIEW, or DROP TABLE, of a temporary view."""
+    return kind(plan) in {"DropTable", "DropView"} and _is_temporary_view(session, _dropped_name(jvm, plan), made)
 
 
 def _is_temporary_view(session: SparkSession, name: str, made: Collection[str]) -> bool:
@@ -240,7 +245,7 @@ def check_harmless(
         return
     if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.isTemp():
         return
-    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan), made):
+    if _drops_temporary_view(session, jvm, plan, made):
         return
     if name in SHOWING or not is_command(jvm, plan):
         check_reads_only(jvm, statement, plan)
@@ -278,7 +283,7 @@ def _assigned(plan: Any) -> tuple[str, bool]:
 
 
 def _dropped_name(jvm: Jvm, drop: Any) -> str:
-    """Return the name in a DROP VIEW, or "" if it is not a plain name."""
+    """Return the name in a DROP VIEW or DROP TABLE, or "" if it is not a plain name."""
     if kind(drop.child()) != "UnresolvedIdentifier":
         return ""  # IDENTIFIER(…)
     parts = jvm.items(drop.child().nameParts())

@@ -154,10 +154,11 @@ def test_a_view_of_what_is_gone_is_an_error_only_for_who_reads_it(client: Connec
 
 def test_a_view_of_what_is_gone_can_be_seen_and_dropped(client: ConnectClient) -> None:
     client.sql("CREATE TABLE sales (a INT) USING parquet")
-    for view in ("one", "two", "three"):
+    for view in ("one", "two", "three", "four"):
         client.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT * FROM sales")
     client.sql("DROP TABLE sales")
     client.sql("DROP VIEW one")
+    client.sql("DROP TABLE four")
     client.drop("two")
     assert [entry.name for entry in client.stored.entries] == ["three"]
     assert [row[1] for row in client.rows(lazy(client, "SHOW VIEWS"))] == ["three"]

@@ -78,7 +78,13 @@ class OneExecutor:
         return JobId(f"job-{self.jobs}")
 
     def plan(
-        self, spec: pb.JobSpec, *, slots: int = 2, may_grow: bool = False, may_step: bool = False
+        self,
+        spec: pb.JobSpec,
+        *,
+        slots: int = 2,
+        may_grow: bool = False,
+        may_step: bool = False,
+        has_fingerprints: bool = False,
     ) -> pb.PlanOutcome:
         return plan_job(
             spec,
@@ -92,6 +98,7 @@ class OneExecutor:
             catalog=self.catalog,
             foreign=self.foreign,
             may_step=may_step,
+            has_fingerprints=has_fingerprints,
         )
 
     @contextmanager
