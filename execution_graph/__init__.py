@@ -11,6 +11,7 @@ from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
     ADAPTIVE_MAJOR,
     FEED_MAJOR,
+    FOREIGN_MAJOR,
     PIPELINED_MAJOR,
     REPLANNED_MAJOR,
     REUSE_MAJOR,
@@ -143,6 +144,7 @@ from onager.execution_graph.transitions import apply, apply_all
 __all__ = [
     "ADAPTIVE_MAJOR",
     "FEED_MAJOR",
+    "FOREIGN_MAJOR",
     "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",

@@ -56,7 +56,7 @@ from onager.execution_graph.graph import ExecutionGraph, Failed
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, SupersededStage, TaskOutput
 
-SCHEMA_MAJOR = 8
+SCHEMA_MAJOR = 9
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -72,7 +72,9 @@ TABLES_MAJOR = 7
 """The version of records of jobs that change the catalog, write directories by columns, or have steps."""
 REUSE_MAJOR = 8
 """The version of records of jobs that have taken outputs of others."""
-_MINORS = {1: 10, 2: 9, 3: 7, 4: 3, 5: 2, 6: 2, 7: 2, 8: 0}
+FOREIGN_MAJOR = 9
+"""The version of records of jobs that write tables of other catalogs."""
+_MINORS = {1: 10, 2: 9, 3: 7, 4: 3, 5: 2, 6: 2, 7: 2, 8: 0, 9: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -190,7 +192,13 @@ def _is_partitioned(plan: PlanSummary | None) -> bool:
     return plan is not None and plan.sink is not None and bool(plan.sink.partition_by)
 
 
+def _is_foreign(plan: PlanSummary | None) -> bool:
+    return plan is not None and plan.sink is not None and bool(plan.sink.foreign)
+
+
 def _major_of_graph(graph: ExecutionGraph) -> int:  # noqa: PLR0911 - one for each version
+    if _is_foreign(graph.plan):
+        return FOREIGN_MAJOR
     if any(s.spec.taken is not None or (isinstance(s, SupersededStage) and s.planned) for s in graph.stages):
         return REUSE_MAJOR
     if _is_partitioned(graph.plan) or _is_of_catalog(graph) or graph.is_program:
@@ -230,6 +238,8 @@ def _is_of_tables(event: Event) -> bool:
 
 
 def _major_of_event(event: Event) -> int:  # noqa: PLR0911 - one for each version
+    if isinstance(event, JobPlanned) and _is_foreign(event.summary):
+        return FOREIGN_MAJOR
     if isinstance(event, OutputsTaken):
         return REUSE_MAJOR
     if _is_of_tables(event):

@@ -151,6 +151,8 @@ class SinkSpec:
     """The columns that become directories."""
     table: Annotated[SinkTable | None, SPARSE] = None
     buckets: Annotated[SinkBuckets | None, SPARSE] = None
+    foreign: Annotated[str, SPARSE] = ""
+    """The table of another catalog that the files become part of, as JSON that executors read. Empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

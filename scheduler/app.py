@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from onager.clock import Clock
-from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, REPLANNED_MAJOR, REUSE_MAJOR, TABLES_MAJOR
+from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, FOREIGN_MAJOR, REPLANNED_MAJOR, REUSE_MAJOR, TABLES_MAJOR
 from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, Role
@@ -162,6 +162,7 @@ class Replica:
                 taking_work=self.executors.taking_work,
                 private=settings.private,
                 may_change_catalog=lambda: self.members.writes_major >= TABLES_MAJOR,
+                may_commit=lambda: self.members.writes_major >= FOREIGN_MAJOR and self.executors.all_commit,
             ),
             self.queue,
             self.ownership,

@@ -24,6 +24,8 @@ Event = tuple[dict[str, Any], bytes]
 CLASS: Final = "onager.Kernel"
 """The facade of an executor."""
 GUARD: Final = "onager.plan.Guard"
+FOREIGN_TABLES: Final = "onager.catalog.ForeignTables"
+FOREIGN_CATALOG: Final = "onager.catalog.ForeignCatalog"
 """The Spark session extension that keeps SQL from private files and from Java methods."""
 REFUSED: Final = "onager.failure.RefusedException"
 """The exception with which the kernel says what it will not do, in words for people."""
@@ -508,6 +510,7 @@ class JavaCatalog:
         self._statements = jvm.java_class("onager.catalog.Statements")
         self._writes = jvm.java_class("onager.catalog.TableWrite")
         self._truncation = jvm.java_class("onager.catalog.Truncation")
+        self._json = jvm.java_class("onager.values.Json")
         self.session: JavaObject = self._java.session()
 
     def take(self) -> dict[str, Any] | None:
@@ -542,6 +545,10 @@ class JavaCatalog:
     def table_write(self, parsed: JavaObject) -> JavaObject:
         """Plan a statement that writes a table; see Java's `TableWrite`."""
         return self._writes.of(self._java, parsed)
+
+    def foreign_write(self, write: JavaObject) -> dict[str, Any]:
+        """Return the fields of Java's `ForeignWrite`."""
+        return dict(json.loads(self._json.text(write)))
 
     def truncate(self, parsed: JavaObject) -> None:
         """Change the catalog as a statement that truncates a table; see Java's `Truncation`."""

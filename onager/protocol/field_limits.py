@@ -207,6 +207,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "partition_by": Many(100, Text(1_024)),
         "table": PART,
         "buckets": PART,
+        "foreign": Text(64 * KIB),
     },
     "SinkBuckets": {"count": PLAIN, "by": Many(100, Text(1_024)), "sort_by": Many(100, Text(1_024))},
     "SinkTable": {
@@ -296,6 +297,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "splits": PLAIN,
         "answered_by_call": PLAIN,
         "connects": PLAIN,
+        "commits": PLAIN,
         "reuses": PLAIN,
     },
     "HeartbeatRequest": {

@@ -97,7 +97,7 @@ class PyFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by", "table", "buckets")
+    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by", "table", "buckets", "foreign")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class Sink(_message.Message):
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    FOREIGN_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     mode: str
@@ -121,7 +122,8 @@ class Sink(_message.Message):
     partition_by: _containers.RepeatedScalarFieldContainer[str]
     table: SinkTable
     buckets: SinkBuckets
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., table: _Optional[_Union[SinkTable, _Mapping]] = ..., buckets: _Optional[_Union[SinkBuckets, _Mapping]] = ...) -> None: ...
+    foreign: str
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., table: _Optional[_Union[SinkTable, _Mapping]] = ..., buckets: _Optional[_Union[SinkBuckets, _Mapping]] = ..., foreign: _Optional[str] = ...) -> None: ...
 
 class SinkBuckets(_message.Message):
     __slots__ = ("count", "by", "sort_by")
@@ -1630,7 +1632,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses", "commits")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1650,6 +1652,7 @@ class RegisterExecutorRequest(_message.Message):
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     REUSES_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1669,7 +1672,8 @@ class RegisterExecutorRequest(_message.Message):
     splits: bool
     connects: bool
     reuses: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ...) -> None: ...
+    commits: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ..., commits: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")

@@ -148,6 +148,12 @@ class ExecutorManager:
         return all(record.connects for record in self._registry if record.takes_work(now_ms))
 
     @property
+    def all_commit(self) -> bool:
+        """Whether every executor that takes work knows tables of other catalogs, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.commits for record in self._registry if record.takes_work(now_ms))
+
+    @property
     def all_reuse(self) -> bool:
         """Whether every executor that takes work can read what other jobs gave, by the store as last seen."""
         now_ms = self._clock.now_ms()
@@ -233,6 +239,7 @@ class ExecutorManager:
                 feeds=request.feeds,
                 splits=request.splits,
                 connects=request.connects,
+                commits=request.commits,
                 reuses=request.reuses,
             )
             result = await self._backend.put_txn(

@@ -264,7 +264,7 @@ def _check_sink(sink: pb.Sink) -> None:
         raise InvalidRequestError(f"{sink.format!r} is not a format to write; use {', '.join(SINK_FORMATS)}")
     if sink.mode not in ("", *_SINK_MODES):
         raise InvalidRequestError(f"{sink.mode!r} is not a mode of writing; use {', '.join(_SINK_MODES)}")
-    if sink.HasField("table") or sink.HasField("buckets"):
+    if sink.HasField("table") or sink.HasField("buckets") or sink.foreign:
         raise InvalidRequestError("the output says what only a table has: tables are written by SQL")
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.datasets import SINK_FORMATS
 from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
+from onager.executor.foreign import ForeignTables
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PagedSources, QueryTools, jvm_session, read_growing
@@ -117,6 +118,7 @@ def plan_job(
     private: PrivatePaths = NO_PATHS,
     may_grow: bool = False,
     catalog: CatalogReader | None = None,
+    foreign: ForeignTables | None = None,
     may_step: bool = False,
     has_fingerprints: bool = False,
 ) -> pb.PlanOutcome:
@@ -130,9 +132,11 @@ def plan_job(
     A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
     determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. With a
     *catalog*, the session has its databases, tables, views and functions, and the outcome tells what a script changes
-    of them; the job is planned anew while what it reads of them changes. Raises `PlanningError` and its subclasses for
-    a job that cannot be planned, `InvalidSettingError` for its conf, `SinkError` for a target that cannot be published
-    or may not be replaced, `CatalogConflictError`, and Spark's own exceptions.
+    of them; the job is planned anew while what it reads of them changes. *foreign*: tables of other catalogs.
+
+    Raises `PlanningError` and its subclasses for a job that cannot be planned, `InvalidSettingError` for its conf,
+    `SinkError` for a target that cannot be published or may not be replaced, `CatalogConflictError`,
+    `CatalogUnavailableError`, and Spark's own exceptions.
     """
 
     def planned(new: SparkSession, tables: PlanningCatalog | None) -> pb.PlanOutcome:
@@ -163,7 +167,7 @@ def plan_job(
         return planned(spark.newSession(), None)
     for _ in range(MOST_PLANNINGS):
         try:
-            with PlanningCatalog(spark, catalog) as tables:
+            with PlanningCatalog(spark, catalog, foreign) as tables:
                 outcome = planned(tables.session, tables)
                 tables.settle()
                 # What a program's statements have changed here, its steps change.

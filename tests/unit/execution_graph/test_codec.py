@@ -211,8 +211,18 @@ def partitioned() -> Job:
     return job
 
 
+def foreign() -> Job:
+    """It writes a table of another catalog."""
+    job = Job()
+    job.launch("a")
+    job.feed(job.plan(*with_sink(stage(1, 2)), sink=replace(SINK, foreign='{"catalog": "ice"}')))
+    job.finish()
+    return job
+
+
 JOBS = [
     Job,
+    foreign,
     partitioned,
     growing,
     reusing,
@@ -317,7 +327,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["9.0", "10.3"])
+@pytest.mark.parametrize("version", ["10.0", "10.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
@@ -347,7 +357,7 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
     newer = {speculating: b"2.9", laid_out: b"4.3", replanned_twice: b"5.2", growing: b"6.2", partitioned: b"7.2"}
-    newer |= {reusing: b"8.0"}
+    newer |= {reusing: b"8.0", foreign: b"9.0"}
     version = (newer | {pipelined: b"3.7"}).get(make, b"1.10")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
     version = (newer | {abandoned: b"3.7"}).get(make, b"1.10")
