@@ -314,6 +314,26 @@ def test_what_a_view_was_made_of_stays_as_it_was_then(name: str, client: Connect
     assert client.rows(client.spark.table("reader")) == before
 
 
+def test_a_view_of_sql_reads_what_is_called_so_now(executor: OneExecutor, client: ConnectClient) -> None:
+    plain = executor.spark.newSession()
+
+    def both(text: str) -> None:
+        client.sql(text)
+        plain.sql(text)
+
+    both("CREATE TEMPORARY VIEW base AS SELECT 1 AS a")
+    both("CREATE TEMPORARY FUNCTION f (x INT) RETURNS INT RETURN x + (SELECT max(a) FROM base)")
+    both("CREATE TEMPORARY VIEW middle AS SELECT a, f(a) AS b FROM base")
+    both("CREATE TEMPORARY VIEW top AS SELECT * FROM middle")
+    for text in (
+        "CREATE OR REPLACE TEMPORARY VIEW base AS SELECT 10 AS a",
+        "CREATE OR REPLACE TEMPORARY FUNCTION f (x INT) RETURNS INT RETURN -x",
+    ):
+        both(text)
+        for view in ("top", "middle", "base"):
+            assert client.rows(client.spark.table(view)) == rows_of(plain.table(view).toArrow())
+
+
 @pytest.mark.parametrize("text", ["ALTER VIEW old RENAME TO new", "ALTER VIEW OLD AS SELECT 2 AS id"])
 def test_a_temporary_view_is_not_altered(text: str, client: ConnectClient) -> None:
     client.view("old", client.spark.range(1))
