@@ -180,6 +180,8 @@ class PlanSummary:
     """Of tables: nobody needs them if the job does not succeed."""
     folders_retired: Annotated[tuple[str, ...], SPARSE] = ()
     """Of tables: nobody needs them once the job has succeeded."""
+    observed: Annotated[str, SPARSE] = ""
+    """What the query has observed, for clients of Spark Connect: Base64 of an ExecutePlanResponse."""
 
     @property
     def last_stage_id(self) -> int:

@@ -417,6 +417,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "broadcast_bytes": PLAIN,
         "decisions": Many(100, REASON),
         "catalog": PART,
+        "fused_observed": Bytes(256 * KIB),
     },
     # What is wrong with a change of the catalog is reported about the plan, which is unusable then.
     "CatalogChanges": {

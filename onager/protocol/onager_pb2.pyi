@@ -1410,7 +1410,7 @@ class StageEstimate(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class PlanOutcome(_message.Message):
-    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result", "fused_op_metrics", "fused_bound_plan", "estimates", "frame_digest", "broadcast_bytes", "decisions", "catalog")
+    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result", "fused_op_metrics", "fused_bound_plan", "estimates", "frame_digest", "broadcast_bytes", "decisions", "catalog", "fused_observed")
     STAGES_FIELD_NUMBER: _ClassVar[int]
     ARROW_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -1427,6 +1427,7 @@ class PlanOutcome(_message.Message):
     BROADCAST_BYTES_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
     CATALOG_FIELD_NUMBER: _ClassVar[int]
+    FUSED_OBSERVED_FIELD_NUMBER: _ClassVar[int]
     stages: _containers.RepeatedCompositeFieldContainer[PlannedStage]
     arrow_schema: bytes
     schema_json: str
@@ -1443,7 +1444,8 @@ class PlanOutcome(_message.Message):
     broadcast_bytes: int
     decisions: _containers.RepeatedScalarFieldContainer[str]
     catalog: CatalogChanges
-    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ..., frame_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., decisions: _Optional[_Iterable[str]] = ..., catalog: _Optional[_Union[CatalogChanges, _Mapping]] = ...) -> None: ...
+    fused_observed: bytes
+    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ..., frame_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., decisions: _Optional[_Iterable[str]] = ..., catalog: _Optional[_Union[CatalogChanges, _Mapping]] = ..., fused_observed: _Optional[bytes] = ...) -> None: ...
 
 class CatalogChanges(_message.Message):
     __slots__ = ("puts", "partitions", "reads", "folders_made", "folders_retired")

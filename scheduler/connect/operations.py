@@ -275,13 +275,14 @@ class Operations:
     async def _of_record(
         self, operation: Operation, record: OperationRecord, after: int
     ) -> AsyncGenerator[bytes, None]:
+        observed = b""
         if record.work:
             async for response in self._until_ended(operation):
                 yield response
-            await self._succeeded(operation)
+            observed = _observed(await self._succeeded(operation))
         for response in list(_numbered(operation.ids, map(base64.b64decode, record.responses), ""))[after:]:
             yield response
-        yield operation.ids.complete()
+        yield operation.ids.complete() + observed
 
     async def _until_ended(self, operation: Operation) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, until it has ended."""
@@ -309,7 +310,7 @@ class Operations:
         job = await self._succeeded(operation)
         graph = job.graph
         if cursor.is_done or graph.plan is None:
-            yield operation.ids.complete()
+            yield operation.ids.complete() + _observed(job)
             return
         head = self._heads.get(operation.job_id)
         check_fetchable(graph, has_result=head is None or head.has_result)
@@ -319,7 +320,15 @@ class Operations:
         in_pieces = job.header.labels.get(_PIECES) == "yes"
         schema = graph.plan.schema_json
         with counted(self._readers, "FetchResult", STREAM_LIMITS["FetchResult"]):
-            answers = rows(operation.ids, cursor, schema, result_schema(graph), batches, in_pieces=in_pieces)
+            answers = rows(
+                operation.ids,
+                cursor,
+                schema,
+                result_schema(graph),
+                batches,
+                in_pieces=in_pieces,
+                observed=_observed(job),
+            )
             async with aclosing(answers):
                 async for response in answers:
                     yield response
@@ -372,6 +381,12 @@ def cancelled() -> ConnectError:
 
 def _taken(operation: Operation) -> ConnectError:
     return invalid("OPERATION_ALREADY_EXISTS", operation.operation_id, "Operation already exists, with another plan.")
+
+
+def _observed(job: StoredJob) -> bytes:
+    """Return what a job's query has observed, as what the last response has besides."""
+    plan = job.graph.plan
+    return b"" if plan is None else base64.b64decode(plan.observed)
 
 
 def _numbered(ids: Ids, responses: Iterable[bytes], mark: str) -> Iterator[bytes]:

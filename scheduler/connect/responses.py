@@ -116,8 +116,9 @@ async def rows(
     batches: AsyncGenerator[ResultBatch, None],
     *,
     in_pieces: bool,
+    observed: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the responses with a result's rows, from *cursor* on, and the last one."""
+    """Yield the responses with a result's rows, from *cursor* on, and the last one, which tells what was *observed*."""
     if not cursor.has_schema and (schema := schema_message(schema_json)) is not None:
         yield bytes(ids.response("schema", schema=schema).SerializeToString())
     come, first_piece = cursor.rows, cursor.piece
@@ -135,7 +136,7 @@ async def rows(
             come, first_piece = come + rows_of_it, 0
     if not come:
         yield _batch(ids, "0.0.0", (await asyncio.to_thread(_without_rows, arrow_schema),), 0, 0)
-    yield ids.complete()
+    yield ids.complete() + observed
 
 
 def _without_rows(arrow_schema: bytes) -> bytes:

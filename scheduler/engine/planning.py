@@ -96,6 +96,7 @@ def planned(
         catalog_digest=catalog_digest,
         folders_made=_folders(outcome.catalog.folders_made),
         folders_retired=_folders(outcome.catalog.folders_retired),
+        observed=base64.b64encode(outcome.fused_observed).decode() if is_fused else "",
     )
     fused = wire.output_from(outcome.fused_output, task.task_attempt, executor_id) if is_fused else None
     has_operators = is_fused and outcome.fused_bound_plan in {blob.digest for blob in outcome.blobs}

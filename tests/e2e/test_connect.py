@@ -56,7 +56,6 @@ from pyspark.sql.connect.plan import SQL
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 asked = [
     lambda: spark.sql("CREATE GLOBAL TEMPORARY VIEW g AS SELECT 1"),
-    lambda: spark.range(3).observe("o", F.count("*")).collect(),
     lambda: spark.sql("DECLARE VARIABLE x INT DEFAULT 1"),
     lambda: spark.sql("BEGIN SELECT 1; END"),
     lambda: spark.readStream.format("rate").load().writeStream.format("console").start(),
@@ -128,7 +127,7 @@ def test_a_result_and_its_session_outlive_the_scheduler_that_served_them(cluster
 def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path):
     told = start("-c", REFUSED, remote(cluster), tmp_path / "out").communicate(timeout=200)[0].splitlines()
     assert not (tmp_path / "out").exists()
-    words = ["global view", "observe", "variable", "BEGIN", "streaming", "buckets", "noop"]
+    words = ["global view", "variable", "BEGIN", "streaming", "buckets", "noop"]
     words += ["InsertIntoDir", "CreateViewCommand"]
     assert len(told) == len(words) + 1
     for word, line in zip(words, told, strict=False):

@@ -136,11 +136,7 @@ def _frame(made: ConnectSession, relation: bytes) -> DataFrame:
     effect = tools.first_of(plan, _EFFECTS)
     if effect or (tools.is_command(plan) and kind(plan) not in SHOWING):
         raise refused(f"a relation with a command in it ({effect or kind(plan)})", "give the statement to spark.sql")
-    frame = DataFrame(connect.dataset(plan), session)
-    analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark offers no public way to it
-    if tools.first_of(analyzed, {"CollectMetrics"}):
-        raise refused("observed metrics (observe)", "compute them in a query of their own")
-    return frame
+    return DataFrame(connect.dataset(plan), session)
 
 
 def _planned(session: SparkSession, text: str, tables: PlanningCatalog | None) -> PlannedScript:

@@ -65,6 +65,8 @@ class FusedRun:
     """The operators that Spark ran, as a stage's bound plan; empty: not told."""
     op_metrics: bytes = b""
     """What they measured, as tasks report it."""
+    observed: bytes = b""
+    """What the query has observed, as an ExecutePlanResponse of Spark Connect."""
 
 
 class RunFused(Protocol):
@@ -454,6 +456,7 @@ class _Planning:
         outcome.fused_output.CopyFrom(run.output)
         outcome.fused_metrics.CopyFrom(run.metrics)
         outcome.fused_inline_result = run.inline_result
+        outcome.fused_observed = run.observed
         if run.final_plan:
             digest = plan_codec.digest(run.final_plan)
             outcome.fused_op_metrics, outcome.fused_bound_plan = run.op_metrics, digest
@@ -464,6 +467,9 @@ class _Planning:
         self, spec: pb.JobSpec, cluster_slots: int, *, may_grow: bool = False, has_fingerprints: bool = False
     ) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
+        if spec.HasField("connect") and QueryTools(self._jvm).first_of(self._analyzed, {"CollectMetrics"}):
+            # Of all rows, which only a single stage sees; other clients are not told anyway.
+            raise UnsupportedPlanError("observed metrics (observe)", "compute them in a query of their own")
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
             execution = self._execution().queryExecution()

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -52,7 +53,8 @@ def run_whole(
         checksum=event["checksum"],
         files=event["files"],
     )
+    run = FusedRun(output, metrics_of(event), inline, observed=base64.b64decode(event.get("observed", "")))
     nodes = event.get("operators")
     if nodes is None:
-        return FusedRun(output, metrics_of(event), inline)
-    return FusedRun(output, metrics_of(event), inline, bound_plan(nodes).content, base64.b64decode(event["op_metrics"]))
+        return run
+    return replace(run, final_plan=bound_plan(nodes).content, op_metrics=base64.b64decode(event["op_metrics"]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import DataFrame, Observation, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as its users write
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -131,6 +131,14 @@ class Sales:
             clean.count(),
             sorted_rows(clean.groupBy("flag").count()),
         ]
+
+    def observed(self) -> Any:
+        seen = Observation("seen")
+        frame = self.spark.table("orders").observe(seen, F.count(F.lit(1)).alias("n"), F.max("units").alias("most"))
+        frame.write.mode("overwrite").parquet(f"{self.directory}/observed")
+        read = Observation()
+        self.spark.table("orders").observe(read, F.min("day").alias("first")).groupBy("country").count().collect()
+        return [seen.get, read.get]
 
     # -- queries
 

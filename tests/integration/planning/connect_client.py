@@ -47,6 +47,7 @@ class ConnectClient:
         self.stored = pb.ConnectSession(user="ann", session_id=self.spark.session_id)
         self.stages = 0
         """Those of the last job."""
+        self.observed = b""
 
     def close(self) -> None:
         self.spark.client._channel.close()
@@ -117,6 +118,7 @@ class ConnectClient:
         plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)
         outcome = self._executor.plan(pb.JobSpec(connect=plan, conf=CUT | dict(self.stored.conf)))
         self.stages = len(outcome.stages)
+        self.observed = outcome.fused_observed
         if not work:
             return self._executor.run(outcome)
         self._catalog.commit(outcome)  # the statements of these tests write no rows

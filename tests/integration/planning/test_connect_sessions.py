@@ -12,7 +12,7 @@ from pyspark.sql import functions as classic_functions
 from pyspark.sql.connect import functions as connect_functions
 from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.dataframe import DataFrame
-from pyspark.sql.connect.proto import FetchErrorDetailsResponse
+from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse
 from pyspark.sql.types import LongType, StructField, StructType
 
 from onager.protocol import onager_pb2 as pb
@@ -280,6 +280,19 @@ def test_show_prints_what_plain_spark_prints(
         assert (client.stages > 1) == (max_bytes == "0")
     html = DataFrame(plans.HtmlString(child=frame._plan, num_rows=2, truncate=20), client.spark)
     assert client.rows(html) == [(plain._jdf.htmlString(2, 20),)]
+
+
+@pytest.mark.parametrize("max_bytes", ["0", "64m"])
+def test_what_a_query_observes_is_told_with_its_end(max_bytes: str, client: ConnectClient) -> None:
+    client.set("onager.fusion.maxBytes", max_bytes)
+    numbers = client.spark.range(10).observe(
+        "seen", connect_functions.sum("id").alias("s"), connect_functions.lit(None).alias("n")
+    )
+    assert len(client.rows(numbers.groupBy((numbers.id % 3).alias("k")).count())) == 3
+    (seen,) = ExecutePlanResponse.FromString(client.observed).observed_metrics
+    assert (seen.name, list(seen.keys), seen.values[0].long) == ("seen", ["s", "n"], 45)
+    assert client.rows(client.spark.range(1)) == [(0,)]
+    assert client.observed == b""
 
 
 READERS = {

@@ -3,6 +3,7 @@ package onager.run;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -11,6 +12,7 @@ import java.util.stream.Stream;
 import onager.bind.Bound;
 import onager.bind.BoundPlan;
 import onager.jobs.JobGroups;
+import onager.spark43.Observed;
 import onager.store.Store;
 import onager.values.Json;
 import onager.values.Seqs;
@@ -59,6 +61,10 @@ public final class Whole {
         if (measured != null) {
             made.fields().put("operators", measured.nodes());
             made.fields().put("op_metrics", measured.metrics());
+        }
+        byte[] observed = Observed.of(plan);
+        if (observed.length > 0) {
+            made.fields().put("observed", Base64.getEncoder().encodeToString(observed));
         }
         return Runs.pack(List.of(Runs.json("", made)), made.inline() == null ? new byte[0] : made.inline());
     }
