@@ -9,7 +9,7 @@ import onager
 
 from .conftest import Cluster, Execution, until
 
-NUMBERS = range(1, 3_000_000)
+NUMBERS = range(1, 5_000_000)
 TASKS = 32
 
 
@@ -37,15 +37,19 @@ def expected() -> list[tuple[int, int, int, set[int]]]:
     return rows
 
 
-def texts(outputs: list[dict[str, Any]]) -> str:
-    """Return what a cell shows as text: what it printed, and its value."""
-    shown = ["".join(output.get("text") or output.get("data", {}).get("text/plain", "")) for output in outputs]
-    return "\n".join(shown)
+def printed(outputs: list[dict[str, Any]]) -> str:
+    """Return what a cell printed."""
+    return "".join("".join(output.get("text", "")) for output in outputs)
+
+
+def value(outputs: list[dict[str, Any]], mime_type: str = "text/plain") -> str:
+    """Return the value of a cell's last line, as Jupyter shows it."""
+    return "".join(next(output["data"][mime_type] for output in outputs if "data" in output))
 
 
 def table(outputs: list[dict[str, Any]]) -> list[list[int]]:
     """Return the rows that a cell shows as HTML."""
-    html = "".join(next(output["data"]["text/html"] for output in outputs if "data" in output))
+    html = value(outputs, "text/html")
     rows = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)]
     return [[int(value) for value in row] for row in rows]
 
@@ -56,7 +60,8 @@ def await_middle(client: onager.OnagerClient, execution: Execution) -> str:
     def found() -> str | None:
         assert execution.is_running, execution.outputs()
         for job in client.jobs(state="running"):
-            if any(stage.partitions == TASKS and 3 <= stage.successful <= TASKS // 2 for stage in job.stages):
+            stages = client.job(job.job_id).progress().stages
+            if any(stage.partitions == TASKS and 3 <= stage.successful <= TASKS // 2 for stage in stages):
                 return job.job_id
         return None
 
@@ -76,13 +81,13 @@ def test_a_cell_does_not_notice_what_is_killed(
     killed.kill()
     outputs = execution.outputs()
 
-    assert f"kill -9 {killed.pid}    # the {victim}\n" in texts(outputs["processes"])
+    assert f"kill -9 {killed.pid}    # the {victim}\n" in printed(outputs["processes"])
     assert f"the {victim} was killed by SIGKILL; restarting it" in cluster.told()
     rows = table(outputs["query"])
     assert [row[:3] for row in rows] == [list(row[:3]) for row in expected]
     assert all(row[3] in numbers for row, (*_, numbers) in zip(rows, expected, strict=True))
     # The view, the setting and the function of the session that was there before.
-    assert texts(outputs["afterwards"]) == "(['numbers'], '0', 111)"
+    assert value(outputs["afterwards"]) == "(['numbers'], '0', 111)"
 
     stage = next(stage for stage in client.job(job_id).detail().progress.stages if stage.partitions == TASKS)
     assert [task.successes for task in stage.tasks] == [1] * TASKS
