@@ -1,18 +1,20 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`, `replanned`), `feeds` where the
-partitions of growing stages come from, `operators` what plans' operators measured, `rollback` what follows when
-something finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start are
-laid out, `replanning` when the rest is planned again, `scheduling` what to do next.
+each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`, `replanned`, `reuse`), `feeds`
+where the partitions of growing stages come from, `operators` what plans' operators measured, `rollback` what follows
+when something finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start
+are laid out, `replanning` when the rest is planned again, `scheduling` what to do next.
 """
 
 from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
     ADAPTIVE_MAJOR,
     FEED_MAJOR,
+    FOREIGN_MAJOR,
     PIPELINED_MAJOR,
     REPLANNED_MAJOR,
+    REUSE_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
     TABLES_MAJOR,
@@ -36,6 +38,7 @@ from onager.execution_graph.events import (
     JobPlanned,
     LaunchesRepeated,
     LaunchEvent,
+    OutputsTaken,
     PartitionsAdded,
     PipelineAbandoned,
     PlanSummary,
@@ -49,6 +52,7 @@ from onager.execution_graph.events import (
     StagesStarted,
     StepEnded,
     StragglersFound,
+    TakenOutput,
     TaskFailed,
     TasksLaunched,
     TasksLost,
@@ -89,6 +93,7 @@ from onager.execution_graph.programs import (
 from onager.execution_graph.refusing import refusal
 from onager.execution_graph.replanned import has_begun
 from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
+from onager.execution_graph.reuse import outputs_to_take, reusable_stages, taken_in, worth_taking
 from onager.execution_graph.scheduling import (
     HeldTask,
     PausedTask,
@@ -127,6 +132,7 @@ from onager.execution_graph.stages import (
     StageWork,
     SuccessfulStage,
     SupersededStage,
+    TakenFrom,
     TaskLedger,
     TaskMetrics,
     TaskOutput,
@@ -138,10 +144,12 @@ from onager.execution_graph.transitions import apply, apply_all
 __all__ = [
     "ADAPTIVE_MAJOR",
     "FEED_MAJOR",
+    "FOREIGN_MAJOR",
     "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",
     "REPLANNED_MAJOR",
+    "REUSE_MAJOR",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
     "TABLES_MAJOR",
@@ -175,6 +183,7 @@ __all__ = [
     "OperatorTotals",
     "Outcome",
     "OutputLayout",
+    "OutputsTaken",
     "PartitionsAdded",
     "PausedTask",
     "Pipeline",
@@ -207,6 +216,8 @@ __all__ = [
     "Succeeded",
     "SuccessfulStage",
     "SupersededStage",
+    "TakenFrom",
+    "TakenOutput",
     "TaskFailed",
     "TaskLedger",
     "TaskMetrics",
@@ -250,11 +261,13 @@ __all__ = [
     "lost_launches",
     "metrics_text",
     "not_held",
+    "outputs_to_take",
     "paused_tasks",
     "planned_at_once",
     "pop_next_tasks",
     "program_summary",
     "refusal",
+    "reusable_stages",
     "revive",
     "running_count",
     "running_steps",
@@ -262,7 +275,9 @@ __all__ = [
     "stage_fed_by",
     "streams_of",
     "submit",
+    "taken_in",
     "violations",
     "wanted_tasks",
     "was_planned_at_once",
+    "worth_taking",
 ]

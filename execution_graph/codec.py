@@ -16,6 +16,8 @@ version can still read records that use nothing new:
     6.0    with growing stages (`feeds`): a reader that does not know them would end them too early
     7.0    of a job that changes the catalog, writes directories by columns, or has steps: a reader that does not know
            that would end it without its changes, write other files, or look for executors to run steps
+    8.0    of a job that has taken outputs of others (`reuse`): a reader that does not know that would compute them, and
+           look for what was not computed
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -37,6 +39,7 @@ from onager.execution_graph.events import (
     FeedEvent,
     JobFailed,
     JobPlanned,
+    OutputsTaken,
     PipelineAbandoned,
     PlanSummary,
     ReplanBegun,
@@ -51,9 +54,9 @@ from onager.execution_graph.events import (
 from onager.execution_graph.failures import FailureCause
 from onager.execution_graph.graph import ExecutionGraph, Failed
 from onager.execution_graph.maps import SPARSE
-from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
+from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, SupersededStage, TaskOutput
 
-SCHEMA_MAJOR = 7
+SCHEMA_MAJOR = 9
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -67,7 +70,11 @@ FEED_MAJOR = 6
 """The version of records with growing stages."""
 TABLES_MAJOR = 7
 """The version of records of jobs that change the catalog, write directories by columns, or have steps."""
-_MINORS = {1: 9, 2: 8, 3: 6, 4: 2, 5: 1, 6: 1, 7: 1}
+REUSE_MAJOR = 8
+"""The version of records of jobs that have taken outputs of others."""
+FOREIGN_MAJOR = 9
+"""The version of records of jobs that write tables of other catalogs."""
+_MINORS = {1: 10, 2: 9, 3: 7, 4: 3, 5: 2, 6: 2, 7: 2, 8: 0, 9: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -185,7 +192,15 @@ def _is_partitioned(plan: PlanSummary | None) -> bool:
     return plan is not None and plan.sink is not None and bool(plan.sink.partition_by)
 
 
-def _major_of_graph(graph: ExecutionGraph) -> int:
+def _is_foreign(plan: PlanSummary | None) -> bool:
+    return plan is not None and plan.sink is not None and bool(plan.sink.foreign)
+
+
+def _major_of_graph(graph: ExecutionGraph) -> int:  # noqa: PLR0911 - one for each version
+    if _is_foreign(graph.plan):
+        return FOREIGN_MAJOR
+    if any(s.spec.taken is not None or (isinstance(s, SupersededStage) and s.planned) for s in graph.stages):
+        return REUSE_MAJOR
     if _is_partitioned(graph.plan) or _is_of_catalog(graph) or graph.is_program:
         return TABLES_MAJOR
     if any(s.spec.work is StageWork.FEED for s in graph.stages):
@@ -222,7 +237,11 @@ def _is_of_tables(event: Event) -> bool:
             return False
 
 
-def _major_of_event(event: Event) -> int:
+def _major_of_event(event: Event) -> int:  # noqa: PLR0911 - one for each version
+    if isinstance(event, JobPlanned) and _is_foreign(event.summary):
+        return FOREIGN_MAJOR
+    if isinstance(event, OutputsTaken):
+        return REUSE_MAJOR
     if _is_of_tables(event):
         return TABLES_MAJOR
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):

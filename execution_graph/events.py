@@ -151,6 +151,8 @@ class SinkSpec:
     """The columns that become directories."""
     table: Annotated[SinkTable | None, SPARSE] = None
     buckets: Annotated[SinkBuckets | None, SPARSE] = None
+    foreign: Annotated[str, SPARSE] = ""
+    """The table of another catalog that the files become part of, as JSON that executors read. Empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +204,30 @@ class JobPlanned:
     """That plan, by content."""
     at_ms: int
     type: Literal["job_planned"] = "job_planned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOutput:
+    """What a stage of another job gave, for a stage that would give the same rows."""
+
+    stage_id: int
+    job_id: str
+    of_stage_id: int
+    """The stage of that job."""
+    fingerprint: str
+    """Of both stages."""
+    outputs: tuple[TaskOutput, ...]
+    """By partition of that stage, all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsTaken:
+    """Stages that have not begun take what other jobs gave: neither they nor what only they read are computed."""
+
+    taken: tuple[TakenOutput, ...]
+    """By stage, ascending."""
+    at_ms: int
+    type: Literal["outputs_taken"] = "outputs_taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,6 +428,7 @@ Event = Annotated[
     | LaunchesRepeated
     | TaskSucceeded
     | JobPlanned
+    | OutputsTaken
     | ReplanBegun
     | StageReplanned
     | ReplanGivenUp

@@ -48,7 +48,11 @@ def _of_graph(graph: ExecutionGraph) -> Iterator[str]:
 
 def _unread(graph: ExecutionGraph) -> set[int]:
     """Return the stages that need no reader."""
-    found = {s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage)}
+    found = {
+        s.spec.stage_id
+        for s in graph.stages
+        if isinstance(s, FusedStage) or (isinstance(s, SupersededStage) and s.planned is not None)
+    }
     if graph.replans:  # the new plan may do without what is done
         found |= {s.spec.stage_id for s in graph.stages if isinstance(s, SuccessfulStage | SupersededStage)}
         found |= {graph.last_stage.spec.stage_id, *(replan.replan_id for replan in graph.replans)}
@@ -69,7 +73,7 @@ def _of_replans(graph: ExecutionGraph) -> Iterator[str]:
         yield "there are other stages of re-plans than re-plans"
 
 
-def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C901 - one after the other
+def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C901, PLR0912 - one after the other
     name, ledger, count = f"stage {stage.spec.stage_id}", stage.ledger, stage.spec.partitions
     can_run = has_inputs(stage.spec, graph.stages, is_pipelined=graph.is_pipelined)
     if isinstance(stage, ResolvedStage | RunningStage) and graph.is_active and not can_run:
@@ -93,6 +97,8 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C9
     if any(o.is_durable != (not o.incarnation) for o in ledger.outputs.values()):
         yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
     yield from _of_layout(graph, stage, name)
+    if stage.spec.taken is not None and (not isinstance(stage, SuccessfulStage) or stage.spec.inputs):
+        yield f"{name} has taken another job's output, and is {stage.state} or reads others"
     if isinstance(stage, SupersededStage):
         yield from _of_superseded(graph, stage, name)
     if stage.spec.feed is not None:

@@ -8,6 +8,7 @@ from onager.execution_graph.events import ExecutorLost
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
 from onager.execution_graph.pipelined import abandoned, is_streaming
+from onager.execution_graph.reuse import taken_in, taken_of, with_taken_lost
 from onager.execution_graph.settling import failed, plan_kept, settled, with_stage
 from onager.execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
 
@@ -61,7 +62,13 @@ def with_losses(graph: ExecutionGraph, lost: rollback.Lost, reason: str, at_ms: 
     """Return *graph* after the outputs in *lost*, and all that depends on them, are gone; *reason* is for people."""
     if graph.is_pipelined:
         return abandoned(graph, reason, at_ms)
-    gone = rollback.all_lost(graph.stages, lost, graph.lost_lives)
+    others = taken_of(graph, taken_in(graph, lost))
+    if others:
+        after = with_taken_lost(graph, others)
+        if after is None:
+            return _planned_again(graph)
+        graph, lost = after, {i: gone for i, gone in lost.items() if i not in others}
+    gone = rollback.all_lost(graph.stages, lost, graph.lost_lives, others)
     if any(_was_fused(graph.stages[stage_id]) for stage_id in gone):
         return _planned_again(graph)
     stages = rollback.lose_outputs(graph.stages, gone, at_ms)
@@ -76,11 +83,11 @@ def _was_fused(stage: Stage) -> bool:
 
 
 def _planned_again(graph: ExecutionGraph) -> ExecutionGraph:
-    """Return *graph* before its plan: what the planning task had run was lost, and nothing of it was published."""
+    """Return *graph* before its plan: what cannot be computed under it was lost, and nothing of it was published."""
     planning = graph.stages[PLAN_STAGE_ID]
     again = ResolvedStage(
         spec=planning.spec,
         attempt=planning.attempt + 1,
         ledger=planning.ledger.without_outputs(frozenset(planning.ledger.outputs.keys())),
     )
-    return replace(graph, stages=(again,), plan=None, lost_lives=())
+    return replace(graph, stages=(again,), plan=None, replans=(), lost_lives=())

@@ -12,6 +12,7 @@ from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.losses import with_losses
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
+from onager.execution_graph.reuse import taken_in
 from onager.execution_graph.settling import bound, failed, plan_kept, settled, with_stage, with_successes
 from onager.execution_graph.stages import (
     RetryPause,
@@ -141,7 +142,9 @@ def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskF
 def _on_fetch_failed(
     graph: ExecutionGraph, stage: RunningStage, event: TaskFailed, lost: rollback.Lost
 ) -> ExecutionGraph:
-    attempts = stage.ledger.failed_fetch_attempts | {stage.attempt}
+    attempts = stage.ledger.failed_fetch_attempts
+    if not taken_in(graph, lost):  # each job whose output was taken can be missing, and then its output is made here
+        attempts |= {stage.attempt}
     ledger = replace(stage.ledger, failed_fetch_attempts=attempts, tasks_failed=stage.ledger.tasks_failed + 1)
     stage = replace(stage, ledger=ledger)
     if len(attempts) >= graph.limits.stage_max_failures:

@@ -23,19 +23,22 @@ Lost = Mapping[int, frozenset[int]]
 and is here with an empty set when it is to run again."""
 
 
-def all_lost(stages: Stages, lost: Lost, dead: Collection[ExecutorLife]) -> dict[int, frozenset[int]]:
+def all_lost(
+    stages: Stages, lost: Lost, dead: Collection[ExecutorLife], others: Collection[int] = ()
+) -> dict[int, frozenset[int]]:
     """Return *lost* and all that goes with it, when outputs bound to the lives in *dead* are gone, too.
 
     Those count only where they are needed: by a consumer that is not successful, or that is no longer successful
     because of this loss. A successful stage whose output is not deterministic is lost as a whole, together with
     everything derived from it, because a second run may differ from what readers have already taken from the first.
+    So is what is derived from *others*: stages whose outputs another job gave, and that are computed after all.
     Each rule can trigger the other, hence the repetition until nothing changes.
     """
     found = dict(lost)
     while True:
         before = dict(found)
         _add_dead(stages, found, frozenset(dead))
-        _add_derived(stages, found)
+        _add_derived(stages, found, others)
         if found == before:
             return found
 
@@ -94,8 +97,8 @@ def _add_dead(stages: Stages, found: dict[int, frozenset[int]], dead: Collection
             needing.update(i.stage_id for i in stage.spec.inputs)
 
 
-def _add_derived(stages: Stages, found: dict[int, frozenset[int]]) -> None:
-    whole: set[int] = set()
+def _add_derived(stages: Stages, found: dict[int, frozenset[int]], others: Collection[int]) -> None:
+    whole = set(others)
     for stage in stages:  # producers come first, so one pass reaches everything downstream
         stage_id = stage.spec.stage_id
         is_source = stage_id in found and isinstance(stage, SuccessfulStage) and not stage.spec.is_deterministic

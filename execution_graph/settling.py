@@ -67,6 +67,9 @@ def failed(graph: ExecutionGraph, stage: RunningStage, failure: Failure, at_ms: 
         ended_ms=at_ms,
         failure=failure,
     )
+    if graph.replan is not None and graph.replan.replan_id == stage.spec.stage_id:
+        # Its new plan would have ended the job, and what the job changes in the catalog was refused.
+        graph = with_replan(graph, replace(graph.replan, ended_ms=at_ms, decisions=("the job failed",)))
     outcome = Failed(ended_ms=at_ms, failure=failure, stage_id=stage.spec.stage_id)
     return replace(with_stage(graph, ended), outcome=outcome)
 

@@ -11,6 +11,8 @@ gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes
 A growing stage gets partitions in each state, and is not successful before its feed has ended (`feeds`).
 Unresolved and Resolved, of a stage that never launched a task, also lead to Fused: another stage's task computes it.
 Every state but Successful and Failed leads to Superseded: a new plan does without the stage (`replanned`).
+Unresolved and Resolved lead to Successful when another job's output is taken, and what only such stages read becomes
+Superseded; both become Unresolved again when that output is lost (`reuse`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -100,6 +102,18 @@ class StageLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakenFrom:
+    """The stage of another job whose output a stage has taken instead of computing it (`reuse`)."""
+
+    job_id: str
+    stage_id: int
+    inputs: tuple[StageInput, ...]
+    """What it reads if it is computed after all."""
+    partitions: int
+    """In how many tasks it is then computed: the other stage may have had fewer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
     """What a stage computes.
 
@@ -130,6 +144,11 @@ class StageSpec:
     """Set once it is laid out; then `partitions` and `inputs` are those of the layout."""
     feed: Annotated[Feed | None, SPARSE] = None
     """Set for a growing stage: where its partitions come from."""
+    fingerprint: Annotated[str, SPARSE] = ""
+    """The digest of what it computes, from which inputs and under which settings: stages of equal ones give the same
+    rows. Empty: it is not to be reused."""
+    taken: Annotated[TakenFrom | None, SPARSE] = None
+    """Set once it has taken another job's output; then it has no inputs, and the partitions of the other stage."""
 
     @property
     def is_growing(self) -> bool:
@@ -490,7 +509,7 @@ class FusedStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededStage:
-    """A new plan does without it, or it was a new plan that was not taken; terminal.
+    """A new plan does without it, or it was a new plan that was not taken; terminal, unless it has a *planned* spec.
 
     It has no tasks and no inputs any more, and nobody reads it. Of its ledger only what was wasted is kept.
     """
@@ -499,6 +518,8 @@ class SupersededStage:
     attempt: int
     ended_ms: int
     ledger: TaskLedger = field(default_factory=TaskLedger)
+    planned: Annotated[StageSpec | None, SPARSE] = None
+    """Set if only stages read it that took another job's output: what it computes should that be lost."""
     state: Literal["superseded"] = "superseded"
 
 

@@ -15,6 +15,7 @@ from onager.execution_graph.events import (
     JobFailed,
     JobPlanned,
     LaunchesRepeated,
+    OutputsTaken,
     PartitionsAdded,
     PipelineAbandoned,
     ReplanBegun,
@@ -41,6 +42,7 @@ from onager.execution_graph.pipelined import on_pipeline_abandoned
 from onager.execution_graph.planning import check_plan
 from onager.execution_graph.programs import on_job_failed, on_step_ended
 from onager.execution_graph.replanned import on_replan_begun, on_replan_given_up, on_stage_replanned
+from onager.execution_graph.reuse import on_outputs_taken
 from onager.execution_graph.settling import bound, failed, settled, with_successes
 from onager.execution_graph.speculation import on_stragglers_found, on_tasks_speculated
 from onager.execution_graph.stages import ResolvedStage, RunningStage, Stage, TaskLedger, TaskOutput, UnresolvedStage
@@ -70,6 +72,8 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return on_tasks_succeeded(graph, (event,))
         case JobPlanned():
             return _on_job_planned(graph, event)
+        case OutputsTaken():
+            return on_outputs_taken(graph, event)
         case ReplanBegun():
             return on_replan_begun(graph, event)
         case StageReplanned():

@@ -140,6 +140,7 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: Att
         planning_timeout_s=settings.planning_timeout_ms / 1000,
         private=settings.private,
         logs=logs,
+        catalogs=settings.foreign_catalogs,
         streams=StreamSettings(
             listen=settings.stream_listen,
             advertise=settings.stream_advertise or "",

@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from onager.errors import InvalidSettingError
 from onager.exchange_layout import default_warehouse
+from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalogs
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
 from onager.private_paths import PrivatePaths
 from onager.protocol.field_limits import MAX_SLOTS
@@ -43,6 +44,9 @@ class ExecutorSettings(ProcessSettings):
     warehouse: str = ""
     """The directory of the tables that are made without a location: a path or a URI that all executors share. Empty:
     the directory ``warehouse`` beside the exchange directory."""
+    catalogs: tuple[str, ...] = ()
+    """Catalogs besides Onager's own, each as ``NAME=iceberg:URI?PROPERTY=VALUE&…``, with PyIceberg's properties, or as
+    ``NAME=iceberg`` for what PyIceberg is configured to use. All executors need the same."""
     private_paths: tuple[str, ...] = ()
     """Files and directories that jobs may neither read nor write, such as the state of a scheduler on this machine.
     The exchange directory, `auth_token_file` and `tls_key` are always private."""
@@ -111,6 +115,11 @@ class ExecutorSettings(ProcessSettings):
     def warehouse_dir(self) -> str:
         """Return the directory of tables that are made without a location; empty: Spark's own."""
         return self.warehouse.strip() or default_warehouse(self.exchange_dir)
+
+    @property
+    def foreign_catalogs(self) -> tuple[ForeignCatalog, ...]:
+        """Return the catalogs besides Onager's own; `InvalidSettingError` for what is none."""
+        return parse_catalogs(self.catalogs)
 
     @property
     def private(self) -> PrivatePaths:

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from onager.execution_graph import FEED_MAJOR, TABLES_MAJOR
+from onager.execution_graph import FEED_MAJOR, FOREIGN_MAJOR, TABLES_MAJOR
 from onager.executor.exchange.look import Contents
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -139,6 +139,8 @@ def needs_major(plan: pb.PlanOutcome) -> int:
     A scheduler that reads less would keep the plan without what it does not know: stages that end too early, or a job
     that ends without its changes.
     """
+    if plan.sink.foreign:
+        return FOREIGN_MAJOR
     if plan.HasField("catalog") or plan.sink.partition_by or any(stage.work == pb.STEP for stage in plan.stages):
         return TABLES_MAJOR
     return FEED_MAJOR if any(stage.feed_stage_id for stage in plan.stages) else 1

@@ -49,6 +49,7 @@
     │   ├── UserCodeError            the job's function raised, or ended its process
     │   └── PlanningTimeoutError     the job's function did not return in time
     ├── CatalogConflictError         retryable: another job changed the catalog meanwhile
+    ├── CatalogUnavailableError      retryable: a catalog of somebody else's does not answer
     ├── FunctionLostError            retryable: the process of the job's function was killed
     ├── ExchangeError
     │   ├── ExchangeNotWritableError
@@ -466,6 +467,17 @@ class CatalogConflictError(OnagerError):
     def __init__(self, name: str, why: str) -> None:
         """*name*: what was changed, such as ``table default.t``; *why*: how, such as ``it was dropped``."""
         super().__init__(f"{name} was changed by another job while this one ran ({why})")
+        self.name = name
+        self.why = why
+
+
+class CatalogUnavailableError(OnagerError):
+    """A catalog other than Onager's own could not be asked, or did not say whether it has done what it was asked."""
+
+    retryable = True
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"the catalog {name} cannot be used: {why}")
         self.name = name
         self.why = why
 

@@ -37,6 +37,11 @@ def stage_directory(job_id: str, stage_id: int) -> str:
     return f"{job_id}/{stage_id}"
 
 
+def kept_stage(stage_id: int) -> str:
+    """Return the name, below a job's directory, that stands for all files of a stage where it is said what to keep."""
+    return f"{stage_id}/"
+
+
 def result_file(job_id: str, stage_id: int, partition: int, nonce: str) -> str:
     """Return a result partition's file, below the exchange directory; `ValueError` for an invalid name."""
     if not is_life(nonce):

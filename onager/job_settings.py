@@ -2,9 +2,10 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from onager.errors import InvalidSettingError
+from onager.ids import program_of
 
 PREFIX: Final = "onager."
 
@@ -38,6 +39,9 @@ ADAPTIVE: Final = "onager.adaptive"
 tests: planned anew as often as can be, by sizes that are made up."""
 ADAPTIVE_FUSE_BYTES: Final = "onager.adaptive.fuseBytes"
 """Stages that read no more than this in all become one task."""
+REUSE: Final = "onager.reuse"
+"""Whose outputs stages may take instead of computing the same again: nobody's (``off``), those of other steps of the
+same program (``job``, the default), or also of the user's other jobs that have the same setting (``cluster``)."""
 SPECULATION: Final = "onager.speculation"
 """Whether stragglers get second attempts: ``true`` or ``false``."""
 SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
@@ -46,6 +50,7 @@ SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 
 PLANNERS: Final = (
     FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, FEED_FROM_FILES, METRICS, PLANNING_TIMEOUT,
+    REUSE,
 )  # fmt: skip
 """The settings that the planning task reads."""
 SCHEDULERS: Final = (
@@ -54,6 +59,8 @@ SCHEDULERS: Final = (
 )  # fmt: skip
 """The settings that schedulers read when the job is submitted."""
 
+
+ReuseScope = Literal["off", "job", "cluster"]
 
 _MOST_BYTES: Final = 1 << 62
 _MOST_SECONDS: Final = 365 * 86_400
@@ -95,6 +102,25 @@ def deadline_ms_of(conf: Mapping[str, str]) -> int:
     if not unit_s or not number or number * unit_s > _MOST_SECONDS:
         raise InvalidSettingError(DEADLINE, conf[DEADLINE], "give a duration up to 365d, such as 90s, 15m, 2h or 1d")
     return 1000 * number * unit_s
+
+
+def reuse_of(conf: Mapping[str, str]) -> ReuseScope:
+    """Return whose outputs the job's stages may take; `InvalidSettingError` for another text."""
+    match conf.get(REUSE, "job").strip().lower():
+        case "off":
+            return "off"
+        case "job":
+            return "job"
+        case "cluster":
+            return "cluster"
+        case _:
+            raise InvalidSettingError(REUSE, conf[REUSE], "give off, job or cluster")
+
+
+def may_be_reused(conf: Mapping[str, str], job_id: str) -> bool:
+    """Return whether other jobs may take outputs of a job: by default those of other steps of the same program."""
+    scope = reuse_of(conf)
+    return scope == "cluster" or (scope == "job" and program_of(job_id) is not None)
 
 
 def check_known(key: str, value: str) -> None:

@@ -14,8 +14,9 @@ from onager.errors import SinkError, VersionMismatchError
 from onager.exchange_layout import is_staged_name, location_path, staging_directory
 from onager.ids import is_life
 
-VERSION: Final = 3
-"""2: names in directories of the dataset. 3: partitions of a table. A manifest has the lowest that will do."""
+VERSION: Final = 4
+"""2: names in directories of the dataset. 3: partitions of a table. 4: a table of another catalog. A manifest has the
+lowest that will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,15 @@ class Manifest:
     moves: tuple[Move, ...]
     table: TablePlaces | None = None
     """Given if the rows go into partitions of a table."""
+    foreign: str = ""
+    """The table of another catalog that the files become part of, as JSON; empty: none."""
 
     @property
     def version(self) -> int:
         """Return the version that whoever carries it out must know."""
-        return VERSION if self.table is not None else 2 if any("/" in move.name for move in self.moves) else 1
+        if self.foreign:
+            return VERSION
+        return 3 if self.table is not None else 2 if any("/" in move.name for move in self.moves) else 1
 
     def place_of(self, move: Move) -> Path:
         """Return where a file goes in the end: into the dataset, or to where its partition lies."""
@@ -89,7 +94,10 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the manifest as JSON."""
-        return json.dumps({**asdict(self), "version": self.version}, indent=0).encode()
+        fields = asdict(self)
+        if not self.foreign:
+            del fields["foreign"]  # versions before do not know it
+        return json.dumps({**fields, "version": self.version}, indent=0).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Manifest":

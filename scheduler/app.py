@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from onager.clock import Clock
-from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, REPLANNED_MAJOR, TABLES_MAJOR
+from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, FOREIGN_MAJOR, REPLANNED_MAJOR, REUSE_MAJOR, TABLES_MAJOR
 from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, Role
@@ -46,6 +46,7 @@ from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.retention import Retention
+from onager.scheduler.engine.reuse import Reuse
 from onager.scheduler.engine.stage_inputs import StageInputs
 from onager.scheduler.engine.steps import Steps
 from onager.scheduler.engine.streams import Streams
@@ -137,6 +138,7 @@ class Replica:
             window_s=settings.set_aside_window_s,
             for_s=settings.set_aside_s,
         )
+        self.reuse = Reuse(self.jobs, self._may_reuse, has_users=settings.auth_token_file is not None)
         cluster = Cluster(
             slots=lambda: self.executors.total_slots,
             executors=self.executors.taking_work,
@@ -146,6 +148,8 @@ class Replica:
             may_replan=lambda: self.members.writes_major >= REPLANNED_MAJOR,
             may_grow=lambda: self.members.writes_major >= FEED_MAJOR and self.executors.all_feed,
             may_step=lambda: self.members.writes_major >= TABLES_MAJOR and self.executors.all_split,
+            may_reuse=self._may_reuse,
+            is_offered=self.reuse.is_offered,
         )
         self.local = LocalDriver(
             self.jobs,
@@ -158,6 +162,7 @@ class Replica:
                 taking_work=self.executors.taking_work,
                 private=settings.private,
                 may_change_catalog=lambda: self.members.writes_major >= TABLES_MAJOR,
+                may_commit=lambda: self.members.writes_major >= FOREIGN_MAJOR and self.executors.all_commit,
             ),
             self.queue,
             self.ownership,
@@ -167,6 +172,7 @@ class Replica:
             reply_to=self._reply_to,
             on_room=self._wake_for_tasks,
             on_adopted=self.loads.adopted,
+            reuse=self.reuse,
         )
         self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
         peers = ClientAccess(settings.peer_security, (), [Role.SCHEDULER])
@@ -224,7 +230,7 @@ class Replica:
             lambda session: self.dispatcher.nudge(lambda other: other is session),
             clock,
         )
-        self.clean_ups = CleanUps(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
+        self._build_upkeep()
         self.calls = ExecutorCalls(peers, clock)
         self.polls = Polls(
             self.executors,
@@ -236,7 +242,6 @@ class Replica:
             clock,
             wait_max_ms=settings.poll_wait_max_ms,
         )
-        self.retention = Retention(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
         self.asks = ExecutorAsks(self.executors, clock)
         self.adoption = Adoption(
             self.jobs, self.heads, self.writers, self.local, self.ownership, self.executors.recent_losses
@@ -247,6 +252,14 @@ class Replica:
         self.heads.listen(self._on_head)
         self.loads.listen(self._on_load)
         self.members.listen(self._on_members)
+
+    def _build_upkeep(self) -> None:
+        """Build what removes what nobody needs any more."""
+        of_jobs = (self.jobs, self.heads, self.blobs, self.precedence, self._clock)
+        self.clean_ups = CleanUps(self.settings, self._backend, *of_jobs)
+        self.retention = Retention(
+            self.settings, self._backend, *of_jobs, is_space_short=lambda: self.executors.is_space_short
+        )
 
     def _build_services(self) -> None:
         """Build what takes jobs in, and what answers calls: of clients, of executors, and of other schedulers."""
@@ -453,8 +466,12 @@ class Replica:
             self.adoption.look_at(job_id, head)
         self.loads.on_head(job_id, head)
         self.steps.on_head(job_id, head)
+        self.reuse.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
+
+    def _may_reuse(self) -> bool:
+        return self.members.writes_major >= REUSE_MAJOR and self.executors.all_reuse
 
     def _stop_tasks_of(self, job_id: JobId) -> None:
         self.dispatcher.nudge(lambda session: session.runs(job_id))

@@ -183,6 +183,7 @@ def sink_from(message: pb.Sink) -> SinkSpec:
         partition_by=tuple(message.partition_by),
         table=_sink_table_from(message.table) if message.HasField("table") else None,
         buckets=_sink_buckets_from(message.buckets) if message.HasField("buckets") else None,
+        foreign=message.foreign,
     )
 
 
@@ -212,4 +213,5 @@ def sink_message(sink: SinkSpec) -> pb.Sink:
         partition_by=sink.partition_by,
         table=None if sink.table is None else pb.SinkTable(**asdict(sink.table)),
         buckets=None if sink.buckets is None else pb.SinkBuckets(**asdict(sink.buckets)),
+        foreign=sink.foreign,
     )

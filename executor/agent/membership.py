@@ -160,5 +160,7 @@ class Membership:
             feeds=True,
             splits=True,
             connects=True,
+            commits=True,
+            reuses=True,
             answered_by_call=bool(self._address),
         )

@@ -59,6 +59,7 @@ def check_exchange_dir(path: str) -> None:
 def remove_job_data(exchange_dir: str, job_id: str, keep: Collection[str] = ()) -> None:
     """Remove a job's files from a local exchange directory, except those in *keep* (below the job's directory).
 
+    A name in *keep* that ends with a slash stands for all files of that directory.
     Harmless to repeat, also concurrently; missing files are skipped. If nothing is kept, a late writer finds no
     directory any more.
     """
@@ -66,6 +67,7 @@ def remove_job_data(exchange_dir: str, job_id: str, keep: Collection[str] = ()) 
         raise ValueError(f"{job_id!r} is no job id")
     job = Path(local_path(exchange_dir)) / job_id
     kept = {job / name for name in keep}
+    whole = {job / name for name in keep if name.endswith("/")}
     if not kept:
         _retire(job)
         return
@@ -73,9 +75,9 @@ def remove_job_data(exchange_dir: str, job_id: str, keep: Collection[str] = ()) 
     for parent, _, names in os.walk(job, topdown=False):
         directory = Path(parent)
         for name in names:
-            if directory / name not in kept:
+            if directory / name not in kept and directory not in whole:
                 (directory / name).unlink(missing_ok=True)
-        if not any(directory in path.parents for path in kept):
+        if directory not in kept and not any(directory in path.parents for path in kept):
             _remove_empty(directory)
 
 

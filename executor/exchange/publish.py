@@ -146,6 +146,7 @@ def plan_publish(
         staging=str(staging),
         moves=tuple(moves),
         table=table,
+        foreign=sink.foreign,
     )
 
 

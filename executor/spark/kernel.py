@@ -24,6 +24,8 @@ Event = tuple[dict[str, Any], bytes]
 CLASS: Final = "onager.Kernel"
 """The facade of an executor."""
 GUARD: Final = "onager.plan.Guard"
+FOREIGN_TABLES: Final = "onager.catalog.ForeignTables"
+FOREIGN_CATALOG: Final = "onager.catalog.ForeignCatalog"
 """The Spark session extension that keeps SQL from private files and from Java methods."""
 REFUSED: Final = "onager.failure.RefusedException"
 """The exception with which the kernel says what it will not do, in words for people."""
@@ -259,6 +261,7 @@ class PlanTools:
         self._buckets = jvm.java_class("onager.plan.Buckets")
         self._leaves = jvm.java_class("onager.plan.Leaves")
         self._queries = jvm.java_class("onager.plan.Queries")
+        self._fingerprints = jvm.java_class("onager.plan.Fingerprint")
 
     def outline(self, plan: JavaObject) -> tuple[list[str], Callable[[int], JavaObject]]:
         """Return a line for each node (see Java's `Outline.of`), and a function from a line's index to its node."""
@@ -281,6 +284,14 @@ class PlanTools:
     def finish(self, fragment: JavaObject, target: Path) -> str:
         """Write a fragment to the file *target*, and return it as text."""
         return str(self._fragments.finish(fragment, str(target)))
+
+    def fingerprint(self, fragment: JavaObject, exchange: JavaObject | None) -> str:
+        """Return the digest of a fragment, and of how *exchange* distributes its rows; "" if there is none."""
+        return str(self._fingerprints.of(fragment, exchange) or "")
+
+    def leaf_fingerprint(self, description: Path) -> str:
+        """Return the digest of the leaf that is described in a file; "" if there is none."""
+        return str(self._fingerprints.ofLeaf(str(description)) or "")
 
     def placeholder(self, like: JavaObject, name: str) -> JavaObject:
         """Return the leaf that stands for an input of a stage with the columns of *like*."""
@@ -499,6 +510,7 @@ class JavaCatalog:
         self._statements = jvm.java_class("onager.catalog.Statements")
         self._writes = jvm.java_class("onager.catalog.TableWrite")
         self._truncation = jvm.java_class("onager.catalog.Truncation")
+        self._json = jvm.java_class("onager.values.Json")
         self.session: JavaObject = self._java.session()
 
     def take(self) -> dict[str, Any] | None:
@@ -533,6 +545,10 @@ class JavaCatalog:
     def table_write(self, parsed: JavaObject) -> JavaObject:
         """Plan a statement that writes a table; see Java's `TableWrite`."""
         return self._writes.of(self._java, parsed)
+
+    def foreign_write(self, write: JavaObject) -> dict[str, Any]:
+        """Return the fields of Java's `ForeignWrite`."""
+        return dict(json.loads(self._json.text(write)))
 
     def truncate(self, parsed: JavaObject) -> None:
         """Change the catalog as a statement that truncates a table; see Java's `Truncation`."""
@@ -597,6 +613,7 @@ class JavaConnect:
         self._jvm = Jvm.of(session)
         self._session = session
         self._java = self._jvm.java_class("onager.spark43.ConnectSession")(jvm_session(session), user)
+        self._reads = self._jvm.java_class("onager.plan.ConnectReads")
 
     def analyze(self, request: bytes) -> bytes:
         """Return the AnalyzePlanResponse to an AnalyzePlanRequest."""
@@ -619,7 +636,7 @@ class JavaConnect:
 
         ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
         """
-        return {str(name) for name in listed(self._java.reads(kind, message))}
+        return {str(name) for name in listed(self._reads.of(jvm_session(self._session), kind, message))}
 
     def ddl(self, schema: bytes) -> str:
         """Return the columns of a DataType, a struct, as CREATE TABLE has them."""

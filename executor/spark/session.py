@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Final
@@ -21,7 +21,7 @@ from onager.errors import OnagerError, VersionMismatchError
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.spark import cluster
 from onager.executor.spark.jvm_output import JvmOutput
-from onager.executor.spark.kernel import GUARD, answer_promptly
+from onager.executor.spark.kernel import FOREIGN_CATALOG, FOREIGN_TABLES, GUARD, answer_promptly
 from onager.executor.spark.kernel_jar import kernel_jar
 from onager.executor.spark.starting import StartingJvm, started_jvms
 from onager.executor.work import ClusterAwayError
@@ -58,6 +58,7 @@ def start_session(
     warehouse: str = "",
     private: PrivatePaths = NO_PATHS,
     logs: AttemptLogs | None = None,
+    catalogs: Sequence[str] = (),
 ) -> SparkSession:
     """Start this process's Spark, by default ``local[slots]`` on the loopback interface, without the web UI.
 
@@ -69,6 +70,7 @@ def start_session(
     Tables that are made without a location lie in *warehouse*, if it is given.
 
     What tasks log goes to *logs*; standard error gets only what is at the level `spark.log.level`, by default ERROR.
+    *catalogs*: the names of those besides Onager's own.
     """
     check_spark_version()
     own = {"spark.sql.warehouse.dir": warehouse} if warehouse else {}
@@ -90,7 +92,9 @@ def start_session(
     options = (_logging(settings, level, is_cluster=is_cluster), collector(settings), given_options)
     settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
     others = settings.get("spark.sql.extensions")
-    settings["spark.sql.extensions"] = GUARD if not others else f"{GUARD},{others}"
+    extensions = [GUARD, *([FOREIGN_TABLES] if catalogs else []), *([others] if others else [])]
+    settings["spark.sql.extensions"] = ",".join(extensions)
+    settings |= {f"spark.sql.catalog.{name}": FOREIGN_CATALOG for name in catalogs}
     settings["spark.onager.privatePaths"] = "\n".join(private.paths)
     if settings.get("spark.driver.bindAddress") == _LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import Clock
-from onager.errors import SinkError, VersionMismatchError
+from onager.errors import InvalidSettingError, SinkError, VersionMismatchError
 from onager.exchange_layout import has_scheme
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
@@ -30,6 +30,8 @@ from onager.executor.exchange import (
     remove_unfinished,
     take_back,
 )
+from onager.executor.foreign import ForeignCatalog, ForeignTables
+from onager.executor.foreign.catalogs import FLAG
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.cluster import SparkCluster, is_cluster
 from onager.executor.spark.connect import ConnectRequests, connect_query, failure_of, opened
@@ -52,11 +54,13 @@ from onager.executor.spark.session import has_died, is_alive, start_session, war
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
+from onager.job_settings import may_be_reused
 from onager.manifests import Manifest
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES, MIB
 
+_CATALOG = "spark.sql.catalogImplementation"
 _STOP_TIMEOUT_S = 10.0
 _MOST_MANIFEST_BYTES = MAX_PLAN_BYTES - MIB
 
@@ -84,11 +88,18 @@ class SparkWorker:
         planning_timeout_s: float = 0.0,
         private: PrivatePaths = NO_PATHS,
         logs: AttemptLogs | None = None,
+        catalogs: Sequence[ForeignCatalog] = (),
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 
         *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log.
+        *catalogs*: others than Onager's own.
         """
+        if catalogs and conf.get(_CATALOG, "in-memory") != "in-memory":
+            raise InvalidSettingError(
+                FLAG, catalogs[0].name, f"an executor with {_CATALOG}={conf[_CATALOG]} has no other catalogs: omit one"
+            )
+        self._foreign = ForeignTables(catalogs)
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
@@ -101,6 +112,7 @@ class SparkWorker:
             warehouse=warehouse,
             private=self._private,
             logs=logs,
+            catalogs=self._foreign.names,
         )
         self._processes = FunctionProcesses()
         try:
@@ -131,10 +143,14 @@ class SparkWorker:
             pb.REPLAN: self._replan,
         }
         # A Hive metastore that the executor was given.
-        self._has_own_catalog = self._spark.conf.get("spark.sql.catalogImplementation") != "in-memory"
+        self._has_own_catalog = self._spark.conf.get(_CATALOG) != "in-memory"
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._connect = ConnectRequests(
-            self._spark, exchange_dir, spark_version=self.spark_version, has_own_catalog=self._has_own_catalog
+            self._spark,
+            exchange_dir,
+            spark_version=self.spark_version,
+            has_own_catalog=self._has_own_catalog,
+            foreign=self._foreign,
         )
         self._tree = ProcessTree()
         self._control = ControlTasks(self._runner.kernel, actions, clock, logs)
@@ -266,6 +282,7 @@ class SparkWorker:
         """Stop Spark and the processes of functions, and reap the JVM."""
         jvm: Any = self._spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark keeps it nowhere else
         self._processes.close()
+        self._foreign.close()
         with contextlib.suppress(Py4JError, OSError):
             self._runner.close()
             if is_alive(self._spark):
@@ -314,7 +331,9 @@ class SparkWorker:
                 private=self._private,
                 may_grow=task_set.may_grow,
                 catalog=None if self._has_own_catalog else assignment.catalog,
+                foreign=self._foreign,
                 may_step=task_set.may_step,
+                has_fingerprints=task_set.may_reuse and may_be_reused(spec.conf, key.job_id),
             )
         except Exception as error:
             if spec.HasField("connect"):
@@ -365,7 +384,12 @@ class SparkWorker:
         return held_partitions(assignment.catalog.read, assignment.task_set.sink.table)
 
     def _publish(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
-        del key, cancellation
+        del cancellation
         (content,) = assignment.blobs.values()
-        carry_out(Manifest.from_bytes(content))
+        manifest = Manifest.from_bytes(content)
+        # It is asked before files are where a table's are: they stay there if the table is not as it was.
+        if not (manifest.foreign and self._foreign.has_committed(manifest.foreign, key.job_id)):
+            carry_out(manifest)
+            if manifest.foreign:
+                self._foreign.commit(manifest.foreign, key.job_id, [move.name for move in manifest.moves])
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))

@@ -35,6 +35,10 @@ app.add_typer(executors_app, name="executors")
 app.add_typer(catalog_app, name="catalog")
 
 Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serve at.", show_default=DEFAULT_ADDRESS)]
+Catalogs = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=iceberg:URI?K=V&…", help="A catalog besides Onager's own; repeatable."),
+]
 
 
 def _exchange_dir(default: str) -> Any:
@@ -101,6 +105,7 @@ def standalone(
     listen: Listen = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
+    catalog: Catalogs = None,
     http_listen: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +137,7 @@ def standalone(
         listen or DEFAULT_ADDRESS,
         slots,
         pairs("--spark-conf", spark_conf or []),
+        catalogs=catalog or [],
         http_listen=http_listen,
         has_page=not no_http,
     )
@@ -224,6 +230,7 @@ def executor(
         typer.Option(metavar="DIR", help="Tables without a location.", show_default="warehouse beside --exchange-dir"),
     ] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
+    catalog: Catalogs = None,
     executor_id: Annotated[
         str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
     ] = None,
@@ -277,6 +284,7 @@ def executor(
         "exchange_dir": exchange_dir,
         "exchange_shared": exchange_shared,
         "warehouse": warehouse,
+        "catalogs": catalog or None,
         "executor_id": executor_id,
         "mode": mode,
         "listen": listen,

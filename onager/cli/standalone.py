@@ -136,6 +136,7 @@ class Standalone:
         slots: int | None,
         spark_conf: Mapping[str, str],
         *,
+        catalogs: Sequence[str] = (),
         http_listen: str | None = None,
         has_page: bool = True,
     ) -> None:
@@ -160,6 +161,8 @@ class Standalone:
         arguments += [] if slots is None else ["--slots", str(slots)]
         for key, value in spark_conf.items():
             arguments += ["--spark-conf", f"{key}={value}"]
+        for catalog in catalogs:
+            arguments += ["--catalog", catalog]
         state = [] if directories.state_dir is None else [str(directories.state_dir)]
         environment = {
             **_default("ONAGER_EXECUTOR_PRIVATE_PATHS", json.dumps(state)),

@@ -207,6 +207,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "partition_by": Many(100, Text(1_024)),
         "table": PART,
         "buckets": PART,
+        "foreign": Text(64 * KIB),
     },
     "SinkBuckets": {"count": PLAIN, "by": Many(100, Text(1_024)), "sort_by": Many(100, Text(1_024))},
     "SinkTable": {
@@ -296,6 +297,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "splits": PLAIN,
         "answered_by_call": PLAIN,
         "connects": PLAIN,
+        "commits": PLAIN,
+        "reuses": PLAIN,
     },
     "HeartbeatRequest": {
         **_LIFE,
@@ -457,6 +460,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "may_merge": PLAIN,
         "feed_stage_id": PLAIN,
         "portions": Many(10_000, PART),
+        "fingerprint": ID,
     },
     "StageInput": {"stage_id": PLAIN, "read": WORD, "may_split": PLAIN, "side": WORD},
     "OutputLayout": {"kind": WORD, "buckets": PLAIN},
@@ -589,6 +593,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "portion": PART,
         "may_grow": PLAIN,
         "may_step": PLAIN,
+        "may_reuse": PLAIN,
     },
     "ReplanTask": {
         "frame_digest": ID,
@@ -615,7 +620,12 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "end_producer": PLAIN,
     },
     "TaskAttempt": {"partition": PLAIN, "task_attempt": PLAIN},
-    "StageInputLocations": {"stage_id": PLAIN, "outputs": Many(2**20, PART)},
+    "StageInputLocations": {
+        "stage_id": PLAIN,
+        "outputs": Many(2**20, PART),
+        "job_id": ID,
+        "of_stage_id": PLAIN,
+    },
     "StreamedInput": {"stage_id": PLAIN, "stage_attempt": PLAIN, "tasks": Many(2**20, PART)},
     "StreamedTask": {"task_attempt": PLAIN, "address": LINE},
     "CleanUp": {

@@ -97,7 +97,7 @@ class PyFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by", "table", "buckets")
+    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by", "table", "buckets", "foreign")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class Sink(_message.Message):
     PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    FOREIGN_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     mode: str
@@ -121,7 +122,8 @@ class Sink(_message.Message):
     partition_by: _containers.RepeatedScalarFieldContainer[str]
     table: SinkTable
     buckets: SinkBuckets
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., table: _Optional[_Union[SinkTable, _Mapping]] = ..., buckets: _Optional[_Union[SinkBuckets, _Mapping]] = ...) -> None: ...
+    foreign: str
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., table: _Optional[_Union[SinkTable, _Mapping]] = ..., buckets: _Optional[_Union[SinkBuckets, _Mapping]] = ..., foreign: _Optional[str] = ...) -> None: ...
 
 class SinkBuckets(_message.Message):
     __slots__ = ("count", "by", "sort_by")
@@ -1182,12 +1184,16 @@ class TaskOutput(_message.Message):
     def __init__(self, nonce: _Optional[str] = ..., executor_id: _Optional[str] = ..., shared: _Optional[bool] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., inline: _Optional[bool] = ..., files: _Optional[_Iterable[str]] = ..., payload_digest: _Optional[str] = ..., checksum: _Optional[str] = ...) -> None: ...
 
 class StageInputLocations(_message.Message):
-    __slots__ = ("stage_id", "outputs")
+    __slots__ = ("stage_id", "outputs", "job_id", "of_stage_id")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    OF_STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     outputs: _containers.RepeatedCompositeFieldContainer[TaskOutput]
-    def __init__(self, stage_id: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[TaskOutput, _Mapping]]] = ...) -> None: ...
+    job_id: str
+    of_stage_id: int
+    def __init__(self, stage_id: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[TaskOutput, _Mapping]]] = ..., job_id: _Optional[str] = ..., of_stage_id: _Optional[int] = ...) -> None: ...
 
 class OutputLayout(_message.Message):
     __slots__ = ("kind", "buckets")
@@ -1198,7 +1204,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow", "may_step")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow", "may_step", "may_reuse")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -1221,6 +1227,7 @@ class TaskSet(_message.Message):
     PORTION_FIELD_NUMBER: _ClassVar[int]
     MAY_GROW_FIELD_NUMBER: _ClassVar[int]
     MAY_STEP_FIELD_NUMBER: _ClassVar[int]
+    MAY_REUSE_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     stage_id: int
     stage_attempt: int
@@ -1243,7 +1250,8 @@ class TaskSet(_message.Message):
     portion: StagePortion
     may_grow: bool
     may_step: bool
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ..., may_step: _Optional[bool] = ...) -> None: ...
+    may_reuse: bool
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ..., may_step: _Optional[bool] = ..., may_reuse: _Optional[bool] = ...) -> None: ...
 
 class ReplanTask(_message.Message):
     __slots__ = ("frame_digest", "begun", "first_stage_id", "falsify")
@@ -1352,7 +1360,7 @@ class StageInput(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., read: _Optional[str] = ..., may_split: _Optional[bool] = ..., side: _Optional[str] = ...) -> None: ...
 
 class PlannedStage(_message.Message):
-    __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan", "leaf_bytes", "may_fuse", "may_merge", "feed_stage_id", "portions")
+    __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan", "leaf_bytes", "may_fuse", "may_merge", "feed_stage_id", "portions", "fingerprint")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
@@ -1367,6 +1375,7 @@ class PlannedStage(_message.Message):
     MAY_MERGE_FIELD_NUMBER: _ClassVar[int]
     FEED_STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     PORTIONS_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     name: str
     work: Work
@@ -1381,7 +1390,8 @@ class PlannedStage(_message.Message):
     may_merge: bool
     feed_stage_id: int
     portions: _containers.RepeatedCompositeFieldContainer[StagePortion]
-    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[_Union[Work, str]] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., deterministic: _Optional[bool] = ..., plan: _Optional[str] = ..., leaf_bytes: _Optional[int] = ..., may_fuse: _Optional[bool] = ..., may_merge: _Optional[bool] = ..., feed_stage_id: _Optional[int] = ..., portions: _Optional[_Iterable[_Union[StagePortion, _Mapping]]] = ...) -> None: ...
+    fingerprint: str
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[_Union[Work, str]] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., deterministic: _Optional[bool] = ..., plan: _Optional[str] = ..., leaf_bytes: _Optional[int] = ..., may_fuse: _Optional[bool] = ..., may_merge: _Optional[bool] = ..., feed_stage_id: _Optional[int] = ..., portions: _Optional[_Iterable[_Union[StagePortion, _Mapping]]] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class Blob(_message.Message):
     __slots__ = ("digest", "content")
@@ -1622,7 +1632,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses", "commits")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1641,6 +1651,8 @@ class RegisterExecutorRequest(_message.Message):
     FEEDS_FIELD_NUMBER: _ClassVar[int]
     SPLITS_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
+    REUSES_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1659,7 +1671,9 @@ class RegisterExecutorRequest(_message.Message):
     feeds: bool
     splits: bool
     connects: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ...) -> None: ...
+    reuses: bool
+    commits: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ..., commits: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")

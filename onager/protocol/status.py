@@ -83,6 +83,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.UserCodeError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
     errors.PlanningTimeoutError: Codes(StatusCode.DEADLINE_EXCEEDED, HTTPStatus.UNPROCESSABLE_ENTITY),
     errors.CatalogConflictError: Codes(StatusCode.ABORTED, HTTPStatus.CONFLICT),
+    errors.CatalogUnavailableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.FunctionLostError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.ExchangeError: Codes(StatusCode.INTERNAL, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeNotWritableError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),

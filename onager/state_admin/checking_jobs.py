@@ -30,7 +30,7 @@ from onager.state_admin.contents import StoreContents
 from onager.state_admin.findings import Findings
 from onager.state_backend import Keyspace, KeyValue
 
-_CHANGED_LATER: Final = {"clean_up", "has_result", "has_history", "broken", "schema_version"}
+_CHANGED_LATER: Final = {"clean_up", "has_result", "reusable", "has_history", "broken", "schema_version"}
 """Fields of a head that housekeeping changes on its own."""
 
 

@@ -11,6 +11,7 @@ from onager.execution_graph import (
     Stage,
     StageWork,
     SuccessfulStage,
+    SupersededStage,
     child_of,
 )
 from onager.execution_graph.latency import LatencyMetric
@@ -64,7 +65,9 @@ def _add_step(info: pb.StageInfo, stage: Stage) -> None:
         info.step_rows = stage.ledger.outputs[0].rows
 
 
-def _told_name(stage: Stage, replans: Sequence[Replan]) -> str:
+def _told_name(  # noqa: PLR0911 - one for each way
+    stage: Stage, replans: Sequence[Replan]
+) -> str:
     """Return a stage's name, and how it was laid out or planned again, if it was."""
     name, layout = stage.spec.name, stage.spec.layout
     for replan in replans:
@@ -74,6 +77,10 @@ def _told_name(stage: Stage, replans: Sequence[Replan]) -> str:
             return f"{name} (superseded: planned again by stage {replan.replan_id})"
     if isinstance(stage, FusedStage):
         return f"{name} (fused into stage {stage.into})"
+    if (taken := stage.spec.taken) is not None:
+        return f"{name} (reused from {taken.job_id}/{taken.stage_id})"
+    if isinstance(stage, SupersededStage) and stage.planned is not None:
+        return f"{name} (not needed: its rows are in what is reused)"
     if layout is None:
         return f"{name} (more tasks may come)" if stage.spec.is_growing else name
     if layout.fused:

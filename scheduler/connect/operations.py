@@ -4,12 +4,14 @@ A job's id follows from user, session and operation, so whoever asks again, at w
 A command's answer is stored in one transaction with its effect.
 """
 
+import asyncio
 import base64
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from onager.clock import Clock
 from onager.errors import BusyError, JobConflictError, JobNotFoundError
@@ -38,7 +40,7 @@ from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendC
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
 _NAMESPACE: Final = uuid.UUID("5f0a4d1c-7a2e-5b58-9d0c-0b6a6e9f1c55")
-_TRIES: Final = 8
+_TRIES: Final = 30
 _TAGS: Final = 32
 _TAG_CHARS: Final = 200
 _USER, _SESSION, _OPERATION, _PLAN, _PIECES = (
@@ -46,6 +48,9 @@ _USER, _SESSION, _OPERATION, _PLAN, _PIECES = (
 )
 _TAG: Final = "connect.tag."
 _LABEL_CHARS: Final = 256
+
+
+_Done = TypeVar("_Done")
 
 
 def job_id_of(key: SessionKey, operation_id: str) -> JobId:
@@ -106,6 +111,7 @@ class Operations:
         self._results = results
         self._exchange_dir = exchange_dir
         self._readers = readers
+        self._turns: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
 
     # ---------------------------------------------------------------- asking Spark
 
@@ -126,12 +132,24 @@ class Operations:
 
     async def configure(self, session: Session, request: bytes) -> bytes:
         """Have Spark check settings, and keep them; return its answer."""
-        for _ in range(_TRIES):
+
+        async def tried(session: Session) -> bytes | None:
             applied = (await self.ask(session, pb.ConnectCall(configure=request))).applied
             if not applied.changes or await self._sessions.apply(session, applied, ((), {})) is not None:
                 return bytes(applied.responses[0]) if applied.responses else b""
-            session = await self._sessions.open(session.key)
-        raise BusyError("the session changes too often for a setting")
+            return None
+
+        return await self._until_done(session, tried)
+
+    async def _until_done(self, session: Session, tried: Callable[[Session], Awaitable[_Done | None]]) -> _Done:
+        """Try to change a session until that is done: the first time at once, and then one after the other."""
+        if (done := await tried(session)) is not None:
+            return done
+        async with self._turns.setdefault(session.key, asyncio.Lock()):
+            for _ in range(_TRIES):
+                if (done := await tried(await self._sessions.open(session.key))) is not None:
+                    return done
+        raise BusyError("the session changes too often: try again")
 
     # ---------------------------------------------------------------- beginning
 
@@ -165,7 +183,8 @@ class Operations:
     ) -> OperationRecord | list[bytes]:
         """Have Spark carry out a command; return what was recorded, or the only response, where that is all."""
         content = request.SerializeToString()
-        for _ in range(_TRIES):
+
+        async def tried(session: Session) -> OperationRecord | list[bytes] | None:
             reply = await self.ask(session, pb.ConnectCall(apply=content))
             check_settings(reply.applied.conf)
             responses = reply.job.responses if reply.HasField("job") else reply.applied.responses
@@ -191,8 +210,9 @@ class Operations:
                 if found.digest != digest:
                     raise _taken(operation)
                 return found
-            session = await self._sessions.open(session.key)
-        raise BusyError("the session changes too often for the command")
+            return None
+
+        return await self._until_done(session, tried)
 
     async def _find(self, operation: Operation) -> OperationRecord | None:
         found = await self._backend.get(*operation.place)

@@ -5,14 +5,14 @@ harmless.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 import structlog
 
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
-from onager.exchange_layout import result_file
+from onager.exchange_layout import kept_stage, result_file
 from onager.execution_graph import ExecutionGraph, JobState
 from onager.ids import JobId, is_life
 from onager.protocol import onager_pb2 as pb
@@ -95,7 +95,7 @@ class CleanUps:
         Return whether there is a new clean-up to ask for.
         """
         waiting: list[tuple[JobId, JobHead]] = []
-        for job_id in [j for j in self._owed if j not in self._prepared]:
+        for job_id in [j for j in self._owed if j not in self._prepared and not self._heads.may_be_read(j)]:
             waited_s = self._clock.monotonic_s() - self._owed_since_s.get(job_id, 0.0)
             if self._precedence.has_come(job_id, waited_s, timing.CLEAN_UP_MOMENT_S):
                 waiting.append((job_id, self._owed[job_id]))
@@ -120,7 +120,8 @@ class CleanUps:
             return None  # a scheduler that can read it knows which files are the result's
         except (JobNotFoundError, StateCorruptError):
             return pb.CleanUp(job_id=job_id)
-        clean_up = clean_up_of(job.graph, keeps_result=head.clean_up == "intermediate")
+        keeps_result = head.clean_up == "intermediate" and head.state is JobState.SUCCESSFUL
+        clean_up = clean_up_of(job.graph, keeps_result=keeps_result, keeps_stages=head.reusable.values())
         if job.graph.plan is None:
             await self._add_sink(clean_up, job.graph)
         return clean_up
@@ -158,7 +159,7 @@ class CleanUps:
             head = self._heads.get(job_id)
             if head is None:
                 continue
-            if not head.is_active and head.clean_up != "none":
+            if not head.is_active and (head.clean_up != "none" or self._heads.may_be_read(job_id)):
                 tell_again.append(job_id)
                 continue
             if head.is_active:
@@ -170,7 +171,8 @@ class CleanUps:
                 job = await self._jobs.get(job_id)
             except (JobNotFoundError, StateCorruptError, SchemaVersionError):
                 continue
-            clean_ups.append(clean_up_of(job.graph, keeps_result=head.has_result and head.state is JobState.SUCCESSFUL))
+            keeps_result = head.has_result and head.state is JobState.SUCCESSFUL
+            clean_ups.append(clean_up_of(job.graph, keeps_result=keeps_result, keeps_stages=head.reusable.values()))
         return Leftovers(clean_ups, tell_again)
 
     async def forgotten(self, kept: Iterable[str]) -> list[pb.CleanUp]:
@@ -195,15 +197,15 @@ class CleanUps:
         else:
             self._owed[job_id] = head
             self._owed_since_s.setdefault(job_id, self._clock.monotonic_s())
-        if known is None or head is None or known.clean_up != head.clean_up:
+        if known is None or head is None or (known.clean_up, known.reusable) != (head.clean_up, head.reusable):
             self._prepared.pop(job_id, None)
             self._asked.pop(job_id, None)
         elif job_id in self._owed:
             self._owed[job_id] = head
 
 
-def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
-    """Return the clean-up of an ended job's exchange data: all of it, or all but its result.
+def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool, keeps_stages: Collection[int] = ()) -> pb.CleanUp:
+    """Return the clean-up of an ended job's exchange data: all of it, or all but its result and what others may take.
 
     With the result go folders of tables that the job has replaced: until then, others may still read them.
     """
@@ -215,13 +217,13 @@ def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
     if graph.plan is not None and graph.plan.sink is not None:
         clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))
         clean_up.take_back = graph.plan.sink.mode == "append" and graph.state is not JobState.SUCCESSFUL
-        return clean_up
+    clean_up.keep_files.extend(kept_stage(stage_id) for stage_id in sorted(keeps_stages))
     stage = graph.result_stage
-    if keeps_result and stage is not None:
+    if keeps_result and stage is not None and stage.spec.output.kind == "result":
         clean_up.keep_files.extend(
             result_file(graph.job_id, stage.spec.stage_id, p, o.nonce).removeprefix(f"{graph.job_id}/")
             for p, o in sorted(stage.ledger.outputs.items())
             if not o.is_inline and is_life(o.nonce)
         )
-        clean_up.keep_result = bool(clean_up.keep_files)
+    clean_up.keep_result = bool(clean_up.keep_files)
     return clean_up

@@ -28,6 +28,7 @@ from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
 from onager.scheduler.engine.reports import ReportReader
+from onager.scheduler.engine.reuse import Reuse
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
@@ -68,11 +69,13 @@ class LocalDriver:
         reply_to: Callable[[JobId], str] = lambda _: "",
         on_room: Callable[[], None] = lambda: None,
         on_adopted: Callable[[JobId], None] = lambda _: None,
+        reuse: Reuse | None = None,
     ) -> None:
         """Make it; *reply_to* returns the address to which a job's tasks are reported first, empty for any scheduler.
 
         *on_room* is called when slots that were kept for one job of a limited session may go to its other jobs again,
-        *on_adopted* when this scheduler begins to follow a job that it had in memory, unchanged.
+        *on_adopted* when this scheduler begins to follow a job that it had in memory, unchanged. *reuse* knows the
+        outputs that jobs may take of others.
         """
         self._jobs = jobs
         self._writers = writers
@@ -85,6 +88,7 @@ class LocalDriver:
         self._reply_to = reply_to
         self._on_room = on_room
         self._on_adopted = on_adopted
+        self._reuse = reuse
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
         self._catching_up = asyncio.Lock()
@@ -174,6 +178,8 @@ class LocalDriver:
             if not job.graph.is_active:
                 return job_id, mine.keys, freed, []
             events: list[Event] = await self._reader.read(job.graph, executor, mine.reports)
+            if self._reuse is not None:
+                events = await self._reuse.taking(job, events)
             launches = await self.coordinator(job_id).report(
                 events,
                 Share(executor, min(freed, self._max_launches)),

@@ -28,7 +28,7 @@ from onager.execution_graph import (
     program_summary,
     stage_fed_by,
 )
-from onager.ids import BlobDigest, TaskKey
+from onager.ids import BlobDigest, TaskKey, is_digest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_STAGES, MAX_STEPS, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
 from onager.redaction import shown_text
@@ -309,6 +309,7 @@ def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
         may_merge=stage.may_merge,
         expected_rows=expected_rows,
         feed=_feed(stage) if stage.feed_stage_id else None,
+        fingerprint=stage.fingerprint if stage.deterministic and is_digest(stage.fingerprint) else "",
     )
 
 

@@ -13,6 +13,7 @@ from onager.execution_graph import (
     HeldTask,
     JobCancelled,
     LaunchEvent,
+    OutputsTaken,
     ResolvedStage,
     RunningStage,
     StageWork,
@@ -71,6 +72,10 @@ class Cluster:
     """Returns whether every scheduler, and every executor that takes work, knows growing stages."""
     may_step: Callable[[], bool] = lambda: True
     """Returns whether every scheduler knows programs, and every executor that takes work can split a script."""
+    may_reuse: Callable[[], bool] = lambda: True
+    """Returns whether every scheduler, and every executor that takes work, knows outputs that are taken."""
+    is_offered: Callable[[OutputsTaken], bool] = lambda _: True
+    """Returns whether jobs still offer the outputs that an event takes, as far as is known here."""
 
 
 class QueryCoordinator:
@@ -115,12 +120,13 @@ class QueryCoordinator:
         """
 
         def decide(graph: ExecutionGraph) -> Decision:
-            graph = apply_all(graph, events)
+            still = [e for e in events if not isinstance(e, OutputsTaken) or self._cluster.is_offered(e)]
+            graph = apply_all(graph, still)
             if not share.tasks:
-                return Decision(events, graph)
+                return Decision(still, graph)
             further = self._revived(graph)
             graph = self._pop(apply_all(graph, further), share, limit(), further)
-            return Decision([*events, *further], graph)
+            return Decision([*still, *further], graph)
 
         return await self.launches(*await self._writers.record(self.job_id, decide))
 
@@ -212,6 +218,7 @@ class QueryCoordinator:
                 if task_set.work == pb.PLAN:
                     task_set.cluster_slots = self._cluster.slots()
                     task_set.may_grow = graph.pipeline is None and self._cluster.may_grow()
+                    task_set.may_reuse = graph.pipeline is None and self._cluster.may_reuse()
                     task_set.may_step = program_of(self.job_id) is None and self._cluster.may_step()
                 launches.append(Launch(event.executor_id, task_set))
         return launches

@@ -70,11 +70,14 @@ class ReportReader:
         taking_work: Callable[[], Collection[str]] = frozenset,
         private: PrivatePaths = NO_PATHS,
         may_change_catalog: Callable[[], bool] = lambda: True,
+        may_commit: Callable[[], bool] = lambda: True,
     ) -> None:
         """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
 
-        No plan may write to *private* paths. *may_change_catalog* returns whether all schedulers know how.
+        No plan may write to *private* paths. *may_change_catalog* returns whether all schedulers know how,
+        *may_commit* whether all know tables of other catalogs, and all executors, too.
         """
+        self._may_commit = may_commit
         self._may_change_catalog = may_change_catalog
         self._taking_work = taking_work
         self._private = private
@@ -91,6 +94,12 @@ class ReportReader:
             message = (
                 "a scheduler of an earlier version is running, which knows neither a catalog nor directories by "
                 "columns: submit the job again later"
+            )
+            return Failure(kind=FailureKind.USER_ERROR, message=message)
+        if plan.sink.foreign and not self._may_commit():
+            message = (
+                "a scheduler or an executor of an earlier version is running, which does not know tables of other "
+                "catalogs: submit the job again later"
             )
             return Failure(kind=FailureKind.USER_ERROR, message=message)
         if plan.HasField("catalog"):

@@ -6,7 +6,7 @@ harmless.
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -49,7 +49,10 @@ class Retention:
         blobs: BlobStore,
         precedence: Precedence,
         clock: Clock,
+        is_space_short: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Make it; *is_space_short* returns whether the exchange has no space left somewhere."""
+        self._is_space_short = is_space_short
         self._settings = settings
         self._backend = backend
         self._jobs = jobs
@@ -105,10 +108,16 @@ class Retention:
         if ended_ms is None:
             return 0
         settings = self._settings
+        if self._is_kept_for_none(head):
+            return ended_ms
         retention_s = settings.result_retention_s if head.has_result else settings.record_retention_s
         if head.has_history:
             retention_s = min(retention_s, settings.history_retention_s)
         return ended_ms + 1000 * retention_s
+
+    def _is_kept_for_none(self, head: JobHead) -> bool:
+        """Return whether outputs are kept that nobody will take: those of a program's steps are for its other steps."""
+        return bool(head.reusable) and head.reuse != "cluster"
 
     def _is_over(self, head: JobHead, retention_s: int, now_ms: int) -> bool:
         ended_ms = self._ended_ms(head)
@@ -128,6 +137,8 @@ class Retention:
         """
         now_ms = self._clock.now_ms()
         until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
+        if self._is_space_short():
+            await self._heads.put([head.withdrawn() for head in self._heads if head.reusable])
         while self._clock.monotonic_s() <= until_s and (due := self._take_due(now_ms)):
             batches = [due[n : n + _REMOVED_AT_ONCE] for n in range(0, len(due), _REMOVED_AT_ONCE)]
             await asyncio.gather(*(self._work_off(batch, now_ms) for batch in batches))
@@ -151,6 +162,7 @@ class Retention:
         due = [head for head in heads if self._is_due(head, now_ms)]
         dated = [head.model_copy(update={"ended_ms": now_ms}) for head in due if head.ended_ms is None]
         settings = self._settings
+        withdrawn = [head.withdrawn() for head in due if self._is_kept_for_none(head)]
         expired = [head for head in due if head.has_result and self._is_over(head, settings.result_retention_s, now_ms)]
         over = [
             head
@@ -165,6 +177,8 @@ class Retention:
         try:
             if dated:  # their records are damaged, and may not say when they ended: count from now
                 await self._heads.put(dated)
+            if withdrawn:
+                await self._heads.put(withdrawn)
             if expired:
                 await self._expire(expired)
             if told:
@@ -178,8 +192,9 @@ class Retention:
         """Remove jobs' results: in the store now, in the exchange by an executor."""
         expired: list[JobHead] = []
         for head in heads:
-            owes_files = head.state is JobState.SUCCESSFUL or head.broken is not None or head.clean_up != "none"
-            expired.append(head.model_copy(update={"has_result": False, "clean_up": "all" if owes_files else "none"}))
+            was_done = head.clean_up == "none" and head.state is not JobState.SUCCESSFUL and not head.reusable
+            clean_up = "none" if was_done and head.broken is None else "all"
+            expired.append(head.model_copy(update={"has_result": False, "clean_up": clean_up, "reusable": {}}))
         await self._heads.put(expired, beside=lambda head: [DeleteRange(Keyspace.Results, f"{head.job_id}/")])
 
     async def _archived(self, heads: list[JobHead]) -> list[JobHead]:

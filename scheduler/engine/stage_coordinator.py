@@ -153,10 +153,12 @@ def _read(read: TaskRead) -> pb.TaskRead:
 
 
 def _locations(producer: Stage) -> pb.StageInputLocations:
-    outputs = producer.ledger.outputs
+    outputs, taken = producer.ledger.outputs, producer.spec.taken
     if isinstance(producer, UnresolvedStage):
         return pb.StageInputLocations(stage_id=producer.spec.stage_id)
     return pb.StageInputLocations(
         stage_id=producer.spec.stage_id,
         outputs=[wire.output_message(outputs[p]) for p in range(producer.spec.partitions) if p in outputs],
+        job_id="" if taken is None else taken.job_id,
+        of_stage_id=0 if taken is None else taken.stage_id,
     )

@@ -37,6 +37,7 @@ from onager.execution_graph import (
     running_steps,
 )
 from onager.ids import BlobDigest, JobId, program_of, step_job_id
+from onager.job_settings import reuse_of
 from onager.protocol.apart import apart
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -252,6 +253,7 @@ class Steps:
             session_max_tasks=job.header.session_max_tasks,
             principal=job.header.principal,
             labels=job.header.labels,
+            reuse=reuse_of(spec.conf),
         )
         content = encode_spec(spec)
         submission = Submission(terms, content, digest_of(content))

@@ -147,6 +147,23 @@ class ExecutorManager:
         now_ms = self._clock.now_ms()
         return all(record.connects for record in self._registry if record.takes_work(now_ms))
 
+    @property
+    def all_commit(self) -> bool:
+        """Whether every executor that takes work knows tables of other catalogs, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.commits for record in self._registry if record.takes_work(now_ms))
+
+    @property
+    def all_reuse(self) -> bool:
+        """Whether every executor that takes work can read what other jobs gave, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.reuses for record in self._registry if record.takes_work(now_ms))
+
+    @property
+    def is_space_short(self) -> bool:
+        """Whether some executor finds no space in the exchange, by the store as last seen."""
+        return any(record.no_space and record.state == "alive" for record in self._registry)
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
@@ -222,6 +239,8 @@ class ExecutorManager:
                 feeds=request.feeds,
                 splits=request.splits,
                 connects=request.connects,
+                commits=request.commits,
+                reuses=request.reuses,
             )
             result = await self._backend.put_txn(
                 [

@@ -63,6 +63,10 @@ class ExecutorRecord(Record):
     """Whether it splits scripts into steps, and runs those. The previous version does not know the field."""
     connects: bool = False
     """Whether it knows Spark Connect's plans. The previous version does not know the field."""
+    commits: bool = False
+    """Whether it commits to tables of other catalogs. The previous version does not know the field."""
+    reuses: bool = False
+    """Whether its tasks can read what other jobs gave. The previous version does not know the field."""
     set_aside_until_ms: int = 0
     """It is quarantined until then, because it failed nearly all its tasks."""
     set_aside_reason: str = ""

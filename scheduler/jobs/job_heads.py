@@ -5,7 +5,7 @@ Small records, written with the events that change them, so that finding work ne
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import structlog
@@ -23,8 +23,11 @@ from onager.execution_graph import (
     SuccessfulStage,
     SupersededStage,
     has_runnable_work,
+    reusable_stages,
+    taken_in,
 )
 from onager.ids import JobId, program_of
+from onager.job_settings import ReuseScope
 from onager.scheduler.loops import watching
 from onager.scheduler.records import Record
 from onager.state_backend import ABSENT, Committed, Conflict, EventKind, Keyspace, KeyValue, Op, Put, StateBackendClient
@@ -62,6 +65,8 @@ class JobTerms(Record):
     """What its user finds it by."""
     deadline_ms: int = 0
     """When it fails if it has not ended; 0: never."""
+    reuse: ReuseScope = "job"
+    """Whose outputs its stages may take."""
 
 
 class JobHead(JobTerms):
@@ -86,6 +91,12 @@ class JobHead(JobTerms):
     """False once the result was removed after its retention."""
     retires_folders: bool = False
     """Whether folders of tables go with the result: the job has replaced or dropped them."""
+    reusable: dict[str, int] = Field(default_factory=dict)
+    """The stages whose outputs are kept for other jobs, by their fingerprints."""
+    was_reusable: bool = False
+    """Whether there were such stages: jobs that are active may still read their files."""
+    reuses: tuple[str, ...] = ()
+    """While it is active: the jobs whose outputs it has taken, ascending. Their files stay."""
     has_history: bool = True
     """False once the job's history was removed after its retention."""
     is_notice_owed: bool = False
@@ -100,12 +111,18 @@ class JobHead(JobTerms):
         """Return whether the job has not ended and can be worked on."""
         return not self.state.is_terminal and self.broken is None
 
+    def withdrawn(self) -> "JobHead":
+        """Return the head after nobody may take outputs of the job any more; their files are to be removed."""
+        clean_up = "intermediate" if self.state is JobState.SUCCESSFUL and self.has_result else "all"
+        return self.model_copy(update={"reusable": {}, "clean_up": clean_up})
+
 
 def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
     """Return the head that goes with *graph*."""
     error = graph.outcome.failure.message[:_ERROR_CHARS] if isinstance(graph.outcome, Failed) else None
     result = graph.result_stage
     is_done = isinstance(graph.outcome, Succeeded) and result is not None
+    reusable = {} if graph.is_active else reusable_stages(graph)
     return JobHead(
         job_id=graph.job_id,
         name=graph.name,
@@ -121,14 +138,18 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         retry_of=terms.retry_of,
         labels=terms.labels,
         deadline_ms=terms.deadline_ms,
+        reuse=terms.reuse,
         stages=len(graph.stages),
         stages_done=_stages_done(graph),
         has_runnable_work=has_runnable_work(graph),
         error=error,
         sink_path=graph.plan.sink.path if graph.plan is not None and graph.plan.sink is not None else None,
         result_rows=sum(o.rows for o in result.ledger.outputs.values()) if is_done and result is not None else 0,
-        clean_up=_clean_up_owed(graph),
+        clean_up="intermediate" if reusable else _clean_up_owed(graph),
         retires_folders=is_done and graph.plan is not None and bool(graph.plan.folders_retired),
+        reusable=reusable,
+        was_reusable=bool(reusable),
+        reuses=tuple(sorted(taken_in(graph, range(len(graph.stages))))) if graph.is_active else (),
     )
 
 
@@ -177,6 +198,10 @@ class JobHeads:
         self._active: dict[JobId, None] = {}
         self._steps: dict[JobId, set[JobId]] = {}
         """The jobs of each program's steps."""
+        self._readers: dict[JobId, set[JobId]] = {}
+        """The active jobs that have taken outputs of each job."""
+        self._watched = 0
+        """The revision up to which every change is known here."""
         self._own: dict[bytes, JobHead] = {}
         """Heads that were written here lately, by their stored bytes."""
         self._listeners: list[Callable[[JobId, JobHead | None], None]] = []
@@ -209,6 +234,24 @@ class JobHeads:
     def steps_of(self, program_id: JobId) -> list[JobId]:
         """Return the jobs of a program's steps, in a stable order."""
         return sorted(self._steps.get(program_id, ()))
+
+    def may_be_read(self, job_id: JobId) -> bool:
+        """Return whether active jobs may read files of a job whose outputs nobody may take any more.
+
+        Those that took one before are known here as soon as the change by which nobody may has come back by the watch.
+        """
+        head = self.get(job_id)
+        is_sure = head is None or not head.was_reusable or self._watched >= self.revision(job_id)
+        return not is_sure or bool(self._readers.get(job_id))
+
+    def learn(self, found: Mapping[tuple[Keyspace, str], KeyValue | None]) -> None:
+        """Take in the heads among records as a transaction has found them."""
+        for (keyspace, key), item in found.items():
+            known = self.revision(JobId(key))
+            if keyspace is Keyspace.JobHeads and item is None and known:
+                self.removed(JobId(key), known + 1)
+            elif keyspace is Keyspace.JobHeads and item is not None and item.mod_revision > known:
+                self._take(item)
 
     @property
     def has_active(self) -> bool:
@@ -291,6 +334,7 @@ class JobHeads:
         known = self._heads.get(job_id)
         if known is not None and revision > known[0]:
             self._counts[_shown_state(self._heads.pop(job_id)[1])] -= 1
+            self._note_reads(job_id, known[1].reuses, ())
             self._active.pop(job_id, None)
             if (program_id := program_of(job_id)) is not None and (steps := self._steps.get(program_id)) is not None:
                 steps.discard(job_id)
@@ -332,9 +376,10 @@ class JobHeads:
         await run_loops(watch_of_heads=watching(self._watch, again_s=self._interval_s), listing_of_heads=self._list())
 
     async def _watch(self) -> None:
-        revision = await self.refresh()
+        revision = self._watched = await self.refresh()
         async with self._backend.watch(Keyspace.JobHeads, from_revision=revision + 1) as events:
             async for event in events:
+                self._watched = max(self._watched, event.mod_revision)
                 if event.kind is EventKind.DELETE:
                     self.removed(JobId(event.key), event.mod_revision)
                 elif event.mod_revision > self.revision(JobId(event.key)):
@@ -370,6 +415,7 @@ class JobHeads:
     def _set(self, job_id: JobId, revision: int, head: JobHead) -> None:
         if (known := self._heads.get(job_id)) is not None:
             self._counts[_shown_state(known[1])] -= 1
+        self._note_reads(job_id, () if known is None else known[1].reuses, head.reuses)
         self._counts[_shown_state(head)] += 1
         self._heads[job_id] = (revision, head)
         if (program_id := program_of(job_id)) is not None:
@@ -378,6 +424,16 @@ class JobHeads:
             self._active[job_id] = None
         else:
             self._active.pop(job_id, None)
+
+    def _note_reads(self, job_id: JobId, before: Sequence[str], now: Sequence[str]) -> None:
+        if before == now:
+            return
+        for source in map(JobId, before):
+            self._readers[source].discard(job_id)
+            if not self._readers[source]:
+                del self._readers[source]
+        for source in map(JobId, now):
+            self._readers.setdefault(source, set()).add(job_id)
 
     def _tell(self, job_id: JobId, head: JobHead | None) -> None:
         for listener in self._listeners:

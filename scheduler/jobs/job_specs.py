@@ -25,6 +25,7 @@ from onager.job_settings import (
     WEIGHT,
     check_known,
     deadline_ms_of,
+    reuse_of,
     whole_number,
 )
 from onager.private_paths import PrivatePaths, steps_back
@@ -120,7 +121,11 @@ def terms_of(spec: pb.JobSpec, client_id: str, session_max_tasks: int) -> JobTer
         raise InvalidSettingError(SESSION_MAX_TASKS, text, f"give a whole number from 0 to {_MAX_TASKS}; 0: no limit")
     deadline_ms_of(spec.conf)
     return JobTerms(
-        weight=weight_of(spec), session=session, session_max_tasks=most, labels=dict(sorted(spec.labels.items()))
+        weight=weight_of(spec),
+        session=session,
+        session_max_tasks=most,
+        labels=dict(sorted(spec.labels.items())),
+        reuse=reuse_of(spec.conf),
     )
 
 
@@ -259,7 +264,7 @@ def _check_sink(sink: pb.Sink) -> None:
         raise InvalidRequestError(f"{sink.format!r} is not a format to write; use {', '.join(SINK_FORMATS)}")
     if sink.mode not in ("", *_SINK_MODES):
         raise InvalidRequestError(f"{sink.mode!r} is not a mode of writing; use {', '.join(_SINK_MODES)}")
-    if sink.HasField("table") or sink.HasField("buckets"):
+    if sink.HasField("table") or sink.HasField("buckets") or sink.foreign:
         raise InvalidRequestError("the output says what only a table has: tables are written by SQL")
 
 

@@ -24,7 +24,7 @@ from onager.errors import (
     SchemaVersionError,
     StateCorruptError,
 )
-from onager.execution_graph import Event, EventBatch, ExecutionGraph, encode_batch
+from onager.execution_graph import Event, EventBatch, ExecutionGraph, OutputsTaken, encode_batch
 from onager.ids import JobId, program_of
 from onager.scheduler.catalog.changes import CatalogChanges
 from onager.scheduler.catalog.committing import CatalogCommits, CatalogWrites
@@ -377,6 +377,7 @@ class JobStore:
         if head != head_of(job.graph, header) or head != self.heads.get(JobId(header.job_id)):
             ops.append(Put(Keyspace.JobHeads, header.job_id, self.heads.encoded(head)))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
+        expect |= self._taken_from(batch)
         revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch.batch_id))
         if revision is None:
             return Lost()
@@ -385,6 +386,11 @@ class JobStore:
         self.observer.committed(job, batch.events, after)
         self._learn(after, head, revision, [batch])
         return Committed(after)
+
+    def _taken_from(self, batch: EventBatch) -> dict[tuple[Keyspace, str], int]:
+        """Return what must be so for outputs to be taken: nothing has changed about the jobs that offer them."""
+        jobs = {each.job_id for event in batch.events if isinstance(event, OutputsTaken) for each in event.taken}
+        return {(Keyspace.JobHeads, job_id): self.heads.revision(JobId(job_id)) for job_id in jobs}
 
     async def _commit_snapshot(
         self, job: StoredJob, batch: EventBatch, graph: ExecutionGraph, plain: bytes
@@ -437,6 +443,7 @@ class JobStore:
             ops.append(last)
         tip = job_log.log_key(old.job_id, old.generation, job.seq + 1)
         expect = {(Keyspace.ActiveJobs, old.job_id): job.header_revision, (Keyspace.JobLog, tip): ABSENT}
+        expect |= self._taken_from(batch)
         revision = await self._settle_end(ops, expect, lambda: self._has_header(keyspace, header), graph)
         if not isinstance(revision, int):
             return revision
@@ -495,6 +502,7 @@ class JobStore:
                 case Conflict(found=found):
                     if is_unsure and (found_at := await mine()) is not None:
                         return found_at
+                    self.heads.learn(found)
                     if changes is None or any(_revision_of(found[key]) != at for key, at in expect.items()):
                         return None
                 case OutcomeUnknown():

@@ -59,6 +59,13 @@ FINISHED_TASKS_RERUN: Final = counter(
 STAGE_ROLLBACKS: Final = counter(
     "onager_stage_rollbacks_total", "Attempts at stages that were begun anew because an input or output was lost."
 )
+STAGES_REUSED: Final = counter(
+    "onager_stages_reused_total", "Stages that took the output of another job's stage instead of computing the same."
+)
+REUSED_BYTES: Final = counter("onager_reused_bytes_total", "Bytes of those outputs.")
+REUSED_LOST: Final = counter(
+    "onager_reused_stages_lost_total", "Such stages that were computed after all, because that output was lost."
+)
 EXCHANGE_IO: Final = counter(
     "onager_exchange_io_bytes_total", "Bytes of rows that tasks read from other stages, and wrote.", "direction"
 )
@@ -173,7 +180,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "Jobs": (JOBS, JOBS_SUBMITTED, JOBS_ENDED, JOB_DURATION, SUBMIT_TO_FIRST_TASK, PLANNING, JOB_RECORDS_DAMAGED),
     "Tasks": (
         *(TASKS, TASKS_ENDED, TASK_RUN, TASKS_RETRIED, FINISHED_TASKS_RERUN, STAGE_ROLLBACKS),
-        *(EXCHANGE_IO, SPILL, PIPELINES_ABANDONED),
+        *(STAGES_REUSED, REUSED_BYTES, REUSED_LOST, EXCHANGE_IO, SPILL, PIPELINES_ABANDONED),
     ),
     "Executors": (
         *(EXECUTORS, EXECUTOR_SLOTS, SLOTS_WANTED, EXECUTOR_LOST),

@@ -18,6 +18,7 @@ from onager.execution_graph import (
     FeedEvent,
     JobPlanned,
     JobState,
+    OutputsTaken,
     RunningStage,
     StageWork,
     TaskFailed,
@@ -53,6 +54,9 @@ class CommitMetrics(CommitObserver):
         self._retried = Tally(catalog.TASKS_RETRIED, [(kind,) for kind in _KINDS])
         self._rerun = Tally(catalog.FINISHED_TASKS_RERUN)
         self._rollbacks = Tally(catalog.STAGE_ROLLBACKS)
+        self._reused = Tally(catalog.STAGES_REUSED)
+        self._reused_bytes = Tally(catalog.REUSED_BYTES)
+        self._reused_lost = Tally(catalog.REUSED_LOST)
         self._io = Tally(catalog.EXCHANGE_IO, [("read",), ("written",)])
         self._spill = Tally(catalog.SPILL)
         for each in vars(self).values():  # all of them are
@@ -66,7 +70,7 @@ class CommitMetrics(CommitObserver):
         """Count what *events* say."""
         graph, goes_on = before.graph, after.graph.is_active
         succeeded: dict[tuple[int, int], list[TaskSucceeded]] = defaultdict(list)
-        has_trouble = False
+        is_unusual = False
         for event in events:
             if isinstance(event, TaskSucceeded):
                 succeeded[event.stage_id, event.stage_attempt].append(event)
@@ -78,19 +82,23 @@ class CommitMetrics(CommitObserver):
                 if _is_first_launch(event):
                     self._to_first_task.observe((event.at_ms - graph.submitted_ms) * _MS)
             else:
-                has_trouble = True
-                self._trouble(graph, event, goes_on=goes_on)
+                is_unusual = True
+                self._unusual(graph, event, after.graph)
         for (stage_id, attempt), found in succeeded.items():
             self._succeeded(graph, stage_id, attempt, found)
-        if has_trouble:
-            pairs = zip(graph.stages, after.graph.stages, strict=False)  # planning adds stages
+        if is_unusual:
+            pairs = list(zip(graph.stages, after.graph.stages, strict=False))  # planning adds stages
             self._rollbacks.add(n=sum(new.attempt - old.attempt for old, new in pairs))
+            self._reused_lost.add(n=sum(old.spec.taken is not None and new.spec.taken is None for old, new in pairs))
         if not goes_on:
             self._job_ended(after.graph)
 
-    def _trouble(self, graph: ExecutionGraph, event: Event, *, goes_on: bool) -> None:
-        """Count the failures and losses among events other than the usual ones."""
+    def _unusual(self, graph: ExecutionGraph, event: Event, after: ExecutionGraph) -> None:
+        """Count failures, losses and reuse among events other than the usual ones."""
+        goes_on = after.is_active
         match event:
+            case OutputsTaken():
+                self._taken(graph, event, after)
             case TaskFailed():
                 self._task_failed(graph, event, goes_on=goes_on)
             case TasksLost():
@@ -138,6 +146,12 @@ class CommitMetrics(CommitObserver):
         if event.fused_output is None:
             self._planning.observe(event.metrics.run_ms * _MS)
         self._count(event.metrics)
+
+    def _taken(self, graph: ExecutionGraph, event: OutputsTaken, after: ExecutionGraph) -> None:
+        now, before = ({s.spec.stage_id for s in g.stages if s.spec.taken is not None} for g in (after, graph))
+        taken = [each for each in event.taken if each.stage_id in now - before]
+        self._reused.add(n=len(taken))
+        self._reused_bytes.add(n=sum(output.bytes for each in taken for output in each.outputs))
 
     def _fed(self, graph: ExecutionGraph, event: FeedEvent) -> None:
         stage = _running(graph, event.stage_id, event.stage_attempt)

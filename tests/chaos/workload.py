@@ -124,6 +124,8 @@ class Client(threading.Thread):
         conf = dict(CUT) if self._rng.random() < 0.85 or sink else {}
         if conf and self._lay_out and self._rng.random() < 0.5:
             conf |= {"onager.adaptive": "on", "onager.adaptive.fuseBytes": self._rng.choice(("0", "2k", "8m"))}
+        if conf and self._lay_out and self._rng.random() < 0.5:
+            conf |= {"onager.reuse": "cluster"}
         return job_spec(sql=text, name=record.kind, views=self._views, conf=conf, py_files=(), sink=sink)
 
 

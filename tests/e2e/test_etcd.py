@@ -16,6 +16,22 @@ from tests.support.processes.cluster import Cluster
 from tests.support.selection import some
 from tests.support.waiting import until
 
+ONE_SESSION = """
+import os, sys, uuid
+from pyspark.sql import SparkSession
+session_id = uuid.uuid4()
+one, other = (
+    SparkSession.builder.remote(f"sc://{address}/;user_id=ann;session_id={session_id}").create()
+    for address in sys.argv[1:3]
+)
+one.conf.set("spark.sql.shuffle.partitions", "5")
+one.range(3).createOrReplaceTempView("v")
+print(other.conf.get("spark.sql.shuffle.partitions"), other.table("v").count())
+other.conf.set("spark.sql.shuffle.partitions", "6")
+other.sql("SELECT * FROM v UNION ALL SELECT 7").createOrReplaceTempView("v")
+print(one.conf.get("spark.sql.shuffle.partitions"), one.table("v").count(), flush=True)
+os._exit(0)
+"""
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -85,7 +101,7 @@ def test_etcdctl_prints_a_running_jobs_state(cluster, store, gated_q18, gate):
     gated_q18.wait()
 
 
-def test_another_scheduler_has_the_same_catalog(cluster, tmp_path):
+def test_another_scheduler_has_the_same_catalog_and_the_same_sessions(cluster, tmp_path):
     (tmp_path / "people.csv").write_text("Ann\nBob\n")
     made = f"CREATE DATABASE shop; CREATE TABLE shop.people (name STRING) USING csv LOCATION '{tmp_path}'"
     cluster.client.sql(made).wait()
@@ -99,6 +115,9 @@ def test_another_scheduler_has_the_same_catalog(cluster, tmp_path):
         assert names.to_pylist() == [{"name": "Ann"}, {"name": "Bob"}]
         other.sql("DROP TABLE shop.people").wait()
     assert list(cluster.client.catalog("shop")) == []
+    asked = [sys.executable, "-c", ONE_SESSION, cluster.address, address]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout.split(), done.returncode) == (["5", "3", "6", "4"], 0), done.stderr[-3000:]
     second.terminate()
 
 

@@ -53,6 +53,7 @@ def plans(draw: st.DrawFn, max_stages: int = 5) -> tuple[StageSpec, ...]:
             may_fuse=draw(st.booleans()),
             may_merge=draw(st.booleans()),
             leaf_bytes=0 if reads[stage_id] else draw(st.sampled_from([100, 100, 500])),
+            fingerprint=str(stage_id),
         )
         for stage_id in range(1, count + 1)
     ]

@@ -27,6 +27,7 @@ from onager.execution_graph import (
     JobCancelled,
     JobPlanned,
     JobState,
+    OutputsTaken,
     PartitionsAdded,
     Pipeline,
     ReplanBegun,
@@ -43,6 +44,7 @@ from onager.execution_graph import (
     StragglersFound,
     Succeeded,
     SuccessfulStage,
+    TakenOutput,
     TaskFailed,
     TaskOutput,
     TasksLaunched,
@@ -79,6 +81,7 @@ from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary
 
 EXECUTORS = st.sampled_from(["a", "b", "c"])
+STAGE_IDS = st.sets(st.integers(1, 6), max_size=3)
 RETRYABLE = st.sampled_from([k for k in FailureKind if k.is_retryable])
 CAUSES = {
     FailureKind.IO_ERROR: (FailureCause.INTERNAL_ERROR,),
@@ -417,6 +420,7 @@ class World(RuleBasedStateMachine):
         is_prompt=st.sampled_from([True, True, True, False]),
         slots=st.integers(1, 4),
         portions=st.integers(0, 3),
+        taken=STAGE_IDS,
     )
     def submitted(
         self,
@@ -433,6 +437,7 @@ class World(RuleBasedStateMachine):
         is_prompt: bool,
         slots: int,
         portions: int,
+        taken: set[int],
     ) -> None:
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
         limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
@@ -451,6 +456,7 @@ class World(RuleBasedStateMachine):
             planning = self.graph.stages[0]
             assert isinstance(planning, RunningStage)
             self.send(self.success_of(planning, 0), arrives=True)
+            self.outputs_are_taken(taken, arrives=True)
 
     @rule()
     def stages_start(self) -> None:
@@ -682,6 +688,36 @@ class World(RuleBasedStateMachine):
                 assert event.partition not in before.stages[event.stage_id].ledger.outputs
                 self.finished.add((event.stage_id, event.partition))
 
+    @rule(stage_ids=STAGE_IDS, arrives=st.booleans())
+    def outputs_are_taken(self, stage_ids: set[int], *, arrives: bool) -> None:
+        """Stages of a plan of which nothing has begun take what other jobs gave, and leave out what only they read."""
+        specs = [s.spec for s in self.graph.stages if s.spec.stage_id in stage_ids and s.spec.output.kind == "exchange"]
+        specs = [spec for spec in specs if spec.is_deterministic and not spec.feed]
+        if not specs:
+            return
+        event = OutputsTaken(taken=tuple(map(self.taken, specs)), at_ms=self.tick())
+        before = self.graph
+        self.send(event, arrives=arrives)
+        if self.graph is not before:
+            assert not any(s.ledger.attempts or s.ledger.outputs for s in before.stages[1:])
+            states = {self.graph.stages[spec.stage_id].state for spec in specs}
+            assert "successful" in states
+            assert states <= {"successful", "superseded"}, "what another taken output makes needless is left out"
+
+    def taken(self, spec: StageSpec) -> TakenOutput:
+        """Return what another job gives, whose tasks had other rows."""
+        self.nonces += 1
+        nonces = [f"taken{self.nonces}-{partition}" for partition in range(1 + self.nonces % 3)]
+        self.rows |= {nonce: hash(nonce) for nonce in nonces}
+        outputs = tuple(replace(output(nonce), executor_id="elsewhere") for nonce in nonces)
+        return TakenOutput(
+            stage_id=spec.stage_id,
+            job_id=f"other-{self.nonces % 2}",
+            of_stage_id=7,
+            fingerprint=spec.fingerprint,
+            outputs=outputs,
+        )
+
     @rule(executor=EXECUTORS, is_drained=st.booleans())
     def executor_is_lost(self, executor: str, *, is_drained: bool) -> None:
         before = self.graph
@@ -844,7 +880,7 @@ class World(RuleBasedStateMachine):
         for stage in self.graph.stages[1:]:
             for partition, found in stage.ledger.outputs.items():
                 assert not self.has_given_up or found.nonce not in self.streamed, "rows of two attempts are mixed"
-                if found.nonce in self.rows:
+                if found.nonce in self.rows and stage.spec.taken is None:
                     derived = self.rows_of(stage.spec, partition, found.nonce)
                     assert self.rows[found.nonce] == derived, "rows were taken from a run that does not count"
         nonces = [o.nonce for s in self.graph.stages for o in s.ledger.outputs.values()]

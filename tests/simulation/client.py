@@ -29,6 +29,7 @@ from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
 from onager.protocol.status import from_rpc_error
 from onager.state_backend import Keyspace
+from tests.simulation import reuse
 from tests.simulation.data import JobPlan
 from tests.simulation.network import Channel
 from tests.simulation.programs import ProgramPlan
@@ -87,7 +88,7 @@ class SimulatedClient:
             conf.pop("onager.exchange", None)  # what streams is not planned again
             if self._replan_rng.random() < 0.7:
                 conf["onager.adaptive.fuseBytes"] = "0"  # nor is what one task computes
-        return conf
+        return conf | (reuse.CONF if self.world.is_reusing else {})
 
     @property
     def is_done(self) -> bool:

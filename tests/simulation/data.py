@@ -70,6 +70,8 @@ class JobPlan:
     family: int = 0
     growth: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """Which stages can grow, and how many partitions they get at a time after the planned ones, ascending."""
+    is_reusable: bool = False
+    """Whether values are the same in all jobs of this plan."""
 
     def text(self) -> str:
         plain = [
@@ -78,7 +80,10 @@ class JobPlan:
             for s in self.stages
         ]
         growth = [[[number, list(adds)] for number, adds in self.growth]] if self.growth else []
-        return json.dumps([plain, self.is_fused, self.has_sink, self.is_shared, self.is_inline, self.family, *growth])
+        return json.dumps(
+            [plain, self.is_fused, self.has_sink, self.is_shared, self.is_inline, self.family, *growth]
+            + [True] * self.is_reusable
+        )
 
     def growing(self) -> "JobPlan":
         """Return the plan with a feed before each stage that can grow."""
@@ -98,7 +103,7 @@ class JobPlan:
 
     @staticmethod
     def parse(text: str) -> "JobPlan":
-        stages, is_fused, has_sink, is_shared, is_inline, family, *growth = json.loads(text)
+        stages, is_fused, has_sink, is_shared, is_inline, family, *more = json.loads(text)
         return JobPlan(
             tuple(
                 StagePlan(n, tuple(inputs), *(tuple(each) if isinstance(each, list) else each for each in rest))
@@ -109,8 +114,13 @@ class JobPlan:
             is_shared,
             is_inline,
             family,
-            tuple((number, tuple(adds)) for found in growth for number, adds in found),
+            tuple((number, tuple(adds)) for found in more if found is not True for number, adds in found),
+            True in more,
         )
+
+    def owner(self, job_id: str) -> str:
+        """Return whose values those of *job_id* are."""
+        return "" if self.is_reusable else job_id
 
     @property
     def is_deterministic(self) -> bool:
@@ -122,7 +132,8 @@ class JobPlan:
         for number, stage in enumerate(self.stages, start=1):
             read = [values[i] for i in stage.inputs]
             values[number] = [
-                value_of(job_id, number, p, _with_place(read, stage, p), "") for p in range(stage.partitions)
+                value_of(self.owner(job_id), number, p, _with_place(read, stage, p), "")
+                for p in range(stage.partitions)
             ]
         return [rows_of(value) for value in values[len(self.stages)]]
 
@@ -219,7 +230,7 @@ def value_in(
     Stages in *fused* are computed by it, too; of what it reads, *part* counts if it is given. *place*: its portion and
     place there, in a stage that grows; None: by the plan.
     """
-    job_id, number, partition = task
+    job_id, number, partition = plan.owner(task[0]), *task[1:]
 
     def salt(stage_id: int) -> str:
         return "" if plan.stages[stage_id - 1].is_deterministic else nonce
@@ -378,8 +389,9 @@ class Exchange:
             if written.executor == life and not written.is_shared:
                 self.lose(nonce, f"{life} died")
 
-    def clean(self, job_id: str, kept: Mapping[str, None], when: str) -> None:
+    def clean(self, job_id: str, kept: Collection[str], stages: Collection[int], when: str) -> None:
         for nonce, written in self.written.items():
-            if written.job_id == job_id and nonce not in kept and written.is_there:
+            is_kept = nonce in kept or written.stage_id in stages
+            if written.job_id == job_id and not is_kept and written.is_there:
                 written.is_there = False
                 self.cleaned[nonce] = when

@@ -18,6 +18,7 @@ from onager.execution_graph import (
     ExecutorLost,
     FailureKind,
     FusedStage,
+    OutputsTaken,
     ReplanBegun,
     ReplanGivenUp,
     RunningStage,
@@ -45,7 +46,7 @@ from onager.scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, 
 from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from onager.state_backend.local import Group
-from tests.simulation import programs
+from tests.simulation import programs, reuse
 from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan, Written
 from tests.simulation.loop import Process
@@ -82,6 +83,8 @@ class SeenJob:
     """Nonces of outputs that were there when their executor was lost."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failures that tasks were reported to have, by kind."""
+    taken: set[str] = field(default_factory=set)
+    """Nonces of outputs of other jobs that it has taken."""
     launches: int = 0
     """The number of launched tasks."""
     launched_at: Counter[str] = field(default_factory=Counter)
@@ -276,6 +279,8 @@ class Observer(RunLedger):
     ) -> None:
         if isinstance(event, StageLaidOut):
             self._laid_out(job, event, before)
+        if isinstance(event, OutputsTaken):
+            reuse.on_taken(self, job, event, after)
         if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):
             self._replanned(job, event, before, after)
         if isinstance(event, StragglersFound | TasksSpeculated) and not self.do_all_read(SPECULATION_MAJOR):
@@ -402,7 +407,7 @@ class Observer(RunLedger):
                     if (partition, task.attempt) not in known:
                         self._launched(job, (stage_id, stage.attempt, partition, task.attempt))
                         job.launched_at[task.executor_id] += 1
-            for partition, output in stage.ledger.outputs.items():
+            for partition, output in () if stage.spec.taken else stage.ledger.outputs.items():
                 had = None if old is None else old.ledger.outputs.get(partition)
                 if had is not None and had.nonce != output.nonce and old.attempt == stage.attempt:
                     self.fail(f"{job.job_id}/{stage_id}/{partition} was won by {had.nonce}, and then by {output.nonce}")
@@ -468,7 +473,7 @@ class Observer(RunLedger):
 
     def is_excused(self, job: SeenJob) -> bool:
         """Return whether something that the job had finished was lost, so that it may do some of it again."""
-        mine = [n for n, w in self.exchange.written.items() if w.job_id == job.job_id]
+        mine = [n for n, w in self.exchange.written.items() if w.job_id == job.job_id or n in job.taken]
         bound = {w.executor.partition("_")[0] for n in mine if not (w := self.exchange.written[n]).is_shared}
         return any(n in self.exchange.lost for n in mine) or any(self.losses[executor_id] for executor_id in bound)
 

@@ -55,6 +55,7 @@ from tests.simulation.planted_pipelines import OF_PIPELINES
 from tests.simulation.planted_programs import OF_PROGRAMS
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_replans import OF_REPLANS
+from tests.simulation.planted_reuse import OF_REUSE
 from tests.simulation.planted_watches import OF_WATCHES
 
 _settle = JobStore._settle
@@ -503,4 +504,5 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_CATALOGS,
     **OF_REPLANS,
     **OF_PROGRAMS,
+    **OF_REUSE,
 }

@@ -18,7 +18,7 @@ from onager.scheduler.app import Replica
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend.faulty import FaultPlan, FaultyBackend
 from onager.state_backend.memory import MemoryBackend
-from tests.simulation import versions
+from tests.simulation import reuse, versions
 from tests.simulation.loop import Process, VirtualClock
 from tests.simulation.network import Network
 from tests.simulation.worker import SimulatedWorker, TaskRates
@@ -96,6 +96,8 @@ class SimulatedReplica:
             backend = SimulatedBackend(world, self.store, self._fault, self._delay_s)
             own = {**world.scheduler_settings, **settings, "scheduler_id": self.name, "listen": self.address}
             replica = Replica(_SCHEDULER.model_copy(update=own), backend, self.clock)
+            if world.is_reusing:
+                reuse.let_space_run_short(replica, world._rng(f"space {self.name}", self.lives))
             if self.is_old:
                 replica.members.record = versions.old_registration(replica.members.record)
             try:

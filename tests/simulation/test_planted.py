@@ -43,6 +43,7 @@ LATELY = {
     "partition-one-off": 4,
     "poll-waits-for-the-dead": 5,
     "prefix-fits-no-key": 5,
+    "readers-not-awaited": 777,
     "readers-start-early": 6,
     "repeated-launch-runs-twice": 3,
     "replans-have-no-limit": 15,

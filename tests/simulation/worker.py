@@ -35,6 +35,7 @@ from tests.simulation.data import (
 from tests.simulation.loop import VirtualClock
 from tests.simulation.programs import is_script, statement_of, steps_of
 from tests.simulation.replans import frame, has_frame, plan_of, replanned
+from tests.simulation.reuse import add_fingerprints
 
 
 @dataclass(slots=True)
@@ -139,8 +140,9 @@ class SimulatedWorker:
             self._ledger.trace(f"{self._life} forgets {request.job_id}")
             return
         kept = {name.rpartition("-")[2].removesuffix(".arrow"): None for name in request.keep_files}
+        stages = {int(name.removesuffix("/")) for name in request.keep_files if name.endswith("/")}
         self._ledger.trace(f"{self._life} cleans up {request.job_id}, keeping {len(kept)}")
-        self._exchange.clean(request.job_id, kept, f"{self._life} at {asyncio.get_running_loop().time():.3f}")
+        self._exchange.clean(request.job_id, kept, stages, f"{self._life} at {asyncio.get_running_loop().time():.3f}")
 
     def connect(self, call, _catalog):
         return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="there is no Spark here"))
@@ -269,6 +271,7 @@ class SimulatedWorker:
                 plan = JobPlan.parse(statement_of(script.text, script.statements))
                 plan = plan.growing() if task_set.may_grow else plan
                 success.plan.CopyFrom(outcome_of(plan))
+                add_fingerprints(success.plan, plan if task_set.may_reuse else None)
                 if has_frame(plan, is_forced=spec.conf.get(ADAPTIVE) == "force"):
                     frame(success.plan, plan)
                 if self._ledger.catalog.is_on:

@@ -20,7 +20,7 @@ from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.simulation import programs, replans
+from tests.simulation import programs, replans, reuse
 from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
@@ -147,6 +147,8 @@ class World:
                 replica.is_old = True
         self.is_replanned = seed % replans.WORLDS == 3
         """Whether most jobs are planned again whenever a stage is done."""
+        self.is_reusing = reuse.is_reusing(seed)
+        """Whether jobs take outputs of each other."""
         self.observer.on_replan = self.weather.replan_begins
         self.observer.catalog.is_on = has_catalog(seed) and not self.is_mixed
         if self.observer.catalog.is_on:
@@ -298,6 +300,9 @@ class World:
                     plan = with_growth(plan, random.Random(f"growth {self.seed} {number} {n}"))
                 if self.is_replanned and self._rng(f"kept {number}", n).random() < _KEPT_THERE:
                     plan = replace(plan, is_shared=False, is_inline=True)
+                if self.is_reusing:
+                    plan = reuse.reusable(plan, self._rng(f"shared {plan.family}", 0))
+                    client.begin(f"again-{number}-{n}", plan, (0.5 + 0.2 * n) * span_s)
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
             for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
                 client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)

@@ -87,12 +87,17 @@ def _left(entry: pb.ConnectEntry) -> _Left:
 def _matter(entries: Sequence[_Left], reads: Iterable[str]) -> list[bool]:
     """Return, of each entry, whether it matters to who *reads* after all of them."""
     everything = {entry.key for entry in entries if entry.kind != CACHED}
+    last = {entry.key: entry.made for entry in entries}
 
     def names(read: Collection[str]) -> set[str]:
         return everything | set(read) if ANYTHING in read else set(read)
 
     matter = [False] * len(entries)
-    wanted = set(names(set(reads)))
+    wanted: set[str] = set()
+    more = names(set(reads))
+    while more:  # a view of SQL reads what is called so when it is read, not when it is made
+        wanted |= more
+        more = {name for key in more if key in last for name in names(last[key].reads)} - wanted
     for at in reversed(range(len(entries))):
         entry = entries[at]
         matter[at] = entry.key in wanted and not entry.made.drops

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import CatalogConflictError, OnagerError
+from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.kernel import connect_error, connect_settings
@@ -25,8 +26,17 @@ MOST_DETAILS_BYTES: Final = 64 * 1024
 class ConnectRequests:
     """Answers what schedulers ask for sessions, in any thread. It remembers nothing."""
 
-    def __init__(self, spark: SparkSession, exchange_dir: str, *, spark_version: str, has_own_catalog: bool) -> None:
-        """*has_own_catalog*: tables are those of this executor's Spark, and not of the store."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        exchange_dir: str,
+        *,
+        spark_version: str,
+        has_own_catalog: bool,
+        foreign: ForeignTables | None = None,
+    ) -> None:
+        """*has_own_catalog*: tables are those of this executor's Spark, and not of the store. *foreign*: of others."""
+        self._foreign = foreign
         self._spark = spark
         self._exchange_dir = exchange_dir
         self._spark_version = spark_version
@@ -79,7 +89,9 @@ class ConnectRequests:
     @contextmanager
     def _session(self, reader: CatalogReader | None) -> Iterator[tuple[SparkSession, PlanningCatalog | None]]:
         with ExitStack() as stack:
-            tables = None if reader is None else stack.enter_context(PlanningCatalog(self._spark, reader))
+            tables = (
+                None if reader is None else stack.enter_context(PlanningCatalog(self._spark, reader, self._foreign))
+            )
             session = self._spark.newSession() if tables is None else tables.session
             stack.enter_context(active(session))
             yield session, tables

@@ -6,20 +6,24 @@ planning has read is of one revision of the store, or the planning is repeated.
 
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError, StateCorruptError
+from onager.executor.foreign import ForeignTables, ForeignWrite, WriteLayout
+from onager.executor.foreign.iceberg import ANSWER_S, FILES_S, awaited
 from onager.executor.spark.jvm import listed
 from onager.executor.spark.kernel import CATALOG_MOVED, JavaCatalog, JavaObject
 from onager.executor.work import CatalogReader
 from onager.protocol import onager_pb2 as pb
+
+T = TypeVar("T")
 
 MOST_PLANNINGS: Final = 5
 """How often a job is planned while what it reads keeps changing."""
@@ -40,18 +44,21 @@ class TableWrite:
     names: Sequence[str]
     """The columns, as they are called in the table."""
     sink: pb.Sink
+    foreign: WriteLayout | None = None
+    """Given if it is a table of another catalog: then there is no sink yet."""
 
 
 class PlanningCatalog:
     """The catalog of one planning; a context manager, within which its session can be used."""
 
-    def __init__(self, base: SparkSession, reader: CatalogReader) -> None:
-        """Make it with a session like *base*; managed tables lie in the same warehouse."""
+    def __init__(self, base: SparkSession, reader: CatalogReader, foreign: ForeignTables | None = None) -> None:
+        """Make it with a session like *base*; managed tables lie in the same warehouse. *foreign*: of others."""
         self._reader = reader
+        self._foreign = (foreign or ForeignTables()).planning()
         self._java = JavaCatalog(base)
         self._base = base
         self._lock = threading.Lock()
-        self._reading: Future[pb.ReadCatalogResponse] | None = None
+        self._reading: Future[Any] | None = None
         self._is_over = False
         self._error: OnagerError | None = None
         self._thread = threading.Thread(target=self._serve, name="catalog reads", daemon=True)
@@ -89,6 +96,10 @@ class PlanningCatalog:
         planned = self._java.table_write(parsed)
         if planned.query() is None:
             return None
+        if (foreign := planned.foreign()) is not None:
+            write = self._java.foreign_write(foreign)
+            layout = self._foreign.layout(ForeignWrite(**{**write, "identifier": tuple(write["identifier"])}))
+            return TableWrite(planned.query(), listed(planned.names()), pb.Sink(), layout)
         sink = pb.Sink(
             path=planned.path(),
             format=planned.format(),
@@ -157,16 +168,24 @@ class PlanningCatalog:
             self._end_java()
 
     def _read(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        with self._lock:
-            if self._is_over:
-                raise CancelledError
-            self._reading = reading = self._reader.read(pb.ReadCatalogRequest(**request))
-        answer = reading.result()
+        if "foreign" in request:
+            asked: Mapping[str, Any] = request["foreign"]
+            within_s = FILES_S if asked["what"] == "files" else ANSWER_S
+            return awaited(str(asked["catalog"]), self._begun(lambda: self._foreign.ask(asked)), within_s)
+        answer = self._begun(lambda: self._reader.read(pb.ReadCatalogRequest(**request))).result()
         records = [
             {"key": record.key, "value": _text_of(record) or None, "revision": record.revision}
             for record in answer.records
         ]
         return {"records": records, "truncated": answer.truncated}
+
+    def _begun(self, begin: Callable[[], Future[T]]) -> Future[T]:
+        """Begin a read that the end of the planning cancels."""
+        with self._lock:
+            if self._is_over:
+                raise CancelledError
+            self._reading = reading = begin()
+            return reading
 
     def _end_reads(self) -> None:
         with self._lock:

@@ -22,6 +22,7 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PlanTools, jvm_session
 from onager.executor.spark.planning.boundaries import NOTHING_BEGUN, BegunStages, Boundary
 from onager.executor.spark.planning.determinism import is_deterministic
+from onager.executor.spark.planning.fingerprints import fingerprint
 from onager.executor.spark.planning.job_session import planned_settings
 from onager.executor.spark.planning.marks import marks_of
 from onager.executor.spark.planning.naming import stage_name
@@ -88,6 +89,8 @@ class CutStage:
     """Set if it gets more partitions while it runs."""
     is_feed: bool = False
     """Whether it finds partitions for another stage; then its plan's fragment is the source."""
+    fingerprint: str = ""
+    """The digest of what it computes, from which inputs and under which settings; empty: it is not to be reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ def cut_plan(
     parallel_sort_bytes: int,
     metrics: MetricsWanted = "rows",
     may_grow: bool = False,
+    has_fingerprints: bool = False,
 ) -> "Cut":
     """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
@@ -122,6 +126,7 @@ def cut_plan(
             parallel_sort_bytes=parallel_sort_bytes,
             metrics=metrics,
             may_grow=may_grow,
+            has_fingerprints=has_fingerprints,
         )
         return Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
 
@@ -144,6 +149,8 @@ class _Draft:
     cut: list[PlanNode] = field(default_factory=list)
     replacements: list[Any] = field(default_factory=list)
     inputs: list[StageSource] = field(default_factory=list)
+    fingerprints: list[str] = field(default_factory=list)
+    """Of the inputs, one by one; empty for those without."""
     arriving: set[int] = field(default_factory=set)
     """Indexes of nodes that another stage computes although they are not exchanges."""
     input_bytes: int = 0
@@ -168,12 +175,14 @@ class Cutter:
         first_stage_id: int = 1,
         begun: BegunStages = NOTHING_BEGUN,
         may_grow: bool = False,
+        has_fingerprints: bool = False,
     ) -> None:
         """Prepare to cut *plan*, which the JVM session *session* made.
 
         A sort that reads at least *parallel_sort_bytes* runs in several tasks; *scratch* is an empty directory. Stages
         are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. Those whose files or
-        partitions are not all known get the rest while they run, if they *may_grow*.
+        partitions are not all known get the rest while they run, if they *may_grow*. Those that may be reused get a
+        fingerprint if the plan *has_fingerprints*.
         """
         self._jvm = jvm
         self._session = session
@@ -186,6 +195,7 @@ class Cutter:
         self._metrics = metrics
         self._first_stage_id = first_stage_id
         self._begun = begun
+        self._has_fingerprints = has_fingerprints
         self._may_grow = growing_leaves(self._outline) if may_grow else frozenset()
         self._described: dict[int, leaves.DescribedLeaf] = {}
         self._partitions: dict[int, int] = {}
@@ -276,13 +286,14 @@ class Cutter:
             self._outline, root, output, partitions=plan.partitions, exchange=exchange, arriving=draft.arriving
         )
         feed = self._feed(draft.growing) if draft.growing is not None else None
+        repeats = is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving)
         stage_id = self._next_stage_id
         self.stages.append(
             CutStage(
                 stage_id=stage_id,
                 name=self._name(root, draft, limit, is_sorted=is_sorted),
                 plan=plan,
-                is_deterministic=is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving),
+                is_deterministic=repeats,
                 text=text,
                 input_bytes=draft.input_bytes,
                 expected_rows=-1 if limit is not None else self._tools.expected_rows(self._outline.handle(root)),
@@ -291,9 +302,27 @@ class Cutter:
                 feed=feed,
                 may_split=frozenset(self._produce(self._outline.nodes[index]) for index in marks.may_split),
                 sides={self._produce(self._outline.nodes[index]): side for index, side in marks.sides.items()},
+                fingerprint=self._fingerprint(draft, plan, fragment, exchange) if repeats else "",
             )
         )
         return stage_id
+
+    def _fingerprint(self, draft: _Draft, plan: StagePlan, fragment: Any, exchange: PlanNode | None) -> str:
+        """Return the stage's fingerprint; empty if one of its inputs has none, or it gives the result."""
+        is_kept = self._has_fingerprints and not isinstance(plan.output, ResultOutput)
+        if not is_kept or not all(draft.fingerprints):
+            return ""
+        mine = self._tools.fingerprint(fragment, None if exchange is None else self._outline.handle(exchange))
+        return fingerprint(plan, mine, draft.fingerprints) if mine else ""
+
+    def _fingerprint_of(self, node: PlanNode, source: StageSource) -> str:
+        """Return the fingerprint of an input, which *node* was before."""
+        if not self._has_fingerprints:
+            return ""
+        if isinstance(source, LeafInput):
+            return "" if source.grows else self._tools.leaf_fingerprint(self._scratch / f"leaf-{node.index}")
+        is_begun = source.stage_id < self._first_stage_id
+        return "" if is_begun else self.stages[source.stage_id - self._first_stage_id].fingerprint
 
     @property
     def _next_stage_id(self) -> int:
@@ -451,6 +480,7 @@ class Cutter:
         self, draft: _Draft, columns_of: PlanNode, source: StageSource, make: Callable[[Any, str], Any] | None = None
     ) -> Any:
         draft.inputs.append(source)
+        draft.fingerprints.append(self._fingerprint_of(columns_of, source))
         name = f"{PLACEHOLDER_PREFIX}{len(draft.inputs) - 1}"
         return (make or self._tools.placeholder)(self._outline.handle(columns_of), name)
 

@@ -58,6 +58,7 @@ def _planned(stage: CutStage, digest: str, result: pb.OutputLayout) -> pb.Planne
         leaf_bytes=stage.input_bytes,
         may_fuse=stage.may_fuse,
         may_merge=stage.may_merge,
+        fingerprint=stage.fingerprint,
     )
     if stage.feed is not None:
         planned.feed_stage_id = stage.feed.stage_id

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.datasets import SINK_FORMATS
 from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
+from onager.executor.foreign import ForeignTables
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PagedSources, QueryTools, jvm_session, read_growing
@@ -117,20 +118,25 @@ def plan_job(
     private: PrivatePaths = NO_PATHS,
     may_grow: bool = False,
     catalog: CatalogReader | None = None,
+    foreign: ForeignTables | None = None,
     may_step: bool = False,
+    has_fingerprints: bool = False,
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
-    If it *may_step*, a script with several effects becomes the steps of a program.
+    If it *may_step*, a script with several effects becomes the steps of a program. If it *has_fingerprints*, stages
+    that other jobs may have computed before get them.
     If it *may_grow*, files of very large directories may be left to be listed while its first tasks run, and so may
     partitions of Python data sources that can give them bit by bit.
 
     A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
     determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. With a
     *catalog*, the session has its databases, tables, views and functions, and the outcome tells what a script changes
-    of them; the job is planned anew while what it reads of them changes. Raises `PlanningError` and its subclasses for
-    a job that cannot be planned, `InvalidSettingError` for its conf, `SinkError` for a target that cannot be published
-    or may not be replaced, `CatalogConflictError`, and Spark's own exceptions.
+    of them; the job is planned anew while what it reads of them changes. *foreign*: tables of other catalogs.
+
+    Raises `PlanningError` and its subclasses for a job that cannot be planned, `InvalidSettingError` for its conf,
+    `SinkError` for a target that cannot be published or may not be replaced, `CatalogConflictError`,
+    `CatalogUnavailableError`, and Spark's own exceptions.
     """
 
     def planned(new: SparkSession, tables: PlanningCatalog | None) -> pb.PlanOutcome:
@@ -154,13 +160,14 @@ def plan_job(
                 arrow_schema=arrow_schema,
                 run_fused=run_fused if tables is None else _settled(run_fused, tables),
                 may_grow=may_grow,
+                has_fingerprints=has_fingerprints,
             )
 
     if catalog is None:
         return planned(spark.newSession(), None)
     for _ in range(MOST_PLANNINGS):
         try:
-            with PlanningCatalog(spark, catalog) as tables:
+            with PlanningCatalog(spark, catalog, foreign) as tables:
                 outcome = planned(tables.session, tables)
                 tables.settle()
                 # What a program's statements have changed here, its steps change.
@@ -180,13 +187,15 @@ def _plan_query(
     arrow_schema: ArrowSchema,
     run_fused: RunFused,
     may_grow: bool,
+    has_fingerprints: bool,
 ) -> pb.PlanOutcome:
     metrics = "full" if query.is_analyzed and METRICS not in spec.conf else metrics_wanted(spec.conf)
     planning = _Planning(session, query, arrow_schema, metrics, may_grow=may_grow)
     if query.is_done or planning.is_fused(spec.conf):
         return planning.fused(run_fused)
     try:
-        stages = planning.cut(spec, cluster_slots, may_grow=may_grow and feed_from_files(spec.conf) > 0)
+        may_list = may_grow and feed_from_files(spec.conf) > 0
+        stages = planning.cut(spec, cluster_slots, may_grow=may_list, has_fingerprints=has_fingerprints)
         _check_width(stages)
     except UnsupportedPlanError as e:
         if not e.runs_whole:
@@ -451,7 +460,9 @@ class _Planning:
             outcome.blobs.add(digest=digest, content=run.final_plan)
         return outcome
 
-    def cut(self, spec: pb.JobSpec, cluster_slots: int, *, may_grow: bool = False) -> list[CutStage]:
+    def cut(
+        self, spec: pb.JobSpec, cluster_slots: int, *, may_grow: bool = False, has_fingerprints: bool = False
+    ) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
@@ -467,6 +478,7 @@ class _Planning:
                     parallel_sort_bytes=parallel_sort_bytes,
                     metrics=self._metrics,
                     may_grow=may_grow or bool(self._paged),
+                    has_fingerprints=has_fingerprints,
                 )
                 if keeps_frame(spec.conf, cut.stages):
                     terms = FrameTerms(

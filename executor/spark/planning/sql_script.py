@@ -17,6 +17,7 @@ from onager.errors import PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import jvm_session
 from onager.executor.spark.planning.catalog import PlanningCatalog
+from onager.executor.spark.planning.foreign import foreign_rows
 from onager.executor.spark.planning.parameters import Parser, parser_with
 from onager.executor.spark.planning.script_steps import ScriptStep, ScriptSteps, check_statements
 from onager.executor.spark.planning.statement_classes import IGNORED, MOVING, SHOWING, TRUNCATING
@@ -248,6 +249,8 @@ def _table_write(
         if write is None:
             return PlannedScript(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
         frame = DataFrame(_rows(session, jvm, write.query), session).toDF(*write.names)
+    if write.foreign is not None:
+        return PlannedScript(*foreign_rows(frame, write.foreign), is_table=True)
     return PlannedScript(frame, write.sink, is_table=True)
 
 

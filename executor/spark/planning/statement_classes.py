@@ -83,13 +83,13 @@ LATER = frozenset({"ReplaceTable", "ReplaceTableAsSelect"})
 IGNORED = frozenset({"CacheTable", "UncacheTable", "ClearCacheCommand"})
 """Commands that only affect speed. They are ignored, since all jobs of a process share Spark's cache."""
 
-DATA_MODIFYING = frozenset(
+CHANGING_ROWS = frozenset({"UpdateTable", "DeleteFromTable", "MergeIntoTable"})
+"""Statements that change rows where they are."""
+
+DATA_MODIFYING = CHANGING_ROWS | frozenset(
     {
         "InsertIntoStatement",
         "InsertIntoDir",
-        "UpdateTable",
-        "DeleteFromTable",
-        "MergeIntoTable",
         "OverwriteByExpression",
         "UnresolvedInsert",
         "UnresolvedExecuteImmediate",

@@ -18,6 +18,7 @@ from onager.executor.spark.kernel import QueryTools, jvm_session
 from onager.executor.spark.planning.parameters import Parser
 from onager.executor.spark.planning.statement_classes import (
     CHANGING,
+    CHANGING_ROWS,
     DATA_MODIFYING,
     HARMLESS,
     IGNORED,
@@ -34,10 +35,11 @@ _ADVICE = (
     "functions, and INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or "
     "EXPLAIN, or one of these"
 )
-_DATA_ADVICE = "it removes or loads data of a table; write it with INSERT OVERWRITE, or make another table"
+_DATA_ADVICE = "it removes, changes or loads rows of a table; write it with INSERT OVERWRITE, or make another table"
 _NO_CATALOG_ADVICE = (
-    "before the last statement only SET, RESET, USE, temporary views, temporary functions, variables and "
-    "INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or that"
+    "these executors have the tables of a Hive metastore, which are read and not changed: before the last statement "
+    "only SET, RESET, USE, temporary views, temporary functions, variables and INSERT OVERWRITE DIRECTORY … USING are "
+    "allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or that"
 )
 _RESOURCES_ADVICE = (
     "a function's jars and files are not kept: give the jar to all executors "
@@ -168,7 +170,7 @@ def changes_catalog(
     name = kind(plan).removesuffix("$")
     if name == "CreateFunction" and plan.resources().size():
         raise SideEffectError(str(statement), _RESOURCES_ADVICE)
-    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan), made):
+    if _drops_temporary_view(session, jvm, plan, made):
         return False
     if name in {"CreateView", "AlterViewAs"}:
         check_reads_only(jvm, statement, plan)
@@ -202,6 +204,11 @@ def alters_temporary_view(session: SparkSession, jvm: Jvm, plan: Any) -> bool:
         return False  # or its name is IDENTIFIER(…)
     name = jvm.items(plan.child().multipartIdentifier())
     return len(name) == 1 and _is_temporary_view(session, str(name[0]), ())
+
+
+def _drops_temporary_view(session: SparkSession, jvm: Jvm, plan: Any, made: Collection[str]) -> bool:
+    """Return whether *plan* is DROP VIEW, or DROP TABLE, of a temporary view."""
+    return kind(plan) in {"DropTable", "DropView"} and _is_temporary_view(session, _dropped_name(jvm, plan), made)
 
 
 def _is_temporary_view(session: SparkSession, name: str, made: Collection[str]) -> bool:
@@ -238,7 +245,7 @@ def check_harmless(
         return
     if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.isTemp():
         return
-    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan), made):
+    if _drops_temporary_view(session, jvm, plan, made):
         return
     if name in SHOWING or not is_command(jvm, plan):
         check_reads_only(jvm, statement, plan)
@@ -276,7 +283,7 @@ def _assigned(plan: Any) -> tuple[str, bool]:
 
 
 def _dropped_name(jvm: Jvm, drop: Any) -> str:
-    """Return the name in a DROP VIEW, or "" if it is not a plain name."""
+    """Return the name in a DROP VIEW or DROP TABLE, or "" if it is not a plain name."""
     if kind(drop.child()) != "UnresolvedIdentifier":
         return ""  # IDENTIFIER(…)
     parts = jvm.items(drop.child().nameParts())
@@ -294,6 +301,8 @@ def last_query(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) 
         query = plan.withNewChildren(jvm.seq([insert.child()]))
         check_reads_only(jvm, statement, query)
         return query, _directory_sink(jvm, statement, insert)
+    if not has_catalog and writes_table(plan):
+        raise SideEffectError(str(statement), _NO_CATALOG_ADVICE)
     check_reads_only(jvm, statement, plan)
     if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
         return plan, None
@@ -306,8 +315,8 @@ def last_query(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) 
 
 def check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
     """Raise `SideEffectError` if *plan* contains a statement that changes data, such as part of a multi-insert."""
-    if QueryTools(jvm).first_of(plan, DATA_MODIFYING):
-        raise SideEffectError(str(statement), _ADVICE)
+    if found := QueryTools(jvm).first_of(plan, DATA_MODIFYING):
+        raise SideEffectError(str(statement), _DATA_ADVICE if found in CHANGING_ROWS else _ADVICE)
 
 
 def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:

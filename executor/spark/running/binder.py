@@ -332,7 +332,7 @@ def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInput
             raise ValueError(f"stage {source.stage_id} has an output with the invalid nonce {output.nonce!r}")
     return _ranges_spec(source) | {
         "stage": source.stage_id,
-        "directory": stage_directory(job_id, source.stage_id),
+        "directory": stage_directory(location.job_id or job_id, location.of_stage_id or source.stage_id),
         "reads_all": source.reads_all,
         "partitions": source.partitions,
         "producers": list(range(len(outputs))),

@@ -27,6 +27,7 @@ from onager.execution_graph import (
     JobFailed,
     JobPlanned,
     LaunchesRepeated,
+    OutputsTaken,
     PartitionsAdded,
     PipelineAbandoned,
     ReplanBegun,
@@ -271,6 +272,7 @@ class Story:
             case (
                 ReplanBegun()
                 | ReplanGivenUp()
+                | OutputsTaken()
                 | StagesStarted()
                 | StageLaidOut()
                 | StragglersFound()

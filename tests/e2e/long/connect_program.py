@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, Row, SparkSession, Window
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as its users write
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -132,12 +132,6 @@ class Sales:
             sorted_rows(clean.groupBy("flag").count()),
         ]
 
-    def observed(self) -> Any:
-        seen = Observation("seen")
-        frame = self.spark.table("orders").observe(seen, F.count(F.lit(1)).alias("n"), F.max("units").alias("most"))
-        frame.write.mode("overwrite").parquet(f"{self.directory}/observed")
-        return seen.get
-
     # -- queries
 
     def windows(self) -> Any:
@@ -244,7 +238,7 @@ class Sales:
 
     def cached(self) -> Any:
         frame = self.spark.range(0, 100, 1, 2).selectExpr("id", "id % 3 AS k").cache()
-        told = [frame.count(), sorted_rows(frame.groupBy("k").count()), str(frame.storageLevel)]
+        told = [frame.count(), sorted_rows(frame.groupBy("k").count())]
         frame.unpersist()
         return told
 

@@ -154,10 +154,11 @@ def test_a_view_of_what_is_gone_is_an_error_only_for_who_reads_it(client: Connec
 
 def test_a_view_of_what_is_gone_can_be_seen_and_dropped(client: ConnectClient) -> None:
     client.sql("CREATE TABLE sales (a INT) USING parquet")
-    for view in ("one", "two", "three"):
+    for view in ("one", "two", "three", "four"):
         client.sql(f"CREATE TEMPORARY VIEW {view} AS SELECT * FROM sales")
     client.sql("DROP TABLE sales")
     client.sql("DROP VIEW one")
+    client.sql("DROP TABLE four")
     client.drop("two")
     assert [entry.name for entry in client.stored.entries] == ["three"]
     assert [row[1] for row in client.rows(lazy(client, "SHOW VIEWS"))] == ["three"]
@@ -311,6 +312,26 @@ def test_what_a_view_was_made_of_stays_as_it_was_then(name: str, client: Connect
     for function in "hgf":
         client.sql(f"DROP TEMPORARY FUNCTION {function}")
     assert client.rows(client.spark.table("reader")) == before
+
+
+def test_a_view_of_sql_reads_what_is_called_so_now(executor: OneExecutor, client: ConnectClient) -> None:
+    plain = executor.spark.newSession()
+
+    def both(text: str) -> None:
+        client.sql(text)
+        plain.sql(text)
+
+    both("CREATE TEMPORARY VIEW base AS SELECT 1 AS a")
+    both("CREATE TEMPORARY FUNCTION f (x INT) RETURNS INT RETURN x + (SELECT max(a) FROM base)")
+    both("CREATE TEMPORARY VIEW middle AS SELECT a, f(a) AS b FROM base")
+    both("CREATE TEMPORARY VIEW top AS SELECT * FROM middle")
+    for text in (
+        "CREATE OR REPLACE TEMPORARY VIEW base AS SELECT 10 AS a",
+        "CREATE OR REPLACE TEMPORARY FUNCTION f (x INT) RETURNS INT RETURN -x",
+    ):
+        both(text)
+        for view in ("top", "middle", "base"):
+            assert client.rows(client.spark.table(view)) == rows_of(plain.table(view).toArrow())
 
 
 @pytest.mark.parametrize("text", ["ALTER VIEW old RENAME TO new", "ALTER VIEW OLD AS SELECT 2 AS id"])

@@ -172,7 +172,7 @@ def test_a_script_writes_into_a_table_that_it_has_made(executor, catalog):
     ("text", "error", "why"),
     [
         ("INSERT INTO parquet.`/tmp/nowhere` SELECT 1", (AnalysisException, IllegalArgumentException), "parquet"),
-        (f"{MAKE} USING text AS SELECT 'a' AS a", PlanningError, "cannot be written as text"),
+        (f"{MAKE} USING binaryFile AS SELECT 'a' AS a", PlanningError, "cannot be written as binaryfile"),
     ],
 )
 def test_what_cannot_be_written_is_refused_by_name(executor, catalog, text, error, why):

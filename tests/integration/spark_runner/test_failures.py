@@ -485,3 +485,17 @@ def test_inline_results_are_whole_streams(spark, job):
         assert report.success.output.inline
         assert report.success.output.bytes == len(report.success.inline_result)
         pa.ipc.open_stream(report.success.inline_result).read_all()
+
+
+def test_a_hive_metastore_that_does_not_answer_is_told_and_asked_again(spark, runner):
+    jvm = Jvm.of(spark)
+    away = jvm.java_class("org.apache.hadoop.hive.metastore.api.MetaException")(
+        "Could not connect to meta store using any of the URIs provided. Most recent failure: refused\n\tat a.b.Socket"
+    )
+    error = jvm.java_class("java.lang.RuntimeException")("Unable to instantiate the client", away)
+    described = failures.from_kernel(runner.kernel.describe(error))
+    assert (described.kind, described.cause) == ("io_error", "")
+    assert described.message == (
+        "the Hive metastore does not answer, and tables are looked up there (MetaException: Could not connect to meta "
+        "store using any of the URIs provided. Most recent failure: refused)"
+    )

@@ -134,13 +134,16 @@ class Cluster:
         return True
 
     def launch_executor(
-        self, executor_id: str, *, slots: int = 2, on_small_disk: bool = False, **environment: str
+        self, executor_id: str, *, slots: int = 2, on_small_disk: bool = False, code: str = "", **environment: str
     ) -> Process:
-        """Start an executor and do not wait for it; *on_small_disk*, it sees an exchange directory of 1 MiB."""
+        """Start an executor, which runs *code* first, and do not wait for it.
+
+        *on_small_disk*, it sees an exchange directory of 1 MiB.
+        """
         arguments = ["executor", "--scheduler", self.address, "--slots", str(slots), "--executor-id", executor_id]
         arguments += ["--exchange-dir", str(self.exchange_dir)]
         small_disk = self.exchange_dir if on_small_disk else None
-        process = self.start(executor_id, arguments, environment, small_disk=small_disk)
+        process = self.start(executor_id, arguments, environment, code, small_disk=small_disk)
         self.executors[executor_id] = process
         return process
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import SystemClock
 from onager.exchange_layout import default_warehouse
+from onager.executor.foreign import ForeignTables
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.connect import connect_query, opened
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
@@ -33,6 +34,7 @@ from onager.testing.layout import Layout, Marked, lay_out
 from onager.testing.run import rows_of
 
 TIMEOUT_S = 100
+FOREIGN = "ice"
 CUT = {"onager.fusion.maxBytes": "0", "spark.sql.shuffle.partitions": "3"}
 
 
@@ -43,7 +45,11 @@ class OneExecutor:
         self.directory = directory
         self.catalog: CatalogReader | None = None
         """What jobs are planned with."""
-        self.spark: SparkSession = start_session(2, {}, str(directory), warehouse=default_warehouse(str(directory)))
+        self.foreign: ForeignTables | None = None
+        """The tables of the catalog `FOREIGN`."""
+        self.spark: SparkSession = start_session(
+            2, {}, str(directory), warehouse=default_warehouse(str(directory)), catalogs=[FOREIGN]
+        )
         self.processes = FunctionProcesses()
         self.functions = FunctionCalls(self.spark, self.processes)
         self.runner = StageRunner(
@@ -72,7 +78,13 @@ class OneExecutor:
         return JobId(f"job-{self.jobs}")
 
     def plan(
-        self, spec: pb.JobSpec, *, slots: int = 2, may_grow: bool = False, may_step: bool = False
+        self,
+        spec: pb.JobSpec,
+        *,
+        slots: int = 2,
+        may_grow: bool = False,
+        may_step: bool = False,
+        has_fingerprints: bool = False,
     ) -> pb.PlanOutcome:
         return plan_job(
             spec,
@@ -84,7 +96,9 @@ class OneExecutor:
             connect_query=self._connect_query,
             may_grow=may_grow,
             catalog=self.catalog,
+            foreign=self.foreign,
             may_step=may_step,
+            has_fingerprints=has_fingerprints,
         )
 
     @contextmanager

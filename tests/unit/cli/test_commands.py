@@ -215,7 +215,7 @@ def test_nobody_there_ends_with_3(onager):
         (("submit", "-e", "x", "--view-option", "v.sep=;"), "there is no view v"),
         (("submit", "-e", "x", "-o", "xml"), "expected one of table, json, csv, arrow=FILE"),
         (("submit", "-e", "x", "--view", "v"), "--view 'v': expected NAME=PATH"),
-        (("submit", "-e", "x", "--output", "o", "--format", "xml"), "expected one of parquet"),
+        (("submit", "-e", "x", "--output", "o", "--format", "avro"), "expected one of parquet"),
         (("submit", "-e", "x", "--views-from", "/nowhere"), "there is no such directory"),
         (("submit", "-f", "/nowhere.sql"), "No such file"),
         (("submit", "--py", "/nowhere.py"), "cannot be read"),

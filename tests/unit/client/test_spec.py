@@ -75,8 +75,8 @@ def test_conf_values_are_written_as_spark_writes_them():
 
 def test_sinks_are_checked_before_anything_is_sent(tmp_path):
     assert sink_message(tmp_path / "o", "csv", "append", {}).path == str(tmp_path / "o")
-    with pytest.raises(InvalidSettingError, match="format='xml'"):
-        sink_message("o", "xml", "error", {})
+    with pytest.raises(InvalidSettingError, match="format='avro'"):
+        sink_message("o", "avro", "error", {})
     with pytest.raises(InvalidSettingError, match="mode='ignore'"):
         sink_message("o", "csv", "ignore", {})
 

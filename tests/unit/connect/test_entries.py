@@ -2,7 +2,7 @@
 
 import pytest
 
-from onager.executor.spark.connect.entries import dropped, made
+from onager.executor.spark.connect.entries import dropped, made, needed
 from onager.protocol import onager_pb2 as pb
 
 
@@ -117,3 +117,20 @@ def test_a_command_is_kept_with_the_settings_of_its_time():
     (put,), _ = made(message, "view", "sales", b"sales", set())
     kept = pb.ConnectMade.FromString(put.command)
     assert (kept.database, dict(kept.conf)) == ("sales", {"spark.sales": "sales"})
+
+
+def test_a_request_needs_what_it_reads_and_what_that_was_made_of_then_and_reads_now(session):
+    session.make("days", "days")
+    session.make("sales", "sales 1", "view days")
+    session.make("totals", "totals", "view sales")
+    session.make("sales", "sales 2", "view weeks")
+    session.make("weeks", "weeks")
+    session.make("other", "other")
+
+    def commands(*reads):
+        return [made.command.decode() for _, made in needed(session.message, reads)]
+
+    assert commands("view nothing") == []
+    assert commands("view days") == ["days"]
+    assert commands("view totals") == ["days", "sales 1", "totals", "sales 2", "weeks"]
+    assert commands("*") == ["days", "sales 1", "totals", "sales 2", "weeks", "other"]

@@ -18,6 +18,7 @@ from onager.execution_graph import (
     JobCancelled,
     JobFailed,
     LaunchesRepeated,
+    OutputsTaken,
     Pipeline,
     PipelineAbandoned,
     ReplanBegun,
@@ -27,6 +28,7 @@ from onager.execution_graph import (
     StageInput,
     StageLaidOut,
     StepEnded,
+    TakenOutput,
     TaskRead,
     TasksLost,
     apply_all,
@@ -192,6 +194,14 @@ def growing() -> Job:
     return job
 
 
+def reusing() -> Job:
+    first, second = chain(2)
+    job = planned(first, replace(second, fingerprint="f"), stage(3, reads=(2,), kind="result"))
+    taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, fingerprint="f", outputs=(output("x"), output("y")))
+    assert job.feed(OutputsTaken(taken=(taken,), at_ms=job.tick()))
+    return job
+
+
 def partitioned() -> Job:
     """Its output has directories by columns."""
     job = Job()
@@ -201,10 +211,21 @@ def partitioned() -> Job:
     return job
 
 
+def foreign() -> Job:
+    """It writes a table of another catalog."""
+    job = Job()
+    job.launch("a")
+    job.feed(job.plan(*with_sink(stage(1, 2)), sink=replace(SINK, foreign='{"catalog": "ice"}')))
+    job.finish()
+    return job
+
+
 JOBS = [
     Job,
+    foreign,
     partitioned,
     growing,
+    reusing,
     unresolved_and_resolved,
     running_with_everything,
     rolled_back,
@@ -279,6 +300,7 @@ def test_every_event_survives_the_round_trip() -> None:
         *laid_out().log,
         *replanned_twice().log,
         *growing().log,
+        *reusing().log,
     ]
     job.lose("a")
     events += job.log[-1:]
@@ -305,7 +327,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["8.0", "10.3"])
+@pytest.mark.parametrize("version", ["10.0", "10.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
@@ -325,19 +347,20 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
         return [extended(v) for v in found] if isinstance(found, list) else found
 
     graph = json.dumps(extended(json.loads(encode_graph(job.graph))), separators=(",", ":")).encode()
-    assert decode_graph(with_version(graph, "1.10")) == job.graph
+    assert decode_graph(with_version(graph, "1.11")) == job.graph
     batch = EventBatch(batch_id="b", events=tuple(job.log))
     data = json.dumps(extended(json.loads(encode_batch(batch))), separators=(",", ":")).encode()
-    assert decode_batch(with_version(data, "1.10")) == batch
+    assert decode_batch(with_version(data, "1.11")) == batch
 
 
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    newer = {speculating: b"2.8", laid_out: b"4.2", replanned_twice: b"5.1", growing: b"6.1", partitioned: b"7.1"}
-    version = (newer | {pipelined: b"3.6"}).get(make, b"1.9")
+    newer = {speculating: b"2.9", laid_out: b"4.3", replanned_twice: b"5.2", growing: b"6.2", partitioned: b"7.2"}
+    newer |= {reusing: b"8.0", foreign: b"9.0"}
+    version = (newer | {pipelined: b"3.7"}).get(make, b"1.10")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
-    version = (newer | {abandoned: b"3.6"}).get(make, b"1.9")
+    version = (newer | {abandoned: b"3.7"}).get(make, b"1.10")
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
         b'{"schema_version":"%b",' % version
     )
@@ -345,34 +368,34 @@ def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: t
 
 def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:
     job = Job(graph=new_graph(pipeline=Pipeline()))
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.6",'), "others would plan it as they know it"
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.7",'), "others would plan it as they know it"
     job.launch("a")
     job.feed(job.plan(*chain(2)))
     job.finish()
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.9",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.10",')
     again = abandoned()
-    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.9",')
+    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.10",')
 
 
 def test_a_job_that_needed_not_all_of_its_rows_is_news_when_it_has_ended_too() -> None:
     job = pipelined()
     job.succeed(3, 0, 1)
     assert not job.graph.is_active
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.6",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.7",')
 
 
 def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None:
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.9",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.10",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.8",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.8",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.9",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.9",')
 
 
-@pytest.mark.parametrize("version", ["1.10", "2.9", "3.7", "4.3", "5.2", "6.2", "7.2"])
+@pytest.mark.parametrize("version", ["1.11", "2.10", "3.8", "4.4", "5.3", "6.3", "7.3", "8.1"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):
@@ -472,7 +495,7 @@ def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
     place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
     with pytest.raises(StateCorruptError, match="cannot be read"):
         read_in_portions(data[:place] + b"x" + data[place + 1 :])
-    newer = with_version(data, "1.10")
+    newer = with_version(data, "1.11")
     with pytest.raises(SchemaVersionError):
         read_in_portions(newer[:place] + b"x" + newer[place + 1 :])
 

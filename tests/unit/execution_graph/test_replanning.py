@@ -9,6 +9,7 @@ from onager.execution_graph import (
     REPLANNED_MAJOR,
     AdaptivePolicy,
     EventBatch,
+    Failure,
     FailureKind,
     HeldTask,
     ReplanBegun,
@@ -38,7 +39,8 @@ from onager.execution_graph import (
 )
 from onager.execution_graph.replanned import MOST_REPLANS
 from onager.execution_graph.replanning import FORCED_LIMIT_MS, LIMIT_MS
-from onager.execution_graph.stages import ExecutorSlot, StageLayout, TaskRead
+from onager.execution_graph.settling import failed
+from onager.execution_graph.stages import ExecutorSlot, RunningStage, StageLayout, TaskRead
 from tests.unit.execution_graph.builder import METRICS, SINK, Job, new_graph, output, stage, with_sink
 
 Side = Literal["", "shuffled", "broadcast"]
@@ -551,6 +553,16 @@ def test_a_lost_executor_and_a_lost_launch_keep_the_plan() -> None:
     assert "did not arrive" in job.graph.replans[0].decisions[0]
     job.finish()
     assert job.graph.state == "successful"
+
+
+def test_a_job_that_fails_by_its_re_plan_has_no_re_plan_under_way() -> None:
+    job = owing()
+    replan = job.stage(begun(job).replan_id)
+    assert isinstance(replan, RunningStage)
+    graph = failed(job.graph, replan, Failure(kind=FailureKind.USER_ERROR, message="no"), job.tick())
+    assert violations(graph) == ()
+    assert graph.replan is None
+    assert graph.replans[0].decisions == ("the job failed",)
 
 
 def test_a_re_plan_that_finds_nothing_better_keeps_the_plan() -> None:

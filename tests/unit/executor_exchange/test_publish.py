@@ -265,10 +265,18 @@ def test_a_file_as_target_is_refused(tmp_path):
         check_target(pb.Sink(path=str(tmp_path / "f"), mode="overwrite"))
 
 
+def test_a_manifest_for_another_catalog_is_refused_by_those_who_know_none(tmp_path):
+    manifest, _ = stage(tmp_path, "error", old=False)
+    assert b"foreign" not in manifest.to_bytes()
+    written = replace(manifest, foreign="{}").to_bytes()
+    assert json.loads(written)["version"] == 4
+    assert Manifest.from_bytes(written).foreign == "{}"
+
+
 def test_a_newer_manifest_is_refused(tmp_path):
     manifest, _ = stage(tmp_path, "error", old=False)
-    text = manifest.to_bytes().replace(b'"version": 1', b'"version": 4')
-    with pytest.raises(VersionMismatchError, match="version 4"):
+    text = manifest.to_bytes().replace(b'"version": 1', b'"version": 5')
+    with pytest.raises(VersionMismatchError, match="version 5"):
         Manifest.from_bytes(text)
 
 

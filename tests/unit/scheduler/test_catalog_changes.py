@@ -209,6 +209,8 @@ async def test_while_a_scheduler_knows_no_catalog_nothing_is_changed_and_the_use
     assert "a scheduler of an earlier version is running" in event.failure.message
     event = await read(backend, planning, None, sink=pb.Sink(partition_by=["k"]), may_change_catalog=lambda: False)
     assert "which knows neither a catalog nor directories by columns" in event.failure.message
+    event = await read(backend, planning, None, sink=pb.Sink(foreign="{}"), may_commit=lambda: False)
+    assert "which does not know tables of other catalogs" in event.failure.message
     reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), may_change_catalog=lambda: False)
     task = pb.TaskId(job_id=planning.graph.job_id)
     told = pb.Failure(kind="io_error", cause="catalog_changed", message="table default.t was changed")

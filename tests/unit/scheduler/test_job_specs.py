@@ -56,6 +56,7 @@ def test_an_ordinary_job_passes():
         (request(views=[pb.View(name="t", path="p\0q")]), InvalidRequestError, "view t has a NUL character"),
         (request(python=pb.PythonFunction(source=b"x", file_name="a\0b")), InvalidRequestError, "NUL character"),
         (request(sink=pb.Sink(path="/o", format="avro")), InvalidRequestError, "avro"),
+        (request(sink=pb.Sink(path="/o", format="csv", foreign="{}")), InvalidRequestError, "only a table has"),
         (request(sink=pb.Sink(path="/o", format="csv", mode="merge")), InvalidRequestError, "merge"),
         (request(sql=pb.SqlScript(text="x" * (MAX_JOB_SPEC_BYTES + 1))), RequestTooLargeError, "limit"),
     ],

@@ -1,12 +1,12 @@
 """Counters move by what the committed events say, each once."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from onager.execution_graph import FailureKind, JobCancelled
+from onager.execution_graph import FailureKind, JobCancelled, OutputsTaken, TakenOutput
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.metrics.commits import CommitMetrics
 from onager.state_backend.memory import MemoryStore
@@ -140,3 +140,21 @@ async def test_of_two_writers_the_one_that_wins_counts(clock, fate):
         await append(there, also, [cancelled])
     ended = [counted(of_registry(registry), "onager_jobs_ended_total") for registry in (one, other)]
     assert ended == [{'onager_jobs_ended_total{error_kind="",state="cancelled"}': 1}, {}]
+
+
+def test_outputs_that_are_taken_and_those_of_them_that_are_lost():
+    first, second = chain(2)
+    job = planned(first, replace(second, fingerprint="f"), stage(3, reads=(2,), kind="result"))
+    outputs = (builder.output("x"), builder.output("y"))
+    taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, fingerprint="f", outputs=outputs)
+    job.feed(OutputsTaken(taken=(taken,), at_ms=job.tick()))
+    late = replace(taken, stage_id=9)  # of a plan that came too late
+    job.feed(OutputsTaken(taken=(taken, late), at_ms=job.tick()))
+    counts = {"onager_stages_reused_total": 1, "onager_reused_bytes_total": 200}
+    assert {name: n for name, n in job.told("stages_reused", "reused").items() if n} == counts
+    job.launch()
+    job.feed(job.cannot_fetch(3, 0, 2, 0))
+    job.finish()
+    assert {name: n for name, n in job.told("stages_reused", "reused").items() if n} == counts | {
+        "onager_reused_stages_lost_total": 1
+    }

@@ -3,7 +3,7 @@
 import pytest
 
 from onager.errors import PlanningError
-from onager.execution_graph import FEED_MAJOR, TABLES_MAJOR, EventBatch, encode_batch
+from onager.execution_graph import FEED_MAJOR, FOREIGN_MAJOR, TABLES_MAJOR, EventBatch, encode_batch
 from onager.executor.work import needs_major
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -68,6 +68,12 @@ def partitioned() -> pb.PlanOutcome:
     return plan
 
 
+def foreign() -> pb.PlanOutcome:
+    plan = partitioned()
+    plan.sink.foreign = '{"catalog": "ice"}'
+    return plan
+
+
 def steps() -> pb.PlanOutcome:
     return pb.PlanOutcome(stages=[pb.PlannedStage(stage_id=1, work=pb.STEP, plan_digest="d", partitions=1)])
 
@@ -84,10 +90,11 @@ def changing() -> pb.PlanOutcome:
         (outcome(1, 1).plan, 1),
         (growing(), FEED_MAJOR),
         (partitioned(), TABLES_MAJOR),
+        (foreign(), FOREIGN_MAJOR),
         (steps(), TABLES_MAJOR),
         (changing(), TABLES_MAJOR),
     ],
-    ids=["plain", "growing", "partitioned", "steps", "changing the catalog"],
+    ids=["plain", "growing", "partitioned", "of another catalog", "steps", "changing the catalog"],
 )
 def test_an_executor_tells_the_version_of_the_record_that_holds_its_plan(plan: pb.PlanOutcome, major: int) -> None:
     digest = "c" if plan.HasField("catalog") else ""

@@ -457,7 +457,7 @@ async def test_webhooks_are_told_of_the_program_alone(store, clock, tmp_path):
     await replica.close()
 
 
-async def test_scripts_are_split_only_where_every_executor_can(scheduler):
+async def test_scripts_are_split_and_other_catalogs_written_only_where_every_executor_can(scheduler):
     def register(name, **fields):
         return scheduler.gateway.RegisterExecutor(
             pb.RegisterExecutorRequest(
@@ -466,7 +466,7 @@ async def test_scripts_are_split_only_where_every_executor_can(scheduler):
             PEER,
         )
 
-    await register("new", splits=True)
-    assert scheduler.executors.all_split
+    await register("new", splits=True, commits=True)
+    assert (scheduler.executors.all_split, scheduler.executors.all_commit) == (True, True)
     await register("old")
-    assert not scheduler.executors.all_split
+    assert (scheduler.executors.all_split, scheduler.executors.all_commit) == (False, False)

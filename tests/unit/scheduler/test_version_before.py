@@ -58,7 +58,7 @@ def test_a_job_of_the_version_before_goes_on_to_its_end(name):
 def test_what_is_written_again_of_it_can_be_read_by_the_version_before():
     for name in JOBS:
         graph = decode_graph(RECORDS[f"graph {name}"])
-        assert encode_graph(graph).replace(b'"1.9"', b'"1.0"', 1) == RECORDS[f"graph {name}"]
+        assert encode_graph(graph).replace(b'"1.10"', b'"1.0"', 1) == RECORDS[f"graph {name}"]
 
 
 def test_the_other_records_are_read_too():
@@ -73,7 +73,7 @@ def test_the_other_records_are_read_too():
 
 async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_lives(backend, clock):
     members = Members(backend, clock, scheduler_id="new", address="h:1", lease_ttl_s=5)
-    assert members.writes_major == SCHEMA_MAJOR == 7
+    assert members.writes_major == SCHEMA_MAJOR == 9
     await backend.put(Keyspace.Schedulers, "old", RECORDS["scheduler"])
     await members.refresh()
     assert members.writes_major == 1
@@ -91,14 +91,14 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
     assert looked == []
     await backend.delete(Keyspace.Schedulers, "old")
     await members.refresh()
-    assert members.writes_major == 7
+    assert members.writes_major == SCHEMA_MAJOR
     await overdue.look()
     assert looked == ["for stragglers"]
 
 
 async def test_a_newer_scheduler_writes_what_this_one_reads(backend, clock):
     members = Members(backend, clock, scheduler_id="this", address="h:1", lease_ttl_s=5)
-    newer = members.record.model_copy(update={"scheduler_id": "newer", "reads_major": 9})
+    newer = members.record.model_copy(update={"scheduler_id": "newer", "reads_major": 10})
     await backend.put(Keyspace.Schedulers, "newer", newer.encoded())
     await members.refresh()
     assert members.writes_major == SCHEMA_MAJOR

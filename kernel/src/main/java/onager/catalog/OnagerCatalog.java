@@ -133,6 +133,11 @@ public final class OnagerCatalog implements ExternalCatalog {
         }
     }
 
+    /** Returns Python's answer to what is asked of another catalog. */
+    synchronized JsonNode foreign(Map<String, Object> request) {
+        return reads.read(Map.of("foreign", request));
+    }
+
     /** Sets whether statements may change the catalog. */
     public synchronized void allowChanges(boolean may) {
         mayChange = may;

@@ -10,10 +10,13 @@ import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;
 import onager.values.Seqs;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.catalog.BucketSpec;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.V2CreateTableAsSelectPlan;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.command.CreateDataSourceTableAsSelectCommand;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
@@ -26,10 +29,12 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * @param query its plan, analyzed; null: there is nothing to write
  * @param mode as of a sink: error, overwrite or append
+ * @param foreign given if it is a table of another catalog: then there is no sink yet
  */
 public record TableWrite(LogicalPlan query, List<String> names, String path, String format, Map<String, String> options, String mode,
-        List<String> partitionBy, Buckets buckets, OfTable table) {
-    private static final TableWrite NOTHING = new TableWrite(null, List.of(), "", "", Map.of(), "", List.of(), null, null);
+        List<String> partitionBy, Buckets buckets, OfTable table, ForeignWrite foreign) {
+    private static final TableWrite NOTHING = new TableWrite(null, List.of(), "", "", Map.of(), "", List.of(), null, null,
+            null);
 
     /** The buckets of a table, by columns, and the columns by which each file is sorted. */
     public record Buckets(int count, List<String> by, List<String> sortBy) {}
@@ -51,6 +56,15 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         }
         if (analyzed instanceof CreateDataSourceTableAsSelectCommand made) {
             return made(catalog, made);
+        }
+        ForeignWrite foreign = ForeignWrite.of(analyzed);
+        if (foreign != null) {
+            LogicalPlan query = ((V2WriteCommand) analyzed).query();
+            return new TableWrite(query, ForeignWrite.names(analyzed), "", "", Map.of(), "", List.of(), null, null, foreign);
+        }
+        if (analyzed instanceof V2CreateTableAsSelectPlan made && made.name() instanceof ResolvedIdentifier name) {
+            throw new RefusedException("it makes a table of the catalog " + name.catalog().name() + ", which is not Onager's: make it with the catalog's own "
+                    + "tools, and write it with INSERT INTO or INSERT OVERWRITE");
         }
         throw new RefusedException("it writes to what is no table of files: write to a table USING parquet, orc, csv or json, or with "
                 + "INSERT OVERWRITE DIRECTORY … USING");
@@ -102,7 +116,7 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
             scala.collection.immutable.Map<String, String> within, boolean hasOwn) {
         OfTable of = catalog.writtenPartitions(table, replaces, within);
         String below = hasOwn ? catalog.newFolder(table) : path;
-        return new TableWrite(query, names, below, format, options, mode, Seqs.list(table.partitionColumnNames()), buckets, of);
+        return new TableWrite(query, names, below, format, options, mode, Seqs.list(table.partitionColumnNames()), buckets, of, null);
     }
 
     private static TableWrite into(CatalogTable table, LogicalPlan query, List<String> names, String mode) {
@@ -110,7 +124,8 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         options.remove("path");
         options.remove("serialization.format");
         String format = table.provider().get().toLowerCase(Locale.ROOT);
-        return new TableWrite(query, names, Folders.path(table.location()), format, options, mode, List.of(), buckets(table), null);
+        return new TableWrite(query, names, Folders.path(table.location()), format, options, mode, List.of(), buckets(table), null,
+                null);
     }
 
     private static Buckets buckets(CatalogTable table) {

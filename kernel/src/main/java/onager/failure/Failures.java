@@ -77,6 +77,12 @@ public final class Failures {
         return says(chain, "ExecutorLostFailure", "SparkContext was shut down", "on a stopped SparkContext");
     }
 
+    /** The exception of Hive's client that says that the metastore which Spark was given does not answer; null: there is none. */
+    private static Throwable ofMetastore(List<Throwable> chain) {
+        return chain.stream().filter(e -> e.getClass().getName().startsWith("org.apache.thrift.transport.")
+                || e.getMessage() != null && e.getMessage().startsWith("Could not connect to meta store")).findFirst().orElse(null);
+    }
+
     /** Whether a table was too large to broadcast, for the memory or for a limit of Spark. */
     public static boolean isTooLargeToBroadcast(Throwable e) {
         List<Throwable> chain = chain(e);
@@ -86,6 +92,9 @@ public final class Failures {
     /** Whether the failure is an I/O error, which a retry may not meet again. */
     private static boolean isIo(List<Throwable> chain) {
         if (isWorkerCrash(chain) || isClusterLoss(chain) || has(chain, OutOfMemoryError.class)) {
+            return true;
+        }
+        if (ofMetastore(chain) != null) {
             return true;
         }
         if (has(chain, BrokenStream.class, ExchangeFailure.class)) {
@@ -276,6 +285,10 @@ public final class Failures {
         }
         if (python != null) {
             return raised(python.getMessage()) + frames(python.getMessage());
+        }
+        Throwable away = ofMetastore(chain);
+        if (away != null) {
+            return "the Hive metastore does not answer, and tables are looked up there (" + text(away).lines().findFirst().orElse("") + ")";
         }
         if (said instanceof Throwable spoken) {
             String m = spoken.getMessage();

@@ -12,13 +12,13 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 
 /** A file listing that was made when the query was planned: all tasks see the same files, and nothing is listed again. */
-final class FixedFileIndex implements FileIndex {
+public final class FixedFileIndex implements FileIndex {
     private final Seq<Path> roots;
     private final List<PartitionDirectory> directories;
     private final StructType partitionSchema;
 
     /** *roots*: the paths in the query; *directories*: those left after partition pruning. */
-    FixedFileIndex(Seq<Path> roots, List<PartitionDirectory> directories, StructType partitionSchema) {
+    public FixedFileIndex(Seq<Path> roots, List<PartitionDirectory> directories, StructType partitionSchema) {
         this.roots = roots;
         this.directories = directories;
         this.partitionSchema = partitionSchema;

@@ -98,7 +98,7 @@ public final class Leaves {
     }
 
     /** *packed*: the rows, each preceded by its length. */
-    private record Rows(Seq<Attribute> output, int count, byte[] packed) implements Description {
+    record Rows(Seq<Attribute> output, int count, byte[] packed) implements Description {
         @Override
         public SparkPlan leaf(SparkSession session) {
             var rows = new ArrayList<InternalRow>(count);
@@ -113,14 +113,14 @@ public final class Leaves {
         }
     }
 
-    private record Numbers(Seq<Attribute> output, long start, long end, long step, int slices) implements Description {
+    record Numbers(Seq<Attribute> output, long start, long end, long step, int slices) implements Description {
         @Override
         public SparkPlan leaf(SparkSession session) {
             return Nodes.range(start, end, step, slices, output);
         }
     }
 
-    private record OneRow() implements Description {
+    record OneRow() implements Description {
         @Override
         public SparkPlan leaf(SparkSession session) {
             return Nodes.oneRow();

@@ -158,7 +158,7 @@ public final class Queries {
     }
 
     /** Returns all logical plans directly below *plan*. */
-    public static Stream<LogicalPlan> below(LogicalPlan plan) {
+    static Stream<LogicalPlan> below(LogicalPlan plan) {
         return Stream.of(plan.children(), plan.innerChildren(), plan.subqueries()).flatMap(each -> Seqs.list(each).stream())
                 .filter(LogicalPlan.class::isInstance).map(LogicalPlan.class::cast);
     }

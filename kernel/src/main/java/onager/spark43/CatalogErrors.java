@@ -6,10 +6,12 @@ import org.apache.spark.sql.catalyst.analysis.DatabaseAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.FunctionAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchDatabaseException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchPartitionsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.PartitionsAlreadyExistException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.errors.QueryCompilationErrors;
 import scala.collection.immutable.Map;
 
@@ -31,6 +33,14 @@ public final class CatalogErrors {
 
     public static RuntimeException noTable(String database, String name) {
         throw thrown(new NoSuchTableException(database, name));
+    }
+
+    public static RuntimeException noTable(Identifier ident) {
+        throw thrown(new NoSuchTableException(ident));
+    }
+
+    public static RuntimeException noNamespace(String[] namespace) {
+        throw thrown(new NoSuchNamespaceException(namespace));
     }
 
     public static RuntimeException tableExists(String database, String name) {

@@ -15,7 +15,6 @@ import onager.values.Background;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
-import org.apache.spark.connect.proto.Command;
 import org.apache.spark.connect.proto.ExecutePlanRequest;
 import org.apache.spark.connect.proto.ExecutePlanResponse;
 import org.apache.spark.connect.proto.ReattachOptions;
@@ -39,7 +38,6 @@ import org.apache.spark.sql.types.StructType;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
-import org.sparkproject.connect.protobuf.Message;
 import scala.Option;
 
 /** What Spark's own Connect server does with a session, without the server: it analyses plans, and carries commands out. */
@@ -130,16 +128,6 @@ public final class ConnectSession implements AutoCloseable {
         return holder.errorIdToError().asMap().values().stream().findFirst().orElse(told);
     }
 
-    /** Return kind and name of what an encoded Command, Relation or AnalyzePlanRequest reads; see `ConnectReads`. */
-    public List<String> reads(String kind, byte[] message) throws IOException {
-        Parser<Message> parser = switch (kind) {
-            case "Command" -> Command::parseFrom;
-            case "Relation" -> Relation::parseFrom;
-            default -> AnalyzePlanRequest::parseFrom;
-        };
-        return ConnectReads.of(parsed(message, parser), holder.session().sessionState().sqlParser());
-    }
-
     /** Return the columns of an encoded DataType, a struct, as CREATE TABLE has them. */
     public static String ddl(byte[] schema) throws IOException {
         DataType type = DataTypeProtoConverter$.MODULE$.toCatalystType(parsed(schema, org.apache.spark.connect.proto.DataType::parseFrom));
@@ -205,11 +193,13 @@ public final class ConnectSession implements AutoCloseable {
                 .clearClientObservedServerSideSessionId().build();
     }
 
-    private interface Parser<T> {
+    /** Parses a message of Spark's protocol. */
+    public interface Parser<T> {
         T parse(CodedInputStream content) throws IOException;
     }
 
-    private static <T> T parsed(byte[] content, Parser<T> parser) throws IOException {
+    /** Return the message of *content*; `RefusedException` if it is damaged or nested too deep. */
+    public static <T> T parsed(byte[] content, Parser<T> parser) throws IOException {
         CodedInputStream stream = ByteString.copyFrom(content).newCodedInput();
         stream.setRecursionLimit(DEEPEST);
         try {

@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.LazilyGeneratedOrdering
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StringType$;
+import org.apache.spark.sql.types.StructField;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
@@ -47,6 +48,12 @@ public final class Expressions {
     /** Return *column* with the name and the id of *as*. */
     public static Alias renamed(Attribute column, Attribute as) {
         return new Alias(column, as.name(), as.exprId(), as.qualifier(), Option.apply(as.metadata()), Seqs.seq());
+    }
+
+    /** Return an attribute that is *field*. */
+    public static AttributeReference attribute(StructField field) {
+        return new AttributeReference(field.name(), field.dataType(), field.nullable(), field.metadata(),
+                NamedExpression$.MODULE$.newExprId(), Seqs.seq());
     }
 
     /** Return an attribute that may be null. */

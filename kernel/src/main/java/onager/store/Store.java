@@ -263,7 +263,10 @@ public final class Store implements Serializable {
         }
     }
 
-    /** Remove the directory *name* through Hadoop, except for the files *keep* below it; missing files are ignored. */
+    /**
+     * Remove the directory *name* through Hadoop, except for the files *keep* below it, where a name that ends with a slash stands for all
+     * files of that directory; missing files are ignored.
+     */
     public void removeAll(String name, List<String> keep) throws IOException {
         var directory = ofHadoop(path(name));
         FileSystem fs = hadoop(root);
@@ -275,7 +278,8 @@ public final class Store implements Serializable {
         try {
             for (var files = fs.listFiles(directory, true); files.hasNext();) {
                 var file = files.next().getPath();
-                if (!keep.contains(file.toUri().getPath().substring(start))) {
+                String below = file.toUri().getPath().substring(start);
+                if (!keep.contains(below) && !keep.contains(below.substring(0, below.lastIndexOf('/') + 1))) {
                     fs.delete(file, false);
                 }
             }

@@ -1,18 +1,22 @@
-package onager.spark43;
+package onager.plan;
 
+import java.io.IOException;
 import java.util.Collection;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.Consumer;
-import onager.plan.Queries;
+import onager.spark43.ConnectSession;
 import onager.values.Seqs;
+import org.apache.spark.connect.proto.AnalyzePlanRequest;
 import org.apache.spark.connect.proto.CallFunction;
 import org.apache.spark.connect.proto.Catalog;
+import org.apache.spark.connect.proto.Command;
 import org.apache.spark.connect.proto.Expression.ExpressionString;
 import org.apache.spark.connect.proto.Read.DataSource;
 import org.apache.spark.connect.proto.Read.NamedTable;
+import org.apache.spark.connect.proto.Relation;
 import org.apache.spark.connect.proto.RelationChanges;
 import org.apache.spark.connect.proto.SQL;
 import org.apache.spark.connect.proto.SqlCommand;
@@ -25,6 +29,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.command.CreateFunctionCommand;
 import org.apache.spark.sql.execution.command.CreateSQLFunctionCommand;
 import org.apache.spark.sql.execution.command.CreateViewCommand;
@@ -35,7 +40,7 @@ import scala.Product;
 import scala.collection.immutable.Seq;
 
 /** Which views, functions and data sources a command of Spark Connect reads, by the names in it. */
-final class ConnectReads {
+public final class ConnectReads {
     private static final String ANYTHING = "*";
     /** Statements of which it is known what they read. */
     private static final Set<Class<?>> MAKES = Set.of(CreateViewCommand.class, CreateTempViewUsing.class, CreateSQLFunctionCommand.class, CreateFunctionCommand.class);
@@ -47,10 +52,18 @@ final class ConnectReads {
         this.parser = parser;
     }
 
-    /** Returns kind and name of each, such as "view sales", in lower case; "*" for whatever there is. */
-    static List<String> of(Message command, ParserInterface parser) {
-        ConnectReads reads = new ConnectReads(parser);
-        reads.message(command);
+    /**
+     * Returns kind and name of each that an encoded Command, Relation or AnalyzePlanRequest, the *kind* of *message*, reads, such as
+     * "view sales", in lower case; "*" for whatever there is. Texts are parsed as in *session*.
+     */
+    public static List<String> of(SparkSession session, String kind, byte[] message) throws IOException {
+        ConnectSession.Parser<Message> parser = switch (kind) {
+            case "Command" -> Command::parseFrom;
+            case "Relation" -> Relation::parseFrom;
+            default -> AnalyzePlanRequest::parseFrom;
+        };
+        ConnectReads reads = new ConnectReads(session.sessionState().sqlParser());
+        reads.message(ConnectSession.parsed(message, parser));
         return List.copyOf(reads.found);
     }
 

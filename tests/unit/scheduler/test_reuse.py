@@ -1,0 +1,360 @@
+"""Outputs that jobs take of others: who may, what readers are told, how long files stay, and who notices a loss."""
+
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from onager.cli.events import what
+from onager.client.events import JobEvent
+from onager.execution_graph import (
+    ExecutorSlot,
+    OutputsTaken,
+    TakenOutput,
+    TaskOutput,
+    encode_event,
+)
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_keys
+from onager.scheduler.api.stage_lines import stage_info
+from onager.scheduler.app import Replica
+from onager.scheduler.engine.clean_ups import Leftovers
+from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.jobs.job_heads import JobTerms
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.small_graphs import graph
+
+SLOT = ExecutorSlot("e1", "life", 1)
+USER = JobTerms(principal="ann", reuse="cluster")
+A, B = JobId("a"), JobId("b")
+PRINTS = [digest_of(b"print 1"), digest_of(b"print 2")]
+DAY_MS = 86_400_000
+
+
+def plan_of(*prints, deterministic=True, tasks=2):
+    """Return what planning reports: stages of which each reads the one before, and the last gives the result."""
+    blobs, stages = [], []
+    for number, fingerprint in enumerate((*prints, ""), start=1):
+        content = f"plan {number}".encode()
+        blobs.append(pb.Blob(digest=digest_of(content), content=content))
+        stages.append(
+            pb.PlannedStage(
+                stage_id=number,
+                name=f"stage {number}",
+                plan_digest=digest_of(content),
+                partitions=tasks,
+                inputs=[pb.StageInput(stage_id=number - 1, read="bucket")] if number > 1 else [],
+                output=pb.OutputLayout(kind="exchange", buckets=2) if fingerprint else pb.OutputLayout(kind="result"),
+                deterministic=deterministic,
+                fingerprint=fingerprint,
+            )
+        )
+    return pb.PlanOutcome(stages=stages, blobs=blobs)
+
+
+class Cluster:
+    """A replica, and an executor that does what it is given."""
+
+    def __init__(self, store, clock, name, **settings):
+        self.clock = clock
+        self.replica = Replica(
+            SchedulerSettings(exchange_dir="/x", scheduler_id=name, listen="127.0.0.1:1", **settings),
+            MemoryBackend(store),
+            clock,
+        )
+
+    async def start(self):
+        replica = self.replica
+        await replica._backend.put(Keyspace.Schedulers, replica.members.id, replica.members.record.encoded())
+        await replica.start()
+
+    async def begin(self, job_id, terms=USER, plan=None):
+        """Submit a job, have it planned, and return the tasks that were launched then."""
+        await self.replica.jobs.submit(graph(job_id, at_ms=self.clock.now_ms()), terms)
+        await self.replica.adoption.adopt_all()
+        (planning,) = await self.fill()
+        success = pb.TaskSuccess(plan=plan_of(*PRINTS) if plan is None else plan)
+        return await self.report(planning, success=success)
+
+    async def fill(self):
+        filled = await self.replica.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * 2)
+        return [launch.task_set for launch in filled.launches]
+
+    async def report(self, task_set, **outcome):
+        reports = [pb.TaskReport(task=task_id(key), **outcome) for key in task_keys(task_set)]
+        updated = await self.replica.tasks.update_task_statuses(SLOT, reports, len(reports))
+        assert len(updated.acknowledged) == len(reports)
+        launches = [launch.task_set for launch in updated.launches]
+        return launches or await self.fill()
+
+    async def finish(self, task_sets):
+        """Do the tasks, and all that follow, and return the stages that were done."""
+        done = []
+        while task_sets:
+            task_set, *task_sets = task_sets
+            done.append(task_set.stage_id)
+            for task in task_set.tasks:
+                nonce = f"{task_set.job_id}-{task_set.stage_id}-{task.partition}".replace(".", "_")
+                output = pb.TaskOutput(nonce=nonce, shared=True, rows=1, bytes=1)
+                one = pb.TaskSet()
+                one.CopyFrom(task_set)
+                del one.tasks[:]
+                one.tasks.add(partition=task.partition, task_attempt=task.task_attempt)
+                task_sets += await self.report(one, success=pb.TaskSuccess(output=output))
+        return sorted(set(done))
+
+    async def run(self, job_id, terms=USER, plan=None):
+        return await self.finish(await self.begin(job_id, terms, plan))
+
+    def head(self, job_id):
+        return self.replica.heads.get(JobId(job_id))
+
+    async def refresh(self):
+        """Let the replica see what others wrote, as its watch would."""
+        self.replica.heads._watched = await self.replica.heads.refresh()
+
+    async def asked(self):
+        """Return what an executor is asked to remove."""
+        await self.refresh()
+        await self.replica.clean_ups.prepare()
+        asked = self.replica.clean_ups.clean_ups_for("e1")
+        await self.replica.clean_ups.cleaned_up(clean_up.job_id for clean_up in asked)
+        return {clean_up.job_id: list(clean_up.keep_files) for clean_up in asked}
+
+
+@pytest.fixture
+def store(clock):
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+async def cluster(store, clock):
+    made = Cluster(store, clock, "s")
+    await made.start()
+    yield made
+    await made.replica.close()
+
+
+async def test_a_job_takes_the_last_output_that_is_there(cluster):
+    assert await cluster.run(A) == [1, 2, 3]
+    assert cluster.head(A).reusable == {PRINTS[0]: 1, PRINTS[1]: 2}
+    (launched,) = await cluster.begin(B)
+    assert launched.stage_id == 3
+    (location,) = launched.inputs
+    assert (location.stage_id, location.job_id, location.of_stage_id) == (2, A, 2)
+    assert [output.nonce for output in location.outputs] == ["a-2-0", "a-2-1"]
+    assert cluster.head(B).reuses == (A,)
+    stages = (await cluster.replica.jobs.get(B)).graph.stages
+    assert [stage_info(stage).name for stage in stages[1:]] == [
+        "stage 1 (not needed: its rows are in what is reused)",
+        "stage 2 (reused from a/2)",
+        "stage 3",
+    ]
+    assert await cluster.finish([launched]) == [3]
+    assert (cluster.head(B).reuses, cluster.head(B).reusable) == ((), {})
+    assert await cluster.run("c") == [3], "what B took is A's to give"
+
+
+@pytest.mark.parametrize(
+    ("first", "first_terms", "second", "second_terms", "done"),
+    [
+        (A, USER, B, USER, [3]),
+        (A, USER, B, USER.model_copy(update={"principal": "bob"}), [1, 2, 3]),
+        (A, USER, B, JobTerms(principal="ann"), [1, 2, 3]),
+        (A, JobTerms(principal="ann"), B, USER, [1, 2, 3]),
+        (A, USER, B, JobTerms(principal="ann", reuse="off"), [1, 2, 3]),
+        ("p.1", JobTerms(), "p.2", JobTerms(), [3]),
+        ("p.1", JobTerms(), "q.1", JobTerms(), [1, 2, 3]),
+        ("p.1", JobTerms(), "p.2", JobTerms(reuse="off"), [1, 2, 3]),
+        (A, JobTerms(reuse="cluster"), B, JobTerms(reuse="cluster"), [3]),
+    ],
+    ids=["same user", "other", "asks not", "offers not", "off", "one program", "two", "a step that is off", "no users"],
+)
+async def test_who_may_take_what(cluster, first, first_terms, second, second_terms, done):
+    await cluster.run(first, first_terms)
+    assert await cluster.run(second, second_terms) == done
+
+
+async def test_where_there_are_users_nobodys_jobs_take_nothing(store, clock, tmp_path):
+    (tmp_path / "tokens").write_text("a-token-of-thirty-two-characters-000")
+    (tmp_path / "tokens").chmod(0o600)
+    cluster = Cluster(store, clock, "s", auth_token_file=tmp_path / "tokens")
+    await cluster.start()
+    await cluster.run(A, JobTerms(reuse="cluster"))
+    assert await cluster.run(B, JobTerms(reuse="cluster")) == [1, 2, 3]
+    await cluster.replica.close()
+
+
+async def test_what_has_no_fingerprint_or_may_differ_is_computed(cluster):
+    await cluster.run(A)
+    assert await cluster.run(B, plan=plan_of(PRINTS[0], digest_of(b"another"))) == [2, 3]
+    assert await cluster.run("c", plan=plan_of(*PRINTS, deterministic=False)) == [1, 2, 3]
+    assert await cluster.run("d", plan=plan_of("f" * 10_000, "nonsense")) == [1, 2, 3]
+
+
+async def test_a_scheduler_that_knows_none_keeps_it_from_all(cluster):
+    await cluster.run(A)
+    cluster.replica.members.record = cluster.replica.members.record.model_copy(update={"reads_major": 7})
+    assert await cluster.run(B) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("reuses", "done"), [(True, [3]), (False, [1, 2, 3])])
+async def test_an_executor_that_knows_none_keeps_it_from_all(cluster, reuses, done):
+    await cluster.run(A)
+    request = pb.RegisterExecutorRequest(
+        executor_id="e2", incarnation="l2", slots=1, protocol_version=1, spark_version="4.3", reuses=reuses
+    )
+    await cluster.replica.gateway.RegisterExecutor(request, Peer())
+    assert await cluster.run(B) == done
+
+
+# ---------------------------------------------------------------- files
+
+
+async def test_files_stay_for_others_and_for_as_long_as_somebody_reads_them(cluster):
+    await cluster.run(A)
+    results = ["3/0-a-3-0.arrow", "3/1-a-3-1.arrow"]
+    assert await cluster.asked() == {A: ["1/", "2/", *results]}
+    launched = await cluster.begin(B)
+    cluster.clock.advance(DAY_MS)
+    await cluster.replica.retention.sweep()
+    assert cluster.head(A).clean_up == "all"
+    assert await cluster.asked() == {}, "B reads them"
+    await cluster.finish(launched)
+    assert (await cluster.asked())[A] == []
+    assert await cluster.run("c") == [1, 2, 3]
+
+
+async def test_files_stay_until_it_is_known_who_has_taken_them(cluster):
+    await cluster.run(A)
+    await cluster.asked()
+    cluster.clock.advance(DAY_MS)
+    await cluster.replica.retention.sweep()
+    cluster.replica.heads._watched = 0
+    assert not await cluster.replica.clean_ups.prepare(), "a job that has taken them may not be known here yet"
+    assert list(await cluster.asked()) == [A]
+
+
+async def test_files_that_are_read_are_no_leftovers(cluster):
+    await cluster.run(A)
+    await cluster.asked()
+    launched = await cluster.begin(B)
+    await cluster.replica.heads.put([cluster.head(A).withdrawn()])
+    await cluster.replica.heads.put([cluster.head(A).model_copy(update={"clean_up": "none"})])
+    await cluster.refresh()
+    found = [pb.ExchangeFiles(job_id=A)]
+    assert await cluster.replica.clean_ups.leftovers(found, lambda _: True) == Leftovers([], [A])
+    await cluster.finish(launched)
+    (clean_up,) = (await cluster.replica.clean_ups.leftovers(found, lambda _: True)).clean_ups
+    assert clean_up.job_id == A
+
+
+async def test_files_of_steps_stay_until_their_program_ends(cluster):
+    spec = pb.JobSpec(program=pb.ProgramSpec(steps=[pb.ProgramStep(sql=pb.SqlScript(text="SELECT 1"))]))
+    await cluster.replica.service.SubmitJob(pb.SubmitJobRequest(job_id="p", spec=spec, client_id="c"), Peer())
+    await cluster.run("p.1", JobTerms())
+    assert (await cluster.asked())["p.1"][:2] == ["1/", "2/"]
+    cluster.clock.advance(60_000)
+    await cluster.replica.retention.sweep()
+    assert cluster.head("p.1").reusable
+    await cluster.replica.local.coordinator(JobId("p")).cancel("enough")
+    await cluster.replica.retention.sweep()
+    assert not cluster.head("p.1").reusable
+    assert (await cluster.asked())["p.1"][:1] == ["3/0-p_1-3-0.arrow"], "the result stays"
+
+
+async def test_files_go_where_space_is_short(cluster):
+    await cluster.run(A)
+    await cluster.asked()
+    cluster.replica.retention._is_space_short = lambda: True
+    await cluster.replica.retention.sweep()
+    assert (await cluster.asked())[A] == ["3/0-a-3-0.arrow", "3/1-a-3-1.arrow"]
+
+
+async def test_a_job_that_failed_offers_what_it_has_done(cluster):
+    (first,) = await cluster.begin(A, plan=plan_of(*PRINTS, tasks=1))
+    success = pb.TaskSuccess(output=pb.TaskOutput(nonce="n", shared=True, rows=1, bytes=1))
+    (second,) = await cluster.report(first, success=success)
+    await cluster.report(second, failure=pb.Failure(kind="user_error", message="no"))
+    assert cluster.head(A).reusable == {PRINTS[0]: 1}
+    assert await cluster.asked() == {A: ["1/"]}
+    assert await cluster.run(B, plan=plan_of(*PRINTS, tasks=1)) == [2, 3]
+    cluster.clock.advance(DAY_MS)
+    await cluster.replica.retention.sweep()
+    assert (await cluster.asked())[A] == []
+
+
+class Peer:
+    def peer(self):
+        return "ipv4:192.0.2.1:1"
+
+
+# ---------------------------------------------------------------- lost
+
+
+async def test_what_is_withdrawn_while_it_is_taken_is_computed(cluster, store, clock):
+    await cluster.run(A)
+    other = Cluster(store, clock, "t")
+    await other.start()
+    await other.replica.heads.put([other.head(A).withdrawn()])
+    assert cluster.head(A).reusable, "not seen here yet"
+    (launched,) = await cluster.begin(B)
+    assert launched.stage_id == 1
+    assert not cluster.head(A).reusable
+    await other.replica.close()
+
+
+async def test_what_is_removed_with_its_job_while_it_is_taken_is_computed(cluster):
+    await cluster.run(A)
+    await cluster.replica._backend.delete(Keyspace.JobHeads, A)
+    (launched,) = await cluster.begin(B)
+    assert launched.stage_id == 1
+    assert cluster.head(A) is None
+
+
+async def test_what_has_changed_otherwise_is_taken_all_the_same(cluster, store, clock):
+    await cluster.run(A)
+    other = Cluster(store, clock, "t")
+    await other.start()
+    await other.replica.heads.put([other.head(A).model_copy(update={"has_history": False})])
+    (launched,) = await cluster.begin(B)
+    assert launched.stage_id == 3
+    await other.replica.close()
+
+
+async def test_what_cannot_be_read_is_computed_and_offered_to_nobody_any_more(cluster):
+    await cluster.run(A)
+    (launched,) = await cluster.begin(B)
+    fetch = pb.FetchFailure(input_stage_id=2, input_partition=1, nonce="a-2-1")
+    failure = pb.Failure(kind="fetch_failed", message="it is gone", fetch=fetch)
+    with capture_logs() as logs:
+        tasks = await cluster.report(launched, failure=failure)
+    assert ("outputs_withdrawn", A) in {(entry["event"], entry.get("job_id")) for entry in logs}
+    assert [task_set.stage_id for task_set in tasks] == [1]
+    assert await cluster.finish(tasks) == [1, 2, 3]
+    assert not cluster.head(A).reusable
+    assert await cluster.run("c") == [3], "B has it now"
+    assert cluster.replica.jobs.cached(JobId("c")).graph.stages[2].spec.taken.job_id == B
+
+
+@pytest.mark.parametrize(("stage_id", "nonce"), [(2, "another"), (1, "a-2-1"), (900, "a-2-1")])
+async def test_what_another_plan_or_execution_missed_is_still_offered(cluster, stage_id, nonce):
+    await cluster.run(A)
+    (launched,) = await cluster.begin(B)
+    fetch = pb.FetchFailure(input_stage_id=stage_id, input_partition=1, nonce=nonce)
+    await cluster.report(launched, failure=pb.Failure(kind="fetch_failed", message="it is gone", fetch=fetch))
+    assert cluster.head(A).reusable
+
+
+# ---------------------------------------------------------------- told
+
+
+def test_the_event_is_told_in_words():
+    outputs = (TaskOutput(nonce="n", is_shared=True, rows=1, bytes=1),)
+    taken = [TakenOutput(stage_id=n, job_id="a", of_stage_id=n + 1, fingerprint="f", outputs=outputs) for n in (1, 3)]
+    fields = json.loads(encode_event(OutputsTaken(taken=tuple(taken), at_ms=1)))
+    assert what(JobEvent(1, 0, "s", "outputs_taken", fields)) == "stage 1 from a/2, stage 3 from a/4"
