@@ -252,12 +252,14 @@ class Standalone:
 
     def _say_ready(self) -> None:
         where = "" if self._address == default_addresses() else f" --scheduler {self._address}"
+        secured = "/;use_ssl=true;token=…" if os.environ.get("ONAGER_SCHEDULER_TLS_CERT") else ""
         lines = [
             f"onager is ready at {self._address}",
             f"  state     {self._directories.state_dir or self._directories.backend}",
             f"  exchange  {self._directories.exchange_dir}",
             *([f"  page      {self._page}"] if self._page else []),
-            f'  try       onager submit{where} -e "SELECT 1 AS one"',
+            f'  PySpark   SparkSession.builder.remote("sc://{self._address}{secured}").getOrCreate()',
+            f'  shell     onager submit{where} -e "SELECT 1 AS one"',
             "Ctrl-C stops it; jobs continue when it is started again.",
         ]
         print("\n".join(lines), flush=True)

@@ -67,6 +67,7 @@ def test_a_start_says_nothing_else_before_it_is_ready(standalone):
     told, _, _ = standalone.text().partition("onager is ready")
     lines = [line for line in told.splitlines() if not line.startswith("NOTE: Picked up JDK_JAVA_OPTIONS")]  # of tests
     assert lines == ["onager: starting a scheduler, and an executor with Spark …"]
+    assert f'SparkSession.builder.remote("sc://{standalone.address}").getOrCreate()' in standalone.text()
 
 
 def _python_blocks() -> list[str]:
@@ -75,8 +76,9 @@ def _python_blocks() -> list[str]:
 
 @pytest.mark.parametrize("block", range(len(_python_blocks())))
 def test_the_python_of_the_readme_works_as_printed(standalone, block, tmp_path):
+    program = _python_blocks()[block].replace("sc://127.0.0.1:50050", f"sc://{standalone.address}")
     told = subprocess.run(
-        [sys.executable, "-c", _python_blocks()[block]],
+        [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         check=False,

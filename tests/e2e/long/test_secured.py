@@ -29,6 +29,7 @@ def test_a_job_runs_over_tls_with_a_token_and_nobody_logs_it(tmp_path):
             return f"onager is ready at {address}" in log.read_text()
 
         until(is_ready, 120.0, "standalone")
+        assert f'.remote("sc://{address}/;use_ssl=true;token=…")' in log.read_text()
         flags = ["--scheduler", address, "--tls-ca", str(authority.cacert), "--auth-token-file", str(token_file)]
         done = subprocess.run(
             [sys.executable, "-m", "onager", "submit", *flags, "-o", "csv", "-e", "SELECT 6 * 7 AS answer"],
