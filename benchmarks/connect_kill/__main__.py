@@ -119,10 +119,10 @@ class Kills:
             if kind not in READING:
                 time.sleep(self.undisturbed["run_s"] * self._rng.uniform(0.1, 0.8))
             run.killed = self._victims(kind)
-            self._cluster.kill(*run.killed)
-            self._cluster.start(*run.killed)
             if kind in READING:
                 self._client.say("")
+            self._cluster.kill(*run.killed)
+            self._cluster.start(*run.killed)
             told = self._client.hear()
         run.wrong = told["wrong"]
         run.pause_s = round(told.get("pause_s") or max(0.0, told["seconds"] - self.undisturbed["run_s"]), 3)

@@ -659,13 +659,11 @@ class JavaConnect:
         self._java.close()
 
 
-def connect_settings(session: SparkSession) -> list[tuple[str, str | None, bool, bool]]:
-    """Return key, value (None: undefined), whether it is fixed, and whether it was set, of all that sessions have."""
+def connect_settings(session: SparkSession) -> list[dict[str, Any]]:
+    """Return ``key``, ``value`` (None: undefined), ``is_fixed`` and ``is_set`` of all settings that sessions have."""
     java = Jvm.of(session).java_class("onager.spark43.ConnectSession")
-    return [
-        (str(key), None if value is None else str(value), bool(fixed), bool(is_set))
-        for key, value, fixed, is_set in java.settings(jvm_session(session))
-    ]
+    found: list[dict[str, Any]] = json.loads(str(java.settings(jvm_session(session))))
+    return found
 
 
 def connect_error(session: SparkSession, error: JavaObject, most: int) -> tuple[str, str, str, bytes]:

@@ -98,14 +98,15 @@ class ConnectRequests:
 
     def _defaults(self) -> pb.ConnectDefaults:
         told = pb.ConnectDefaults(spark_version=self._spark_version)
-        for key, value, is_fixed, is_set in connect_settings(self._spark.newSession()):
-            if value is None:
+        for setting in connect_settings(self._spark.newSession()):
+            key = setting["key"]
+            if setting["value"] is None:
                 told.known.append(key)
             else:
-                told.conf[key] = value
-            if is_fixed:
+                told.conf[key] = setting["value"]
+            if setting["is_fixed"]:
                 told.fixed.append(key)
-            if is_set:
+            if setting["is_set"]:
                 told.set.append(key)
         return told
 

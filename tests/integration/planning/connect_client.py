@@ -97,6 +97,10 @@ class ConnectClient:
 
     # ---------------------------------------------------------------- requests
 
+    def defaults(self) -> pb.ConnectDefaults:
+        """Return what every session has by default."""
+        return self._requests.answer(pb.ConnectCall(describe=True), self._catalog).defaults
+
     def analyze(self, request: AnalyzePlanRequest) -> AnalyzePlanResponse:
         return AnalyzePlanResponse.FromString(self._answer(analyze=request.SerializeToString()).analyzed)
 

@@ -232,6 +232,24 @@ def test_a_global_view_is_of_its_session(client: ConnectClient) -> None:
     assert client.rows(client.spark.table("reader")) == [(0,)]
 
 
+def test_the_defaults_of_all_settings_are_told_in_a_few_calls_of_the_jvm(
+    executor: OneExecutor, client: ConnectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    jvm = executor.spark._sc._gateway._gateway_client
+    send = jvm.send_command
+    monkeypatch.setattr(jvm, "send_command", lambda *at, **how: (calls.append(at), send(*at, **how))[1])
+    told = client.defaults()
+    # The second time: the first one also looks up classes.
+    before = len(calls)
+    assert client.defaults() == told
+    assert len(calls) - before < 50
+    plain = executor.spark.newSession().conf
+    assert len(told.conf) > 300
+    for key, value in told.conf.items():
+        assert (value, key in told.fixed) == (plain.get(key), not plain.isModifiable(key)), key
+
+
 def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:
     client.sql("SET onager.fusion.maxBytes = 1")
     assert dict(client.stored.conf) == {"onager.fusion.maxBytes": "1"}

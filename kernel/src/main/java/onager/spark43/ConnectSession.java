@@ -1,17 +1,18 @@
 package onager.spark43;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.locks.LockSupport;
 import onager.failure.RefusedException;
 import onager.values.Background;
+import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
@@ -164,22 +165,21 @@ public final class ConnectSession implements AutoCloseable {
         return List.of(kind, state, message, details.length > most ? new byte[0] : details);
     }
 
-    /** Return the settings that sessions have: of each its key, its value, or null, whether it is fixed when Spark starts, and whether it was set. */
-    public static List<List<String>> settings(SparkSession session) {
+    /** A setting that sessions have; without a value it is undefined. */
+    public record Setting(String key, String value, boolean isFixed, boolean isSet) {}
+
+    /** Return the settings that sessions have, as a JSON array of {@link Setting}. */
+    public static String settings(SparkSession session) throws JsonProcessingException {
         var conf = session.sessionState().conf();
-        List<List<String>> found = new ArrayList<>();
+        List<Setting> found = new ArrayList<>();
         for (var entry : SQLConf$.MODULE$.getConfigEntries()) {
-            String value = conf.contains(entry.key()) ? conf.getConfString(entry.key()) : entry.defaultValueString();
-            boolean isUndefined = value == null || value.equals("<undefined>") || value.startsWith("<value of ");
-            if (isUndefined) {
-                value = session.conf().getOption(entry.key()).getOrElse(() -> null);
-            }
-            found.add(Arrays.asList(entry.key(), value, session.conf().isModifiable(entry.key()) ? "" : "fixed", conf.contains(entry.key()) ? "set" : ""));
+            String value = session.conf().getOption(entry.key()).getOrElse(() -> null);
+            found.add(new Setting(entry.key(), value, !session.conf().isModifiable(entry.key()), conf.contains(entry.key())));
         }
         for (var pair : Seqs.each(conf.getAllConfs().iterator())) {
-            found.add(Arrays.asList(pair._1(), pair._2(), session.conf().isModifiable(pair._1()) ? "" : "fixed", "set"));
+            found.add(new Setting(pair._1(), pair._2(), !session.conf().isModifiable(pair._1()), true));
         }
-        return found;
+        return Json.text(found);
     }
 
     /** Return the names of the session's temporary views. */
