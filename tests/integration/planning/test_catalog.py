@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql.functions import count
 from pyspark.sql.functions import sum as sum_
 
@@ -332,6 +333,17 @@ def test_statements_that_are_not_planned_are_refused(executor: OneExecutor, cata
     for script in (text, f"{text}; SELECT 1"):
         with pytest.raises(SideEffectError, match=r"statement 1 \(line 1\)"):
             executor.plan_sql(script, conf={})
+
+
+def test_a_script_of_ten_thousand_changes_is_refused_at_the_first_hundreds(
+    executor: OneExecutor, catalog: MemoryCatalog
+) -> None:
+    script = ";".join(f"CREATE VIEW v{number} AS SELECT 1 AS a" for number in range(10_000))
+    with pytest.raises(IllegalArgumentException, match=r"(?s)more than 200 records of the catalog.*in statement 202"):
+        executor.plan(pb.JobSpec(sql=pb.SqlScript(text=script)))
+    # What a script makes and drops again is no change.
+    script = ";".join(f"CREATE VIEW v{number} AS SELECT 1 AS a; DROP VIEW v{number}" for number in range(210))
+    assert not executor.plan(pb.JobSpec(sql=pb.SqlScript(text=script))).catalog.puts
 
 
 def test_a_statement_about_another_catalog_is_refused(executor: OneExecutor, catalog: MemoryCatalog) -> None:

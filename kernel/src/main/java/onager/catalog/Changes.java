@@ -37,7 +37,7 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
                 made.partitions.add(new OfPartitions(key, table.id, table.spark.location().toString(), table.set(), table.expected(),
                         table.isWritten, table.template(), table.seen()));
             }
-            if (slot.isChanged && (slot.now != null || slot.revision > 0)) {
+            if (slot.isOther()) {
                 boolean isGone = slot.before instanceof TableRecord old && !live.contains(old.id);
                 List<String> removed = isGone ? List.of(((TableRecord) slot.before).id) : List.of();
                 made.puts.add(new Put(key, slot.now == null ? null : value(slot.now), slot.revision, removed));

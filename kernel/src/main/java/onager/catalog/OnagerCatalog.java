@@ -51,6 +51,8 @@ public final class OnagerCatalog implements ExternalCatalog {
     private static final Pattern NAME = Pattern.compile("\\w+"); // Spark makes no other databases and tables
     /** In {@code FROM csv.`/a/path`}, these are no databases. */
     private static final Set<String> FORMATS = Set.of("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml");
+    /** Schedulers refuse fewer changes than that; but a script of ten thousand is not to be planned for minutes before. */
+    private static final int FAR_TOO_MANY = 200;
     private static final SecureRandom RANDOM = new SecureRandom();
 
     /** One that is ready for the next planning: to make it takes as long as a small query. */
@@ -82,6 +84,11 @@ public final class OnagerCatalog implements ExternalCatalog {
         void set(Object value) {
             now = value;
             isChanged = true;
+        }
+
+        /** Whether it ends otherwise than it was, or may. */
+        boolean isOther() {
+            return isChanged && (now != null || revision > 0);
         }
     }
 
@@ -598,6 +605,10 @@ public final class OnagerCatalog implements ExternalCatalog {
     private void checkMayChange() {
         if (!mayChange) {
             throw new RefusedException("databases, tables, views and functions are changed by statements of a job's SQL script only");
+        }
+        if (slots.size() > FAR_TOO_MANY && slots.values().stream().filter(Slot::isOther).count() > FAR_TOO_MANY) {
+            throw new RefusedException("the job changes more than " + FAR_TOO_MANY + " records of the catalog, and may change far fewer: "
+                    + "make fewer changes in one job, and the others in jobs of their own");
         }
     }
 
