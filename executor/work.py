@@ -23,6 +23,10 @@ class ClusterAwayError(WorkerDiedError):
     """The cluster that runs the tasks does not answer, or gives nothing: it may be away for a while, or misnamed."""
 
 
+class SparkLostError(Exception):
+    """Spark's JVM does not answer: its executor is about to end."""
+
+
 class CatalogReader(Protocol):
     """Reads the catalog, which schedulers keep. Callable from any thread."""
 
@@ -90,7 +94,7 @@ class Worker(Protocol):
         ...
 
     def connect(self, call: pb.ConnectCall, catalog: CatalogReader) -> pb.ConnectReply:
-        """Return Spark's reply to a request of a Spark Connect session; an error is in it, and nothing is raised."""
+        """Return Spark's reply to a request of a Spark Connect session, or its error; else `SparkLostError`."""
         ...
 
     def is_alive(self) -> bool:

@@ -11,6 +11,7 @@ from onager.errors import OnagerError, SchedulerUnreachableError, UnknownExecuto
 from onager.executor.agent.backoff import Backoff
 from onager.executor.agent.gateway import tell
 from onager.executor.agent.threads import Calls
+from onager.executor.work import SparkLostError
 from onager.ids import ExecutorId, Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
@@ -36,7 +37,7 @@ class ConnectLanes:
     def __init__(
         self, access: ClientAccess, serve: Serve, *, executor_id: ExecutorId | str, incarnation: Incarnation
     ) -> None:
-        """*serve* answers a request, in a thread; what it raises is a defect."""
+        """*serve* answers a request, in a thread; what it raises, but `SparkLostError`, is a defect."""
         self._access = access
         self._serve = serve
         self._threads = Calls("connect", AT_ONCE)
@@ -62,8 +63,9 @@ class ConnectLanes:
             async with asyncio.TaskGroup() as lanes:
                 for _ in range(AT_ONCE):
                     lanes.create_task(self._lane(address, stub))
-        except OnagerError as error:
-            log.warning("connect_not_served", scheduler=address, error=str(error))
+        except* (OnagerError, SparkLostError) as errors:
+            # Its scheduler sees the connection close, and asks another executor.
+            log.warning("connect_not_served", scheduler=address, error=str(errors.exceptions[0]))
         finally:
             if channel is not None:
                 await channel.close(None)

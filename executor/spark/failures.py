@@ -73,7 +73,7 @@ def _classified(kernel: Kernel, error: BaseException, made_by: MadeBy | None) ->
         return _with_notes(from_kernel(kernel.describe(origin), made_by), error)
     kind, cause = _kind_of(error)
     message = str(error) or type(error).__name__
-    if _is_unanswered(error):
+    if is_unanswered(error):
         message = f"the executor's JVM does not answer: {error}"
     elif cause is FailureCause.INTERNAL_ERROR:
         message = f"{type(error).__name__}: {error}"
@@ -96,14 +96,14 @@ def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
         cause = FailureCause.NO_SPACE
     elif isinstance(io, VersionMismatchError):
         cause = FailureCause.OTHER_VERSION
-    elif isinstance(io, _IO) or _is_unanswered(io) or (isinstance(io, OnagerError) and io.retryable):
+    elif isinstance(io, _IO) or is_unanswered(io) or (isinstance(io, OnagerError) and io.retryable):
         cause = None
     elif isinstance(io, _USERS):
         return FailureKind.USER_ERROR, None
     return FailureKind.IO_ERROR, cause
 
 
-def _is_unanswered(error: BaseException) -> bool:
+def is_unanswered(error: BaseException) -> bool:
     """Return whether the JVM did not answer a call; an answer that refuses it (no such method) has a trace."""
     return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and "Trace:" not in str(error))
 

@@ -12,10 +12,11 @@ from onager.errors import CatalogConflictError, OnagerError
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
+from onager.executor.spark.failures import is_unanswered
 from onager.executor.spark.kernel import connect_error, connect_settings
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.job_session import active
-from onager.executor.work import CatalogReader
+from onager.executor.work import CatalogReader, SparkLostError
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import ConfigRequest, ConfigResponse
@@ -43,10 +44,12 @@ class ConnectRequests:
         self._has_own_catalog = has_own_catalog
 
     def answer(self, call: pb.ConnectCall, reader: CatalogReader) -> pb.ConnectReply:
-        """Return the reply to *call*; it never raises: errors are in the reply."""
+        """Return the reply to *call*, which has its error, if any; `SparkLostError` if Spark is no more."""
         try:
             reply = self._answered(call, None if self._has_own_catalog else reader)
-        except Exception as error:  # noqa: BLE001 - who asked gets every error
+        except Exception as error:
+            if is_unanswered(error):
+                raise SparkLostError(str(error)) from error
             reply = pb.ConnectReply(failure=failure_of(self._spark, error))
         reply.number = call.number
         return reply

@@ -15,6 +15,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse
 from pyspark.sql.types import LongType, StructField, StructType
 
+from onager.executor.work import SparkLostError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
@@ -248,6 +249,17 @@ def test_the_defaults_of_all_settings_are_told_in_a_few_calls_of_the_jvm(
     assert len(told.conf) > 300
     for key, value in told.conf.items():
         assert (value, key in told.fixed) == (plain.get(key), not plain.isModifiable(key)), key
+
+
+def test_what_a_jvm_that_is_lost_would_say_is_no_error_of_the_client(
+    client: ConnectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(client._requests, "_within", refused)
+    with pytest.raises(SparkLostError):
+        client.schema(client.spark.range(3))
 
 
 def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:

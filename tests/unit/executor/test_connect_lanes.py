@@ -6,6 +6,7 @@ import grpc.aio
 import pytest
 
 from onager.executor.agent.connect import ConnectLanes
+from onager.executor.work import SparkLostError
 from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import onager_pb2_grpc as services
@@ -28,6 +29,47 @@ class Gateway(services.OnagerExecutorGatewayServicer):
             await asyncio.sleep(60)
         self.asked = True
         return pb.AwaitConnectResponse(call=pb.ConnectCall(number=7, analyze=b"plan"))
+
+
+class Asker(services.OnagerExecutorGatewayServicer):
+    """Asks once, and sees what becomes of the calls that wait."""
+
+    def __init__(self):
+        self.asked = False
+        self.left = asyncio.get_running_loop().create_future()
+        self.replies = []
+
+    async def AwaitConnect(self, request, context):  # noqa: ARG002, N802
+        if request.HasField("reply"):
+            self.replies.append(request.reply)
+        if self.asked:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.left.done() or self.left.set_result(None)
+                raise
+        self.asked = True
+        return pb.AwaitConnectResponse(call=pb.ConnectCall(number=7, analyze=b"plan"))
+
+
+async def test_an_executor_whose_spark_is_lost_replies_nothing_and_leaves():
+    def serve(call):
+        raise SparkLostError("[Errno 111] Connection refused")
+
+    server, asker = grpc.aio.server(), Asker()
+    services.add_OnagerExecutorGatewayServicer_to_server(asker, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    lanes = ConnectLanes(
+        ClientAccess(ClientSecurity(), [address]), serve, executor_id="e1", incarnation=Incarnation("1")
+    )
+    try:
+        lanes.hear([address])
+        await asyncio.wait_for(asker.left, 30)
+    finally:
+        await lanes.close()
+        await server.stop(None)
+    assert not asker.replies
 
 
 @pytest.mark.parametrize("is_failure", [False, True])
