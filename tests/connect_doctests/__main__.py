@@ -1,9 +1,9 @@
 """``python -m tests.connect_doctests [--modules conf,column] [--kill-every 5] [--json FILE]``.
 
 Runs the doctests of PySpark's modules against Spark's own Connect server and against a cluster of Onager's, and
-compares what passes. With ``--kill-every``, a scheduler or an executor of a highly available cluster is killed by
-``kill -9`` every so many seconds meanwhile. Exit code 1 when something passes with Spark's server and neither passes
-here nor is refused by name.
+compares what passes. With ``--kill-every``, one of three schedulers behind HAProxy is killed by ``kill -9`` every so
+many seconds meanwhile. Exit code 1 when something passes with Spark's server and neither passes here nor is refused by
+name.
 """
 
 import argparse
@@ -64,11 +64,11 @@ def run_module(name: str, remote: str, directory: Path) -> Results:
 
 @contextmanager
 def killing(cluster: ConnectCluster, every_s: float, killed: Counter[str]) -> Iterator[None]:
-    """Kill a process every *every_s* seconds, schedulers and executors by turns, and start it again."""
+    """Kill a scheduler every *every_s* seconds, one after the other, and start it again."""
     ended = threading.Event()
 
     def kill() -> None:
-        names = [n for pair in zip(cluster.schedulers, [*cluster.executors] * 2, strict=False) for n in pair]
+        names = cluster.schedulers
         while not ended.wait(every_s):
             name = names[killed.total() % len(names)]
             cluster.kill(name)
