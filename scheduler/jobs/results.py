@@ -129,9 +129,14 @@ async def result_batches(
         output = stage.ledger.outputs[number]
         position = batch if number == partition else 0
         messages = await _open(graph.job_id, stage.spec.stage_id, number, output, position, store, exchange_dir)
-        while (message := await asyncio.to_thread(next, messages, None)) is not None:
+        while (message := await _next(messages, is_small=output.is_inline)) is not None:
             yield ResultBatch(number, position, message)
             position += 1
+
+
+async def _next(messages: Iterator[bytes], *, is_small: bool) -> bytes | None:
+    """Return the next message, if there is one; what is small takes less time than a thread does."""
+    return next(messages, None) if is_small else await asyncio.to_thread(next, messages, None)
 
 
 async def _open(
