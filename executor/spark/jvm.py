@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from py4j.java_gateway import JavaMember
+
 
 class Jvm:
     """Classes and collections of the JVM, over one SparkSession's gateway.
@@ -33,7 +35,7 @@ class Jvm:
         that PySpark imports, that is in every jar of Spark, and does so on each access.
         """
         if name not in self._classes:
-            self._classes[name] = getattr(self._view, name)
+            self._classes[name] = _Class(getattr(self._view, name))
         return self._classes[name]
 
     def seq(self, items: Iterable[Any]) -> Any:
@@ -50,6 +52,22 @@ class Jvm:
     def items(self, seq: Any) -> list[Any]:
         """Return the items of a Scala ``Seq``, one call each."""
         return [seq.apply(i) for i in range(seq.size())]
+
+
+class _Class:
+    """A class whose static methods are looked up once; py4j asks the JVM for a method before each call of it."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._found(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._found, name)
+        if isinstance(member, JavaMember):
+            self.__dict__[name] = member
+        return member
 
 
 def listed(found: Any) -> list[Any]:
