@@ -12,6 +12,8 @@ IMPORTED: Final = (".zip", ".egg", ".jar")
 """Files of modules, in which Python finds several."""
 UNPACKED: Final = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
 """Archives that are unpacked."""
+_NAME_BYTES: Final = 255
+"""What file systems take as a name."""
 
 
 class ProgramFile(NamedTuple):
@@ -33,11 +35,10 @@ def program_file(artifact: str) -> ProgramFile | None:
     """Return the file that an artifact is for Python, ``pyfiles/x.py``, ``archives/x.zip#alias``; None if it is not."""
     place, _, rest = artifact.partition("/")
     name, _, alias = rest.partition("#") if place == ARCHIVES else (rest, "", "")
-    alias = alias or name
-    is_archive = name.endswith(UNPACKED) and alias not in (".", "..")
-    if place not in PLACES or not name or "/" in rest or (place == ARCHIVES and not is_archive):
-        return None
-    return ProgramFile(place, name, alias)
+    file = ProgramFile(place, name, alias or name)
+    is_name = "/" not in rest and file.alias not in ("", ".", "..") and len(rest.encode()) <= _NAME_BYTES
+    is_usable = name.endswith(UNPACKED) if place == ARCHIVES else place in PLACES
+    return file if is_name and is_usable else None
 
 
 def files_digest(artifacts: Iterable[tuple[str, str]]) -> str:
