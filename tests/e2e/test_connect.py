@@ -101,6 +101,8 @@ for add in (lambda: clone.addArtifacts(str(module), pyfile=True), lambda: clone.
         print(error.getCondition(), flush=True)
 sys.stdin.readline()
 found()
+for spark in (clone, *sessions):
+    spark.stop()
 """
 INTERRUPTS = """
 import sys, time
