@@ -5,6 +5,8 @@
 - ``{exchange}/{job_id}/{stage_id}/.{name}.{incarnation}.tmp``: a file that this life of an executor is writing
 - ``{exchange}/.{job_id}.gone/``: what is being removed
 - ``{exchange}/.connect/{digest}``: a file that was added to a session of Spark Connect
+- ``{exchange}/.connect/{digest}.unpacked/``: an archive of those, unpacked
+- ``{exchange}/.connect/{digest of files}/``: links to these, by the names under which a program's Python finds them
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
 
@@ -20,6 +22,9 @@ PROBE = ".onager-probe-"
 
 CONNECT_ARTIFACTS = ".connect"
 """The folder of the files that were added to sessions of Spark Connect."""
+
+CONNECT_UNPACKED = ".unpacked"
+"""How the name of an unpacked archive's folder ends."""
 
 SUCCESS = "_SUCCESS"
 """The file in a dataset that says that it is whole."""
@@ -54,6 +59,11 @@ def connect_artifact(digest: str) -> str:
     if not is_digest(digest):
         raise ValueError(f"{digest!r} is no digest")
     return f"{CONNECT_ARTIFACTS}/{digest}"
+
+
+def connect_unpacked(digest: str) -> str:
+    """Return the folder of an unpacked archive, below the exchange directory; `ValueError` for no digest."""
+    return f"{connect_artifact(digest)}{CONNECT_UNPACKED}"
 
 
 def writer_of(name: str) -> str | None:

@@ -6,7 +6,8 @@ raises them.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -657,6 +658,19 @@ class JavaConnect:
     def close(self) -> None:
         """Forget it; the session stays."""
         self._java.close()
+
+
+@contextmanager
+def files_given(session: SparkSession, digest: str, includes: Sequence[str]) -> Iterator[None]:
+    """Give *session*, within the context this thread's, the files of a program: see Java's `ProgramFiles`."""
+    jvm = Jvm.of(session)
+    java = jvm.java_class("onager.spark43.ProgramFiles")
+    java.give(jvm_session(session), digest, jvm.java_list(includes))
+    java.enter(jvm_session(session))
+    try:
+        yield
+    finally:
+        java.leave()
 
 
 def connect_settings(session: SparkSession) -> list[dict[str, Any]]:

@@ -43,7 +43,8 @@ _JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to exit."""
-_DAEMON: Final = "onager.executor.spark.worker_daemon"
+WORKER_DAEMON: Final = "onager.executor.spark.worker_daemon"
+"""The daemon of Spark's Python workers, unless they have another Python."""
 _CALM: Final = ("INFO", "WARN", "ERROR", "FATAL", "OFF")
 _VERBOSE: Final = ("ALL", "TRACE", "DEBUG")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -129,7 +130,7 @@ def _logging(settings: dict[str, str], level: str, *, is_cluster: bool) -> str:
             # The level of all but what log4j2.properties names: attempts get what standard error leaves out.
             settings["spark.log.level"] = "INFO"
         if "spark.pyspark.python" not in settings:  # another Python may not have our daemon
-            settings.setdefault("spark.python.daemon.module", _DAEMON)
+            settings.setdefault("spark.python.daemon.module", WORKER_DAEMON)
     kept = level if level in (*_VERBOSE, "INFO") else "WARN"
     return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Donager.log.level={kept}"
 

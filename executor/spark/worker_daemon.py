@@ -5,10 +5,12 @@ start no threads.
 """
 
 import json
+import os
+import signal
 import sys
 from typing import Any, Final, TextIO
 
-from pyspark import daemon
+from pyspark import SparkFiles, daemon
 from pyspark.taskcontext import TaskContext
 
 ATTEMPTS: Final = "onager.attempts"
@@ -17,6 +19,12 @@ ATTEMPT: Final = "mdc.onager.attempt"
 """The one for jobs that are all of one attempt."""
 _LONGEST: Final = 8 * 1024
 """A longer line is written as several."""
+FILES: Final = "SPARK_JOB_ARTIFACT_UUID"
+"""The variable with the digest of the program's files that this daemon's workers have, if any."""
+_NO_FILES: Final = "default"
+_LOOKS_EVERY_S: Final = 60
+_IDLE_LOOKS: Final = 10
+"""After so many looks without a worker, a daemon for a program's files ends; Spark starts another one if need be."""
 
 
 class MarkedText:
@@ -76,11 +84,43 @@ def attempt_here() -> str:
     return f"{stage}/{context.partitionId()}.{found}" if found else ""
 
 
+def find_files(digest: str) -> None:
+    """Let SparkFiles find the files of a program, which are in the folder that its modules are looked for in."""
+    inner = SparkFiles.getRootDirectory
+
+    def folder(_: type[SparkFiles]) -> str:
+        return next((path for path in sys.path if path.endswith(f"/.connect/{digest}")), "") or inner()
+
+    SparkFiles.getRootDirectory = classmethod(folder)
+
+
+class IdleEnd:
+    """Ends this process once it has had no children for a while: there is a daemon for each program's files."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def look(self, *_: Any) -> None:
+        """Look for children, as the handler of a signal."""
+        try:
+            os.waitpid(-1, os.WNOHANG)
+            self._looks = 0
+        except ChildProcessError:
+            self._looks += 1
+        if self._looks >= _IDLE_LOOKS:
+            sys.exit(0)
+
+
 def main() -> None:
-    """Run PySpark's daemon, with workers whose output is marked."""
+    """Run PySpark's daemon, with workers whose output is marked, and who find the files of their program."""
     inner = daemon.worker
+    if (digest := os.environ.get(FILES, _NO_FILES)) != _NO_FILES:
+        find_files(digest)
+        signal.signal(signal.SIGALRM, IdleEnd().look)
+        signal.setitimer(signal.ITIMER_REAL, _LOOKS_EVERY_S, _LOOKS_EVERY_S)
 
     def worker(*arguments: Any) -> int:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # timers are the parent's alone
         if not isinstance(sys.stdout, MarkedText):  # the process is used again and again
             sys.stdout, sys.stderr = MarkedText(sys.stdout), MarkedText(sys.stderr)
         try:

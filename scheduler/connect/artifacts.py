@@ -1,26 +1,35 @@
-"""Data that clients add to their sessions, by its content: rows of a DataFrame that are too many for a plan."""
+"""Files that clients add to their sessions: those of a program, and rows of DataFrames too many for a plan."""
 
 import asyncio
 import hashlib
 import os
 import re
 import secrets
+import shutil
 import zlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from onager.clock import Clock
 from onager.errors import BusyError
-from onager.exchange_layout import CONNECT_ARTIFACTS, connect_artifact, has_scheme, local_path
+from onager.exchange_layout import CONNECT_ARTIFACTS, CONNECT_UNPACKED, connect_artifact, has_scheme, local_path
+from onager.program_files import ARCHIVES, program_file
 from onager.protocol.spark_connect import AddArtifactsResponse
-from onager.scheduler.connect.failures import ConnectError, too_large, unsupported
+from onager.scheduler.connect.failures import RUNTIME, ConnectError, too_large, unsupported
 from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord, SessionRecord
 from onager.scheduler.connect.sessions import Session, Sessions
 
 _NAME_CHARS: Final = 512
 _NAME: Final = re.compile(r"[^\0\\]+")
+_CACHE: Final = "cache"
+_JARS: Final = "jars and classes of a program (addArtifacts): give them to the executors (--spark-conf spark.jars=…)"
+_REFUSED: Final = {
+    "jars": _JARS,
+    "classes": _JARS,
+    "forward_to_fs": "copyFromLocalToFs: write the file where the executors find it",
+}
 _ORPHAN_S: Final = 24 * 3_600
 _TRIES: Final = 8
 
@@ -107,8 +116,10 @@ class Artifacts:
         parts = name.split("/")
         if len(name) > _NAME_CHARS or not _NAME.fullmatch(name) or any(part in ("", ".", "..") for part in parts):
             raise _bad(f"{name[:80]!r} cannot be the name of a file")
-        if parts[0] != "cache" or len(parts) != 2:  # noqa: PLR2004 - the folder and a name
-            raise unsupported("files of a program (addArtifacts): put them where all executors find them")
+        if parts[0] in _REFUSED:
+            raise unsupported(_REFUSED[parts[0]])
+        if not (parts[0] == _CACHE and len(parts) == 2) and program_file(name) is None:  # noqa: PLR2004 - the folder and a name
+            raise _bad(f"{name[:80]!r} cannot be the name of a file, or of an archive that is unpacked")
         if chunks < 1:
             raise _bad(f"{name} has no pieces")
         self._folder.mkdir(mode=0o777, exist_ok=True)
@@ -120,22 +131,24 @@ class Artifacts:
             file.path.unlink(missing_ok=True)
             return
         digest = file.digest.hexdigest()
-        if file.name != f"cache/{digest}":
+        if file.name.startswith(f"{_CACHE}/") and file.name != f"{_CACHE}/{digest}":
             raise _bad(f"{file.name} has other content than its name says")
         await asyncio.to_thread(_settle, file.path, Path(local_path(self._exchange_dir)) / connect_artifact(digest))
         upload.taken.append(ArtifactRecord(name=file.name, digest=digest, size_bytes=file.size))
 
     async def _keep(self, session: Session, taken: list[ArtifactRecord], answer: Any) -> Any:
-        new = {artifact.name: artifact for artifact in taken}
+        clashes: list[str] = []
 
         def added(record: SessionRecord) -> SessionRecord:
-            kept = [artifact for artifact in record.artifacts if artifact.name not in new]
-            if len(kept) + len(new) > MAX_ARTIFACTS:
-                raise too_large("the session", len(kept) + len(new), MAX_ARTIFACTS, "files")
-            return record.model_copy(update={"artifacts": (*kept, *new.values())})
+            artifacts, clashes[:] = merged(record.artifacts, taken)
+            if len(artifacts) > MAX_ARTIFACTS:
+                raise too_large("the session", len(artifacts), MAX_ARTIFACTS, "files")
+            return record.model_copy(update={"artifacts": artifacts})
 
         for _ in range(_TRIES):
-            if not new or await self._sessions.change(session, added) is not None:
+            if not taken or await self._sessions.change(session, added) is not None:
+                if clashes:
+                    raise _clash(clashes)
                 return answer
             session = await self._sessions.open(session.key)
         raise BusyError("the session changes too often for files to be added")
@@ -144,6 +157,31 @@ class Artifacts:
         """Remove files that no session has, once nobody can be reading them any more."""
         if not has_scheme(self._exchange_dir):
             await asyncio.to_thread(_remove_old, self._folder, kept, self._clock.now_ms() / 1000 - _ORPHAN_S)
+
+
+def merged(
+    known: Iterable[ArtifactRecord], new: Iterable[ArtifactRecord]
+) -> tuple[tuple[ArtifactRecord, ...], list[str]]:
+    """Return the files of a session that had *known* and gets *new*, and which of *new* it does not get.
+
+    These are files for a program's Python, which has another one of the name, and may have imported that.
+    """
+    files = {artifact.name: artifact for artifact in known}
+    names: dict[str, tuple[str, bool]] = {}
+    """Of files for Python, by what they are called, and by what they are found: digest, and whether it is unpacked."""
+    clashes = []
+    for artifact in (*files.values(), *new):
+        file = program_file(artifact.name)
+        if file is None:
+            files[artifact.name] = artifact
+            continue
+        content = (artifact.digest, file.place == ARCHIVES)
+        if names.get(file.key, content) != content or names.get(file.alias, content) != content:
+            clashes.append(file.key)
+        elif file.key not in names:
+            names[file.key] = names[file.alias] = content
+            files[artifact.name] = artifact
+    return tuple(files.values()), clashes
 
 
 def _write(file: _Incoming, chunk: Any) -> None:
@@ -164,9 +202,26 @@ def _settle(path: Path, target: Path) -> None:
 
 
 def _remove_old(folder: Path, kept: Collection[str], before_s: float) -> None:
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in kept and path.stat().st_mtime < before_s:
+    paths = list(folder.iterdir()) if folder.is_dir() else []
+    old = [path for path in paths if path.name not in kept and path.stat().st_mtime < before_s]
+    others = set(paths) - set(old)
+    # What links in the folders of programs lead to is used with these.
+    linked = {link.readlink().name for path in others if path.is_dir() for link in path.iterdir() if link.is_symlink()}
+    in_use = {name.removesuffix(CONNECT_UNPACKED) for name in linked} | {path.name for path in others}
+    for path in old:
+        if path.name.removesuffix(CONNECT_UNPACKED) in in_use:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink(missing_ok=True)
+
+
+def _clash(names: list[str]) -> ConnectError:
+    why = f"the session has another {', '.join(names[:5])}, which cannot be replaced: give the new one another name"
+    return ConnectError(
+        "ARTIFACT_ALREADY_EXISTS", f"[ARTIFACT_ALREADY_EXISTS] {why}. SQLSTATE: 42713", "42713", classes=RUNTIME
+    )
 
 
 def _bad(why: str) -> ConnectError:

@@ -23,6 +23,7 @@ _UNSUPPORTED: Final = (
     "java.lang.UnsupportedOperationException",
     "java.lang.RuntimeException",
 )
+RUNTIME: Final = ("org.apache.spark.SparkRuntimeException", "java.lang.RuntimeException", "java.lang.Exception")
 _ANALYSIS: Final = ("org.apache.spark.sql.AnalysisException", "java.lang.Exception", "java.lang.Throwable")
 _NOT_DONE: Final = ("UNSUPPORTED_FEATURE", "0A000", _UNSUPPORTED)
 _AS_SPARK: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {

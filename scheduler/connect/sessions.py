@@ -11,6 +11,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import BusyError, OutcomeUnknownError
+from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.connect.failures import invalid, too_large
 from onager.scheduler.connect.records import (
@@ -252,7 +253,7 @@ class Sessions:
     # ---------------------------------------------------------------- age
 
     async def sweep(self) -> set[str]:
-        """Forget sessions that are past their retention; return the digests of the artifacts of the others."""
+        """Forget sessions that are past their retention; return the digests of what the others have."""
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
         after: str | None = None
@@ -265,6 +266,7 @@ class Sessions:
                     await self._forget(item.key, item.mod_revision)
                 else:
                     kept.update(artifact.digest for artifact in record.artifacts)
+                    kept.add(files_digest((artifact.name, artifact.digest) for artifact in record.artifacts))
             if not page.has_more or not page.items:
                 return kept
             after = page.items[-1].key

@@ -72,6 +72,38 @@ for ask in asked:
         print(" ".join(str(error).split())[:300])
 print(spark.range(3).count())
 """
+FILES = """
+import pathlib, sys
+from pyspark import SparkFiles
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, functions as F
+module, data, jar = (pathlib.Path(sys.argv[2], name) for name in ("its_module.py", "data.txt", "x.jar"))
+data.write_text("data " * 20_000)  # more than one piece
+jar.write_text("jar")
+sessions = []
+for value in (3, 5):
+    module.write_text(f"VALUE = {value}")
+    sessions.append(SparkSession.builder.remote(sys.argv[1]).create())
+    sessions[-1].addArtifacts(str(module), pyfile=True)
+    sessions[-1].addArtifacts(str(data), file=True)
+def find(x):
+    import its_module
+    return f"{its_module.VALUE} {len(open(SparkFiles.get('data.txt')).read())}"
+def found():
+    for spark in sessions:
+        print(*{row[0] for row in spark.range(4, numPartitions=2).select(F.udf(find)("id")).collect()}, flush=True)
+found()
+clone = sessions[0].cloneSession()
+for add in (lambda: clone.addArtifacts(str(module), pyfile=True), lambda: clone.addArtifacts(str(jar))):
+    try:
+        add()
+    except PySparkException as error:
+        print(error.getCondition(), flush=True)
+sys.stdin.readline()
+found()
+for spark in (clone, *sessions):
+    spark.stop()
+"""
 INTERRUPTS = """
 import sys, time
 from pyspark.sql.connect.client.core import SparkConnectClient
@@ -133,6 +165,16 @@ def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path
     for word, line in zip(words, told, strict=False):
         assert word.lower() in line.lower().replace("_", ""), line
     assert told[-1] == "3"
+
+
+def test_files_of_a_program_are_there_for_its_functions_also_on_a_new_executor(cluster, tmp_path):
+    process = start("-c", FILES, remote(cluster), tmp_path)
+    expected = ["3 100000", "5 100000"]
+    first = [process.stdout.readline().strip() for _ in range(4)]
+    assert first == [*expected, "ARTIFACT_ALREADY_EXISTS", "UNSUPPORTED_FEATURE"]
+    cluster.the_executor().kill()
+    cluster.start_executor("e-1", slots=2)
+    assert process.communicate("go on\n", timeout=200)[0].splitlines() == expected
 
 
 def test_an_operation_is_interrupted_by_its_tag_and_a_stage_fails_with_sparks_error(cluster):

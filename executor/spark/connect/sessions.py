@@ -4,22 +4,21 @@ What they hold is small, and Spark makes it fast; so no executor has to be the o
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from onager.errors import PlanningError
-from onager.exchange_layout import connect_artifact, has_scheme
 from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
+from onager.executor.spark.connect.program_files import ProgramFiles, artifact_path
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import JavaConnect, jvm_session
+from onager.executor.spark.kernel import JavaConnect, files_given, jvm_session
 from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
+from onager.program_files import program_file
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import Command, ExecutePlanRequest
 
@@ -81,10 +80,17 @@ def opened(message: pb.ConnectSession, session: SparkSession, exchange_dir: str)
 
     Who needs views or functions of it makes them.
     """
+    files = ProgramFiles(message.artifacts, exchange_dir)
+    with files_given(session, files.digest, files.make(session)) if files.digest else nullcontext():
+        yield from _opened(message, session, exchange_dir)
+
+
+def _opened(message: pb.ConnectSession, session: SparkSession, exchange_dir: str) -> Iterator[ConnectSession]:
     connect = JavaConnect(session, message.user)
     try:
         for artifact in message.artifacts:
-            connect.add_artifact(artifact.name, _file_of(artifact, exchange_dir))
+            if program_file(artifact.name) is None:
+                connect.add_artifact(artifact.name, artifact_path(artifact, exchange_dir))
         _settings_changed(session, {}, message.conf)
         connect.use(message.database or _DEFAULT)
         made = ConnectSession(message, session, connect)
@@ -121,12 +127,3 @@ def request_of(command: bytes) -> bytes:
     request = ExecutePlanRequest()
     request.plan.command.CopyFrom(Command.FromString(command))
     return bytes(request.SerializeToString())
-
-
-def _file_of(artifact: pb.ConnectArtifact, exchange_dir: str) -> Path:
-    if has_scheme(exchange_dir):
-        raise PlanningError(
-            f"the file {artifact.name} cannot be read: sessions have files only where the exchange directory is a "
-            "path that all executors share"
-        )
-    return Path(exchange_dir, connect_artifact(artifact.digest))

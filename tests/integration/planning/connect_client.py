@@ -1,5 +1,6 @@
 """A client of Spark Connect without a server: PySpark's own client makes the requests, and an executor answers them."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql.connect.proto import (
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 
+from onager.exchange_layout import connect_artifact
 from onager.executor.spark.connect import ConnectRequests
 from onager.protocol import onager_pb2 as pb
 from tests.support.catalog import MemoryCatalog
@@ -84,6 +86,31 @@ class ConnectClient:
         client.register_udf(function, returns, name)
         self.command(sent[0].plan.command)
 
+    def table_function(self, name: str, function: type) -> None:
+        """Register a table function as `spark.udtf.register` does."""
+        sent: list[ExecutePlanRequest] = []
+        client = self.spark.client
+        client._execute = sent.append  # type: ignore[method-assign]
+        client.register_udtf(function, None, name)
+        self.command(sent[0].plan.command)
+
+    def source(self, source: type) -> None:
+        """Register a data source as `spark.dataSource.register` does."""
+        sent: list[ExecutePlanRequest] = []
+        client = self.spark.client
+        client._execute = sent.append  # type: ignore[method-assign]
+        client.register_data_source(source)
+        self.command(sent[0].plan.command)
+
+    def add(self, **files: bytes) -> None:
+        """Add files as `spark.addArtifacts` does, contents by their names on the wire."""
+        for name, content in files.items():
+            digest = hashlib.sha256(content).hexdigest()
+            path = self._executor.directory / connect_artifact(digest)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            self.stored.artifacts.add(name=name, digest=digest, size=len(content))
+
     def sql(self, text: str) -> list[ExecutePlanResponse]:
         """Carry out a statement as `spark.sql` does: by a command, or, where the executor says so, by a job."""
         command = Command()
@@ -148,4 +175,5 @@ class ConnectClient:
             conf=applied.conf,
             database=applied.database,
             entries=[*kept, *applied.put],
+            artifacts=self.stored.artifacts,
         )

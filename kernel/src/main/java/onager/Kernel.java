@@ -72,7 +72,7 @@ public final class Kernel {
     // ------------------------------------------------------------ stages and their tasks
 
     /** See `JobGroups.session`. */
-    public SparkSession session(SparkSession base, String conf) throws IOException {
+    public SparkSession session(SparkSession base, String conf) throws IOException, IllegalAccessException {
         return groups.session(base, conf);
     }
 

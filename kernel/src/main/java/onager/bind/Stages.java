@@ -5,6 +5,7 @@ import java.util.function.Supplier;
 import onager.failure.Failures;
 import onager.jobs.JobGroups;
 import onager.spark43.Lookups;
+import onager.spark43.ProgramFiles;
 import onager.store.Store;
 import onager.stream.Streams;
 import onager.values.Json;
@@ -34,7 +35,7 @@ public final class Stages {
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves, List<byte[]> fused) throws Exception {
         StageSpec stage = Json.read(spec, StageSpec.class);
-        return groups.within(session, stage.group(), () -> {
+        return groups.within(session, stage.group(), () -> ProgramFiles.within(session, () -> {
             try {
                 return bind(session, fragment, stage, leaves, fused, stage.sparing());
             } catch (Throwable e) {
@@ -43,7 +44,7 @@ public final class Stages {
                 }
                 return bind(session, fragment, stage, leaves, fused, true);
             }
-        });
+        }));
     }
 
     /** Return how long this JVM has generated and compiled code since it started: Spark tells no less. */

@@ -2,9 +2,11 @@ package onager.jobs;
 
 import java.io.IOException;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.TimeoutException;
+import onager.spark43.ProgramFiles;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkContext;
@@ -64,9 +66,10 @@ public final class JobGroups {
 
     /**
      * Make a session over *base*'s context with the settings *conf*, a JSON object. Settings of Spark SQL that this process was started
-     * with, and that are not in *conf*, return to Spark's defaults, since the stage was planned without them.
+     * with, and that are not in *conf*, return to Spark's defaults, since the stage was planned without them. It has the files that
+     * `ProgramFiles.KEY` names.
      */
-    public SparkSession session(SparkSession base, String conf) throws IOException {
+    public SparkSession session(SparkSession base, String conf) throws IOException, IllegalAccessException {
         var session = base.newSession();
         SQLConf settings = session.sessionState().conf();
         var given = Json.tree(conf);
@@ -76,6 +79,9 @@ public final class JobGroups {
             }
         }
         given.properties().forEach(each -> settings.setConfString(each.getKey(), each.getValue().asText()));
+        if (given.has(ProgramFiles.KEY)) {
+            ProgramFiles.give(session, given.get(ProgramFiles.KEY).asText(), List.of());
+        }
         return session;
     }
 

@@ -5,6 +5,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import onager.spark43.Nodes;
+import onager.spark43.ProgramFiles;
 import onager.values.Seqs;
 import onager.values.Serialization;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
@@ -107,7 +108,7 @@ public final class Fragments {
     }
 
     /**
-     * Returns the settings of *session*, except static ones, which only a new process can set.
+     * Returns the settings of *session*, except static ones, which only a new process can set; among them, which files of a program it has.
      *
      * @return "key\tvalue" for each, separated by NUL
      */
@@ -116,10 +117,11 @@ public final class Fragments {
         var text = new StringBuilder();
         for (var setting : Seqs.each(session.sessionState().conf().getAllConfs().iterator())) {
             String key = setting._1();
-            if (!SQLConf.isStaticConfigKey(key) && (key.startsWith("spark.sql.") || !ofProcess.contains(key))) {
+            if (!SQLConf.isStaticConfigKey(key) && !key.equals(ProgramFiles.KEY) && (key.startsWith("spark.sql.") || !ofProcess.contains(key))) {
                 text.append(key).append('\t').append(setting._2()).append('\0');
             }
         }
-        return text.toString();
+        String files = ProgramFiles.of(session);
+        return files.isEmpty() ? text.toString() : text.append(ProgramFiles.KEY).append('\t').append(files).append('\0').toString();
     }
 }

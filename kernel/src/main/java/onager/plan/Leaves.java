@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import onager.spark43.Files;
 import onager.spark43.Nodes;
+import onager.spark43.ProgramFiles;
 import onager.values.Seqs;
 import onager.values.Serialization;
 import org.apache.hadoop.fs.FileStatus;
@@ -223,12 +224,12 @@ public final class Leaves {
         return within(session, () -> Serialization.<Description>decode(description).leaf(session));
     }
 
-    /** Makes something while *session* is the active one. */
+    /** Makes something while *session* is the active one, with the files that it has. */
     static <T> T within(SparkSession session, Callable<T> make) throws Exception {
         Option<org.apache.spark.sql.SparkSession> before = org.apache.spark.sql.SparkSession.getActiveSession();
         org.apache.spark.sql.SparkSession.setActiveSession(session);
         try {
-            return make.call();
+            return ProgramFiles.within(session, make);
         } finally {
             if (before.isDefined()) {
                 org.apache.spark.sql.SparkSession.setActiveSession(before.get());

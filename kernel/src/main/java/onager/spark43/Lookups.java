@@ -62,6 +62,7 @@ public final class Lookups {
     public static void check(SparkSession session, List<String> names) {
         rules(session);
         PythonSources.check();
+        ProgramFiles.check();
         var missing = names.stream().filter(name -> !isThere(name)).toList();
         if (!missing.isEmpty()) {
             throw new IllegalStateException("there is no class " + String.join(", ", missing) + " here");
