@@ -5,6 +5,7 @@
 - ``{exchange}/{job_id}/{stage_id}/.{name}.{incarnation}.tmp``: a file that this life of an executor is writing
 - ``{exchange}/.{job_id}.gone/``: what is being removed
 - ``{exchange}/.connect/{digest}``: a file that was added to a session of Spark Connect
+- ``{exchange}/.checkpoints/{job_id}/``: the rows of a checkpoint, a dataset of Parquet files
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
 
@@ -20,6 +21,9 @@ PROBE = ".onager-probe-"
 
 CONNECT_ARTIFACTS = ".connect"
 """The folder of the files that were added to sessions of Spark Connect."""
+
+CHECKPOINTS = ".checkpoints"
+"""The folder of the checkpoints of sessions of Spark Connect."""
 
 SUCCESS = "_SUCCESS"
 """The file in a dataset that says that it is whole."""
@@ -54,6 +58,18 @@ def connect_artifact(digest: str) -> str:
     if not is_digest(digest):
         raise ValueError(f"{digest!r} is no digest")
     return f"{CONNECT_ARTIFACTS}/{digest}"
+
+
+def checkpoint(job_id: str) -> str:
+    """Return the dataset of the checkpoint that a job makes, below the exchange directory; `ValueError` for no job."""
+    if not is_job_id(job_id):
+        raise ValueError(f"{job_id!r} is no job id")
+    return f"{CHECKPOINTS}/{job_id}"
+
+
+def is_checkpoint(path: str) -> bool:
+    """Return whether *path* may be that of a checkpoint."""
+    return path.split("/")[-2:-1] == [CHECKPOINTS]
 
 
 def writer_of(name: str) -> str | None:

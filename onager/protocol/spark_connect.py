@@ -14,6 +14,10 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 
 SERVICE: Final = "spark.connect.SparkConnectService"
+CHECKPOINT: Final = "checkpoint"
+"""The work of a job that makes a checkpoint."""
+KEPT: Final = "relation"
+"""The kind of the entry that a checkpoint is in its session; its name is the id of the relation, and of that job."""
 _OPAQUE: Final = (".spark.connect.Relation", ".spark.connect.Expression")
 
 

@@ -22,6 +22,7 @@ from onager.protocol.spark_connect import (
     ReleaseSessionResponse,
 )
 from onager.scheduler.connect.artifacts import Artifacts
+from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.failures import OF_OPERATION, ConnectError, invalid
 from onager.scheduler.connect.operations import Operation, Operations
 from onager.scheduler.connect.plans import checked
@@ -50,12 +51,14 @@ class SparkConnectService:
         sessions: Sessions,
         operations: Operations,
         artifacts: Artifacts,
+        checkpoints: Checkpoints,
         executors: ExecutorManager,
         clock: Clock,
     ) -> None:
         self._sessions = sessions
         self._operations = operations
         self._artifacts = artifacts
+        self._checkpoints = checkpoints
         self._executors = executors
         self._clock = clock
         self._defaults = Defaults(self._describe)
@@ -224,7 +227,9 @@ class SparkConnectService:
 
     async def sweep(self) -> None:
         """Forget what is past its retention."""
-        await self._artifacts.sweep(await self._sessions.sweep())
+        kept = await self._sessions.sweep()
+        await self._artifacts.sweep(kept)
+        await self._checkpoints.sweep(kept)
 
 
 def _operation(session: Session, operation_id: str) -> Operation:
