@@ -47,6 +47,8 @@ class Checkpoints:
         self._exchange_dir = exchange_dir
         self._heads = heads
         self._clock = clock
+        self._known: set[str] = set()
+        """Those that sessions had; others may belong to another cluster."""
         self._unwanted_since_ms: dict[str, int] = {}
 
     async def sweep(self, kept: Collection[str]) -> None:
@@ -55,19 +57,32 @@ class Checkpoints:
             return
         folder, now_ms = Path(local_path(self._exchange_dir)) / CHECKPOINTS, self._clock.now_ms()
         found = await asyncio.to_thread(_names, folder)
+        self._known = {job_id for job_id in found.values() if job_id in kept or job_id in self._known}
         since_ms = self._unwanted_since_ms
-        self._unwanted_since_ms = {name: since_ms.get(name, now_ms) for name in found if _job_of(name) not in kept}
+        self._unwanted_since_ms = {
+            name: since_ms.get(name, now_ms)
+            for name, job_id in found.items()
+            if job_id not in kept and (job_id in self._known or self._heads.get(job_id) is not None)
+        }
         began_ms = min((head.submitted_ms for head in self._heads.active()), default=now_ms)
         for name, unwanted_ms in self._unwanted_since_ms.items():
             if unwanted_ms < min(began_ms, now_ms) - GRACE_MS:
-                await asyncio.to_thread(shutil.rmtree, folder / name, ignore_errors=True)
-                log.info("checkpoint_removed", job_id=name)
+                await self._remove(folder / name)
+
+    @staticmethod
+    async def _remove(path: Path) -> None:
+        try:
+            await asyncio.to_thread(shutil.rmtree, path)
+        except FileNotFoundError:
+            return  # another scheduler does it
+        except OSError as error:
+            log.warning("checkpoint_not_removed", path=str(path), error=str(error))
+        else:
+            log.info("checkpoint_removed", path=str(path))
 
 
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir() if is_job_id(_job_of(path.name))] if folder.is_dir() else []
-
-
-def _job_of(name: str) -> str:
-    """Return the job to which a checkpoint belongs, or what was staged for it."""
-    return name.removeprefix(".").partition(".")[0]
+def _names(folder: Path) -> dict[str, JobId]:
+    """Return the checkpoints in *folder*, and what is staged for them, with their jobs."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    jobs = {name: name.removeprefix(".").partition(".")[0] for name in names}
+    return {name: JobId(job_id) for name, job_id in jobs.items() if is_job_id(job_id)}

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ from onager.executor.spark.planning.statement_classes import (
     TRUNCATING,
     WRITING,
 )
+from onager.private_files import make_private_directory
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import CHECKPOINT, ExecutePlanRequest, Expression, Relation
 
@@ -161,6 +163,8 @@ def _checkpoint(command: Any, made: ConnectSession, kept_at: str) -> PlannedScri
     if not frame.columns:
         raise refused("a checkpoint without columns", "select one")
     made.connect.check_kept(frame.schema.json())
+    access = made.spark.sparkContext.getConf().get("spark.onager.exchangeAccess", "owner")
+    make_private_directory(Path(local_path(kept_at)).parent, str(access))
     return PlannedScript(frame, pb.Sink(path=kept_at, format="parquet", mode="overwrite"), is_kept=True)
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.connect import functions as F  # noqa: N812
 from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.dataframe import DataFrame
 
-from onager.exchange_layout import checkpoint
+from onager.exchange_layout import CHECKPOINTS, checkpoint
 from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
 from tests.integration.planning.test_connect_sessions import lazy
@@ -55,7 +55,7 @@ def test_a_checkpoint_is_not_computed_again_and_serves_wherever_it_is_read(clien
     of_it = client.rows(client.checkpoint(made.where("id >= 0")))
     views = [plans.SubqueryAlias(made._plan, "m")]
     of_sql = client.rows(DataFrame(plans.SQL("SELECT * FROM m", views=views), client.spark))
-    (plan,) = client.command(plans.SQL("EXPLAIN SELECT * FROM m", views=views).command(client.spark.client))
+    plan = client.command(plans.SQL("EXPLAIN SELECT * FROM m", views=views).command(client.spark.client))
     assert (len(joined), as_multiset(of_it), as_multiset(of_sql)) == (100, rows, rows)
     assert "FileScan parquet" in str(plan)
 
@@ -88,6 +88,11 @@ def test_what_parquet_cannot_hold_is_an_error_by_name(client: ConnectClient) -> 
     with pytest.raises(Exception, match="a checkpoint without columns"):
         client.checkpoint(client.spark.range(3).select())
     assert kept(client) == []
+
+
+def test_other_users_of_the_machine_cannot_read_it(executor: OneExecutor, client: ConnectClient) -> None:
+    client.checkpoint(client.spark.range(2))
+    assert (executor.directory / CHECKPOINTS).stat().st_mode & 0o777 == 0o700
 
 
 def test_one_whose_files_are_gone_is_an_error_only_for_who_reads_it(

@@ -86,10 +86,14 @@ class Exchange:
 
     def __init__(self, directory, clock):
         self.began_ms = []
+        self.jobs = set()
         self.folder = directory / CHECKPOINTS
         self.folder.mkdir()
         self.clock = clock
-        heads = SimpleNamespace(active=lambda: [SimpleNamespace(submitted_ms=at) for at in self.began_ms])
+        heads = SimpleNamespace(
+            active=lambda: [SimpleNamespace(submitted_ms=at) for at in self.began_ms],
+            get=lambda job_id: job_id if job_id in self.jobs else None,
+        )
         self.checkpoints = Checkpoints(str(directory), heads, clock)
 
     def add(self, *names):
@@ -110,21 +114,30 @@ def exchange(tmp_path, clock):
 
 async def test_files_go_once_no_session_has_them_for_a_while(exchange):
     exchange.add("connect-1", "connect-2", ".connect-3.onager-connect-3", "other_folder")
+    exchange.jobs = {"connect-2", "connect-3"}
     assert len(await exchange.left("connect-1")) == 4
     assert len(await exchange.left("connect-1", after_ms=GRACE_MS)) == 4
     assert await exchange.left("connect-1", after_ms=1) == ["connect-1", "other_folder"]
     assert len(await exchange.left()) == 2
     assert len(await exchange.left("connect-1", after_ms=2 * GRACE_MS)) == 2, "a clone has it"
     assert len(await exchange.left(after_ms=2 * GRACE_MS)) == 2
+    assert await exchange.left(after_ms=2 * GRACE_MS) == ["other_folder"]
 
 
 async def test_files_stay_while_a_job_runs_that_began_when_a_session_had_them(exchange):
     exchange.add("connect-1")
     exchange.began_ms = [exchange.clock.now_ms()]
+    await exchange.left("connect-1")
     await exchange.left()
     assert await exchange.left(after_ms=10 * GRACE_MS) == ["connect-1"]
     exchange.began_ms = [exchange.clock.now_ms()]
     assert await exchange.left() == []
+
+
+async def test_files_that_may_be_of_another_cluster_stay(exchange):
+    exchange.add("connect-1")
+    await exchange.left()
+    assert await exchange.left(after_ms=10 * GRACE_MS) == ["connect-1"]
 
 
 @pytest.mark.parametrize("name", ["", "../x", "A", "a/b"])
