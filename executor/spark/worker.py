@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import Clock
 from onager.errors import InvalidSettingError, SinkError, VersionMismatchError
-from onager.exchange_layout import checkpoint, has_scheme, join
+from onager.exchange_layout import checkpoint, has_scheme, join, local_path
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
     Contents,
@@ -380,7 +381,8 @@ class SparkWorker:
 
     def _checkpoint(self, job_id: JobId) -> str:
         """Return where a job may write, though other jobs may neither write nor read there."""
-        return join(self._exchange_dir, checkpoint(job_id))
+        path = join(self._exchange_dir, checkpoint(job_id))
+        return path if has_scheme(path) else str(Path(local_path(path)).absolute())
 
     @staticmethod
     def _held(assignment: Assignment) -> HeldPartitions:

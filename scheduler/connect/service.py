@@ -21,6 +21,7 @@ from onager.protocol.spark_connect import (
     ReleaseExecuteResponse,
     ReleaseSessionResponse,
 )
+from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.failures import OF_OPERATION, ConnectError, invalid
@@ -104,7 +105,14 @@ class SparkConnectService:
             answer.spark_version.version = (await self._defaults.get()).spark_version
             return self._answer(session, answer)
         if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist", "get_storage_level"):
-            getattr(answer, asked).SetInParent()  # what Spark keeps belongs to a process, and only makes it faster
+            getattr(answer, asked).SetInParent()
+            relation = getattr(request, asked).relation
+            if asked == "persist":
+                await storage_levels.persist(self._sessions, session, request.persist)
+            elif asked == "unpersist":
+                await storage_levels.unpersist(self._sessions, session, relation)
+            else:
+                answer.get_storage_level.storage_level.CopyFrom(storage_levels.told(session, relation))
             return self._answer(session, answer)
         reply = await self._operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.

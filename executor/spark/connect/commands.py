@@ -158,7 +158,7 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
         request = statement_request(f"CACHE LAZY TABLE {name}")  # or it would be read, here
         content = request.SerializeToString()
     if kind(plan) == "ClearCacheCommand":
-        return Carried(session.connect.execute(content), removed=entries.of_kind(session.stored, CACHED))
+        return Carried(session.connect.execute(content), removed=entries.to_be_cached(session.stored))
     return _carried(content, request, session, _made(jvm, plan, session))
 
 
@@ -202,7 +202,7 @@ def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: P
         made = _Made(GLOBAL_VIEW, catalog.drop_global_temp_view.view_name.lower(), is_dropped=True)
     carried = _carried(content, request, session, made)
     if catalog.HasField("clear_cache"):
-        carried.removed = entries.of_kind(session.stored, CACHED)
+        carried.removed = entries.to_be_cached(session.stored)
     return carried
 
 

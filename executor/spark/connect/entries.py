@@ -10,13 +10,13 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import KEPT
+from onager.protocol.spark_connect import KEPT, PERSISTED
 
 VIEW: Final = "view"
 GLOBAL_VIEW: Final = "global_view"
 CACHED: Final = "cached"
 """A table of which a program has asked that it be cached: it matters only to who asks whether it is."""
-_NAMED: Final = (CACHED, KEPT)
+_NAMED: Final = (CACHED, KEPT, PERSISTED)
 """What nobody reads who does not name it; it stays until a program takes it back."""
 ANYTHING: Final = "*"
 """What a command reads of which nobody knows what it reads."""
@@ -75,9 +75,9 @@ def needed(session: pb.ConnectSession, reads: Iterable[str]) -> list[tuple[str, 
     ]
 
 
-def of_kind(session: pb.ConnectSession, kind: str) -> list[pb.ConnectEntry]:
-    """Return the entries of *kind*."""
-    return [entry for entry in session.entries if entry.kind == kind]
+def to_be_cached(session: pb.ConnectSession) -> list[pb.ConnectEntry]:
+    """Return the entries of tables and DataFrames that a program has asked to be cached."""
+    return [entry for entry in session.entries if entry.kind in (CACHED, PERSISTED)]
 
 
 def cached(session: pb.ConnectSession) -> set[str]:
