@@ -79,7 +79,7 @@ def main() -> dict:
     levels = [numbers.is_cached, str(numbers.cache().storageLevel), numbers.unpersist().is_cached]
     found["levels"] = [*levels, str(people.persist(StorageLevel.DISK_ONLY).storageLevel)]
     spark.catalog.clearCache()
-    found["cleared"] = people.is_cached
+    found["cleared"] = str(people.storageLevel)
 
     spark.sql("CREATE DATABASE shop")
     spark.sql("USE shop")
