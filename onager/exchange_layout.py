@@ -7,6 +7,7 @@
 - ``{exchange}/.connect/{digest}``: a file that was added to a session of Spark Connect
 - ``{exchange}/.connect/{digest}.unpacked/``: an archive of those, unpacked
 - ``{exchange}/.connect/{digest of files}/``: links to these, by the names under which a program's Python finds them
+- ``{exchange}/.checkpoints/{job_id}/``: the rows of a checkpoint, a dataset of Parquet files
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
 
@@ -25,6 +26,8 @@ CONNECT_ARTIFACTS = ".connect"
 
 CONNECT_UNPACKED = ".unpacked"
 """How the name of an unpacked archive's folder ends."""
+CHECKPOINTS = ".checkpoints"
+"""The folder of the checkpoints of sessions of Spark Connect."""
 
 SUCCESS = "_SUCCESS"
 """The file in a dataset that says that it is whole."""
@@ -64,6 +67,18 @@ def connect_artifact(digest: str) -> str:
 def connect_unpacked(digest: str) -> str:
     """Return the folder of an unpacked archive, below the exchange directory; `ValueError` for no digest."""
     return f"{connect_artifact(digest)}{CONNECT_UNPACKED}"
+
+
+def checkpoint(job_id: str) -> str:
+    """Return the dataset of the checkpoint that a job makes, below the exchange directory; `ValueError` for no job."""
+    if not is_job_id(job_id):
+        raise ValueError(f"{job_id!r} is no job id")
+    return f"{CHECKPOINTS}/{job_id}"
+
+
+def is_checkpoint(path: str) -> bool:
+    """Return whether *path* may be that of a checkpoint."""
+    return path.split("/")[-2:-1] == [CHECKPOINTS]
 
 
 def writer_of(name: str) -> str | None:

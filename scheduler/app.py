@@ -30,6 +30,7 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.connect.artifacts import Artifacts
+from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.operations import Operations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
@@ -315,7 +316,8 @@ class Replica:
             self.service,
         )
         artifacts = Artifacts(sessions, settings.exchange_dir, clock)
-        self.spark_connect = SparkConnectService(sessions, operations, artifacts, self.executors, clock)
+        checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
+        self.spark_connect = SparkConnectService(sessions, operations, artifacts, checkpoints, self.executors, clock)
         self.gateway = ExecutorGateway(
             settings,
             self.executors,

@@ -1,8 +1,8 @@
 """Dataset descriptions: a small file beside the files of a dataset, for readers that use it as a view.
 
 Text in CSV and JSON has no types, and can be written in more than one way. The description names the format, the
-schema, and the options under which Spark reads the same rows again. Readers of datasets skip names that begin with
-``_``.
+schema, and the options under which Spark reads the same rows again. A checkpoint has one, too: in
+its files, columns have other names. Readers of datasets skip names that begin with ``_``.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from onager.errors import PlanningError
-from onager.exchange_layout import has_scheme, local_path
+from onager.exchange_layout import has_scheme, is_checkpoint, local_path
 from onager.protocol import onager_pb2 as pb
 
 NAME: Final = "_onager.json"
@@ -72,7 +72,11 @@ class Description:
 
 def describe(sink: pb.Sink) -> Description | None:
     """Return the description of the files of *sink*; None where they need none, or no schema is known."""
-    if sink.format not in {"csv", "json"} or not sink.schema_json:
+    if not sink.schema_json:
+        return None
+    if is_checkpoint(sink.path):
+        return Description(sink.format, sink.schema_json, {})
+    if sink.format not in {"csv", "json"}:
         return None
     fields = json.loads(sink.schema_json)["fields"]
     if sink.format == "json" and any(has_odd_keys(field["type"]) for field in fields):

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from onager.datasets import SINK_FORMATS
 from onager.errors import SinkError, TargetExistsError
-from onager.exchange_layout import SUCCESS, has_scheme, local_path, staging_directory
+from onager.exchange_layout import SUCCESS, has_scheme, is_checkpoint, local_path, staging_directory
 from onager.executor.exchange import description
 from onager.executor.exchange.directory import remove_tree
 from onager.executor.exchange.partitions import HeldPartitions, replaced_files, written_places
@@ -132,7 +132,7 @@ def plan_publish(
     else:
         _check_layout(target, sink)
     described = description.describe(sink)
-    if described is not None and moves and not _holds_undescribed(target, sink):
+    if described is not None and (moves or is_checkpoint(target)) and not _holds_undescribed(target, sink):
         moves.insert(0, _stage(description.NAME, described.to_bytes(), staging, nonce))
     if table is not None and held is not None and (replaced := replaced_files(sink.table, table, held)):
         moves.append(_stage(REPLACED, replaced, staging, nonce))

@@ -104,7 +104,12 @@ def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
 
 
 def is_unanswered(error: BaseException) -> bool:
-    """Return whether the JVM did not answer a call; an answer that refuses it (no such method) has a trace."""
+    """Return whether the JVM did not answer a call.
+
+    An exception is an answer, and so is that there is no such method, which has a trace.
+    """
+    if isinstance(error, Py4JJavaError):
+        return False
     return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and "Trace:" not in str(error))
 
 

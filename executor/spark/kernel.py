@@ -615,6 +615,7 @@ class JavaConnect:
         self._session = session
         self._java = self._jvm.java_class("onager.spark43.ConnectSession")(jvm_session(session), user)
         self._reads = self._jvm.java_class("onager.plan.ConnectReads")
+        self._checkpoints = self._jvm.java_class("onager.plan.Checkpoints")
 
     def analyze(self, request: bytes) -> bytes:
         """Return the AnalyzePlanResponse to an AnalyzePlanRequest."""
@@ -638,6 +639,14 @@ class JavaConnect:
         ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
         """
         return {str(name) for name in listed(self._reads.of(jvm_session(self._session), kind, message))}
+
+    def keep(self, relation_id: str, folder: str, schema: str) -> None:
+        """Have the relation *relation_id* stand for the checkpoint in *folder*, of *schema*, as JSON."""
+        self._java.keep(relation_id, self._checkpoints.read(jvm_session(self._session), folder, schema))
+
+    def check_kept(self, schema: str) -> None:
+        """Raise Spark's error for a column of *schema*, as JSON, that no checkpoint can have."""
+        self._checkpoints.check(jvm_session(self._session), schema)
 
     def ddl(self, schema: bytes) -> str:
         """Return the columns of a DataType, a struct, as CREATE TABLE has them."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import Clock
 from onager.errors import InvalidSettingError, SinkError, VersionMismatchError
-from onager.exchange_layout import has_scheme
+from onager.exchange_layout import checkpoint, has_scheme, join, local_path
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
     Contents,
@@ -315,7 +316,7 @@ class SparkWorker:
             plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
         ) -> Iterator[PlannedScript]:
             with opened(plan.session, session, self._exchange_dir) as made:
-                yield connect_query(plan, made, tables)
+                yield connect_query(plan, made, tables, self._checkpoint(key.job_id))
 
         try:
             outcome = plan_job(
@@ -361,7 +362,8 @@ class SparkWorker:
         nonce = new_nonce()
         outputs = [output for location in task_set.inputs for output in location.outputs]
         held = self._held(assignment) if task_set.sink.HasField("table") else None
-        content = plan_publish(key.job_id, task_set.sink, outputs, nonce, self._private, held).to_bytes()
+        private = NO_PATHS if task_set.sink.path == self._checkpoint(key.job_id) else self._private
+        content = plan_publish(key.job_id, task_set.sink, outputs, nonce, private, held).to_bytes()
         if len(content) > _MOST_MANIFEST_BYTES:
             raise SinkError(
                 f"the manifest of what is to be published has {len(content):,} bytes, more than the "
@@ -376,6 +378,11 @@ class SparkWorker:
             payload_digest=name,
         )
         return pb.TaskSuccess(output=output, blobs=[pb.Blob(digest=name, content=content)])
+
+    def _checkpoint(self, job_id: JobId) -> str:
+        """Return where a job may write, though other jobs may neither write nor read there."""
+        path = join(self._exchange_dir, checkpoint(job_id))
+        return path if has_scheme(path) else str(Path(local_path(path)).absolute())
 
     @staticmethod
     def _held(assignment: Assignment) -> HeldPartitions:

@@ -14,6 +14,12 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 
 SERVICE: Final = "spark.connect.SparkConnectService"
+CHECKPOINT: Final = "checkpoint"
+"""The work of a job that makes a checkpoint."""
+KEPT: Final = "relation"
+"""The kind of the entry that a checkpoint is in its session; its name is the id of the relation, and of that job."""
+PERSISTED: Final = "persisted"
+"""The kind of the entry that tells at which storage level a program wants a DataFrame; its name tells which one."""
 _OPAQUE: Final = (".spark.connect.Relation", ".spark.connect.Expression")
 
 
@@ -69,3 +75,4 @@ InterruptResponse: Final = message("InterruptResponse")
 Relation: Final = message("Relation")
 ReleaseExecuteResponse: Final = message("ReleaseExecuteResponse")
 ReleaseSessionResponse: Final = message("ReleaseSessionResponse")
+StorageLevel: Final = message("StorageLevel")

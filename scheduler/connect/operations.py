@@ -24,6 +24,7 @@ from onager.protocol.security import principal
 from onager.protocol.serving import counted
 from onager.scheduler.api.looking import JobLooks
 from onager.scheduler.api.submitting import Submissions
+from onager.scheduler.connect.checkpoints import begun
 from onager.scheduler.connect.failures import ConnectError, from_job, from_reply, invalid, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
@@ -183,27 +184,32 @@ class Operations:
     ) -> OperationRecord | list[bytes]:
         """Have Spark carry out a command; return what was recorded, or the only response, where that is all."""
         content = request.SerializeToString()
+        is_checkpoint = request.plan.command.HasField("checkpoint_command")
 
         async def tried(session: Session) -> OperationRecord | list[bytes] | None:
-            reply = await self.ask(session, pb.ConnectCall(apply=content))
-            check_settings(reply.applied.conf)
-            responses = reply.job.responses if reply.HasField("job") else reply.applied.responses
+            if is_checkpoint:
+                job, applied = begun(session, operation.job_id, self._exchange_dir)
+            else:
+                reply = await self.ask(session, pb.ConnectCall(apply=content))
+                job, applied = reply.job, reply.applied
+            check_settings(applied.conf)
+            responses = job.responses if job.work else applied.responses
             if (size := sum(map(len, responses))) > MAX_RESPONSES_BYTES:
                 raise too_large("the answer to the command", size, MAX_RESPONSES_BYTES)
-            if not reply.HasField("job") and not reply.applied.changes and len(responses) <= 1:
+            if not job.work and not applied.changes and len(responses) <= 1:
                 return list(responses)
             record = OperationRecord(
                 digest=digest,
                 at_ms=self._clock.now_ms(),
                 responses=tuple(base64.b64encode(response).decode() for response in responses),
-                work=reply.job.work,
-                session=base64.b64encode(session.message.SerializeToString()).decode() if reply.job.work else "",
+                work=job.work,
+                session=base64.b64encode(session.message.SerializeToString()).decode() if job.work else "",
             )
             put, expected = Put(*operation.place, record.encoded()), {operation.place: ABSENT}
-            if reply.HasField("job") or not reply.applied.changes:
-                is_written = isinstance(await self._backend.put_txn([put], expect=expected), Committed)
+            if applied.changes:
+                is_written = await self._sessions.apply(session, applied, ([put], expected)) is not None
             else:
-                is_written = await self._sessions.apply(session, reply.applied, ([put], expected)) is not None
+                is_written = isinstance(await self._backend.put_txn([put], expect=expected), Committed)
             if is_written:
                 return record
             if (found := await self._find(operation)) is not None:

@@ -27,7 +27,6 @@ _REFUSED: Final = {
     "execute_external_command": "commands of external data sources (execute_external)",
     "extension": "commands of plugins",
     "ml_command": "machine learning",
-    "checkpoint_command": "checkpoints; write a table or a dataset instead",
     "merge_into_table_command": "MERGE INTO",
 }
 _HARMLESS_ML: Final = ("delete", "clean_cache")

@@ -17,7 +17,7 @@ from onager.scheduler.records import Record
 MAX_SESSIONS: Final = 200
 """Sessions of one user, ended ones of the last hour included."""
 MAX_ENTRIES: Final = 1_000
-"""Views, functions and data sources of one session."""
+"""Views, functions, data sources and checkpoints of one session."""
 MAX_ENTRY_BYTES: Final = MIB
 """One of them, as stored."""
 MAX_ENTRIES_BYTES: Final = 6 * MIB

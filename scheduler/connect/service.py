@@ -21,7 +21,9 @@ from onager.protocol.spark_connect import (
     ReleaseExecuteResponse,
     ReleaseSessionResponse,
 )
+from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.artifacts import Artifacts
+from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.failures import OF_OPERATION, ConnectError, invalid
 from onager.scheduler.connect.operations import Operation, Operations
 from onager.scheduler.connect.plans import checked
@@ -50,12 +52,14 @@ class SparkConnectService:
         sessions: Sessions,
         operations: Operations,
         artifacts: Artifacts,
+        checkpoints: Checkpoints,
         executors: ExecutorManager,
         clock: Clock,
     ) -> None:
         self._sessions = sessions
         self._operations = operations
         self._artifacts = artifacts
+        self._checkpoints = checkpoints
         self._executors = executors
         self._clock = clock
         self._defaults = Defaults(self._describe)
@@ -101,7 +105,14 @@ class SparkConnectService:
             answer.spark_version.version = (await self._defaults.get()).spark_version
             return self._answer(session, answer)
         if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist", "get_storage_level"):
-            getattr(answer, asked).SetInParent()  # what Spark keeps belongs to a process, and only makes it faster
+            getattr(answer, asked).SetInParent()
+            relation = getattr(request, asked).relation
+            if asked == "persist":
+                await storage_levels.persist(self._sessions, session, request.persist)
+            elif asked == "unpersist":
+                await storage_levels.unpersist(self._sessions, session, relation)
+            else:
+                answer.get_storage_level.storage_level.CopyFrom(storage_levels.told(session, relation))
             return self._answer(session, answer)
         reply = await self._operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
@@ -224,7 +235,9 @@ class SparkConnectService:
 
     async def sweep(self) -> None:
         """Forget what is past its retention."""
-        await self._artifacts.sweep(await self._sessions.sweep())
+        kept = await self._sessions.sweep()
+        await self._artifacts.sweep(kept)
+        await self._checkpoints.sweep(kept)
 
 
 def _operation(session: Session, operation_id: str) -> Operation:

@@ -13,6 +13,7 @@ from onager.clock import Clock
 from onager.errors import BusyError, OutcomeUnknownError
 from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import KEPT
 from onager.scheduler.connect.failures import invalid, too_large
 from onager.scheduler.connect.records import (
     MAX_CONF,
@@ -181,7 +182,7 @@ class Sessions:
             entries.append(EntryRecord(kind=put.kind, name=put.name, number=number, size_bytes=len(put.command)))
             number += 1
         if len(entries) > MAX_ENTRIES:
-            raise too_large("the session", len(entries), MAX_ENTRIES, "views and functions")
+            raise too_large("the session", len(entries), MAX_ENTRIES, "views, functions and checkpoints")
         if (size := sum(e.size_bytes for e in entries)) > MAX_ENTRIES_BYTES:
             raise too_large("what views and functions of the session are made of", size, MAX_ENTRIES_BYTES)
         changed = record.model_copy(
@@ -253,7 +254,10 @@ class Sessions:
     # ---------------------------------------------------------------- age
 
     async def sweep(self) -> set[str]:
-        """Forget sessions that are past their retention; return the digests of what the others have."""
+        """Forget sessions that are past their retention; return the digests of the files of the others.
+
+        And the jobs that have made their checkpoints.
+        """
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
         after: str | None = None
@@ -267,6 +271,7 @@ class Sessions:
                 else:
                     kept.update(artifact.digest for artifact in record.artifacts)
                     kept.add(files_digest((artifact.name, artifact.digest) for artifact in record.artifacts))
+                    kept.update(entry.name for entry in record.entries if entry.kind == KEPT)
             if not page.has_more or not page.items:
                 return kept
             after = page.items[-1].key

@@ -9,7 +9,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import InvalidRequestError, PlanningError, UnsupportedPlanError
-from onager.exchange_layout import is_staged_name
+from onager.exchange_layout import checkpoint, is_staged_name
 from onager.execution_graph import (
     Event,
     ExecutionGraph,
@@ -86,9 +86,10 @@ class ReportReader:
         self._results = results
         self._clock = clock
 
-    async def _misplaced(self, plan: pb.PlanOutcome) -> Failure | None:
+    async def _misplaced(self, job_id: JobId, plan: pb.PlanOutcome) -> Failure | None:
         """Return the failure of a *plan* whose output, or tables, must not be where they would be, or None."""
-        places = [plan.sink.path] if plan.HasField("sink") else []
+        is_checkpoint = plan.sink.path.endswith(f"/{checkpoint(job_id)}")  # the executor says where that is
+        places = [plan.sink.path] if plan.HasField("sink") and not is_checkpoint else []
         needs_tables = plan.HasField("catalog") or plan.sink.partition_by
         if needs_tables and not self._may_change_catalog():
             message = (
@@ -158,7 +159,7 @@ class ReportReader:
             return _failed(key, executor, failure, report.failed_metrics, now_ms), (), None
         success = report.success
         try:
-            if success.HasField("plan") and (misplaced := await self._misplaced(success.plan)) is not None:
+            if success.HasField("plan") and (misplaced := await self._misplaced(key.job_id, success.plan)) is not None:
                 return _failed(key, executor, misplaced, success.metrics, now_ms), (), None
             return await apart(success.ByteSize(), _succeeded, graph, key, executor, success, now_ms, known)
         except (_Unusable, PlanningError) as error:

@@ -7,6 +7,7 @@ import json
 import sys
 
 import pandas as pd
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody does
@@ -73,6 +74,12 @@ def main() -> dict:
     people = spark.createDataFrame([(n, f"person {n}" * 20) for n in range(40_000)], schema)
     found["local rows"] = [people.count(), people.where("n = 77").collect()[0].s]
     found["joined"] = rows(people.join(numbers, people.n == numbers.id).groupBy("k").agg(F.count("*"), F.max("s")))
+
+    found["checkpoint"] = rows(numbers.where("k < 3").localCheckpoint().groupBy("k").count())
+    levels = [numbers.is_cached, str(numbers.cache().storageLevel), numbers.unpersist().is_cached]
+    found["levels"] = [*levels, str(people.persist(StorageLevel.DISK_ONLY).storageLevel)]
+    spark.catalog.clearCache()
+    found["cleared"] = str(people.storageLevel)
 
     spark.sql("CREATE DATABASE shop")
     spark.sql("USE shop")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onager.exchange_layout import CHECKPOINTS
 from tests.support.processes.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(300)
@@ -38,6 +39,9 @@ spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 spark.conf.set("spark.sql.shuffle.partitions", "5")
 spark.range(1_500_000).withColumn("s", F.repeat(F.lit("x"), 20)).createOrReplaceTempView("v")
 spark.udf.register("twice", lambda x: 2 * x, "long")
+drawn = spark.range(100).select("id", F.rand().alias("r")).checkpoint()
+drawn.where("id < 50").createOrReplaceTempView("half")
+rows = drawn.sort("id").collect()
 read, total = 0, 0
 for row in spark.table("v").toLocalIterator():
     read, total = read + 1, total + row.id
@@ -45,7 +49,8 @@ for row in spark.table("v").toLocalIterator():
         print("reading", flush=True)
         sys.stdin.readline()
 twice = spark.sql("SELECT twice(21)").collect()[0][0]
-print(read, total, spark.conf.get("spark.sql.shuffle.partitions"), twice, flush=True)
+is_kept = drawn.sort("id").collect() == rows and spark.sql("SELECT * FROM half ORDER BY id").collect() == rows[:50]
+print(read, total, spark.conf.get("spark.sql.shuffle.partitions"), twice, is_kept, flush=True)
 """
 REFUSED = """
 import sys
@@ -54,6 +59,7 @@ from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import SQL
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+checkpoint = spark.range(3).checkpoint()
 asked = [
     lambda: spark.sql("CREATE GLOBAL TEMPORARY VIEW g AS SELECT 1"),
     lambda: spark.sql("DECLARE VARIABLE x INT DEFAULT 1"),
@@ -63,6 +69,7 @@ asked = [
     lambda: spark.range(3).write.format("noop").mode("overwrite").save(),
     lambda: DataFrame(SQL("INSERT OVERWRITE DIRECTORY '" + sys.argv[2] + "' USING csv SELECT 1"), spark).collect(),
     lambda: DataFrame(SQL("CREATE TEMPORARY VIEW v AS SELECT 1"), spark).select("*").collect(),
+    lambda: spark.read.parquet(sys.argv[3] + "/*").collect(),
 ]
 for ask in asked:
     try:
@@ -147,20 +154,24 @@ def test_a_program_finds_what_it_finds_in_plain_spark(cluster, tmp_path):
         assert told[name] == value, name
 
 
-def test_a_result_and_its_session_outlive_the_scheduler_that_served_them(cluster):
+def test_a_result_its_session_and_a_checkpoint_outlive_the_processes_that_served_them(cluster):
     process = start("-c", SURVIVOR, remote(cluster))
     assert process.stdout.readline().strip() == "reading"
+    cluster.executors["e-1"].kill()
     cluster.scheduler.kill()
     cluster.start_scheduler()
+    cluster.start_executor("e-2")
     told = process.communicate("go on\n", timeout=200)[0]
-    assert told.split() == ["1500000", str(sum(range(1_500_000))), "5", "42"]
+    assert told.split() == ["1500000", str(sum(range(1_500_000))), "5", "42", "True"]
+    assert (cluster.exchange_dir / CHECKPOINTS).stat().st_mode & 0o777 == 0o700
 
 
 def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path):
-    told = start("-c", REFUSED, remote(cluster), tmp_path / "out").communicate(timeout=200)[0].splitlines()
+    checkpoints = cluster.exchange_dir / CHECKPOINTS
+    told = start("-c", REFUSED, remote(cluster), tmp_path / "out", checkpoints).communicate(timeout=200)[0].splitlines()
     assert not (tmp_path / "out").exists()
     words = ["global view", "variable", "BEGIN", "streaming", "buckets", "noop"]
-    words += ["InsertIntoDir", "CreateViewCommand"]
+    words += ["InsertIntoDir", "CreateViewCommand", "cannot be read"]
     assert len(told) == len(words) + 1
     for word, line in zip(words, told, strict=False):
         assert word.lower() in line.lower().replace("_", ""), line

@@ -27,7 +27,7 @@ from onager.executor.spark.planning.statements import (
     temporary_view,
 )
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import ExecutePlanRequest, ExecutePlanResponse, Relation
+from onager.protocol.spark_connect import KEPT, ExecutePlanRequest, ExecutePlanResponse, Relation
 
 STATEMENT: Final = "statement"
 WRITE: Final = "write"
@@ -40,8 +40,9 @@ _FUNCTIONS: Final = {
     "register_data_source": ("data_source", "name"),
 }
 _WRITES: Final = frozenset({"write_operation", "write_operation_v2"})
-_PASSING: Final = frozenset({"get_resources_command", "remove_cached_remote_relation_command", "ml_command"})
-"""What changes nothing that is kept."""
+_RELEASE: Final = "remove_cached_remote_relation_command"
+_PASSING: Final = frozenset({_RELEASE, "get_resources_command", "ml_command"})
+"""What makes nothing."""
 _OF_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "CreateFunctionCommand", "DropFunctionCommand"})
 _OF_CACHE: Final = frozenset({"CacheTable", "UncacheTable"})
 _VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
@@ -90,9 +91,13 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     if name in _FUNCTIONS:
         entry, called = _FUNCTIONS[name]
         return _leaving(_Made(entry, str(getattr(getattr(command, name), called)).lower()), content, command, session)
-    if name in _PASSING:
-        return Carried(session.connect.execute(content))
-    raise refused(f"the command {name}", "it is not among those that docs/connect.md lists")
+    if name not in _PASSING:
+        raise refused(f"the command {name}", "it is not among those that docs/connect.md lists")
+    carried = Carried(session.connect.execute(content))
+    if name == _RELEASE:
+        relation = command.remove_cached_remote_relation_command.relation.relation_id
+        carried.put, carried.removed = entries.dropped(session.stored, KEPT, relation, command.SerializeToString())
+    return carried
 
 
 def refused(what: str, advice: str) -> UnsupportedPlanError:
@@ -136,7 +141,7 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
         response = ExecutePlanResponse()
         response.sql_command_result.relation = relation
         return Carried([response.SerializeToString()])
-    session.make_all()
+    session.make_all(request.plan.command.SerializeToString())
     if alters_temporary_view(spark, jvm, plan):
         raise refused("ALTER VIEW of a temporary view", "make it anew (CREATE OR REPLACE TEMPORARY VIEW)")
     if tables is not None and changes_catalog(spark, jvm, statement, plan):
@@ -153,7 +158,7 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
         request = statement_request(f"CACHE LAZY TABLE {name}")  # or it would be read, here
         content = request.SerializeToString()
     if kind(plan) == "ClearCacheCommand":
-        return Carried(session.connect.execute(content), removed=entries.of_kind(session.stored, CACHED))
+        return Carried(session.connect.execute(content), removed=entries.to_be_cached(session.stored))
     return _carried(content, request, session, _made(jvm, plan, session))
 
 
@@ -197,7 +202,7 @@ def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: P
         made = _Made(GLOBAL_VIEW, catalog.drop_global_temp_view.view_name.lower(), is_dropped=True)
     carried = _carried(content, request, session, made)
     if catalog.HasField("clear_cache"):
-        carried.removed = entries.of_kind(session.stored, CACHED)
+        carried.removed = entries.to_be_cached(session.stored)
     return carried
 
 

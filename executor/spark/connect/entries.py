@@ -10,11 +10,14 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import KEPT, PERSISTED
 
 VIEW: Final = "view"
 GLOBAL_VIEW: Final = "global_view"
 CACHED: Final = "cached"
 """A table of which a program has asked that it be cached: it matters only to who asks whether it is."""
+_NAMED: Final = (CACHED, KEPT, PERSISTED)
+"""What nobody reads who does not name it; it stays until a program takes it back."""
 ANYTHING: Final = "*"
 """What a command reads of which nobody knows what it reads."""
 
@@ -49,7 +52,9 @@ def _change(session: pb.ConnectSession, kind: str, left: pb.ConnectMade) -> Chan
     left.database = session.database
     left.conf.update(session.conf)
     before = [_left(entry) for entry in session.entries]
-    *matter, does = _matter([*before, _Left(kind, left)], {ANYTHING, *cached(session), f"{kind} {left.name}"})
+    *matter, does = _matter(
+        [*before, _Left(kind, left)], {ANYTHING, *_keys_of(session, *_NAMED), f"{kind} {left.name}"}
+    )
     pairs = list(zip(session.entries, matter, strict=True))
     keys = {each.name for each, is_kept in pairs if is_kept and each.kind == kind}
     key = next(key for key in _keys(left.name) if key not in keys)
@@ -70,14 +75,18 @@ def needed(session: pb.ConnectSession, reads: Iterable[str]) -> list[tuple[str, 
     ]
 
 
-def of_kind(session: pb.ConnectSession, kind: str) -> list[pb.ConnectEntry]:
-    """Return the entries of *kind*."""
-    return [entry for entry in session.entries if entry.kind == kind]
+def to_be_cached(session: pb.ConnectSession) -> list[pb.ConnectEntry]:
+    """Return the entries of tables and DataFrames that a program has asked to be cached."""
+    return [entry for entry in session.entries if entry.kind in (CACHED, PERSISTED)]
 
 
 def cached(session: pb.ConnectSession) -> set[str]:
     """Return, as reads, what a program has asked to be cached."""
-    return {_left(entry).key for entry in of_kind(session, CACHED)}
+    return _keys_of(session, CACHED)
+
+
+def _keys_of(session: pb.ConnectSession, *kinds: str) -> set[str]:
+    return {_left(entry).key for entry in session.entries if entry.kind in kinds}
 
 
 def _left(entry: pb.ConnectEntry) -> _Left:
@@ -86,7 +95,7 @@ def _left(entry: pb.ConnectEntry) -> _Left:
 
 def _matter(entries: Sequence[_Left], reads: Iterable[str]) -> list[bool]:
     """Return, of each entry, whether it matters to who *reads* after all of them."""
-    everything = {entry.key for entry in entries if entry.kind != CACHED}
+    everything = {entry.key for entry in entries if entry.kind not in _NAMED}
     last = {entry.key: entry.made for entry in entries}
 
     def names(read: Collection[str]) -> set[str]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,8 +30,9 @@ from onager.executor.spark.planning.statement_classes import (
     TRUNCATING,
     WRITING,
 )
+from onager.private_files import make_private_directory
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import ExecutePlanRequest, Expression, Relation
+from onager.protocol.spark_connect import CHECKPOINT, ExecutePlanRequest, Expression, Relation
 
 _ROWS: Final = "__onager_rows"
 """The temporary view of what is written into a table."""
@@ -84,12 +86,17 @@ class _Table:
     clause: str = ""
 
 
-def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:
-    """Return the query of an operation, and where its rows go; Spark's errors, `UnsupportedPlanError`."""
+def connect_query(
+    plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCatalog | None, kept_at: str
+) -> PlannedScript:
+    """Return the query of an operation, and where its rows go; Spark's errors, `UnsupportedPlanError`.
+
+    *kept_at*: where its job writes a checkpoint.
+    """
     request = ExecutePlanRequest.FromString(plan.request)
     command = request.plan.command
     if plan.work:
-        made.make_all()
+        made.make_all(command.SerializeToString())
     match plan.work:
         case "":
             made.make(made.connect.reads("Relation", request.plan.root))
@@ -101,6 +108,8 @@ def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCa
             return _write(command.write_operation, made, tables)
         case work if work == WRITE:
             return _write_v2(command.write_operation_v2, made, tables)
+        case work if work == CHECKPOINT:
+            return _checkpoint(command.checkpoint_command, made, kept_at)
         case _:
             raise PlanningError(f"the operation asks for {plan.work}, which a newer scheduler knows")
 
@@ -147,6 +156,16 @@ def _planned(session: SparkSession, text: str, tables: PlanningCatalog | None) -
 
 
 # ---------------------------------------------------------------- writes
+
+
+def _checkpoint(command: Any, made: ConnectSession, kept_at: str) -> PlannedScript:
+    frame = _frame(made, command.relation)
+    if not frame.columns:
+        raise refused("a checkpoint without columns", "select one")
+    made.connect.check_kept(frame.schema.json())
+    access = made.spark.sparkContext.getConf().get("spark.onager.exchangeAccess", "owner")
+    make_private_directory(Path(local_path(kept_at)).parent, str(access))
+    return PlannedScript(frame, pb.Sink(path=kept_at, format="parquet", mode="overwrite"), is_kept=True)
 
 
 def _write(write: Any, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:

@@ -11,6 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from onager.errors import PlanningError
+from onager.exchange_layout import checkpoint, join, local_path
+from onager.executor.exchange import read_description
 from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
 from onager.executor.spark.connect.program_files import ProgramFiles, artifact_path
@@ -20,7 +23,7 @@ from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
 from onager.program_files import program_file
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import Command, ExecutePlanRequest
+from onager.protocol.spark_connect import KEPT, Command, ExecutePlanRequest
 
 _DEFAULT: Final = "default"
 _LOST: Final = "__onager_lost_"
@@ -30,16 +33,23 @@ _LOST: Final = "__onager_lost_"
 class ConnectSession:
     """A stored session, in a session of Spark that is nobody else's."""
 
-    def __init__(self, stored: pb.ConnectSession, session: SparkSession, connect: JavaConnect) -> None:
+    def __init__(
+        self, stored: pb.ConnectSession, session: SparkSession, connect: JavaConnect, exchange_dir: str
+    ) -> None:
         """Make it of what `opened` has; it has no views and functions yet."""
         self.stored = stored
         self.spark = session
         self.connect = connect
-        self._lost: dict[str, PySparkException | Py4JJavaError] = {}
+        self._exchange_dir = exchange_dir
+        self._lost: dict[str, Exception] = {}
 
-    def make_all(self, *, cached: bool = False) -> None:
-        """Make all views, functions and data sources again; if *cached*, also what is to be cached."""
-        self.make({ANYTHING, *(entries.cached(self.stored) if cached else ())})
+    def make_all(self, command: bytes = b"", *, cached: bool = False) -> None:
+        """Make all views, functions and data sources again, and the checkpoints that an encoded *command* names.
+
+        If *cached*, also what is to be cached.
+        """
+        named = self.connect.reads("Command", command) if command else ()
+        self.make({ANYTHING, *named, *(entries.cached(self.stored) if cached else ())})
 
     def make(self, reads: Iterable[str]) -> None:
         """Make again, once, what is read, as `JavaConnect.reads` tells, and what it was made of.
@@ -51,10 +61,13 @@ class ConnectSession:
         for kind, made in needed(self.stored, reads):
             under = _settings_changed(self.spark, under, made.conf)
             self.connect.use(made.database or _DEFAULT)
-            mark = f"`{_LOST}{made.name}`" if kind == VIEW else f"`{made.name}`"
+            mark = f"`{_LOST}{made.name}`" if kind == VIEW else made.name if kind == KEPT else f"`{made.name}`"
             try:
-                self.connect.execute(request_of(made.command))
-            except (PySparkException, Py4JJavaError) as error:
+                if kind == KEPT and not made.drops:
+                    self._keep(made.name)
+                else:
+                    self.connect.execute(request_of(made.command))
+            except (PySparkException, Py4JJavaError, PlanningError) as error:
                 self._lost[mark] = error
                 if kind == VIEW and not made.drops:
                     _stand_in(self.spark, made.name)
@@ -63,12 +76,20 @@ class ConnectSession:
         _settings_changed(self.spark, under, self.stored.conf)
         self.connect.use(self.stored.database or _DEFAULT)
 
+    def _keep(self, relation_id: str) -> None:
+        """Have a relation stand for its checkpoint; `PlanningError` if that is gone, or has not been made."""
+        folder = join(local_path(self._exchange_dir), checkpoint(relation_id))
+        described = read_description(folder)
+        if described is None:
+            raise PlanningError(f"the checkpoint {relation_id} is not there: its files are gone, or its job has failed")
+        self.connect.keep(relation_id, folder, described.schema)
+
     def table_name(self, name: str) -> str:
         """Return the name of a table or a database with each part quoted; Spark's error for what is no name."""
         parts = jvm_session(self.spark).sessionState().sqlParser().parseMultipartIdentifier(name)
         return ".".join(quoted(str(part)) for part in Jvm.of(self.spark).items(parts))
 
-    def why(self, error: PySparkException | Py4JJavaError) -> PySparkException | Py4JJavaError | None:
+    def why(self, error: PySparkException | Py4JJavaError) -> Exception | None:
         """Return why what *error* complains of could not be made again; None: *error* tells it all."""
         text = str(error).lower()
         return next((why for mark, why in self._lost.items() if mark in text), None)
@@ -93,7 +114,7 @@ def _opened(message: pb.ConnectSession, session: SparkSession, exchange_dir: str
                 connect.add_artifact(artifact.name, artifact_path(artifact, exchange_dir))
         _settings_changed(session, {}, message.conf)
         connect.use(message.database or _DEFAULT)
-        made = ConnectSession(message, session, connect)
+        made = ConnectSession(message, session, connect, exchange_dir)
         try:
             yield made
         except (PySparkException, Py4JJavaError) as error:

@@ -247,6 +247,8 @@ class _Query:
     """Whether it was a statement that changes the catalog: it has no rows, and nothing is left to run."""
     is_table: bool = False
     """Whether it writes a table."""
+    is_kept: bool = False
+    """Whether it writes a checkpoint."""
 
 
 def _check_width(stages: Sequence[CutStage]) -> None:
@@ -292,7 +294,7 @@ def _of_connect(
     if connect_query is None:
         raise PlanningError("this executor was made without Spark Connect, and the job is an operation of it")
     script = until_planned.enter_context(connect_query(spec.connect, session, tables))
-    return _Query(script.frame, script.sink, is_done=script.is_done, is_table=script.is_table)
+    return _Query(script.frame, script.sink, is_done=script.is_done, is_table=script.is_table, is_kept=script.is_kept)
 
 
 def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: PrivatePaths) -> _Query:
@@ -324,7 +326,7 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: Pr
         schema = frame.schema.json()
         # A sink in a statement is written with Spark's defaults; a sink of the job is written without loss.
         sink = completed(sink, schema) if said is None else sink
-        check_target(sink, private)
+        check_target(sink, NO_PATHS if query.is_kept else private)
         described = pb.Sink(schema_json=schema)
         described.MergeFrom(sink)
         check_appended(described)
@@ -398,7 +400,7 @@ class _Planning:
         self._metrics = metrics
         self._arrow_schema = arrow_schema
         self._frame_of_rest: FirstFrame | None = None
-        self._column_names = list(frame.columns)
+        self._column_names = [str(place) if query.is_kept else name for place, name in enumerate(frame.columns)]
         # A command, such as SHOW TABLES, has already run; this is its rows.
         self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
         self._input_bytes = QueryTools(self._jvm).input_bytes

@@ -53,6 +53,8 @@ class PlannedScript:
     """Whether it has changed the catalog, and gives no rows."""
     is_table: bool = False
     """Whether the sink is a table's, which has its options since it was made."""
+    is_kept: bool = False
+    """Whether the sink is a checkpoint: among Onager's own files, with columns that are called by their places."""
 
 
 def plan_script(

@@ -19,8 +19,12 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 
 from onager.exchange_layout import connect_artifact
+from onager.executor.exchange import carry_out, plan_publish
 from onager.executor.spark.connect import ConnectRequests
+from onager.ids import new_nonce
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler.connect.checkpoints import begun
+from onager.scheduler.connect.sessions import Session
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor
 
@@ -117,6 +121,31 @@ class ConnectClient:
         command.sql_command.input.sql.query = text
         return self.command(command)
 
+    def checkpoint(self, frame: Any, **conf: str) -> Any:
+        """Return the checkpoint of *frame*: its job has run, and published."""
+        relation, directory = self._executor.job_id, str(self._executor.directory)
+        job, applied = begun(Session(None, 0, self.stored), relation, directory)  # type: ignore[arg-type]
+        request = ExecutePlanRequest()
+        request.plan.command.checkpoint_command.relation.CopyFrom(self._plan(frame).root)
+        outcome = self._planned(request, job.work, CUT | conf)
+        sink = pb.Sink(schema_json=outcome.schema_json)
+        sink.MergeFrom(outcome.sink)
+        if outcome.HasField("fused_output"):
+            outputs = [outcome.fused_output]
+        else:
+            last = outcome.stages[-1].stage_id
+            with self._executor.running(outcome) as run:
+                tasks = sorted(run.reports.items())
+                outputs = [report.success.output for (stage_id, _), report in tasks if stage_id == last]
+        carry_out(plan_publish(self._executor.job_id, sink, outputs, new_nonce()))
+        self._apply(applied)
+        # Without a session: it would tell the server when it is collected.
+        return DataFrame(plans.CachedRemoteRelation(relation, None), self.spark)  # type: ignore[arg-type]
+
+    def release(self, checkpoint: Any) -> None:
+        """Tell that a checkpoint is not wanted any more, as the client does when it is collected."""
+        self.command(plans.RemoveRemoteCachedRelation(checkpoint._plan).command(self.spark.client))
+
     def set(self, key: str, value: str) -> None:
         request = ConfigRequest()
         request.operation.set.pairs.add(key=key, value=value)
@@ -146,14 +175,17 @@ class ConnectClient:
         return frame if isinstance(frame, Plan) else frame._plan.to_proto(self.spark.client)
 
     def _run(self, request: ExecutePlanRequest, work: str) -> list[tuple[Any, ...]]:
-        plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)
-        outcome = self._executor.plan(pb.JobSpec(connect=plan, conf=CUT | dict(self.stored.conf)))
+        outcome = self._planned(request, work, CUT)
         self.stages = len(outcome.stages)
         self.observed = outcome.fused_observed
         if not work:
             return self._executor.run(outcome)
         self._catalog.commit(outcome)  # the statements of these tests write no rows
         return []
+
+    def _planned(self, request: ExecutePlanRequest, work: str, conf: dict[str, str]) -> pb.PlanOutcome:
+        plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)
+        return self._executor.plan(pb.JobSpec(connect=plan, conf=conf | dict(self.stored.conf)))
 
     def _answer(self, **request: bytes) -> pb.ConnectReply:
         reply = self._requests.answer(pb.ConnectCall(session=self.stored, **request), self._catalog)

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import SystemClock
-from onager.exchange_layout import default_warehouse
+from onager.exchange_layout import checkpoint, default_warehouse
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.connect import connect_query, opened
@@ -106,7 +106,7 @@ class OneExecutor:
         self, plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
     ) -> Iterator[PlannedScript]:
         with opened(plan.session, session, str(self.directory)) as made:
-            yield connect_query(plan, made, tables)
+            yield connect_query(plan, made, tables, str(self.directory / checkpoint(self.job_id)))
 
     def find_more(self, task_set: pb.TaskSet, blobs: Mapping[str, bytes]) -> pb.TaskSuccess:
         """Run a task of a feed."""

@@ -110,7 +110,7 @@ async def test_a_user_has_a_limited_number_of_sessions_and_takes_none_from_other
 @pytest.mark.parametrize(
     ("applied", "what"),
     [
-        (pb.ConnectApplied(put=[view(f"v{n}") for n in range(6)]), "views and functions"),
+        (pb.ConnectApplied(put=[view(f"v{n}") for n in range(6)]), "views, functions and checkpoints"),
         (pb.ConnectApplied(put=[view("v", bytes(2000))]), "are made of"),
         (pb.ConnectApplied(conf={"k": "v" * 300_000}), "is set in the session"),
         (pb.ConnectApplied(conf={f"k{n}": "v" for n in range(1001)}), "settings"),

@@ -10,6 +10,7 @@ import java.util.function.Consumer;
 import onager.spark43.ConnectSession;
 import onager.values.Seqs;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
+import org.apache.spark.connect.proto.CachedRemoteRelation;
 import org.apache.spark.connect.proto.CallFunction;
 import org.apache.spark.connect.proto.Catalog;
 import org.apache.spark.connect.proto.Command;
@@ -39,7 +40,7 @@ import scala.Option;
 import scala.Product;
 import scala.collection.immutable.Seq;
 
-/** Which views, functions and data sources a command of Spark Connect reads, by the names in it. */
+/** Which views, functions, data sources and checkpoints a command of Spark Connect reads, by the names in it. */
 public final class ConnectReads {
     private static final String ANYTHING = "*";
     /** Statements of which it is known what they read. */
@@ -75,6 +76,8 @@ public final class ConnectReads {
             parsed(parser::parseMultipartIdentifier, changes.getUnparsedIdentifier(), this::relation);
         } else if (message instanceof DataSource source) {
             add("data_source", source.getFormat());
+        } else if (message instanceof CachedRemoteRelation relation) {
+            add("relation", relation.getRelationId());
         } else if (message instanceof org.apache.spark.connect.proto.Expression.UnresolvedFunction function) {
             function(function.getFunctionName());
         } else if (message instanceof org.apache.spark.connect.proto.UnresolvedTableValuedFunction function) {

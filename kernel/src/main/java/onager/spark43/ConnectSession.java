@@ -76,6 +76,11 @@ public final class ConnectSession implements AutoCloseable {
         return Dataset.ofRows(holder.session(), plan);
     }
 
+    /** Have the relation *id* stand for *plan* in what comes next. */
+    public void keep(String id, LogicalPlan plan) {
+        holder.cacheDataFrameById(id, dataset(plan));
+    }
+
     /** Carry out an encoded ExecutePlanRequest, and return its encoded responses, without the one that says that all have come. */
     public List<byte[]> execute(byte[] request) throws Throwable {
         ExecutePlanRequest asked = parsed(request, ExecutePlanRequest::parseFrom);

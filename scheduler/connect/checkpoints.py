@@ -1,0 +1,88 @@
+"""Checkpoints of sessions: made by jobs, removed once no session has them and nobody can be reading them any more."""
+
+import asyncio
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.exchange_layout import CHECKPOINTS, has_scheme, local_path
+from onager.ids import JobId, is_job_id
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import CHECKPOINT, KEPT, ExecutePlanResponse
+from onager.scheduler.connect.failures import unsupported
+from onager.scheduler.connect.sessions import Session
+from onager.scheduler.jobs.job_heads import JobHeads
+
+log = structlog.get_logger(__name__)
+
+GRACE_MS: Final = 600_000
+"""How long an operation may take from its beginning until its job is known."""
+
+
+def begun(session: Session, job_id: JobId, exchange_dir: str) -> tuple[pb.ConnectJob, pb.ConnectApplied]:
+    """Return the job that makes a checkpoint, and the session with it; nobody knows the relation's id until it is made.
+
+    So nothing is left to do when the job has ended.
+    """
+    if has_scheme(exchange_dir):
+        raise unsupported("checkpoints while the exchange directory is a URI: write a table instead")
+    response = ExecutePlanResponse()
+    response.checkpoint_command_result.relation.relation_id = job_id
+    kept = pb.ConnectEntry(kind=KEPT, name=job_id, command=pb.ConnectMade(name=job_id).SerializeToString())
+    now = session.message
+    return (
+        pb.ConnectJob(work=CHECKPOINT, responses=[response.SerializeToString()]),
+        pb.ConnectApplied(changes=True, put=[kept], conf=now.conf, catalog=now.catalog, database=now.database),
+    )
+
+
+class Checkpoints:
+    """The checkpoints in the exchange directory."""
+
+    def __init__(self, exchange_dir: str, heads: JobHeads, clock: Clock) -> None:
+        self._exchange_dir = exchange_dir
+        self._heads = heads
+        self._clock = clock
+        self._known: set[str] = set()
+        """Those that sessions had; others may belong to another cluster."""
+        self._unwanted_since_ms: dict[str, int] = {}
+
+    async def sweep(self, kept: Collection[str]) -> None:
+        """Remove those that are not *kept* by a session, and were not when the oldest active job began."""
+        if has_scheme(self._exchange_dir):
+            return
+        folder, now_ms = Path(local_path(self._exchange_dir)) / CHECKPOINTS, self._clock.now_ms()
+        found = await asyncio.to_thread(_names, folder)
+        self._known = {job_id for job_id in found.values() if job_id in kept or job_id in self._known}
+        since_ms = self._unwanted_since_ms
+        self._unwanted_since_ms = {
+            name: since_ms.get(name, now_ms)
+            for name, job_id in found.items()
+            if job_id not in kept and (job_id in self._known or self._heads.get(job_id) is not None)
+        }
+        began_ms = min((head.submitted_ms for head in self._heads.active()), default=now_ms)
+        for name, unwanted_ms in self._unwanted_since_ms.items():
+            if unwanted_ms < min(began_ms, now_ms) - GRACE_MS:
+                await self._remove(folder / name)
+
+    @staticmethod
+    async def _remove(path: Path) -> None:
+        try:
+            await asyncio.to_thread(shutil.rmtree, path)
+        except FileNotFoundError:
+            return  # another scheduler does it
+        except OSError as error:
+            log.warning("checkpoint_not_removed", path=str(path), error=str(error))
+        else:
+            log.info("checkpoint_removed", path=str(path))
+
+
+def _names(folder: Path) -> dict[str, JobId]:
+    """Return the checkpoints in *folder*, and what is staged for them, with their jobs."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    jobs = {name: name.removeprefix(".").partition(".")[0] for name in names}
+    return {name: JobId(job_id) for name, job_id in jobs.items() if is_job_id(job_id)}
