@@ -335,15 +335,14 @@ def test_statements_that_are_not_planned_are_refused(executor: OneExecutor, cata
             executor.plan_sql(script, conf={})
 
 
-def test_a_script_of_ten_thousand_changes_is_refused_at_the_first_hundreds(
+def test_a_script_that_changes_far_too_much_is_refused_before_all_of_it_is_planned(
     executor: OneExecutor, catalog: MemoryCatalog
 ) -> None:
-    script = ";".join(f"CREATE VIEW v{number} AS SELECT 1 AS a" for number in range(10_000))
-    with pytest.raises(IllegalArgumentException, match=r"(?s)more than 200 records of the catalog.*in statement 202"):
-        executor.plan(pb.JobSpec(sql=pb.SqlScript(text=script)))
     # What a script makes and drops again is no change.
-    script = ";".join(f"CREATE VIEW v{number} AS SELECT 1 AS a; DROP VIEW v{number}" for number in range(210))
-    assert not executor.plan(pb.JobSpec(sql=pb.SqlScript(text=script))).catalog.puts
+    script = "CREATE VIEW v AS SELECT 1 AS a; DROP VIEW v;" * 3
+    script += ";".join(f"CREATE VIEW v{number} AS SELECT 1 AS a" for number in range(1_000))
+    with pytest.raises(IllegalArgumentException, match=r"(?s)more than 200 records of the catalog.*in statement 208"):
+        executor.plan(pb.JobSpec(sql=pb.SqlScript(text=script)))
 
 
 def test_a_statement_about_another_catalog_is_refused(executor: OneExecutor, catalog: MemoryCatalog) -> None:

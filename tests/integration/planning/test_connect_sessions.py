@@ -262,6 +262,14 @@ def test_what_a_jvm_that_is_lost_would_say_is_no_error_of_the_client(
         client.schema(client.spark.range(3))
 
 
+def test_a_function_of_another_python_is_refused_by_both_versions(client: ConnectClient) -> None:
+    plan = client._plan(client.spark.range(3).select(connect_functions.udf(lambda x: x, LongType())("id")))
+    (function,) = plan.root.project.expressions
+    function.common_inline_user_defined_function.python_udf.python_ver = "3.9"
+    with pytest.raises(Exception, match=r"(?s)PYTHON_VERSION_MISMATCH.*3\.9"):
+        client.rows(plan)
+
+
 def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:
     client.sql("SET onager.fusion.maxBytes = 1")
     assert dict(client.stored.conf) == {"onager.fusion.maxBytes": "1"}
