@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,9 +27,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from benchmarks.asked_client import AskedClient
 from benchmarks.connect_cluster import ConnectCluster
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 VIEWS: Final = 100
 FUNCTIONS: Final = 20
 ROWS_BYTES: Final = 50_000_000
@@ -70,7 +69,7 @@ class Program:
         return self._spark.sql(text).collect()[0][0]
 
 
-def client(remote: str) -> None:
+def answer(remote: str) -> None:
     """Make the session, and run the queries for each line of the input."""
     queries = Program(remote).queries()
     print(json.dumps({}), flush=True)
@@ -92,21 +91,25 @@ def main() -> int:
     parser.add_argument("--client", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client:
-        client(options.client)
+        answer(options.client)
         return 0
     directory = Path(tempfile.mkdtemp(prefix="onager-connect-session-"))
     runs: list[dict[str, Any]] = []
-    with ConnectCluster(directory) as cluster, _started(cluster.remote) as process:
-        _hear(process)
-        quiet = [_ask(process)["first_s"] for _ in range(_UNDISTURBED)]
+    with (
+        ConnectCluster(directory) as cluster,
+        AskedClient(
+            "benchmarks.connect_session", "--json", os.devnull, "--client", cluster.remote, log=directory / "client.log"
+        ) as client,
+    ):
+        client.hear()
+        quiet = [client.ask("")["first_s"] for _ in range(_UNDISTURBED)]
         for number in range(options.runs):
             name = cluster.executors[number % len(cluster.executors)]
             cluster.kill(name)
-            runs.append({"killed": name, **_ask(process)})
+            runs.append({"killed": name, **client.ask("")})
             print(json.dumps(runs[-1]), flush=True)
             cluster.start(name)
             cluster.await_ready()
-        process.kill()
     shutil.rmtree(directory)
     report = {
         "views": VIEWS,
@@ -122,30 +125,6 @@ def main() -> int:
     options.json.write_text(json.dumps(report, indent=1) + "\n")
     print(f"undisturbed {report['undisturbed_s']:.3f} s, the first after a kill at most {report['first_s_max']:.3f} s")
     return 0
-
-
-def _started(remote: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.connect_session", "--json", os.devnull, "--client", remote],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-
-
-def _ask(process: "subprocess.Popen[str]") -> dict[str, float]:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    return _hear(process)
-
-
-def _hear(process: "subprocess.Popen[str]") -> dict[str, float]:
-    assert process.stdout is not None
-    if line := process.stdout.readline():
-        return dict(json.loads(line))
-    raise SystemExit(f"the client ended with code {process.wait()}")
 
 
 if __name__ == "__main__":

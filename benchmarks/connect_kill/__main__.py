@@ -6,7 +6,6 @@ import os
 import random  # noqa: TID251 seeded
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,12 +14,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.asked_client import AskedClient
 from benchmarks.connect_cluster import ConnectCluster, Jobs
 from benchmarks.connect_kill import KINDS, READING, UNDISTURBED_RUNS
 from deploy.parts import StartError
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-_LAST_WORDS_CHARS: Final = 1_000
+_CLIENT: Final = "benchmarks.connect_kill.client"
 
 
 @dataclass(slots=True)
@@ -40,60 +39,10 @@ class Run:
         return not (self.wrong or self.not_once or self.lost)
 
 
-class Client:
-    """The program, in its own process."""
-
-    def __init__(self, remote: str, rows: int, log: Path) -> None:
-        with log.open("ab") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.connect_kill.client", remote, str(rows)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                text=True,
-                cwd=ROOT,
-            )
-        self._log = log
-        self.hear()
-
-    @property
-    def pid(self) -> int:
-        """The id of its process."""
-        return self._process.pid
-
-    def say(self, line: str) -> None:
-        """Give it a line."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def hear(self) -> dict[str, Any]:
-        """Return what it says next; `RuntimeError` when it has ended."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            last = self._log.read_text(errors="replace")[-_LAST_WORDS_CHARS:]
-            raise RuntimeError(f"the client ended with code {self._process.wait()}:\n{last}")
-        return dict(json.loads(line))
-
-    def ask(self, line: str) -> dict[str, Any]:
-        """Let it do something undisturbed."""
-        self.say(line)
-        while "end" not in (told := self.hear()):
-            if told["at"]:
-                self.say("")
-        return told
-
-    def close(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
-
-
 class Kills:
     """The runs, on one cluster with one session."""
 
-    def __init__(self, cluster: ConnectCluster, client: Client, jobs: Jobs, seed: int) -> None:
+    def __init__(self, cluster: ConnectCluster, client: AskedClient, jobs: Jobs, seed: int) -> None:
         self._cluster = cluster
         self._client = client
         self._jobs = jobs
@@ -102,13 +51,19 @@ class Kills:
 
     def warm_up(self) -> None:
         """Run both queries without faults, for the medians that kills are compared with."""
-        reads = [self._client.ask("read") for _ in range(UNDISTURBED_RUNS)]
-        runs = [self._client.ask("run") for _ in range(UNDISTURBED_RUNS)]
+        reads = [self._undisturbed("read") for _ in range(UNDISTURBED_RUNS)]
+        runs = [self._undisturbed("run") for _ in range(UNDISTURBED_RUNS)]
         troubles = [told["wrong"] for told in (*reads, *runs) if told["wrong"]] + self._client.ask("check")["lost"]
         if troubles:
             raise RuntimeError(f"before any kill: {'; '.join(troubles)}")
         self.undisturbed["pause_s"] = statistics.median(told["pause_s"] for told in reads)
         self.undisturbed["run_s"] = statistics.median(told["seconds"] for told in runs)
+
+    def _undisturbed(self, line: str) -> dict[str, Any]:
+        told = self._client.ask(line)
+        while "end" not in told:
+            told = self._client.ask("") if told["at"] else self._client.hear()
+        return told
 
     def run(self, kind: str) -> Run:
         """Kill once."""
@@ -168,10 +123,13 @@ def main() -> int:
     options = _options()
     directory = Path(tempfile.mkdtemp(prefix="onager-connect-kill-"))
     runs: list[Run] = []
-    client = None
     try:
-        with ConnectCluster(directory, replicas=options.replicas) as cluster, cluster.client() as admin:
-            client = Client(cluster.remote, options.rows, directory / "client.log")
+        with (
+            ConnectCluster(directory, replicas=options.replicas) as cluster,
+            cluster.client() as admin,
+            AskedClient(_CLIENT, cluster.remote, str(options.rows), log=directory / "client.log") as client,
+        ):
+            client.hear()
             kills = Kills(cluster, client, Jobs(admin), options.seed)
             kills.warm_up()
             told = " ".join(f"{name} {seconds:.3f}" for name, seconds in kills.undisturbed.items())
@@ -186,9 +144,6 @@ def main() -> int:
     except (RuntimeError, StartError) as error:
         print(f"benchmarks.connect_kill: {error}\nlogs: {directory}", file=sys.stderr)
         return 1
-    finally:
-        if client is not None:
-            client.close()
     for kind, row in summary(runs).items():
         print(f"{kind:22} " + " ".join(f"{name}={value}" for name, value in row.items()))
     if not all(run.is_clean for run in runs):

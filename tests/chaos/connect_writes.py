@@ -11,7 +11,6 @@ import argparse
 import json
 import random  # noqa: TID251 seeded
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,14 +18,15 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import onager
+from benchmarks.asked_client import AskedClient
 from benchmarks.connect_cluster import ConnectCluster, Jobs
 from tests.chaos.steps import Followed
 from tests.chaos.victims import EXECUTOR, JVM, SCHEDULER
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+_CLIENT: Final = "tests.chaos.connect_writes_client"
 _MOST_EVENTS: Final = 24
 """Of a write's job; one that has fewer is killed at its end, or after it."""
 _PATIENCE_S: Final = 300.0
@@ -75,62 +75,28 @@ class Killer(threading.Thread):
 def run(runs: int, seed: int, directory: Path, environment: dict[str, str]) -> Tally:
     """Write so many times, with a kill each."""
     rng, tally = random.Random(seed), Tally()
-    with ConnectCluster(directory, environment=environment) as cluster, cluster.client() as admin:
-        jobs = Jobs(admin)
-        client = _Client(cluster.remote, directory)
-        try:
-            ways = client.hear()["ways"]
-            for number in range(runs):
-                way, kind = ways[number % len(ways)], rng.choice((SCHEDULER, EXECUTOR, JVM))
-                name = rng.choice(cluster.schedulers if kind == SCHEDULER else cluster.executors)
-                cluster.local.await_ready(name)
-                killer = Killer(cluster, admin, (kind, name), rng.randrange(_MOST_EVENTS))
-                killer.start()
-                told = client.ask(way)
-                killer.ended.set()
-                killer.join()
-                tally.runs[way] += 1
-                tally.killed[kind] += 1
-                tally.raised += [f"{way}: {told['raised']}"] if told["raised"] else []
-                tally.trouble += [f"{way}: {told['wrong']}"] if told["wrong"] else []
-                tally.trouble += jobs.look()
-                print(
-                    f"{number + 1:4} {way:18} {kind} {name}: {told['wrong'] or told['raised'] or 'whole'}", flush=True
-                )
-        finally:
-            client.close()
+    with (
+        ConnectCluster(directory, environment=environment) as cluster,
+        cluster.client() as admin,
+        AskedClient(_CLIENT, cluster.remote, str(directory), log=directory / "client.log") as client,
+    ):
+        jobs, ways = Jobs(admin), client.hear()["ways"]
+        for number in range(runs):
+            way, kind = ways[number % len(ways)], rng.choice((SCHEDULER, EXECUTOR, JVM))
+            name = rng.choice(cluster.schedulers if kind == SCHEDULER else cluster.executors)
+            cluster.local.await_ready(name)
+            killer = Killer(cluster, admin, (kind, name), rng.randrange(_MOST_EVENTS))
+            killer.start()
+            told = client.ask(way)
+            killer.ended.set()
+            killer.join()
+            tally.runs[way] += 1
+            tally.killed[kind] += 1
+            tally.raised += [f"{way}: {told['raised']}"] if told["raised"] else []
+            tally.trouble += [f"{way}: {told['wrong']}"] if told["wrong"] else []
+            tally.trouble += jobs.look()
+            print(f"{number + 1:4} {way:18} {kind} {name}: {told['wrong'] or told['raised'] or 'whole'}", flush=True)
     return tally
-
-
-class _Client:
-    def __init__(self, remote: str, directory: Path) -> None:
-        log = directory / "client.log"
-        with log.open("ab") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.connect_writes_client", remote, str(directory)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                text=True,
-                cwd=ROOT,
-            )
-        self._log = log
-
-    def ask(self, line: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return self.hear()
-
-    def hear(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        if line := self._process.stdout.readline():
-            return dict(json.loads(line))
-        raise RuntimeError(f"the client has ended:\n{self._log.read_text(errors='replace')[-2_000:]}")
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def main() -> int:

@@ -22,6 +22,9 @@ MOST_UNPACKED_BYTES: Final = 4 * 1024**3
 MOST_UNPACKED: Final = 100_000
 """Files of one archive."""
 
+_DAMAGED: Final = (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError, NotImplementedError)
+"""What Python raises for an archive that it cannot unpack; the last, for a zip that is compressed in an unknown way."""
+
 
 def artifact_path(artifact: pb.ConnectArtifact, exchange_dir: str) -> Path:
     """Return where the content of an artifact is."""
@@ -103,7 +106,7 @@ def _unpack(archive: Path, name: str, folder: Path) -> None:
             _unzip(archive, name, folder)
         else:
             _untar(archive, name, folder)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, NotImplementedError, ValueError) as error:
+    except _DAMAGED as error:
         raise PlanningError(f"the archive {name} cannot be unpacked: {error}") from error
 
 

@@ -1,6 +1,7 @@
 """Replies to requests of Spark Connect reach who asked, or an error does."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import grpc.aio
 import pytest
@@ -52,23 +53,30 @@ class Asker(services.OnagerExecutorGatewayServicer):
         return pb.AwaitConnectResponse(call=pb.ConnectCall(number=7, analyze=b"plan"))
 
 
+@asynccontextmanager
+async def awaiting_at(gateway, serve):
+    """Have lanes that *serve* wait at a server with *gateway* within the context."""
+    server = grpc.aio.server()
+    services.add_OnagerExecutorGatewayServicer_to_server(gateway, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    access = ClientAccess(ClientSecurity(), [address])
+    lanes = ConnectLanes(access, serve, executor_id="e1", incarnation=Incarnation("1"))
+    try:
+        lanes.hear([address])
+        yield
+    finally:
+        await lanes.close()
+        await server.stop(None)
+
+
 async def test_an_executor_whose_spark_is_lost_replies_nothing_and_leaves():
     def serve(call):
         raise SparkLostError("[Errno 111] Connection refused")
 
-    server, asker = grpc.aio.server(), Asker()
-    services.add_OnagerExecutorGatewayServicer_to_server(asker, server)
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    lanes = ConnectLanes(
-        ClientAccess(ClientSecurity(), [address]), serve, executor_id="e1", incarnation=Incarnation("1")
-    )
-    try:
-        lanes.hear([address])
+    asker = Asker()
+    async with awaiting_at(asker, serve):
         await asyncio.wait_for(asker.left, 30)
-    finally:
-        await lanes.close()
-        await server.stop(None)
     assert not asker.replies
 
 
@@ -79,19 +87,9 @@ async def test_who_asked_is_told_that_a_reply_was_refused(is_failure):
             return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="no"))
         return pb.ConnectReply(number=call.number, analyzed=b"large")
 
-    server, gateway = grpc.aio.server(), Gateway()
-    services.add_OnagerExecutorGatewayServicer_to_server(gateway, server)
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    lanes = ConnectLanes(
-        ClientAccess(ClientSecurity(), [address]), serve, executor_id="e1", incarnation=Incarnation("1")
-    )
-    try:
-        lanes.hear([address])
+    gateway = Gateway()
+    async with awaiting_at(gateway, serve):
         told = await asyncio.wait_for(gateway.told, 30)
-    finally:
-        await lanes.close()
-        await server.stop(None)
     assert told.number == 7
     if is_failure:
         assert told.failure.message == "no"

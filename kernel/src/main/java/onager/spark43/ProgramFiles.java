@@ -1,6 +1,5 @@
 package onager.spark43;
 
-import java.lang.reflect.Field;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -60,8 +59,8 @@ public final class ProgramFiles {
 
     /** Throw an IllegalStateException unless Spark keeps a session's artifacts where they are looked for. */
     static void check() {
-        field(SessionState.class, "artifactManager");
-        field(SessionState.class, "artifactManagerBuilder");
+        Fields.of(SessionState.class, "artifactManager");
+        Fields.of(SessionState.class, "artifactManagerBuilder");
         threads();
     }
 
@@ -79,8 +78,8 @@ public final class ProgramFiles {
             }
         };
         var spark = session.sessionState();
-        field(SessionState.class, "artifactManagerBuilder").set(spark, builder); // if it is asked for from now on
-        field(SessionState.class, "artifactManager").set(spark, manager); // if it was asked for before
+        Fields.of(SessionState.class, "artifactManagerBuilder").set(spark, builder); // if it is asked for from now on
+        Fields.of(SessionState.class, "artifactManager").set(spark, manager); // if it was asked for before
         GIVEN.put(session, state);
     }
 
@@ -113,19 +112,9 @@ public final class ProgramFiles {
     @SuppressWarnings("unchecked")
     private static ThreadLocal<Option<JobArtifactState>> threads() {
         try {
-            return (ThreadLocal<Option<JobArtifactState>>) field(JobArtifactSet$.class, THREADS).get(null);
+            return (ThreadLocal<Option<JobArtifactState>>) Fields.of(JobArtifactSet$.class, THREADS).get(null);
         } catch (IllegalAccessException e) {
             throw new IllegalStateException(e);
-        }
-    }
-
-    private static Field field(Class<?> of, String name) {
-        try {
-            var field = of.getDeclaredField(name);
-            field.setAccessible(true);
-            return field;
-        } catch (NoSuchFieldException e) {
-            throw new IllegalStateException("there is no " + name + " in " + of.getSimpleName() + " here", e);
         }
     }
 }

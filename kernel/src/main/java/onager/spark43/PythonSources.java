@@ -1,7 +1,6 @@
 package onager.spark43;
 
 import java.io.ByteArrayOutputStream;
-import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -31,23 +30,13 @@ public final class PythonSources {
 
     /** Throw an IllegalStateException unless Spark keeps data sources where they are looked for. */
     static void check() {
-        field(PythonTable.class, "ds");
-        field(PythonDataSourceV2.class, "dataSourceInPython");
-    }
-
-    private static Field field(Class<?> of, String name) {
-        try {
-            var field = of.getDeclaredField(name);
-            field.setAccessible(true);
-            return field;
-        } catch (NoSuchFieldException e) {
-            throw new IllegalStateException("there is no " + name + " in " + of.getSimpleName() + " here", e);
-        }
+        Fields.of(PythonTable.class, "ds");
+        Fields.of(PythonDataSourceV2.class, "dataSourceInPython");
     }
 
     private static PythonDataSourceV2 ds(Table table) {
         try {
-            return (PythonDataSourceV2) field(PythonTable.class, "ds").get(table);
+            return (PythonDataSourceV2) Fields.of(PythonTable.class, "ds").get(table);
         } catch (IllegalAccessException e) {
             throw new IllegalStateException(e);
         }
@@ -71,7 +60,7 @@ public final class PythonSources {
         var table = (PythonTable) relation.table();
         var ds = ds(table);
         try {
-            field(PythonDataSourceV2.class, "dataSourceInPython").set(ds, new PythonDataSourceCreationResult(pickled, table.schema()));
+            Fields.of(PythonDataSourceV2.class, "dataSourceInPython").set(ds, new PythonDataSourceCreationResult(pickled, table.schema()));
         } catch (IllegalAccessException e) {
             throw new IllegalStateException(e);
         }
