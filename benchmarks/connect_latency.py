@@ -1,7 +1,8 @@
 """What small requests of Spark Connect take: ``python -m benchmarks.connect_latency --json FILE``.
 
 Spark's own Connect server (``local[2]``) and a cluster of Onager's (one scheduler, one executor of two slots) on the
-same machine, by one unmodified client, call by call in turns.
+same machine, by one unmodified client, call by call in turns. Sixty calls of each come first, since a JVM compiles
+what it is asked for often.
 
 | request | what it is |
 |---|---|
@@ -34,7 +35,7 @@ from benchmarks.cluster import Cluster
 from benchmarks.connect_server import SparkConnectServer
 
 _PARTITIONS: Final = "4"
-_WARM_UPS: Final = 6
+_WARM_UPS: Final = 60
 _OWN: Final = "select 1"
 _BESIDE: Final = "sql().collect"
 """The request of Spark's server with which that of Onager's client is compared."""

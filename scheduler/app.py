@@ -11,6 +11,7 @@ from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, FOREIGN_MAJOR, RE
 from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, Role
+from onager.scheduler import timing
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.gateway import ExecutorGateway
 from onager.scheduler.api.job_logs import JobLogs
@@ -490,6 +491,7 @@ class Replica:
     # ---------------------------------------------------------------- loops
 
     async def _clean(self) -> None:
+        await asyncio.sleep(timing.CLEAN_UPS_TOGETHER_S)
         if await self.clean_ups.prepare():
             self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
 

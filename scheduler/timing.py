@@ -50,6 +50,8 @@ NEW_JOB_MOMENT_S: Final = 0.01
 """How long a new job is left to the scheduler that took it in: about the time that an append takes."""
 LOADS_TOLD_EVERY_S: Final = 0.2
 """How often other schedulers are sent the loads of this one's jobs that have changed."""
+CLEAN_UPS_TOGETHER_S: Final = 0.3
+"""How long the clean-up of an ended job waits for others: to ask for it ends a poll, and the next job needs one."""
 CLEAN_UP_MOMENT_S: Final = 1.0
 """How long a scheduler leaves a clean-up to the one before it, which may have no executor to ask."""
 ORPHAN_AGE_S: Final = 600

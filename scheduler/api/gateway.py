@@ -125,9 +125,14 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
         # Another scheduler may have received the executor's latest list.
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
-        updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
-        for key in updated.acknowledged:
-            session.held.pop(key, None)
+        reported = {task_key(report.task) for report in request.reports}
+        session.reporting |= reported
+        try:
+            updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
+            for key in updated.acknowledged:
+                session.held.pop(key, None)
+        finally:
+            session.reporting -= reported
         launches = list(updated.launches)
         credited = 0
         if updated.reservations and not session.is_gone:

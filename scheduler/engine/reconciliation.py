@@ -124,7 +124,7 @@ class Reconciler:
         judged: list[TaskKey] = []
         if not is_thrifty or now_s - session.judged_s >= timing.LIST_JUDGED_EVERY_S:
             session.judged_s = now_s
-            judged = self._judged([key for key in session.held if key not in session.in_doubt])
+            judged = self._judged(session.running)
         found = dict.fromkeys(key for key in session.unwanted if key in session.held)
         session.unwanted.clear()
         if judged:

@@ -1,5 +1,6 @@
 """Executors' reports, made into events: blobs and inline results are stored before the event that names them."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -136,10 +137,9 @@ class ReportReader:
             blobs += named
             if inline is not None:
                 results.append(inline)
-        if blobs:
-            await self._blobs.put(job_id, blobs)
-        if results:
-            await self._results.put(results)
+        writes = [self._blobs.put(job_id, blobs)] if blobs else []
+        writes += [self._results.put(results)] if results else []
+        await asyncio.gather(*writes)
         if self._on_outcomes is not None:
             self._on_outcomes(job_id, executor, [e for e in events if not _may_be_anothers(graph, e)])
         return events

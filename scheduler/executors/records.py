@@ -108,6 +108,8 @@ class ExecutorSession:
     """The tasks in its latest list: they arrived, and may have been reported to another scheduler since."""
     in_doubt: frozenset[TaskKey] = frozenset()
     """Launched tasks that were not in that list: on their way, or already reported to another scheduler."""
+    reporting: set[TaskKey] = field(default_factory=set)
+    """Tasks whose reports are being applied: they have ended, and nobody has to stop them."""
     local_process: psutil.Process | None = None
     """Its process, if it runs on this machine, so that its death can be seen."""
     suspect_s: float | None = None
@@ -154,9 +156,14 @@ class ExecutorSession:
         """Return whether it takes no more work."""
         return self.record.state != "alive"
 
+    @property
+    def running(self) -> list[TaskKey]:
+        """Return the tasks that it is likely to have, and has not ended."""
+        return [key for key in self.held if key not in self.in_doubt and key not in self.reporting]
+
     def runs(self, job_id: str) -> bool:
         """Return whether it is likely to have tasks of the job."""
-        return any(key.job_id == job_id and key not in self.in_doubt for key in self.held)
+        return any(key.job_id == job_id for key in self.running)
 
     def info(self, now_ms: int) -> pb.ExecutorInfo:
         """Return the information shown to people."""

@@ -63,7 +63,7 @@ class Session:
     def function(self) -> str:
         name, by = self._rng.choice(("f", "g")), self._rng.randrange(1_000)
         # PySpark makes functions in the active session only, and there is none once any session has been stopped.
-        SparkSession._set_default_and_active_session(self._spark)
+        type(self._spark)._set_default_and_active_session(self._spark)
         self._spark.udf.register(name, lambda value: value + by, "bigint")
         self._functions[name] = by
         return ""

@@ -7,7 +7,7 @@ planning has read is of one revision of the store, or the planning is repeated.
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 MOST_PLANNINGS: Final = 5
 """How often a job is planned while what it reads keeps changing."""
+_READERS: Final = ThreadPoolExecutor(1 << 16, thread_name_prefix="catalog reads")
+"""A thread for each planning that goes on, used again: the first call of a new thread into the JVM takes half a ms."""
 _PAGES: Final = "pages/"
 _MOST_PAGE_BYTES: Final = 16 * 1024 * 1024
 
@@ -61,7 +63,6 @@ class PlanningCatalog:
         self._reading: Future[Any] | None = None
         self._is_over = False
         self._error: OnagerError | None = None
-        self._thread = threading.Thread(target=self._serve, name="catalog reads", daemon=True)
 
     @property
     def session(self) -> SparkSession:
@@ -69,13 +70,11 @@ class PlanningCatalog:
         return SparkSession(self._base.sparkContext, self._java.session)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        _READERS.submit(self._serve)
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._end_reads()
-        self._thread.join()
-        self._java.close()
+        self._close()
         if error is not None:
             self._tell(error)
 
@@ -187,12 +186,13 @@ class PlanningCatalog:
             self._reading = reading = begin()
             return reading
 
-    def _end_reads(self) -> None:
+    def _close(self) -> None:
+        """End the reads, and the use of the session; the thread that reads ends by itself."""
         with self._lock:
             self._is_over = True
             if self._reading is not None:
                 self._reading.cancel()
-        self._end_java()
+        self._java.close()
 
     def _end_java(self) -> None:
         try:

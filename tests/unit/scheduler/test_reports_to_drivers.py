@@ -89,6 +89,23 @@ async def test_slots_without_reports_are_added_to_the_poll_that_waits(pair):
     await waiting
 
 
+async def test_a_poll_goes_on_waiting_when_a_report_ends_its_job(pair):
+    await register(pair)
+    asked = pair.here.executors.require("e1", "life")
+    asked.list_number = 1
+    job_id = job_of(HERE)
+    await pair.run_job(job_id, 1)
+    keys = await pair.fill(1)
+    asked.held.update(dict.fromkeys(keys, 0.0))
+    offer = pair.here.dispatcher.offer(asked, 1)
+    answer = await pair.here.gateway.ReportTasks(reported(keys, freed_slots=1, list_number=1), Peer())
+    await pair.settle()
+    assert pair.here.jobs.cached(job_id) is None or not pair.here.jobs.cached(job_id).graph.is_active
+    assert (list(map(task_key, answer.acknowledged)), list(answer.cancel)) == (keys, [])
+    assert not offer.answered.is_set(), "the next job needs it"
+    assert not asked.reporting
+
+
 async def test_the_polled_scheduler_learns_from_heartbeats_what_to_cancel(pair):
     await register(pair)
     pair.here.executors.require("e1", "life").list_number = 1

@@ -6,7 +6,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.locks.LockSupport;
@@ -52,11 +54,23 @@ public final class ConnectSession implements AutoCloseable {
 
     private static final ExecutorService CLEANER = Background.thread("onager cleans up sessions");
 
-    private final SessionHolder holder;
+    private final Map<String, Dataset<Row>> kept = new HashMap<>();
+    private SessionHolder holder;
+    private boolean isRegistered = false;
+    private boolean hasArtifacts = false;
 
     /** Make one of *session*, which is nobody else's, for *user*. */
     public ConnectSession(SparkSession session, String user) {
-        this.holder = SERVICE.sessionManager().registerExistingSession(user, UUID.randomUUID().toString(), session);
+        this.holder = new SessionHolder(user, UUID.randomUUID().toString(), session);
+    }
+
+    /** Make the session known to Spark's server, where commands look for it: to end it then starts a process (rm). */
+    private void register() {
+        if (!isRegistered) {
+            holder = SERVICE.sessionManager().registerExistingSession(holder.userId(), holder.sessionId(), holder.session());
+            isRegistered = true;
+            kept.forEach(holder::cacheDataFrameById);
+        }
     }
 
     /** Return what Spark answers to an encoded AnalyzePlanRequest, encoded. */
@@ -78,11 +92,13 @@ public final class ConnectSession implements AutoCloseable {
 
     /** Have the relation *id* stand for *plan* in what comes next. */
     public void keep(String id, LogicalPlan plan) {
-        holder.cacheDataFrameById(id, dataset(plan));
+        kept.put(id, dataset(plan));
+        holder.cacheDataFrameById(id, kept.get(id));
     }
 
     /** Carry out an encoded ExecutePlanRequest, and return its encoded responses, without the one that says that all have come. */
     public List<byte[]> execute(byte[] request) throws Throwable {
+        register();
         ExecutePlanRequest asked = parsed(request, ExecutePlanRequest::parseFrom);
         ExecutePlanRequest own = ExecutePlanRequest.newBuilder().setPlan(asked.getPlan()).setSessionId(holder.sessionId())
                 .setUserContext(UserContext.newBuilder().setUserId(holder.userId())).setOperationId(UUID.randomUUID().toString())
@@ -144,6 +160,7 @@ public final class ConnectSession implements AutoCloseable {
     public void addArtifact(String name, String file) throws IOException {
         Path copy = Files.createTempFile("onager-artifact", ""); // Spark moves it
         Files.copy(Path.of(file), copy, StandardCopyOption.REPLACE_EXISTING);
+        hasArtifacts = true;
         holder.addArtifact(Path.of(name), copy, Option.empty());
     }
 
@@ -155,7 +172,11 @@ public final class ConnectSession implements AutoCloseable {
     /** Has Spark clean up, which nobody waits for. */
     @Override
     public void close() {
-        CLEANER.submit(() -> SERVICE.sessionManager().closeSession(holder.key(), false));
+        if (isRegistered) {
+            CLEANER.submit(() -> SERVICE.sessionManager().closeSession(holder.key(), false));
+        } else if (hasArtifacts) {
+            CLEANER.submit(() -> holder.artifactManager().close());
+        }
     }
 
     /** Return what Spark's server would tell of *error*: its class, its state, its message, and an encoded FetchErrorDetailsResponse of at most *most* bytes. */
