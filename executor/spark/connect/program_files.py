@@ -22,8 +22,14 @@ MOST_UNPACKED_BYTES: Final = 4 * 1024**3
 MOST_UNPACKED: Final = 100_000
 """Files of one archive."""
 
-_DAMAGED: Final = (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError, NotImplementedError)
-"""What Python raises for an archive that it cannot unpack; the last, for a zip that is compressed in an unknown way."""
+_DAMAGED: Final = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    EOFError,
+    ValueError,
+    NotImplementedError,  # raised by zipfile, for a compression or an encryption that it does not know
+)
+"""What Python raises for an archive that it cannot unpack."""
 
 
 def artifact_path(artifact: pb.ConnectArtifact, exchange_dir: str) -> Path:
