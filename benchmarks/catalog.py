@@ -29,7 +29,7 @@ import onager
 from benchmarks.bare_cluster import store
 from benchmarks.cluster import Cluster
 from onager.catalog_records import page_key
-from onager.state_backend import Keyspace, Put, open_backend, split_ops
+from onager.state_backend import Keyspace, Put, open_backend
 
 CONF: Final = {"onager.fusion.maxBytes": 0}
 MAKE: Final = """\
@@ -64,8 +64,7 @@ async def copy(url: str, tables: int) -> dict[str, float]:
                 for name, page in zip(names, pages, strict=True)
                 if page is not None
             ]
-            for batch in split_ops(ops):
-                await backend.put_txn(batch)
+            await backend.put_all(ops)
         held = sum(len(page.value) for page in pages if page is not None)
         return {"pages_bytes": held, "table_bytes": len(found.value)}
 

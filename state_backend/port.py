@@ -19,14 +19,15 @@ nothing was written.
 try again), `StateCorruptError` and, from the writing methods without a `TxnResult`, `OutcomeUnknownError`.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import TracebackType
-from typing import Self, final
+from typing import Final, Self, final
 
 from onager.errors import InvalidRequestError, LimitExceededError, OutcomeUnknownError, StateUnavailableError
-from onager.state_backend.limits import MAX_TXN_OPS, check_key, check_prefix, check_txn
+from onager.state_backend.limits import MAX_TXN_OPS, check_key, check_prefix, check_txn, split_ops
 from onager.state_backend.model import (
     ABSENT,
     Committed,
@@ -47,6 +48,10 @@ from onager.state_backend.model import (
     TxnResult,
     WatchEvent,
 )
+
+_TRIES: Final = 20
+_PAUSE_S: Final = 0.02
+"""After the second try of a write whose outcome is unknown; each further pause is longer by this."""
 
 
 class StateBackendClient(ABC):
@@ -140,6 +145,24 @@ class StateBackendClient(ABC):
         expect = {} if expect is None else expect
         check_txn(ops, expect, fence)
         return await self._commit(ops, expect, fence)
+
+    @final
+    async def put_all(self, ops: Iterable[Op]) -> dict[tuple[Keyspace, str], int]:
+        """Write *ops* unconditionally, in as many commits as they need; return the revisions of what they put.
+
+        Only for ops that may be repeated: those whose outcome is unknown are written again.
+        """
+        revisions: dict[tuple[Keyspace, str], int] = {}
+        for batch in split_ops(ops):
+            for number in range(_TRIES):
+                written = await self.put_txn(batch)
+                if isinstance(written, Committed):
+                    break
+                await asyncio.sleep(_PAUSE_S * number)
+            else:
+                raise OutcomeUnknownError(f"a write to {batch[0].keyspace} could not be settled in {_TRIES} tries")
+            revisions |= {(op.keyspace, op.key): written.revision for op in batch if isinstance(op, Put)}
+        return revisions
 
     @final
     async def mv(

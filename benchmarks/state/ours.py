@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.state import BATCH, OWN_KEYS, PAGE, SCANNED, VALUE
 from benchmarks.state.side import AsyncSide, Call, plain, scanned_keys
-from onager.state_backend import Committed, Keyspace, LeaseId, Op, Put, StateBackendClient, TxnResult, split_ops
+from onager.state_backend import Committed, Keyspace, LeaseId, Put, StateBackendClient, TxnResult
 
 
 class PortSide(AsyncSide):
@@ -18,9 +18,7 @@ class PortSide(AsyncSide):
 
     async def fill(self) -> None:
         """Write what is scanned."""
-        puts: list[Op] = [Put(Keyspace.JobLog, key, VALUE) for key in self._scanned]
-        for ops in split_ops(puts):
-            _must(await self._backend.put_txn(ops))
+        await self._backend.put_all(Put(Keyspace.JobLog, key, VALUE) for key in self._scanned)
 
     def ready(self, operation: str, caller: int) -> AbstractAsyncContextManager[Call]:
         """Make *caller* ready for *operation*."""

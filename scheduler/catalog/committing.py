@@ -12,13 +12,12 @@ from onager.catalog_records import (
     read_page,
     read_record,
 )
-from onager.errors import OutcomeUnknownError, StateCorruptError, UnsupportedPlanError
+from onager.errors import StateCorruptError, UnsupportedPlanError
 from onager.protocol.apart import apart
 from onager.scheduler.catalog.changes import CatalogChanges
 from onager.scheduler.catalog.merging import Found, Merged, merge, pages_needed
 from onager.state_backend import (
     MAX_TXN_OPS,
-    Committed,
     Delete,
     DeleteRange,
     Keyspace,
@@ -28,7 +27,6 @@ from onager.state_backend import (
     StateBackendClient,
     op_bytes,
     request_bytes,
-    split_ops,
 )
 
 MAX_OPS: Final = 56
@@ -104,16 +102,7 @@ class CatalogCommits:
                 "add or remove fewer partitions in one job",
                 runs_whole=False,
             )
-        revisions: dict[tuple[Keyspace, str], int] = {}
-        for batch in split_ops(pages):
-            for _ in range(_TRIES):
-                result = await self._backend.put_txn(batch)
-                if isinstance(result, Committed):
-                    revisions |= {(_CATALOG, op.key): result.revision for op in batch if isinstance(op, Put)}
-                    break
-            else:
-                raise OutcomeUnknownError("pages of the catalog could not be stored; try again")
-        return revisions
+        return await self._backend.put_all(pages)
 
     async def _read(self, changes: CatalogChanges) -> tuple[dict[str, Found | None], dict[str, Entries]]:
         """Return the records of *changes*, and the pages that are needed of them."""

@@ -37,10 +37,8 @@ from onager.state_backend import (
     KeyRange,
     Keyspace,
     Op,
-    OutcomeUnknown,
     Put,
     StateBackendClient,
-    split_ops,
 )
 
 log = structlog.get_logger(__name__)
@@ -216,12 +214,11 @@ class Sessions:
         if await self.find(to) is not None:
             raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
         await self._check_room(to)
-        stored: list[Op] = [
+        stored = [
             Put(Keyspace.ConnectEntries, f"{to.path}/{entry.number:08d}", pack_blob(message.command))
             for entry, message in zip(session.record.entries, session.message.entries, strict=True)
         ]
-        for batch in split_ops(stored):
-            await self._backend.put_txn(batch)
+        await self._backend.put_all(stored)
         own = {
             "session_id": to.session_id,
             "server_side_session_id": str(uuid.uuid4()),
@@ -238,17 +235,19 @@ class Sessions:
         record = record.model_copy(update={"used_ms": self._clock.now_ms(), "written_by": mine})
         place = (Keyspace.ConnectSessions, record.key.path)
         more, expected = extra
-        written = await self._backend.put_txn(
-            [Put(*place, record.encoded()), *ops, *more], expect={place: session.mod_revision, **expected}
-        )
-        if isinstance(written, Committed):
-            self._at_hand.pop(record.key, None)
-            return await self.find(record.key)
-        if isinstance(written, Conflict):
-            return None
-        found = await self.find(record.key)
-        if isinstance(written, OutcomeUnknown) and found is not None and found.record.written_by == mine:
-            return found
+        ops, expect = [Put(*place, record.encoded()), *ops, *more], {place: session.mod_revision, **expected}
+        for number in range(_TRIES):
+            written = await self._backend.put_txn(ops, expect=expect)
+            if isinstance(written, Conflict) and not number:
+                return None
+            if isinstance(written, Committed):
+                self._at_hand.pop(record.key, None)
+            found = await self.find(record.key)
+            if isinstance(written, Committed) or (found is not None and found.record.written_by == mine):
+                return found
+            if isinstance(written, Conflict):
+                return None
+            # Not written so far. The same is written again: what it expects lets only one of both happen.
         raise OutcomeUnknownError(f"whether session {record.session_id} was changed is not known: try again")
 
     # ---------------------------------------------------------------- age

@@ -46,7 +46,6 @@ from onager.state_backend import (
     Put,
     StateBackendClient,
     op_bytes,
-    split_ops,
     split_value,
 )
 
@@ -177,8 +176,7 @@ class BlobStore:
     async def release_all(self, references: Iterable[tuple[JobId, BlobDigest]]) -> None:
         """Remove *references* of any jobs, and the blobs that are left without any."""
         taken_back = sorted(set(references))
-        for batch in split_ops([Delete(Keyspace.Plans, f"{digest}/ref/{job_id}") for job_id, digest in taken_back]):
-            await self._write(batch)
+        await self._backend.put_all(Delete(Keyspace.Plans, f"{digest}/ref/{job_id}") for job_id, digest in taken_back)
         await self.collect({digest for _, digest in taken_back})
 
     async def collect(self, digests: Iterable[BlobDigest]) -> None:
@@ -284,8 +282,7 @@ class BlobStore:
             await _pause(number)
         else:
             raise OutcomeUnknownError("chunks of a blob could not be stored; try again")
-        for batch in split_ops(chunks[1:]):
-            await self._write(batch)
+        await self._backend.put_all(chunks[1:])
         return result.revision if isinstance(result, Committed) else _revision_of(result.found[second])
 
     async def _look(self, digests: Iterable[BlobDigest]) -> "dict[BlobDigest, _Stored]":
@@ -309,13 +306,6 @@ class BlobStore:
         self._at_hand_bytes += len(content)
         while self._at_hand_bytes > _AT_HAND_BYTES:
             self._at_hand_bytes -= len(self._at_hand.popitem(last=False)[1])
-
-    async def _write(self, batch: Sequence[Op]) -> None:
-        for number in range(_TRIES):
-            if isinstance(await self._backend.put_txn(batch), Committed):
-                return
-            await _pause(number)
-        raise OutcomeUnknownError("blobs could not be written; try again")
 
 
 class _Stored(NamedTuple):

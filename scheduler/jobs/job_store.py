@@ -436,8 +436,7 @@ class JobStore:
         if len(before) < _INLINE_OPS and sum(map(op_bytes, before)) <= _INLINE_BYTES - op_bytes(last):
             ops = [*before, *ops]
         else:
-            for op in before:
-                await self._put(op)
+            await self._backend.put_all(before)
         is_too_large = op_bytes(last) > _INLINE_BYTES
         if not is_too_large:
             ops.append(last)
@@ -449,7 +448,7 @@ class JobStore:
             return revision
         after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
         if is_too_large:
-            await self._put(last)  # should this scheduler end right here, the history has a gap
+            await self._backend.put_all([last])  # should this scheduler end right here, the history has a gap
         self.observer.committed(job, batch.events, after)
         self._learn(after, head, revision, [batch])
         if not graph.is_active:
@@ -525,12 +524,6 @@ class JobStore:
         if found is None or JobHeader.decoded(found.value, header.job_id).batch_id != header.batch_id:
             return None
         return found.mod_revision
-
-    async def _put(self, op: Op) -> None:
-        for _ in range(_TRIES):
-            if isinstance(await self._backend.put_txn([op]), TxnCommitted):
-                return
-        raise OutcomeUnknownError("a part of a snapshot could not be stored")
 
     async def _history(self, job: StoredJob, batch: bytes) -> list[Put] | None:
         """Return the parts of the history that the generation of the log and *batch*, which closes it, make.

@@ -4,14 +4,13 @@ import asyncio
 import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from onager.errors import (
     FetchFailedError,
     InvalidRequestError,
     JobCancelledError,
     JobFailedError,
-    OutcomeUnknownError,
     ResultExpiredError,
     ResultNotReadyError,
 )
@@ -22,9 +21,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.limits import RESULT_CHUNK_BYTES
 from onager.scheduler.records import pack_blob, unpack
-from onager.state_backend import Committed, Keyspace, Op, Put, StateBackendClient, split_ops
-
-_TRIES: Final = 20
+from onager.state_backend import Keyspace, Op, Put, StateBackendClient
 
 
 class InlineResult(NamedTuple):
@@ -45,12 +42,7 @@ class ResultStore:
     async def put(self, results: Sequence[InlineResult]) -> None:
         """Store *results*, durable when this returns; repeating is harmless, since each execution has its own nonce."""
         ops = await apart(sum(len(r.content) for r in results), _puts, results)
-        for batch in split_ops(ops):
-            for _ in range(_TRIES):
-                if isinstance(await self._backend.put_txn(batch), Committed):
-                    break
-            else:
-                raise OutcomeUnknownError("results could not be stored; report the tasks again")
+        await self._backend.put_all(ops)
 
     async def get(self, job_id: JobId, partition: int, nonce: str) -> bytes:
         """Return the result of an execution; `FetchFailedError` when it is not there."""

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from onager.errors import InvalidRequestError, LimitExceededError
-from onager.state_backend import Delete, KeyRange, Keyspace, KeyValue, Put, StateBackendClient, split_ops, split_value
+from onager.state_backend import Delete, KeyRange, Keyspace, KeyValue, Put, StateBackendClient, split_value
 
 LOG, HEADS, PLANS = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.Plans
 
@@ -144,8 +144,7 @@ async def test_no_two_commits_share_a_revision(harness):
 async def test_a_long_listing_is_at_one_revision(harness):
     """First and last key are always put by one commit: a listing that saw two commits' would show it."""
     reader, writer = await harness.connect(), await harness.connect()
-    for batch in split_ops(Put(LOG, f"job/{n:05}", bytes(100)) for n in range(2_000)):
-        await writer.put_txn(batch)
+    await writer.put_all(Put(LOG, f"job/{n:05}", bytes(100)) for n in range(2_000))
     done = False
 
     async def write() -> None:
@@ -196,8 +195,7 @@ async def test_a_start_outside_of_the_prefix_is_only_a_bound(backend):
 
 async def test_pages_cover_a_scan_once_and_in_order(backend):
     keys = [f"job/{n:05}" for n in range(1000)]
-    for batch in split_ops(Put(LOG, key, b"v") for key in keys):
-        await backend.put_txn(batch)
+    await backend.put_all(Put(LOG, key, b"v") for key in keys)
     await backend.put(LOG, "job0", b"outside")
     seen: list[str] = []
     seen_keys: list[str] = []
@@ -227,8 +225,7 @@ async def test_a_page_that_ends_exactly_has_no_more(backend):
 
 
 async def test_100_000_keys_in_pages(backend):
-    for batch in split_ops(Put(LOG, f"{n:06}", b"") for n in range(100_000)):
-        await backend.put_txn(batch)
+    await backend.put_all(Put(LOG, f"{n:06}", b"") for n in range(100_000))
     seen: list[str] = []
     after = None
     while True:
@@ -295,6 +292,5 @@ async def test_a_read_of_128_keys_and_ranges_is_taken_and_no_larger_one(backend)
 async def test_a_large_value_travels_in_pieces(backend):
     value = random.Random(1).randbytes(3_000_000)
     pieces = split_value(value)
-    for batch in split_ops(Put(PLANS, f"digest/{n:04}", piece) for n, piece in enumerate(pieces)):
-        await backend.put_txn(batch)
+    await backend.put_all(Put(PLANS, f"digest/{n:04}", piece) for n, piece in enumerate(pieces))
     assert b"".join(item.value for item in await backend.get_from_prefix(PLANS, "digest/")) == value

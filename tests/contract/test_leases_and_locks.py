@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, LeaseExpiredError, LockTimeoutError
-from onager.state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put, split_ops
+from onager.state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put
 from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted
 
 BEATS, HEADS, LOG = Keyspace.Heartbeats, Keyspace.JobHeads, Keyspace.JobLog
@@ -260,8 +260,7 @@ async def test_of_several_fences_the_broken_one_is_named(backend):
 
 async def test_revoking_frees_many_keys_at_once(backend):
     lease = await backend.lease(60)
-    for batch in split_ops(Put(BEATS, f"e{n:03}", b"", lease.id) for n in range(300)):
-        await backend.put_txn(batch)
+    await backend.put_all(Put(BEATS, f"e{n:03}", b"", lease.id) for n in range(300))
     await backend.put(BEATS, "stays", b"")
     await backend.revoke(lease.id)
     assert [item.key for item in await backend.get_from_prefix(BEATS, "")] == ["stays"]

@@ -20,7 +20,6 @@ from onager.state_backend import (
     Keyspace,
     KeyValue,
     Put,
-    split_ops,
     split_value,
 )
 from onager.state_backend.forwarding import ForwardingBackend
@@ -312,11 +311,18 @@ async def test_conditions_and_fences_count_together(backend):
     assert await backend.get(LOG, "b") is None
 
 
+async def test_however_many_ops_are_written_each_put_gets_its_revision(backend):
+    await backend.put(LOG, "gone", b"")
+    revisions = await backend.put_all([Delete(LOG, "gone"), *(Put(LOG, f"{n:03}", b"") for n in range(MAX_TXN_OPS))])
+    assert {(LOG, item.key): item.mod_revision for item in await backend.get_from_prefix(LOG, "")} == revisions
+    assert len(set(revisions.values())) == 2
+    assert await backend.put_all([]) == {}
+
+
 async def test_a_range_is_deleted_by_one_commit(harness):
     """However many keys it has: another client sees all of them or none."""
     backend, reader = await harness.connect(), await harness.connect()
-    for batch in split_ops(Put(LOG, f"job/{n:04}", b"") for n in range(3_000)):
-        await backend.put_txn(batch)
+    await backend.put_all(Put(LOG, f"job/{n:04}", b"") for n in range(3_000))
     await backend.put(LOG, "job0", b"")
     deleting = asyncio.create_task(backend.delete_range(LOG, "job/"))
     counts = set()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, StateUnavailableError, WatchCompactedError
-from onager.state_backend import Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Put, WatchEvent, split_ops
+from onager.state_backend import Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Put, WatchEvent
 
 HEADS, LOG, BEATS = Keyspace.JobHeads, Keyspace.JobLog, Keyspace.Heartbeats
 PUT, DELETE = EventKind.PUT, EventKind.DELETE
@@ -141,8 +141,7 @@ async def test_a_watch_from_an_earlier_revision_keeps_the_order_inside_batches(b
 
 async def test_a_deleted_range_is_told_key_by_key_of_one_revision(backend):
     keys = sorted((f"job/{n:04}" for n in range(1_000)), key=str.encode)
-    for batch in split_ops(Put(LOG, key, b"x") for key in keys):
-        await backend.put_txn(batch)
+    await backend.put_all(Put(LOG, key, b"x") for key in keys)
     async with backend.watch(LOG, "job/") as events:
         assert await backend.delete_range(LOG, "job/") == 1_000
         got = await take(events, 1_000)

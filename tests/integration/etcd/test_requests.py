@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from onager.state_backend import ABSENT, Keyspace, Put, open_backend, split_ops
+from onager.state_backend import ABSENT, Keyspace, Put, open_backend
 from tests.support.etcd import EtcdCluster
 
 
@@ -32,8 +32,7 @@ async def test_a_single_write_is_no_transaction(etcd):
 async def test_a_page_is_one_request_once_sizes_are_known(etcd):
     keys = [f"{number:04}" for number in range(2000)]
     async with await open_backend(etcd.url("requests-page")) as backend:
-        for ops in split_ops(Put(Keyspace.Sessions, key, bytes(200)) for key in keys):
-            await backend.put_txn(ops)
+        await backend.put_all(Put(Keyspace.Sessions, key, bytes(200)) for key in keys)
         assert [found.key for found in await backend.scan(Keyspace.Sessions, limit=1000)] == keys[:1000]
         before = handled(etcd)
         page = await backend.scan(Keyspace.Sessions, limit=1000, start_after=keys[899])
@@ -46,8 +45,7 @@ async def test_a_page_is_one_request_once_sizes_are_known(etcd):
 
 async def test_large_values_come_in_parts_although_small_ones_were_read_in_between(etcd):
     async with await open_backend(etcd.url("requests-large")) as backend:
-        for ops in split_ops(Put(Keyspace.Sessions, f"small/{number:04}", b"") for number in range(600)):
-            await backend.put_txn(ops)
+        await backend.put_all(Put(Keyspace.Sessions, f"small/{number:04}", b"") for number in range(600))
         large = [f"large/{number:04}" for number in range(40)]
         for key in large:
             await backend.put(Keyspace.Sessions, key, key.encode() * 100_000)

@@ -13,7 +13,7 @@ from onager.clock import SystemClock
 from onager.errors import InvalidRequestError, NotFoundError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.status import from_rpc_error
-from onager.state_backend import Keyspace, Put, split_ops
+from onager.state_backend import Keyspace, Put
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.conftest import serving
 from tests.integration.scheduler.test_jobs import planned
@@ -109,8 +109,7 @@ async def test_keys_and_prefixes_are_read_as_they_are_stored(backend, reader):
 async def test_a_long_prefix_is_read_in_portions(backend, reader):
     names = [f"tables/default/t{n:04d}" for n in range(2_300)]
     value = json.dumps(table()).encode()
-    for ops in split_ops([Put(Keyspace.Catalog, name, value) for name in names]):
-        await backend.put_txn(ops)
+    await backend.put_all([Put(Keyspace.Catalog, name, value) for name in names])
     found, after = [], ""
     for expected in (True, True, False):
         answer = await read(reader, prefixes=["tables/default/"], start_after=after)

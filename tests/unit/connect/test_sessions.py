@@ -9,7 +9,8 @@ from onager.scheduler.connect import sessions as module
 from onager.scheduler.connect.failures import ConnectError
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.sessions import Sessions
-from onager.state_backend import ABSENT, Keyspace, OutcomeUnknown, Put
+from onager.state_backend import ABSENT, Keyspace, Put
+from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted
 
 ANN = SessionKey("ann/of a&b", str(uuid.UUID(int=1)))
 NOTHING = ((), {})
@@ -130,14 +131,19 @@ async def test_an_id_that_is_none_is_refused(sessions, session_id):
         await sessions.open(SessionKey("ann", session_id))
 
 
-async def test_a_write_of_unknown_outcome_is_settled_by_what_is_stored(sessions, backend, monkeypatch):
+@pytest.mark.parametrize("lost", [FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_LATE])
+async def test_a_write_of_unknown_outcome_is_settled(backend, clock, lost):
+    sessions = Sessions(FaultyBackend(backend, scripted({"put_txn": [lost] * 3 + [None, lost]})), clock, retention_s=60)
     session = await sessions.open(ANN)
-    real = type(backend)._commit
-
-    async def lost_answer(self, ops, expect, fence):
-        await real(self, ops, expect, fence)
-        return OutcomeUnknown("the connection broke")
-
-    monkeypatch.setattr(type(backend), "_commit", lost_answer)
-    assert await sessions.apply(session, pb.ConnectApplied(put=[view("v")]), NOTHING) is not None
+    applied = await sessions.apply(session, pb.ConnectApplied(put=[view("v")], conf={"a": "1"}), NOTHING)
+    assert dict(applied.message.conf) == {"a": "1"}
     assert await names(sessions) == ["v"]
+
+
+@pytest.mark.parametrize("lost", [FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_UNWRITTEN])
+async def test_a_clone_has_all_views_also_when_the_outcome_of_a_write_is_unknown(sessions, backend, clock, lost):
+    session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view("v"), view("w")]), NOTHING)
+    cloning = Sessions(FaultyBackend(backend, scripted({"put_txn": [lost, lost]})), clock, retention_s=60)
+    to = SessionKey(ANN.user, str(uuid.UUID(int=2)))
+    await cloning.clone(session, to)
+    assert await names(sessions, to) == ["v", "w"]

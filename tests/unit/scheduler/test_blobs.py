@@ -64,17 +64,18 @@ async def test_any_number_of_jobs_name_one_blob_at_once(backend, monkeypatch):
 async def test_a_blob_that_goes_while_it_is_written_is_written_again(backend, monkeypatch):
     """Another job with the same one comes and goes, and takes along the chunks that are there so far."""
     content = os.urandom(2_000_000)
-    write = BlobStore._write
+    write = backend.put_all
 
-    async def write_then_gone(self, batch):
-        await write(self, batch)
-        monkeypatch.setattr(BlobStore, "_write", write)
+    async def write_then_gone(ops):
+        revisions = await write(ops)
+        monkeypatch.setattr(backend, "put_all", write)
         other = BlobStore(backend)
         await other.put(B, [content])
         await other.release(B, [digest_of(content)])
         assert await keys(backend) == set()
+        return revisions
 
-    monkeypatch.setattr(BlobStore, "_write", write_then_gone)
+    monkeypatch.setattr(backend, "put_all", write_then_gone)
     await BlobStore(backend).put(A, [content])
     assert await BlobStore(backend).get(digest_of(content)) == content
 
