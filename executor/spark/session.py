@@ -13,6 +13,7 @@ import psutil
 import pyspark
 import structlog
 from py4j.protocol import Py4JError
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
@@ -48,6 +49,8 @@ WORKER_DAEMON: Final = "onager.executor.spark.worker_daemon"
 _CALM: Final = ("INFO", "WARN", "ERROR", "FATAL", "OFF")
 _VERBOSE: Final = ("ALL", "TRACE", "DEBUG")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_ERRORS_OF_QUERIES: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark's loggers of errors in queries, which are told to whoever submitted them."""
 
 
 def start_session(
@@ -117,6 +120,8 @@ def start_session(
             spark.stop()
             raise
     answer_promptly(spark.sparkContext._gateway)  # noqa: SLF001  (PySpark keeps it nowhere else)
+    for name in _ERRORS_OF_QUERIES:
+        PySparkLogger.getLogger(name).disabled = True
     return spark
 
 

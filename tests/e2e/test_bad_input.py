@@ -88,6 +88,8 @@ def test_an_unknown_column(cluster):
     error = failure(cluster.client.sql("SELECT id, identity FROM range(3)"))
     assert error.error_class.startswith("UNRESOLVED_COLUMN")
     assert "`identity`" in str(error)
+    shown = "".join(log.read_text() for log in cluster.directory.glob("*.log"))
+    assert "`identity`" not in shown, "it is told to who asked, not on the terminal of who runs the executor"
 
 
 def test_a_path_that_is_not_there(cluster, tmp_path):

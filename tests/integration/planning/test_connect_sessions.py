@@ -33,6 +33,8 @@ QUERIES: dict[str, Build] = {
     "nested": lambda spark, f: spark.range(2).select(
         f.struct("id", f.array(f.lit("x"))).alias("s"), f.map_from_arrays(f.array(f.lit(1)), f.array("id")).alias("m")
     ),
+    "transpose": lambda spark, f: spark.range(2).select("id", (f.col("id") + 1).alias("v")).transpose(),
+    "transpose by a column": lambda spark, f: spark.range(3).select((f.col("id") * 2).alias("v"), "id").transpose("id"),
     "nothing": lambda spark, _: spark.range(3).where("id > 5"),
 }
 

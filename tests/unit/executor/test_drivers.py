@@ -23,10 +23,11 @@ def addresses(r):
 
 
 async def test_a_report_goes_to_the_driver_whose_answer_may_hold_the_next_task():
-    async with rig(schedulers=2) as r:
+    async with rig(slots=2, schedulers=2, poll_wait_ms=5_000) as r:
         polling, acting = r.gateways
         there = addresses(r)[1]
         await polled(r, task_set(0, reply_to=there))
+        await eventually(lambda: polling.polls[-1].free_slots == 1)
         acting.refills = [task_set(1, reply_to=there)]
         r.worker.succeed(key(0))
         await eventually(lambda: key(1) in r.worker.started)

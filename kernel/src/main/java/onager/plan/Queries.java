@@ -1,6 +1,7 @@
 package onager.plan;
 
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Stream;
 import onager.spark43.Files;
@@ -85,11 +86,10 @@ public final class Queries {
             total = 8L * Math.max(0L, range.numElements().min(MOST_NUMBERS).toLong());
         } else if (!SIZELESS.contains(plan.getClass()) && plan.children().isEmpty() && plan.subqueries().isEmpty()
                 && plan.innerChildren().isEmpty()) {
-            BigInt size = plan.stats().sizeInBytes();
-            if (!size.isValidLong() || size.toLong() >= MOST_BYTES) {
+            total = stats(plan).map(stats -> plain(stats.sizeInBytes())).orElse(-1L);
+            if (total < 0) {
                 return -1;
             }
-            total = size.toLong();
         }
         AttributeSet below = null;
         if (plan instanceof Project || plan instanceof Aggregate) {
@@ -131,21 +131,25 @@ public final class Queries {
         if (link.isEmpty()) {
             return -1;
         }
-        Statistics stats;
-        try {
-            stats = link.get().stats();
-        } catch (RuntimeException e) { // of a source; an estimate is not worth a failure
-            return -1;
+        var stats = stats(link.get());
+        if (stats.isPresent() && stats.get().rowCount().isDefined()) {
+            return plain(stats.get().rowCount().get());
         }
-        if (stats.rowCount().isDefined()) {
-            return plain(stats.rowCount().get());
-        }
-        if (guesses(link.get())) {
+        if (stats.isEmpty() || guesses(link.get())) {
             return -1;
         }
         long width = 8L + Seqs.list(link.get().output()).stream().mapToLong(each -> each.dataType().defaultSize()).sum();
-        long bytes = plain(stats.sizeInBytes());
+        long bytes = plain(stats.get().sizeInBytes());
         return bytes < 0 ? -1 : bytes / width;
+    }
+
+    /** Returns Spark's estimates of *plan*, if it has any: a source may fail at them, and a TRANSPOSE has none before it is optimized. */
+    private static Optional<Statistics> stats(LogicalPlan plan) {
+        try {
+            return Optional.of(plan.stats());
+        } catch (RuntimeException e) { // an estimate is not worth a failure
+            return Optional.empty();
+        }
     }
 
     private static boolean guesses(LogicalPlan plan) {
@@ -154,7 +158,7 @@ public final class Queries {
     }
 
     private static long plain(BigInt number) {
-        return number.isValidLong() && number.toLong() < 1L << 60 ? number.toLong() : -1;
+        return number.isValidLong() && number.toLong() < MOST_BYTES ? number.toLong() : -1;
     }
 
     /** Returns all logical plans directly below *plan*. */
