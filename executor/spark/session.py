@@ -49,8 +49,6 @@ WORKER_DAEMON: Final = "onager.executor.spark.worker_daemon"
 _CALM: Final = ("INFO", "WARN", "ERROR", "FATAL", "OFF")
 _VERBOSE: Final = ("ALL", "TRACE", "DEBUG")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-_ERRORS_OF_QUERIES: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark's loggers of errors in queries, which are told to whoever submitted them."""
 
 
 def start_session(
@@ -120,9 +118,14 @@ def start_session(
             spark.stop()
             raise
     answer_promptly(spark.sparkContext._gateway)  # noqa: SLF001  (PySpark keeps it nowhere else)
-    for name in _ERRORS_OF_QUERIES:
-        PySparkLogger.getLogger(name).disabled = True
+    _silence_errors_of_queries()
     return spark
+
+
+def _silence_errors_of_queries() -> None:
+    """Keep what PySpark logs of errors in queries off standard error: they are told to whoever submitted the query."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _logging(settings: dict[str, str], level: str, *, is_cluster: bool) -> str:
