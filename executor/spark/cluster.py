@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
 from onager.exchange_layout import has_scheme
-from onager.executor.spark.kernel import CLUSTER_PLUGIN, Kernel
+from onager.executor.spark.kernel.classes import CLUSTER_PLUGIN
+from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.work import ClusterAwayError
 
 _STANDALONE = "spark://"

@@ -11,7 +11,7 @@ from onager.clock import Clock
 from onager.executor.attempt_logs import AttemptLogs, working_on
 from onager.executor.spark import failures
 from onager.executor.spark.cancellation import Cancellation
-from onager.executor.spark.kernel import Kernel
+from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.work import Assignment, OnReport
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb

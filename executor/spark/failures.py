@@ -24,7 +24,7 @@ from onager.errors import (
 )
 from onager.execution_graph.failures import FailureCause, FailureKind
 from onager.executor.spark import plan_codec
-from onager.executor.spark.kernel import Kernel
+from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.stage_plan import MadeBy
 from onager.protocol import onager_pb2 as pb
 

@@ -5,6 +5,10 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaMember
+from pyspark.sql import SparkSession
+
+JavaObject = Any
+"""An object of the JVM."""
 
 
 class Jvm:
@@ -81,3 +85,13 @@ def listed(found: Any) -> list[Any]:
 def kind(thing: Any) -> str:
     """Return the simple class name of a JVM object, such as ``FilterExec``."""
     return str(thing.getClass().getSimpleName())
+
+
+def jvm_session(session: SparkSession) -> JavaObject:
+    """Return the JVM object of *session*."""
+    return session._jsparkSession  # noqa: SLF001  (PySpark has no public way to it)
+
+
+def jvm_context(session: SparkSession) -> JavaObject:
+    """Return the JVM's SparkContext of *session*."""
+    return session.sparkContext._jsc.sc()  # noqa: SLF001  (as above)

@@ -11,7 +11,7 @@ from typing import Any
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import LeafTools
+from onager.executor.spark.kernel.leaves import LeafTools
 
 LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
 """How many bytes of local rows a stage plan may carry."""

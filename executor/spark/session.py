@@ -22,7 +22,8 @@ from onager.errors import OnagerError, VersionMismatchError
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.spark import cluster
 from onager.executor.spark.jvm_output import JvmOutput
-from onager.executor.spark.kernel import FOREIGN_CATALOG, FOREIGN_TABLES, GUARD, answer_promptly
+from onager.executor.spark.kernel.classes import FOREIGN_CATALOG, FOREIGN_TABLES, GUARD
+from onager.executor.spark.kernel.execution import answer_promptly
 from onager.executor.spark.kernel_jar import kernel_jar
 from onager.executor.spark.starting import StartingJvm, started_jvms
 from onager.executor.work import ClusterAwayError

@@ -39,7 +39,8 @@ from onager.executor.spark.connect import ConnectRequests, connect_query, failur
 from onager.executor.spark.control_tasks import Action, ControlTasks
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import arrow_schema, check_lookups
+from onager.executor.spark.kernel.execution import check_lookups
+from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes

@@ -10,8 +10,9 @@ import pyarrow.ipc
 from pyspark.sql import DataFrame
 
 from onager.errors import UnsupportedPlanError
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import Kernel, jvm_session, order_of
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.execution import Kernel
+from onager.executor.spark.kernel.queries import order_of
 from onager.testing.compare import Order, difference
 from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel

@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from onager.clock import SystemClock
 from onager.errors import OnagerError
 from onager.executor.spark.cluster import is_cluster
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import jvm_context
+from onager.executor.spark.jvm import Jvm, jvm_context
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.ids import JobId

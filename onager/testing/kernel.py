@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import CLASS
+from onager.executor.spark.kernel.classes import KERNEL
 from onager.executor.spark.kernel_jar import kernel_jar
 from onager.executor.spark.session import check_spark_version
 
@@ -38,4 +38,4 @@ def jvm_with_kernel(spark: SparkSession) -> Jvm:
 
 
 def _is_loaded(loader: Any) -> bool:
-    return loader.getResource(CLASS.replace(".", "/") + ".class") is not None
+    return loader.getResource(KERNEL.replace(".", "/") + ".class") is not None

@@ -19,7 +19,8 @@ import pytest
 
 from onager.execution_graph import OperatorReport, metrics_text
 from onager.execution_graph.operators import with_reports
-from onager.executor.spark.kernel import Kernel, jvm_session
+from onager.executor.spark.jvm import jvm_session
+from onager.executor.spark.kernel.execution import Kernel
 from onager.scheduler.api.operators import operators_of
 from onager.testing import HarnessConfig, create_stages
 from onager.testing.executors import executors

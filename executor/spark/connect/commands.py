@@ -10,7 +10,7 @@ from onager.executor.spark.connect.catalog_calls import statement_of, statement_
 from onager.executor.spark.connect.entries import CACHED, GLOBAL_VIEW, VIEW
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import QueryTools
+from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.job_session import own_settings
 from onager.executor.spark.planning.names import quoted

@@ -14,7 +14,7 @@ from onager.executor.spark.connect.catalog_calls import statement_of
 from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import QueryTools, shown
+from onager.executor.spark.kernel.queries import QueryTools, shown
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.names import quoted, quoted_text
 from onager.executor.spark.planning.sizing import is_fused

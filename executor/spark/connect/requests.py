@@ -13,7 +13,7 @@ from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.failures import is_unanswered
-from onager.executor.spark.kernel import connect_error, connect_settings
+from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader, SparkLostError

@@ -17,8 +17,8 @@ from onager.executor.exchange import read_description
 from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
 from onager.executor.spark.connect.program_files import ProgramFiles, artifact_path
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import JavaConnect, files_given, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.connect import JavaConnect, files_given
 from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
 from onager.program_files import program_file

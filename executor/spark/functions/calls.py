@@ -27,7 +27,7 @@ from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.functions.job_spark import described_context
 from onager.executor.spark.functions.printed import Printed
 from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses, not_started
-from onager.executor.spark.kernel import FunctionGateway
+from onager.executor.spark.kernel.functions import FunctionGateway
 from onager.job_settings import PLANNING_TIMEOUT
 from onager.protocol import onager_pb2 as pb
 

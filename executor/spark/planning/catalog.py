@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from onager.errors import OnagerError, StateCorruptError
 from onager.executor.foreign import ForeignTables, ForeignWrite, WriteLayout
 from onager.executor.foreign.iceberg import ANSWER_S, FILES_S, awaited
-from onager.executor.spark.jvm import listed
-from onager.executor.spark.kernel import CATALOG_MOVED, JavaCatalog, JavaObject
+from onager.executor.spark.jvm import JavaObject, listed
+from onager.executor.spark.kernel.catalog import JavaCatalog
+from onager.executor.spark.kernel.classes import CATALOG_MOVED
 from onager.executor.work import CatalogReader
 from onager.protocol import onager_pb2 as pb
 

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import leaves
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import PlanTools, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.plans import PlanTools
 from onager.executor.spark.planning.boundaries import NOTHING_BEGUN, BegunStages, Boundary
 from onager.executor.spark.planning.determinism import is_deterministic
 from onager.executor.spark.planning.fingerprints import fingerprint

@@ -18,8 +18,8 @@ import structlog
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import FrameTools, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.queries import FrameTools
 from onager.executor.spark.plan_codec import here
 from onager.executor.spark.planning.cutter import Cut, CutStage
 from onager.executor.spark.planning.job_session import planned_settings

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
 from onager.executor.exchange import Description, null_text, read_description
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import PlanTools, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.plans import PlanTools
 from onager.executor.spark.planning.formats import check_options, merged, says
 from onager.executor.spark.planning.view_schemas import ViewSchemas, schema_key
 from onager.job_settings import PREFIX, check_known

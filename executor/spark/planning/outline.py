@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import PlanTools
+from onager.executor.spark.kernel.plans import PlanTools
 
 
 @dataclass(slots=True, eq=False)

@@ -7,8 +7,7 @@ from typing import Any, Final
 from pyspark.sql import Column, SparkSession, functions
 
 from onager.errors import PlanningError
-from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session, kind
 from onager.protocol import onager_pb2 as pb
 
 Parser = Callable[[str], Any]

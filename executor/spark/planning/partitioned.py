@@ -4,8 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (what PySpark's own documents call it)
 from pyspark.sql.types import StringType
 
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.planning.names import quoted
 from onager.protocol import onager_pb2 as pb
 

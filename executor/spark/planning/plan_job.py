@@ -14,8 +14,9 @@ from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanEr
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark import plan_codec
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import PagedSources, QueryTools, jvm_session, read_growing
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.leaves import PagedSources, read_growing
+from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
 from onager.executor.spark.planning.encoded import add_stages, shortened

@@ -3,7 +3,7 @@
 from typing import Any
 
 from onager.errors import UnsupportedPlanError
-from onager.executor.spark.kernel import PlanTools
+from onager.executor.spark.kernel.plans import PlanTools
 
 
 def check_python_functions(tools: PlanTools, node: Any) -> None:

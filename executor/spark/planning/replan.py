@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import plan_codec
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import REFUSED, FrameTools, NewPlan, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.classes import REFUSED
+from onager.executor.spark.kernel.queries import FrameTools, NewPlan
 from onager.executor.spark.planning.boundaries import BegunStages
 from onager.executor.spark.planning.cutter import Cut, Cutter
 from onager.executor.spark.planning.encoded import add_stages

@@ -14,8 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import PlanningError, SideEffectError
-from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session, kind
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.foreign import foreign_rows
 from onager.executor.spark.planning.parameters import Parser, parser_with

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError, PlanningError, SideEffectError
-from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.kernel import QueryTools, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session, kind
+from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.planning.parameters import Parser
 from onager.executor.spark.planning.statement_classes import (
     CHANGING,

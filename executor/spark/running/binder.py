@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from onager.exchange_layout import stage_directory
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import Kernel
+from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan, StageSource
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import LeafTools
+from onager.executor.spark.kernel.leaves import LeafTools
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.running.binder import Binder
 from onager.ids import BlobDigest, new_nonce

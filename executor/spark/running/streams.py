@@ -5,7 +5,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 
-from onager.executor.spark.kernel import Kernel
+from onager.executor.spark.kernel.execution import Kernel
 from onager.protocol.ports import unusable_address
 from onager.protocol.security.places import leads_nowhere_else, reached_at
 

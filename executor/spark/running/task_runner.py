@@ -31,7 +31,7 @@ from onager.exchange_layout import local_path, stage_directory
 from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
-from onager.executor.spark.kernel import Kernel
+from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, BoundPlan, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.running.readings import by_run, progress_of

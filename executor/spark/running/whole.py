@@ -8,7 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from onager.exchange_layout import stage_directory
-from onager.executor.spark.kernel import Kernel, jvm_session
+from onager.executor.spark.jvm import jvm_session
+from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.planning import FusedRun
 from onager.executor.spark.running.binder import bound_plan
 from onager.executor.spark.running.metrics import metrics_of

@@ -17,7 +17,7 @@ from pyspark.sql.functions import sum as sum_
 
 from onager.errors import CatalogConflictError, PlanningError, SideEffectError, VersionMismatchError
 from onager.executor.spark import plan_codec
-from onager.executor.spark.kernel import jvm_context
+from onager.executor.spark.jvm import jvm_context
 from onager.executor.spark.kernel_build import find_javac
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from onager.executor.spark import leaves
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.leaves import rebuild
 from onager.executor.spark.plan_codec import decode
 from onager.executor.spark.planning import plan_job

@@ -15,7 +15,7 @@ from onager.clock import SystemClock
 from onager.errors import VersionMismatchError
 from onager.executor.spark.control_tasks import ControlTasks
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import check_lookups
+from onager.executor.spark.kernel.execution import check_lookups
 from onager.executor.spark.planning import cutter, sizing, statement_classes
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb

@@ -6,7 +6,7 @@ from pyspark.errors import ArithmeticException
 
 from onager.executor.spark import failures
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import arrow_schema
+from onager.executor.spark.kernel.plans import arrow_schema
 
 
 def run_whole(runner, spark, frame, job_id, **spec):

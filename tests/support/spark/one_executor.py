@@ -17,7 +17,7 @@ from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.connect import connect_query, opened
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import arrow_schema
+from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.planning import FusedRun, plan_job
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.sql_script import PlannedScript

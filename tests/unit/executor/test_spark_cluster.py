@@ -6,7 +6,7 @@ import pytest
 
 from onager.errors import InvalidSettingError
 from onager.executor.spark import cluster
-from onager.executor.spark.kernel import CLUSTER_PLUGIN
+from onager.executor.spark.kernel.classes import CLUSTER_PLUGIN
 from onager.executor.spark.session import start_session
 from onager.executor.work import ClusterAwayError
 

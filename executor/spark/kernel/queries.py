@@ -1,0 +1,110 @@
+"""Parsed and analysed queries: facts about them, what `show` prints, and how the rest of one is planned again."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onager.executor.spark.jvm import JavaObject, Jvm
+
+
+class QueryTools:
+    """Facts about scripts, and about parsed and analyzed queries."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._queries = jvm.java_class("onager.plan.Queries")
+        self._scripts = jvm.java_class("onager.plan.Scripts")
+
+    def statements(self, script: str) -> list[str]:
+        """Return a line for each statement: begin, end, line, column, and its kind.
+
+        That is ``procedure``, ``plain``, or ``analyze:END``, where END is that of the words EXPLAIN ANALYZE.
+        """
+        return str(self._scripts.statements(script)).splitlines()
+
+    def named(self, plan: JavaObject) -> JavaObject:
+        """Return *plan* with each IDENTIFIER(…) resolved."""
+        return self._queries.named(plan)
+
+    def is_command(self, plan: JavaObject) -> bool:
+        """Return whether a parsed statement is a command rather than a query."""
+        return bool(self._queries.isCommand(plan))
+
+    def first_of(self, plan: JavaObject, classes: Collection[str]) -> str:
+        """Return the simple class name of the first node in *classes*, or ""."""
+        return str(self._queries.firstOf(plan, ",".join(sorted(classes))))
+
+    def input_bytes(self, plan: JavaObject, *, is_optimized: bool) -> int:
+        """Return how many bytes a query reads; -1 if a source does not say.
+
+        Unless it *is_optimized*, partitioned tables count as very large: it is not known which partitions it needs.
+        """
+        return int(self._queries.inputBytes(plan, is_optimized))
+
+
+def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:
+    """Return whether an analyzed query has a limit, the positions of its sort columns, and a query that has them all.
+
+    Sort keys that are not in the output are further columns at the end of the returned query.
+    """
+    facts, wider = jvm.java_class("onager.plan.Orders").of(query)
+    kind, places = str(facts).split("\t")
+    return kind == "limited", tuple(int(place) for place in places.split(",") if place), wider
+
+
+def shown(frame: JavaObject, jvm: Jvm, rows: int, truncate: int, style: str, *, is_query: bool) -> JavaObject:
+    """Return a dataset of one text, what `show` prints of *frame*; *style*: ``plain``, ``vertical`` or ``html``.
+
+    If it *is_query*, nothing has run, and it can be distributed.
+    """
+    shows = jvm.java_class("onager.spark43.Shows")
+    return (shows.query if is_query else shows.now)(frame, rows, truncate, style)
+
+
+class FrameTools:
+    """Writes what queries can be planned again from, and plans them again."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        self._frames = jvm.java_class("onager.plan.Frame")
+        self._replanning = jvm.java_class("onager.plan.Replanning")
+
+    def write(
+        self, session: JavaObject, query: JavaObject, plan: JavaObject, exchanges: Mapping[int, int], target: Path
+    ) -> str:
+        """Write the frame of *query*, planned as *plan*, to *target*; return why there can be none, or "".
+
+        *exchanges* has the stages that exchanges end, by these' plan ids.
+        """
+        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
+        return str(self._frames.write(session, query, plan, ids, stages, str(target)))
+
+    def most_broadcast(self, session: JavaObject) -> int:
+        """Return up to how many bytes Spark broadcasts in *session*; below 0: none."""
+        return int(self._jvm.java_class("onager.spark43.Adaptive").mostBroadcast(session))
+
+    def replan(self, session: JavaObject, frame: bytes, begun: Sequence[Mapping[str, Any]]) -> "NewPlan":
+        """Plan what is left of a query from *frame* in *session*; *begun*: as `Told` of `Replanning`."""
+        return NewPlan(self._jvm, self._replanning(session, frame, json.dumps(begun)))
+
+
+class NewPlan:
+    """What is left of a query, planned again."""
+
+    def __init__(self, jvm: Jvm, java: JavaObject) -> None:
+        self._jvm = jvm
+        self._java = java
+
+    @property
+    def plan(self) -> JavaObject:
+        """The physical plan."""
+        return self._java.plan()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is to be known about it; see `Replanning.facts`."""
+        return dict(json.loads(str(self._java.facts())))
+
+    def write(self, exchanges: Mapping[int, int], target: Path) -> str:
+        """Write its frame; see `FrameTools.write`."""
+        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
+        return str(self._java.write(ids, stages, str(target)))
