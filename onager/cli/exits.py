@@ -89,12 +89,18 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def pairs(name: str, items: list[str], form: str = "KEY=VALUE") -> dict[str, str]:
-    """Return ``k=v`` texts as a dict; one without ``=`` ends the process with a message about *name* and its *form*."""
+def pairs(name: str, items: list[str], form: str = "KEY=VALUE", *, last_counts: bool = False) -> dict[str, str]:
+    """Return ``k=v`` texts as a dict; one without ``=`` ends the process with a message about *name* and its *form*.
+
+    So does a key with two values, unless the *last_counts*.
+    """
     result: dict[str, str] = {}
     for item in items:
         key, equals, value = item.partition("=")
-        if not equals or not key.strip():
+        key = key.strip()
+        if not equals or not key:
             fail(f"{name} {item!r}: expected {form}", ExitCode.USAGE)
-        result[key.strip()] = value
+        if not last_counts and result.get(key, value) != value:
+            fail(f"{name}: {key} is given twice, with different values; leave one of them out", ExitCode.USAGE)
+        result[key] = value
     return result

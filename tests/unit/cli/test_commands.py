@@ -70,9 +70,20 @@ def test_what_is_submitted_is_what_the_flags_say(onager, job, tmp_path):
     (tmp_path / "job.py").write_text("def f(session, n, who): ...")
     (tmp_path / "lib.py").touch()
     done = onager(
-        *("submit", "--py", f"{tmp_path}/job.py:f", "--arg", "n=3", "--arg", "who=Ada"),
+        *("submit", "--py", f"{tmp_path}/job.py:f", "--arg", "n=3", "--arg", "who=Ada", "--arg", "n=3"),
         *("--py-file", f"{tmp_path}/lib.py", "--view", "v=/data/v.csv", "--views-from", str(tmp_path)),
-        *("--conf", "spark.x=1", "--conf", "onager.y=a=b", "--output", "/data/out", "--format", "orc"),
+        *(
+            "--conf",
+            "spark.x=0",
+            "--conf",
+            "spark.x=1",
+            "--conf",
+            "onager.y=a=b",
+            "--output",
+            "/data/out",
+            "--format",
+            "orc",
+        ),
         *("--output-option", "compression=zlib", "--view-option", "v.sep=;", "--view-option", "v.header=false"),
         *("--mode", "append", "--detach", "-o", "json", "--scheduler", job.address),
     )
@@ -215,6 +226,7 @@ def test_nobody_there_ends_with_3(onager):
         (("submit", "-e", "x", "--view-option", "v.sep=;"), "there is no view v"),
         (("submit", "-e", "x", "-o", "xml"), "expected one of table, json, csv, arrow=FILE"),
         (("submit", "-e", "x", "--view", "v"), "--view 'v': expected NAME=PATH"),
+        (("submit", "-e", "x", "--param", "a=1", "--param", "a=2"), "--param: a is given twice, with different values"),
         (("submit", "-e", "x", "--output", "o", "--format", "avro"), "expected one of parquet"),
         (("submit", "-e", "x", "--views-from", "/nowhere"), "there is no such directory"),
         (("submit", "-f", "/nowhere.sql"), "No such file"),
