@@ -18,7 +18,7 @@ LATELY = {
     "both-attempts-count": 39,
     "cancels-not-recorded": 3,
     "catalog-changes-before-the-end": 8,
-    "catalog-changes-blindly": 8,
+    "catalog-changes-blindly": 3380,
     "changed-basis-counts": 439,
     "conflict-ignored": 15,
     "cut-call-cancels": 32,
