@@ -22,10 +22,11 @@ def parser_with(
 ) -> Parser:
     """Return the session's parser, which binds *parameters*; raises `PlanningError` for those that it cannot bind.
 
-    Values without names need a script of one statement, since Spark counts places in each.
+    Values without names need a script of one statement, since Spark counts places in each. Of several statements, none
+    may have a place without a value: it would be found only when those before have had their effects.
     """
     parser = jvm_session(session).sessionState().sqlParser()
-    if not parameters:
+    if not parameters and statements == 1:
         parse: Parser = parser.parsePlan
         return parse
     names = [each.name for each in parameters]
@@ -33,13 +34,13 @@ def parser_with(
         raise PlanningError("some parameters have a name, and some have none: give all of them names, or none")
     if len(set(names)) < len(names) and any(names):
         raise PlanningError(f"a parameter is given twice: {', '.join(sorted(names))}")
-    if not any(names) and statements > 1:
+    if names and not any(names) and statements > 1:
         raise PlanningError(
             f"values for ? are bound in a single statement, and the script has {statements}: use names, such as :day"
         )
     keys = names if any(names) else [f"{number + 1}. ?" for number in range(len(parameters))]
-    literals = _literals(session, dict(zip(keys, parameters, strict=True)))
-    if any(names):
+    literals = _literals(session, dict(zip(keys, parameters, strict=True))) if parameters else {}
+    if any(names) or not names:
         to_map = jvm.java_class("org.apache.spark.api.python.PythonUtils").toScalaMap
         context = jvm.java_class(f"{_PARSER}.NamedParameterContext")(to_map(literals))
     else:
