@@ -26,7 +26,7 @@ _SMALL: Final = {
 
 
 class ConnectCluster:
-    """`make cluster` with *replicas* schedulers, and two executors of a slot each; a context manager that stops it."""
+    """`make cluster` with *replicas* schedulers, and *executors* of *slots* each; a context manager that stops it."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class ConnectCluster:
         *,
         replicas: int = 3,
         executors: int = 2,
+        slots: int = 1,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         flags = [flag for name, value in _SMALL.items() for flag in ("--spark-conf", f"{name}={value}")]
@@ -41,7 +42,7 @@ class ConnectCluster:
             directory / "cluster",
             f"{HOST}:{free_ports(1)[0]}",
             executors,
-            slots=1,
+            slots=slots,
             environment={"ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": "3000", **(environment or {})},
             executor_flags={f"executor-{n}": flags for n in range(1, executors + 1)},
         )

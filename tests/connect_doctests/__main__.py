@@ -30,6 +30,9 @@ _MODULE_TIMEOUT_S: Final = 1_200.0
 _REFUSALS: Final = ("Onager does not", "can call any Java method")
 """What messages have in them with which requests are refused by name."""
 
+_SLOTS: Final = 2
+"""Of the executor, as in the other server's Spark: the order of rows that nobody has sorted depends on it."""
+
 Results = dict[str, dict[str, Any]]
 """By the name of a doctest: its examples, how many failed, and why."""
 
@@ -120,7 +123,7 @@ def main() -> int:
         with ExitStack() as stack:
             remote = options.remote
             if options.kill_every:
-                cluster = stack.enter_context(ConnectCluster(directory))
+                cluster = stack.enter_context(ConnectCluster(directory, executors=1, slots=_SLOTS))
                 remote = cluster.remote
                 stack.enter_context(killing(cluster, options.kill_every, killed))
             elif not remote:
