@@ -23,9 +23,9 @@ _REASON_CHARS = 400
 
 
 def reason(told: str) -> str:
-    """Return of what doctest told about an example that failed the error, or what it got instead."""
+    """Return of what doctest told about a failed example its errors, the last one first, or what it got."""
     if errors := _ERROR.findall(told.partition("\nException raised:\n")[2]):
-        return str(errors[-1])[:_REASON_CHARS]
+        return " after ".join(reversed(errors))[:_REASON_CHARS]
     got = told.partition("\nGot:\n")[2] or told
     return "got: " + " ".join(got.split())[:_REASON_CHARS]
 
