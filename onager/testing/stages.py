@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.plans import arrow_schema
-from onager.executor.spark.planning.cutter import CutStage, cut_plan
+from onager.executor.spark.planning.cut_stages import CutStage
+from onager.executor.spark.planning.cutter import cut_plan
 from onager.executor.spark.planning.frames import FrameTerms, first_frame
 from onager.executor.spark.planning.job_session import changed_settings, own_settings
 from onager.executor.spark.planning.sizing import (

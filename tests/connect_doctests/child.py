@@ -23,7 +23,7 @@ _REASON_CHARS = 400
 
 
 def reason(told: str) -> str:
-    """Return of what doctest told about a failed example its errors, the last one first, or what it got."""
+    """Return the errors in what doctest told of an example that failed, the last one first, or what it got instead."""
     if errors := _ERROR.findall(told.partition("\nException raised:\n")[2]):
         return " after ".join(reversed(errors))[:_REASON_CHARS]
     got = told.partition("\nGot:\n")[2] or told

@@ -5,10 +5,9 @@ in the consumer, a placeholder leaf replaces it. Placeholders also replace sourc
 tasks of a stage run.
 """
 
-import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -21,6 +20,7 @@ from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.plans import PlanTools
 from onager.executor.spark.planning.boundaries import NOTHING_BEGUN, BegunStages, Boundary
+from onager.executor.spark.planning.cut_stages import Cut, CutFeed, CutStage
 from onager.executor.spark.planning.determinism import is_deterministic
 from onager.executor.spark.planning.fingerprints import fingerprint
 from onager.executor.spark.planning.job_session import planned_settings
@@ -36,13 +36,13 @@ from onager.executor.spark.planning.nodes import (
     Tasks,
 )
 from onager.executor.spark.planning.outline import Outline, PlanNode
+from onager.executor.spark.planning.partitions import combined, growing_leaves, streamed_child
 from onager.executor.spark.planning.python_code import check_python_functions
 from onager.executor.spark.planning.sizing import samples_of_run
 from onager.executor.spark.stage_plan import (
     PLACEHOLDER_PREFIX,
     ExchangeInput,
     HashOutput,
-    JoinSide,
     LeafInput,
     MetricsWanted,
     ResultOutput,
@@ -62,48 +62,6 @@ LOOKED_UP = leaves.LEAVES | EXCHANGES | SUBQUERIES | KNOWN.keys() | KNOWN_PARTIT
 """The classes of Spark that this package recognises by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class CutStage:
-    """One stage of a plan, ready to be encoded."""
-
-    stage_id: int
-    """From 1, producers before consumers."""
-    name: str
-    plan: StagePlan
-    is_deterministic: bool
-    text: str
-    """The fragment, as Spark prints plans."""
-    input_bytes: int
-    """The input of its leaves."""
-    expected_rows: int = -1
-    """How many rows Spark expected of it; -1 where it had no idea."""
-    may_fuse: bool = False
-    """Whether one task may compute it together with stages that it reads, or that read it."""
-    may_merge: bool = False
-    """Whether a task may read neighbouring buckets."""
-    may_split: frozenset[int] = frozenset()
-    """The stages of which several tasks may read a bucket, each some producers' part."""
-    sides: Mapping[int, JoinSide] = field(default_factory=dict)
-    """How what stages give, by their ids, becomes a side of a join that may be planned otherwise."""
-    feed: "CutFeed | None" = None
-    """Set if it gets more partitions while it runs."""
-    is_feed: bool = False
-    """Whether it finds partitions for another stage; then its plan's fragment is the source."""
-    fingerprint: str = ""
-    """The digest of what it computes, from which inputs and under which settings; empty: it is not to be reused."""
-
-
-@dataclass(frozen=True, slots=True)
-class CutFeed:
-    """Where a stage gets its partitions from."""
-
-    stage_id: int
-    portion: bytes
-    """What its first tasks read."""
-    partitions: int
-    """The number of these."""
-
-
 def cut_plan(
     session: SparkSession,
     plan: Any,
@@ -113,7 +71,7 @@ def cut_plan(
     metrics: MetricsWanted = "rows",
     may_grow: bool = False,
     has_fingerprints: bool = False,
-) -> "Cut":
+) -> Cut:
     """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
         cutter = Cutter(
@@ -129,17 +87,6 @@ def cut_plan(
             has_fingerprints=has_fingerprints,
         )
         return Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A plan that was cut."""
-
-    stages: list[CutStage]
-    exchanges: Mapping[int, int]
-    """The stages that end at exchanges from which a new plan could read, by these' ids in the plan."""
-    subqueries: Mapping[str, int]
-    """The stages that give the values of subqueries, by these' names."""
 
 
 @dataclass(slots=True)
@@ -530,35 +477,6 @@ class Cutter:
         return combined(rule, counts, most)
 
 
-def growing_leaves(outline: Outline) -> frozenset[int]:
-    """Return the scans of which a stage may get more partitions, one task each, while it runs.
-
-    That is where each operator of the stage above the scan gives a partition for one of its input.
-    """
-    found: set[int] = set()
-    tops = [outline.root, *(child for node in outline.nodes if _begins_stages(node) for child in node.children)]
-    tops += [subquery for node in outline.nodes for subquery in node.subqueries]
-    for top in tops:
-        node: PlanNode | None = top
-        while node is not None and node.kind not in EXCHANGES | leaves.LEAVES:
-            node = _sole_input(outline, node)
-        if node is not None and node.kind in leaves.GROWING_LEAVES and not node.subqueries:
-            found.add(node.index)
-    return frozenset(found)
-
-
-def _begins_stages(node: PlanNode) -> bool:
-    return node.kind in EXCHANGES | LIMITS_TO_ONE or node.looks_at_all_partitions or node.kind in SUBQUERIES
-
-
-def _sole_input(outline: Outline, node: PlanNode) -> PlanNode | None:
-    """Return the child of which *node* gives a partition for each, or None."""
-    rule = None if node.looks_at_all_partitions or node.kind not in KNOWN else KNOWN[node.kind].tasks
-    if rule is Tasks.CHILD:
-        return node.child
-    return streamed_child(outline, node) if rule is Tasks.STREAMED else None
-
-
 def _cannot_travel(error: Py4JJavaError) -> bool:
     return str(error.java_exception.getClass().getName()) == "java.io.NotSerializableException"
 
@@ -596,21 +514,3 @@ def _brings_buckets(exchange: PlanNode) -> bool:
     """Return whether rows carry their bucket through *exchange* as a column, because a subquery determines it."""
     partitioning = exchange.particulars.split(" ")[0]
     return exchange.kind == "ShuffleExchangeExec" and partitioning in HASH_PARTITIONINGS and bool(exchange.subqueries)
-
-
-def combined(rule: Tasks, counts: Sequence[int], most: int) -> int:
-    """Return the partitions of an operator over children of *counts* partitions; only COALESCED uses *most*."""
-    match rule:
-        case Tasks.SUM:
-            return sum(counts)
-        case Tasks.PRODUCT:
-            return math.prod(counts)
-        case Tasks.COALESCED:
-            return 1 if most == 1 else min(most, counts[0])
-        case _:
-            return counts[0]
-
-
-def streamed_child(outline: Outline, join: PlanNode) -> PlanNode:
-    """Return the child of a broadcast join whose rows are not broadcast."""
-    return next(child for child in join.children if outline.original(child).kind != "BroadcastExchangeExec")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from onager.executor.spark import plan_codec
-from onager.executor.spark.planning.cutter import CutStage
+from onager.executor.spark.planning.cut_stages import CutStage
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.protocol import onager_pb2 as pb
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.queries import FrameTools
 from onager.executor.spark.plan_codec import here
-from onager.executor.spark.planning.cutter import Cut, CutStage
+from onager.executor.spark.planning.cut_stages import Cut, CutStage
 from onager.executor.spark.planning.job_session import planned_settings
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, SortedOutput
 from onager.job_settings import ADAPTIVE, EXCHANGE

@@ -40,7 +40,7 @@ def parser_with(
         )
     keys = names if any(names) else [f"{number + 1}. ?" for number in range(len(parameters))]
     literals = _literals(session, dict(zip(keys, parameters, strict=True))) if parameters else {}
-    if any(names) or not names:
+    if all(names):
         to_map = jvm.java_class("org.apache.spark.api.python.PythonUtils").toScalaMap
         context = jvm.java_class(f"{_PARSER}.NamedParameterContext")(to_map(literals))
     else:

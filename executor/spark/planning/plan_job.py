@@ -18,7 +18,8 @@ from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.leaves import PagedSources, read_growing
 from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
-from onager.executor.spark.planning.cutter import CutStage, cut_plan
+from onager.executor.spark.planning.cut_stages import CutStage
+from onager.executor.spark.planning.cutter import cut_plan
 from onager.executor.spark.planning.encoded import add_stages, shortened
 from onager.executor.spark.planning.formats import check_options, completed
 from onager.executor.spark.planning.frames import FirstFrame, FrameTerms, first_frame, keeps_frame

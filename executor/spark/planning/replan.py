@@ -19,7 +19,8 @@ from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.classes import REFUSED
 from onager.executor.spark.kernel.queries import FrameTools, NewPlan
 from onager.executor.spark.planning.boundaries import BegunStages
-from onager.executor.spark.planning.cutter import Cut, Cutter
+from onager.executor.spark.planning.cut_stages import Cut
+from onager.executor.spark.planning.cutter import Cutter
 from onager.executor.spark.planning.encoded import add_stages
 from onager.executor.spark.planning.frames import MOST_FRAME_BYTES, Frame
 from onager.executor.spark.planning.job_session import session_with

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from benchmarks.exchange.runner_process import RunnerProcess, busy_threads
 from onager.exchange_layout import result_file
-from onager.executor.spark.planning.cutter import CutStage
+from onager.executor.spark.planning.cut_stages import CutStage
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput
 from onager.ids import TaskKey

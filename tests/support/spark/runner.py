@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from onager.exchange_layout import result_file
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.planning.cutter import CutStage, Cutter
+from onager.executor.spark.planning.cut_stages import CutStage
+from onager.executor.spark.planning.cutter import Cutter
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
 from onager.ids import StageId

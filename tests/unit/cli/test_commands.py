@@ -72,18 +72,8 @@ def test_what_is_submitted_is_what_the_flags_say(onager, job, tmp_path):
     done = onager(
         *("submit", "--py", f"{tmp_path}/job.py:f", "--arg", "n=3", "--arg", "who=Ada", "--arg", "n=3"),
         *("--py-file", f"{tmp_path}/lib.py", "--view", "v=/data/v.csv", "--views-from", str(tmp_path)),
-        *(
-            "--conf",
-            "spark.x=0",
-            "--conf",
-            "spark.x=1",
-            "--conf",
-            "onager.y=a=b",
-            "--output",
-            "/data/out",
-            "--format",
-            "orc",
-        ),
+        *("--conf", "spark.x=0", "--conf", "spark.x=1", "--conf", "onager.y=a=b"),
+        *("--output", "/data/out", "--format", "orc"),
         *("--output-option", "compression=zlib", "--view-option", "v.sep=;", "--view-option", "v.header=false"),
         *("--mode", "append", "--detach", "-o", "json", "--scheduler", job.address),
     )

@@ -1,8 +1,8 @@
 import pytest
 
 from onager.errors import InvalidSettingError
-from onager.executor.spark.planning.cutter import combined
 from onager.executor.spark.planning.nodes import KNOWN, Tasks
+from onager.executor.spark.planning.partitions import combined
 from onager.executor.spark.planning.sizing import (
     MIB,
     is_fused,
