@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.conftest import UNFUSED
+from tests.support.file_times import make_older
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(240)
@@ -22,7 +23,7 @@ def sales(tmp_path):
 
 def write(file, factor):
     pq.write_table(pa.table({"k": [1, 2, 1, 3], "v": [factor, factor, factor, factor]}), file)
-    return file
+    return make_older(file)
 
 
 def rows(job):

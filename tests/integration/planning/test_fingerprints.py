@@ -9,6 +9,7 @@ import pytest
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.small_tables import make_views
+from tests.support.file_times import make_older
 from tests.support.selection import some
 from tests.support.spark.one_executor import CUT
 
@@ -29,7 +30,7 @@ QUERIES = {
 def sales(tmp_path):
     for number in range(2):
         pq.write_table(pa.table({"k": [1, 2, 1, 3], "v": [number, 2, 3, 4]}), tmp_path / f"{number}.parquet")
-    return tmp_path
+    return make_older(tmp_path)
 
 
 @pytest.fixture
@@ -89,6 +90,7 @@ def test_what_gives_other_rows_is_not_the_same(prints, sales, other):
 )
 def test_values_and_types_count_to_the_last_bit(prints, tmp_path, one, other):
     pq.write_table(pa.table({"x": ["a", "A"]}), tmp_path / "words.parquet")
+    make_older(tmp_path)
     text = "SELECT {0} AS k, count(*) FROM words GROUP BY {0}"
     first, second = (prints(text.format(key), words=tmp_path / "words.parquet") for key in (one, other))
     assert all(first)
@@ -100,7 +102,7 @@ def test_values_and_types_count_to_the_last_bit(prints, tmp_path, one, other):
 def test_a_file_whose_time_may_stay_the_same_when_it_changes_has_none(prints, sales, s, is_known):
     """As in stores that count in whole seconds, of which this one is not over for sure."""
     for file in sales.iterdir():
-        os.utime(file, times=(0, int(file.stat().st_mtime) + s))
+        os.utime(file, times=(0, int(file.stat().st_mtime) + 3_600 + s))
     found = prints("SELECT k, sum(v) AS s FROM sales GROUP BY k", sales=sales)
     assert all(found) if is_known else not any(found)
 
@@ -118,6 +120,7 @@ def test_a_file_that_has_changed_is_noticed(prints, sales):
     os.utime(file, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns + 5_000_000))
     seen.append(prints(text, sales=sales))
     pq.write_table(pa.table({"k": [1], "v": [1]}), sales / "2.parquet")
+    make_older(sales / "2.parquet")
     seen.append(prints(text, sales=sales))
     (sales / "2.parquet").unlink()
     assert prints(text, sales=sales) == seen[1]
@@ -133,6 +136,7 @@ def test_settings_and_rows_of_the_query_itself_count(prints, sales):
 
 def test_every_format_of_files(executor, tmp_path):
     tables = make_views(executor.spark, tmp_path)
+    make_older(tmp_path)
     for view in tables:
         text = f"SELECT /*+ repartition(2) */ * FROM {view.name}"
         spec = pb.JobSpec(sql=pb.SqlScript(text=text), views=[view], conf=CUT)
