@@ -17,7 +17,7 @@ import structlog
 
 from onager.clock import SystemClock
 from onager.errors import ExchangeFullError, InvalidSettingError, OnagerError
-from onager.exchange_layout import has_scheme, local_path
+from onager.exchange_layout import check_local, local_path
 from onager.executor.agent.agent import Agent, Ending, Outcome
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.agent.membership import Identity
@@ -66,8 +66,10 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         if served is not None:
             check_address("--listen", settings.listen)
         settings.check_stream_port()
+        check_local("--exchange-dir", settings.exchange_dir)
+        check_local("--warehouse", settings.warehouse)
         await_exchange_dir(settings.exchange_dir, log)
-        _warn_of_exchange(settings)
+        warn_of_others(Path(local_path(settings.exchange_dir)), settings.exchange_access)
         incarnation = new_incarnation()
         worker, spark_version = (start_worker or _start_spark)(settings, incarnation, logs)
     except (OnagerError, ClusterAwayError) as e:
@@ -116,11 +118,6 @@ def await_exchange_dir(path: str, log: Any, sleep: Callable[[float], None] = tim
             sleep(pause_s(tries))
         else:
             return
-
-
-def _warn_of_exchange(settings: ExecutorSettings) -> None:
-    if not has_scheme(settings.exchange_dir):
-        warn_of_others(Path(local_path(settings.exchange_dir)), settings.exchange_access)
 
 
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: AttemptLogs) -> tuple[Worker, str]:

@@ -37,12 +37,12 @@ class ExecutorSettings(ProcessSettings):
     slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=MAX_SLOTS)
     """How many tasks run at once."""
     exchange_dir: str
-    """The directory that all executors and schedulers share: a path, or a URI that Hadoop understands."""
+    """The directory that all executors and schedulers share: a path on each of their machines, not in a bucket or HDFS."""
     exchange_shared: bool = False
-    """Confirms that the exchange directory, given as a path, is a volume that all machines of the Spark cluster mount
-    at this path. With ``spark.master=spark://…`` and a path, the executor does not start without it."""
+    """Confirms that the exchange directory is a volume that all machines of the Spark cluster mount at this path. With
+    ``spark.master=spark://…``, the executor does not start without it."""
     warehouse: str = ""
-    """The directory of the tables that are made without a location: a path or a URI that all executors share. Empty:
+    """The directory of the tables that are made without a location: a path of a volume that all executors mount. Empty:
     the directory ``warehouse`` beside the exchange directory."""
     catalogs: tuple[str, ...] = ()
     """Catalogs besides Onager's own, each as ``NAME=iceberg:URI?PROPERTY=VALUE&…``, with PyIceberg's properties, or as
@@ -113,7 +113,7 @@ class ExecutorSettings(ProcessSettings):
 
     @property
     def warehouse_dir(self) -> str:
-        """Return the directory of tables that are made without a location; empty: Spark's own."""
+        """Return the directory of tables that are made without a location."""
         return self.warehouse.strip() or default_warehouse(self.exchange_dir)
 
     @property

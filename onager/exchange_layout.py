@@ -16,6 +16,7 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from onager.errors import InvalidSettingError
 from onager.ids import is_digest, is_job_id, is_life
 
 PROBE = ".onager-probe-"
@@ -112,18 +113,26 @@ def staging_directory(target: str, job_id: str) -> str:
 
 
 def default_warehouse(exchange: str) -> str:
-    """Return the directory ``warehouse`` beside the exchange directory; empty if there is nothing beside it."""
-    if not has_scheme(exchange):
-        return str(Path(local_path(exchange)).absolute().parent / "warehouse")
-    parent = exchange.rstrip("/").rpartition("/")[0]
-    # The first directory of a URI comes after "scheme://authority/".
-    return f"{parent}/warehouse" if parent.count("/") > 1 else ""
+    """Return the directory ``warehouse`` beside the exchange directory."""
+    return str(Path(local_path(exchange)).absolute().parent / "warehouse")
 
 
 def has_scheme(path: str) -> bool:
     """Return whether *path* is a URI of something other than the local file system."""
     scheme, separator, _ = path.partition(":/")
     return bool(separator) and "/" not in scheme and scheme != "file"
+
+
+def check_local(flag: str, path: str) -> None:
+    """Raise `InvalidSettingError`, naming *flag*, unless *path* is in the local file system."""
+    if has_scheme(path):
+        raise InvalidSettingError(
+            flag,
+            path,
+            "this is not a path of this machine: results, artifacts and checkpoints cannot be read from a bucket or "
+            "HDFS, and datasets cannot be published there; give a directory that all schedulers and executors mount, "
+            "as a path",
+        )
 
 
 def local_path(path: str) -> str:

@@ -20,7 +20,7 @@ from grpc_health.v1._async import HealthServicer
 
 from onager.clock import Clock, SystemClock
 from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerError
-from onager.exchange_layout import has_scheme, local_path
+from onager.exchange_layout import check_local, local_path
 from onager.logs import configure_logging
 from onager.private_files import make_private_directory
 from onager.protocol.security import ServerAccess
@@ -192,9 +192,11 @@ async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task
 
 
 def make_exchange_dir(exchange_dir: str, access: str = "owner") -> None:
-    """Make the exchange directory, or raise `ExchangeNotWritableError`; a URI of another file system is left alone."""
-    if has_scheme(exchange_dir):
-        return
+    """Make the exchange directory.
+
+    Raises `InvalidSettingError` for a URI of another file system, and `ExchangeNotWritableError`.
+    """
+    check_local("--exchange-dir", exchange_dir)
     path = Path(local_path(exchange_dir))
     try:
         make_private_directory(path, access)

@@ -52,7 +52,7 @@ class SchedulerSettings(ProcessSettings):
     peer_auth_token_file: Path | None = None
     """The file whose first line is the token for them; by default `auth_token_file`."""
     exchange_dir: str = "var/exchange"
-    """The directory that executors and schedulers share: a path, or a URI that Hadoop understands."""
+    """The directory that executors and schedulers share: a path on each of their machines, not in a bucket or HDFS."""
     scheduler_id: str = Field(default_factory=lambda: f"scheduler-{secrets.token_hex(4)}")
     """The id of this scheduler, in logs and for other schedulers."""
 

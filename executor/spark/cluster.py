@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
-from onager.exchange_layout import has_scheme
 from onager.executor.spark.kernel.classes import CLUSTER_PLUGIN
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.work import ClusterAwayError
@@ -43,16 +42,14 @@ def is_cluster(master: str) -> bool:
 def check_exchange(master: str, exchange_dir: str, *, is_shared: bool) -> None:
     """Raise `InvalidSettingError` unless the processes of *master* are said to share *exchange_dir*.
 
-    The URI of a shared file system implies it; a path, with or without ``file:``, may name a different directory on
-    each machine.
+    A path, with or without ``file:``, may name a different directory on each machine.
     """
-    if not has_scheme(exchange_dir) and not is_shared:
+    if not is_shared:
         raise InvalidSettingError(
             "--exchange-dir",
             exchange_dir,
             f"this is a directory of this machine, and the processes of {master} must read and write it, too: "
-            "give the URI of a shared file system; or, if a shared volume is mounted at this path on all of the "
-            "cluster's machines, give --exchange-shared",
+            "mount a shared volume at this path on all of the cluster's machines, and give --exchange-shared",
         )
 
 

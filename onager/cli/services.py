@@ -20,7 +20,7 @@ SUPERVISOR_VARIABLE: Final = "ONAGER_SUPERVISOR_PID"
 
 _PR_SET_PDEATHSIG: Final = 1
 
-_WANTED: Final = {"exchange_dir": "give the directory, or URI, that all executors and schedulers share"}
+_WANTED: Final = {"exchange_dir": "give the directory that all executors and schedulers share"}
 """Advice for settings that have no default."""
 
 S = TypeVar("S", bound=BaseSettings)

@@ -19,6 +19,7 @@ from onager.cli.services import SUPERVISOR_VARIABLE
 from onager.client.client import default_addresses
 from onager.client.connection import parse_addresses
 from onager.errors import InvalidSettingError, OnagerError
+from onager.exchange_layout import check_local
 from onager.private_files import make_private_directory
 from onager.protocol.ports import can_listen
 
@@ -70,6 +71,7 @@ def layout(backend: str | None, state_dir: str | None, exchange_dir: str | None)
     base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "onager"
     state = Path(state_dir).expanduser().absolute() if state_dir else base / "state"
     if exchange_dir:
+        check_local("--exchange-dir", exchange_dir)
         exchange = Path(exchange_dir).expanduser().absolute()
     else:
         exchange = state.with_name(f"{state.name}-exchange") if state_dir else base / "exchange"

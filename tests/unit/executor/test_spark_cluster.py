@@ -25,10 +25,6 @@ def test_a_cluster_is_refused_a_directory_that_nobody_says_is_shared(path):
     cluster.check_exchange(MASTER, path, is_shared=True)
 
 
-def test_a_uri_says_by_itself_that_it_is_shared():
-    cluster.check_exchange(MASTER, "hdfs://namenode/exchange", is_shared=False)
-
-
 def test_a_master_that_does_not_listen_is_told_before_spark_starts():
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
