@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from subprocess import PIPE, Popen, TimeoutExpired
 from threading import Thread
@@ -16,6 +16,8 @@ from pyspark import java_gateway
 from onager.errors import OnagerError
 from onager.executor.spark.jvm_output import JvmOutput
 from onager.executor.work import WorkerDiedError
+from onager.private_process import without_own_variables
+from onager.redaction import is_secret, without_logins
 
 _DEATH_S: Final = 2.0
 """How long a process whose connection broke may take to exit."""
@@ -23,6 +25,9 @@ _SHELL_SIGNALS: Final = 128
 """A shell's exit code for a command that a signal ended is this plus the signal's number."""
 _LINES: Final = 20
 _LINES_TOLD: Final = 5
+_SECRETS: Final = frozenset({"credential", "passphrase"})
+"""Words in names of secret settings, besides those of `spark.redaction.regex`."""
+_DRIVER: Final = "spark.driver."
 _NEEDED: Final = "install Java 17 or newer, and let JAVA_HOME name it"
 _TOO_OLD: Final = "UnsupportedClassVersionError"
 _SILENCE: Final = "CMD: bad array subscript"
@@ -80,19 +85,40 @@ class StartingJvm:
 def started_jvms(output: JvmOutput) -> Iterator[list[StartingJvm]]:
     """Yield the processes that PySpark starts within the context; PySpark hides a JVM until it has its port.
 
-    What they write, for as long as they live, goes through *output*.
+    What they write, for as long as they live, goes through *output*. Their environment has none of Onager's own
+    variables, and their command line, which every user of the machine can read, none of the secret settings: PySpark
+    sets all settings again through its connection.
     """
     started: list[StartingJvm] = []
 
-    def start(*arguments: Any, **options: Any) -> Popen[bytes]:
-        started.append(StartingJvm(Popen(*arguments, **{**options, "stderr": PIPE}), output))  # noqa: S603 - PySpark's own
-        return started[-1].process
+    def start(command: Sequence[str], *, env: Mapping[str, str], **options: Any) -> Popen[bytes]:
+        process = Popen(  # noqa: S603 - PySpark's own
+            _without_secrets(command), **{**options, "env": without_own_variables(env), "stderr": PIPE}
+        )
+        started.append(StartingJvm(process, output))
+        return process
 
     java_gateway.Popen = start
     try:
         yield started
     finally:
         java_gateway.Popen = Popen
+
+
+def _without_secrets(command: Sequence[str]) -> list[str]:
+    """Return the *command* without the settings that hold a secret, each ``--conf NAME=VALUE``.
+
+    Those of the driver's JVM itself remain: it needs them on its command line.
+    """
+    kept: list[str] = []
+    for word in command:
+        name, _, value = word.partition("=")
+        is_found = is_secret(name, _SECRETS) or without_logins(value) != value
+        if kept and kept[-1] == "--conf" and is_found and not name.startswith(_DRIVER):
+            kept.pop()
+        else:
+            kept.append(word)
+    return kept
 
 
 def _signal_of(code: int) -> signal.Signals | None:

@@ -16,7 +16,7 @@ from deploy.parts import HOST, Part, free_ports
 from tests.support.processes.tcp_proxy import TcpProxy
 
 EXECUTORS: Final = 3
-MARK: Final = "ONAGER_CHAOS_RUN"
+MARK: Final = "CHAOS_RUN_OF_ONAGER"
 """A variable that all processes of a run have, and what they start: to be found when they are left behind."""
 SMALL_SPARK: Final = {
     "spark.driver.memory": "640m",

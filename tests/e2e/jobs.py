@@ -318,3 +318,34 @@ def pages(spark, count, pause_s):
         functions.count_distinct(page).alias("lines"),
         functions.sum(page).alias("total"),
     )
+
+
+def what_proc_tells(spark, pids, planted):
+    """What a function and a UDF read of other processes: a row each. *planted* is what to look for, backwards."""
+
+    def look(where):
+        import glob
+
+        secret = planted[::-1].encode()
+        read, has_planted, opened = 0, [], []
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            try:
+                with open(path, "rb") as file:
+                    has_planted += [path] if secret in file.read() else []
+                read += 1
+            except OSError:
+                pass
+        for pid in pids:
+            for name in ("environ", "maps", "mem"):
+                try:
+                    with open(f"/proc/{pid}/{name}", "rb"):
+                        opened.append(f"{pid}/{name}")
+                except OSError:
+                    pass
+        return (where, read, has_planted, opened)
+
+    from pyspark.sql.functions import lit, udf
+
+    schema = "where string, read int, planted array<string>, opened array<string>"
+    of_udf = spark.range(1).select(udf(look, schema)(lit("udf")).alias("found")).select("found.*")
+    return spark.createDataFrame([look("function")], schema).union(of_udf).orderBy("where")

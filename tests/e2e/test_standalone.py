@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,10 +14,13 @@ import pytest
 
 import onager
 from tests.support.processes.children import free_port
+from tests.support.processes.ordinary import ordinary
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).resolve().parents[2]
+JOBS = ROOT / "tests" / "e2e" / "jobs.py"
+PLANTED = secrets.token_hex(16)
 
 
 class Standalone:
@@ -30,13 +34,14 @@ class Standalone:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "onager", "standalone", "--listen", address),
+                    *ordinary("-m", "onager", "standalone", "--listen", address),
                     *("--state-dir", str(state_dir), "--slots", "2"),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
+                env={**os.environ, "ONAGER_ETCD_PASSWORD": PLANTED, "ONAGER_PLANTED": PLANTED},
             )
 
     def text(self) -> str:
@@ -131,6 +136,19 @@ def test_a_second_one_at_the_same_address_or_state_says_so_and_ends_with_2(stand
             second.terminate()
             second.wait(60)
         assert (address if state.name == "other" else str(state)) in standalone.text()
+
+
+def test_users_code_reads_no_secret_of_the_processes_around_it(standalone):
+    """It runs as their user; what it can read of any process must not contain what only they were given."""
+    pids = [standalone.process.pid, standalone.child("scheduler").pid, standalone.child("executor").pid]
+    with onager.connect(standalone.address) as client:
+        job = client.python(f"{JOBS}:what_proc_tells", args={"pids": pids, "planted": PLANTED[::-1]})
+        found = job.to_arrow().to_pylist()
+    assert [row["where"] for row in found] == ["function", "udf"]
+    for row in found:
+        assert row["read"] > 1  # itself and, at least, the JVM
+        assert row["opened"] == []
+        assert row["planted"] == []
 
 
 def test_an_interrupt_stops_everything(standalone):

@@ -18,6 +18,7 @@ import structlog
 from onager.errors import FunctionLostError
 from onager.executor.spark.functions.child import framed, unframed
 from onager.executor.spark.functions.warm import REQUEST
+from onager.private_process import without_own_variables
 
 _PROGRAM: Final = (
     "import sys; sys.path[:] = {path!r}; from onager.executor.spark.functions import warm; warm.main({control})"
@@ -232,10 +233,11 @@ def not_started(why: str) -> FunctionLostError:
 
 
 def _start_warm(control: socket.socket) -> "subprocess.Popen[bytes]":
-    """Start the warm process with this process's module path and environment."""
+    """Start the warm process with this process's module path and, but for Onager's own variables, its environment."""
     program = _PROGRAM.format(path=sys.path, control=control.fileno())
     return subprocess.Popen(  # noqa: S603 - our own
         [sys.executable, "-c", program],
+        env=without_own_variables(os.environ),
         stdin=subprocess.DEVNULL,
         stdout=2,  # for output of imported modules: standard output may carry a result
         pass_fds=[control.fileno()],

@@ -15,6 +15,8 @@ from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.spark.runner import PLANNING_CONF, JobRun
 
 SLOTS = 2
+PLANTED = "a-planted-secret"
+"""A variable of Onager's and a secret setting have this value."""
 _numbers = itertools.count(1)
 
 
@@ -32,7 +34,11 @@ def private_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def spark(exchange_dir: Path, private_dir: Path) -> Iterator[SparkSession]:
     private_dir.mkdir()
-    session = start_session(SLOTS, PLANNING_CONF, str(exchange_dir), private=PrivatePaths([private_dir]))
+    conf = {**PLANNING_CONF, "spark.hadoop.planted.secret.key": PLANTED, "spark.driver.planted.secret": "shown"}
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("ONAGER_ETCD_PASSWORD", PLANTED)
+        environment.setenv("USERS_VARIABLE", "kept")
+        session = start_session(SLOTS, conf, str(exchange_dir), private=PrivatePaths([private_dir]))
     yield session
     stop_with_its_jvm(session)
 
