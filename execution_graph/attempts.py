@@ -101,10 +101,12 @@ def running_stage(graph: ExecutionGraph, stage_id: int, attempt: int | None) -> 
 
 def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) -> RunningTask | None:
     """Return the running task if this executor holds this very attempt."""
-    for task in (stage.running.get(partition), stage.speculative.get(partition)):
-        if task is not None and task.attempt == attempt:
-            return task if task.executor_id == executor_id else None
-    return None
+    task = stage.running.get(partition)
+    if task is None or task.attempt != attempt:
+        task = stage.speculative.get(partition)
+    if task is None or task.attempt != attempt or task.executor_id != executor_id:
+        return None
+    return task
 
 
 def in_hands_of(life: ExecutorLife, stage: RunningStage) -> dict[int, int]:

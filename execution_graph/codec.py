@@ -50,6 +50,7 @@ from onager.execution_graph.events import (
     StragglersFound,
     TaskFailed,
     TasksSpeculated,
+    TaskSucceeded,
 )
 from onager.execution_graph.failures import FailureCause
 from onager.execution_graph.graph import ExecutionGraph, Failed
@@ -238,6 +239,8 @@ def _is_of_tables(event: Event) -> bool:
 
 
 def _major_of_event(event: Event) -> int:  # noqa: PLR0911 - one for each version
+    if isinstance(event, TaskSucceeded):  # as most events are
+        return 1
     if isinstance(event, JobPlanned) and _is_foreign(event.summary):
         return FOREIGN_MAJOR
     if isinstance(event, OutputsTaken):

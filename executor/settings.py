@@ -37,7 +37,7 @@ class ExecutorSettings(ProcessSettings):
     slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=MAX_SLOTS)
     """How many tasks run at once."""
     exchange_dir: str
-    """The directory that all executors and schedulers share: a path on each of their machines, not in a bucket or HDFS."""
+    """The directory that all executors and schedulers share, at a path of each machine; not in a bucket or HDFS."""
     exchange_shared: bool = False
     """Confirms that the exchange directory is a volume that all machines of the Spark cluster mount at this path. With
     ``spark.master=spark://…``, the executor does not start without it."""

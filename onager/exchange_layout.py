@@ -55,7 +55,12 @@ def result_file(job_id: str, stage_id: int, partition: int, nonce: str) -> str:
     """Return a result partition's file, below the exchange directory; `ValueError` for an invalid name."""
     if not is_life(nonce):
         raise ValueError(f"{nonce!r} is not the name of an execution")
-    return f"{stage_directory(job_id, stage_id)}/{partition}-{nonce}.arrow"
+    return f"{stage_directory(job_id, stage_id)}/{result_name(partition, nonce)}"
+
+
+def result_name(partition: int, nonce: str) -> str:
+    """Return the name of a result partition's file, below its stage's directory."""
+    return f"{partition}-{nonce}.arrow"
 
 
 def connect_artifact(digest: str) -> str:

@@ -12,7 +12,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
-from onager.exchange_layout import kept_stage, result_file
+from onager.exchange_layout import kept_stage, result_name
 from onager.execution_graph import ExecutionGraph, JobState
 from onager.ids import JobId, is_life
 from onager.protocol import onager_pb2 as pb
@@ -221,7 +221,7 @@ def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool, keeps_stages: Coll
     stage = graph.result_stage
     if keeps_result and stage is not None and stage.spec.output.kind == "result":
         clean_up.keep_files.extend(
-            result_file(graph.job_id, stage.spec.stage_id, p, o.nonce).removeprefix(f"{graph.job_id}/")
+            f"{kept_stage(stage.spec.stage_id)}{result_name(p, o.nonce)}"
             for p, o in sorted(stage.ledger.outputs.items())
             if not o.is_inline and is_life(o.nonce)
         )

@@ -1,6 +1,6 @@
 """The bytes of each job in the exchange directory: added up as outputs come, since watchers ask all the time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from immutables import Map
@@ -41,10 +41,9 @@ class ExchangeSizes:
                 continue
             known, old = totals[stage_id], before.stages[stage_id].ledger.outputs
             new = graph.stages[stage_id].ledger.outputs
-            more = sum((p in new) - (p in old) for p in partitions)
-            if known.outputs is old and len(new) == len(old) + more:
-                added = sum(_size(new.get(p)) - _size(old.get(p)) for p in partitions)
-                totals[stage_id] = _Total(new, known.bytes + added)
+            outputs, size = _difference(old, new, partitions)
+            if known.outputs is old and len(new) == len(old) + outputs:
+                totals[stage_id] = _Total(new, known.bytes + size)
 
     def of(self, graph: ExecutionGraph) -> int:
         """Return the reported bytes of a job: of all its outputs, or once it has ended of its result alone."""
@@ -72,5 +71,19 @@ def _sum(stage: Stage) -> int:
     return sum(map(_size, stage.ledger.outputs.values())) if is_query else 0
 
 
-def _size(output: TaskOutput | None) -> int:
-    return 0 if output is None or output.is_inline or output.files else output.bytes
+def _difference(old: "Map[int, TaskOutput]", new: "Map[int, TaskOutput]", partitions: Iterable[int]) -> tuple[int, int]:
+    """Return how many outputs of *partitions*, and how many of their bytes, *new* has more than *old*."""
+    outputs = size = 0
+    for partition in partitions:
+        now, then = new.get(partition), old.get(partition)
+        if now is not None:
+            outputs += 1
+            size += _size(now)
+        if then is not None:
+            outputs -= 1
+            size -= _size(then)
+    return outputs, size
+
+
+def _size(output: TaskOutput) -> int:
+    return 0 if output.is_inline or output.files else output.bytes

@@ -40,13 +40,14 @@ class HeldTasks:
                 if isinstance(stage, RunningStage):
                     for partition, task in stage.in_hand():
                         life = ExecutorLife(task.executor_id, task.incarnation)
-                        self._add(job_id, life, HeldTask(stage.spec.stage_id, stage.attempt, partition, task.attempt))
+                        held = HeldTask(stage.spec.stage_id, stage.attempt, partition, task.attempt)
+                        self._add(job_id, life, (held,))
         else:
             for event in events:
                 if isinstance(event, TasksLaunched | TasksSpeculated):
                     life = ExecutorLife(event.executor_id, event.incarnation)
-                    for partition, attempt in event.tasks:
-                        self._add(job_id, life, HeldTask(event.stage_id, event.stage_attempt, partition, attempt))
+                    stage_id, attempt = event.stage_id, event.stage_attempt
+                    self._add(job_id, life, [HeldTask(stage_id, attempt, *task) for task in event.tasks])
 
     def forget(self, job_id: JobId) -> None:
         """Drop a job."""
@@ -71,9 +72,9 @@ class HeldTasks:
             if tasks:
                 yield job_id, tasks
 
-    def _add(self, job_id: JobId, life: ExecutorLife, task: HeldTask) -> None:
-        tasks = self._lives.setdefault(life, {}).setdefault(job_id, set())
-        if task not in tasks:
-            tasks.add(task)
-            self._jobs.setdefault(job_id, set()).add(life)
-            self._sizes[job_id] = self._sizes.get(job_id, 0) + 1
+    def _add(self, job_id: JobId, life: ExecutorLife, tasks: Sequence[HeldTask]) -> None:
+        held = self._lives.setdefault(life, {}).setdefault(job_id, set())
+        before = len(held)
+        held.update(tasks)
+        self._jobs.setdefault(job_id, set()).add(life)
+        self._sizes[job_id] = self._sizes.get(job_id, 0) + len(held) - before
