@@ -15,7 +15,7 @@ import psutil
 
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 _PAUSE_S = 0.02
 
@@ -45,7 +45,7 @@ class _Caller:
     def run(self) -> None:
         while not self.is_over.is_set():
             cpu_s, began_s = self.cpu_s(), time.monotonic()
-            self._stub.ListSchedulers(pb.ListSchedulersRequest(), timeout=120)
+            self._stub.ListSchedulers(pb.ListSchedulersRequest(), timeout=HANGS_S)
             wall_s, computed_s = time.monotonic() - began_s, self.cpu_s() - cpu_s
             self.longest_wall_s = max(self.longest_wall_s, wall_s)
             self.longest_s = max(self.longest_s, min(wall_s, computed_s))
@@ -56,7 +56,7 @@ class _Caller:
     def found(self) -> dict[str, float]:
         calls = self.calls
         # The one under way and one more: nothing is left that it would wait for.
-        until(lambda: self.calls >= calls + 2, 240)
+        until(lambda: self.calls >= calls + 2)
         return {
             "longest_s": self.longest_s,
             "longest_wall_s": self.longest_wall_s,

@@ -16,10 +16,10 @@ from onager.protocol.limits import CHANNEL_OPTIONS
 from tests.abuse.conftest import Abused
 from tests.abuse.test_requests import GATEWAY, SUBMIT, registration, submission
 from tests.support.selection import IS_ALL
+from tests.support.waiting import HANGS_S
 
 CALLS = 1000 if IS_ALL else 400
 _AT_ONCE = 100
-_PATIENCE_S = 30
 METHODS = [
     (f"{service.full_name}/{method.name}", method.input_type, method.server_streaming)
     for service in pb.DESCRIPTOR.services_by_name.values()
@@ -117,7 +117,7 @@ async def all_of(address: str, path: str, sent: list[bytes], *, is_stream: bool)
             async with places:
                 try:
                     if not is_stream:
-                        await unary(request, timeout=_PATIENCE_S)
+                        await unary(request, timeout=HANGS_S)
                         return StatusCode.OK
                     call = stream(request, timeout=0.5)
                     await call.read()

@@ -19,6 +19,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.support.waiting import HANGS_S
+
 CHECKS = [
     checks.not_a_server_error,
     status_code_conformance,
@@ -94,7 +96,7 @@ def _try(operation, mode, session):
         tried += 1
         if operation.path.endswith(("/events", "/progress")):
             case.headers["accept"] = "application/json"
-        case.call_and_validate(session=session, checks=CHECKS, timeout=30)
+        case.call_and_validate(session=session, checks=CHECKS, timeout=HANGS_S)
 
     calls()
     return tried

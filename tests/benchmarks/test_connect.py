@@ -6,12 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from benchmarks.connect_kill import KINDS
+from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.timeout(500)
 
 
 def run(tmp_path: Path, module: str, *options: str) -> dict:
@@ -23,7 +21,7 @@ def run(tmp_path: Path, module: str, *options: str) -> dict:
         capture_output=True,
         text=True,
         check=False,
-        timeout=480,
+        timeout=HANGS_S,
     )
     assert told.returncode == 0, told.stdout + told.stderr
     return json.loads(report.read_text())

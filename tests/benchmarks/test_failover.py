@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -21,7 +23,7 @@ def test_schedulers_are_killed_and_nothing_is_left(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=HANGS_S,
     )
     assert told.returncode == 0, told.stderr
     found = json.loads(report.read_text())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_jobs import COLUMNS
+from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +32,7 @@ def test_every_row_is_there_and_no_job_fails(tmp_path, options, rows):
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=HANGS_S,
     )
     assert told.returncode == 0, told.stderr
     found = json.loads(report.read_text())["rows"]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.state import OPERATIONS
+from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,7 +24,7 @@ def test_every_cell_is_there_and_nothing_is_left(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=HANGS_S,
     )
     assert told.returncode == 0, told.stderr
     found = json.loads(report.read_text())

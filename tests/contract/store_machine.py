@@ -22,10 +22,11 @@ from onager.state_backend import (
     StateBackendClient,
 )
 from tests.contract.stores import Harness, LevelDBHarness
+from tests.support.waiting import HANGS_S
 
 KEYSPACES = [Keyspace.JobLog, Keyspace.Heartbeats]
 WATCHED = Keyspace.JobLog
-PATIENCE_S = 30.0
+PATIENCE_S = HANGS_S
 """How long to wait for events that must come."""
 KEYS = ["job1", "job1/1", "job1/2", "job10/1", "ü/\0/"]
 keyspaces, keys = st.sampled_from(KEYSPACES), st.sampled_from(KEYS)

@@ -19,7 +19,7 @@ from onager.state_backend.local.hub import HISTORY_BYTES
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from onager.state_backend.observed import ObservedBackend, StateMetrics
 from tests.support.etcd import EtcdCluster
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 _LARGE_BYTES = 1024 * 1024
 
@@ -137,7 +137,7 @@ class EtcdHarness(Harness):
         async def have_ended() -> bool:
             return not ending & (await self._leases()).keys()
 
-        await eventually(have_ended, 60)
+        await eventually(have_ended)
 
     async def compact(self, keyspace: Keyspace) -> None:
         client = await self.connect()
@@ -146,22 +146,22 @@ class EtcdHarness(Harness):
         # The last commit before stays, so one more is needed.
         revision = await client.put(Keyspace.Sessions, "compacting", b"")
         await client.delete(Keyspace.Sessions, "compacting")
-        await self._kv.Compact(rpc.CompactionRequest(revision=revision, physical=True), timeout=30)
+        await self._kv.Compact(rpc.CompactionRequest(revision=revision, physical=True), timeout=HANGS_S)
 
     async def stop(self) -> None:
         for client in self.clients:
             await client.close()
         for lease in await self._leases():
-            await self._lease.LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=30)
+            await self._lease.LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease), timeout=HANGS_S)
         first = f"/{self.namespace}/".encode()
-        await self._kv.DeleteRange(rpc.DeleteRangeRequest(key=first, range_end=first[:-1] + b"0"), timeout=30)
+        await self._kv.DeleteRange(rpc.DeleteRangeRequest(key=first, range_end=first[:-1] + b"0"), timeout=HANGS_S)
         await self._channel.close()
 
     async def _leases(self) -> dict[int, int]:
         """Return how many seconds each lease of the cluster has left, rounded towards zero; gone ones are left out."""
-        found = await self._lease.LeaseLeases(rpc.LeaseLeasesRequest(), timeout=30)
+        found = await self._lease.LeaseLeases(rpc.LeaseLeasesRequest(), timeout=HANGS_S)
         answers = [
-            await self._lease.LeaseTimeToLive(rpc.LeaseTimeToLiveRequest(ID=lease.ID), timeout=30)
+            await self._lease.LeaseTimeToLive(rpc.LeaseTimeToLiveRequest(ID=lease.ID), timeout=HANGS_S)
             for lease in found.leases
         ]
         return {answer.ID: answer.TTL for answer in answers if answer.grantedTTL}

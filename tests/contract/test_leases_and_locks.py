@@ -7,6 +7,7 @@ import pytest
 from onager.errors import InvalidRequestError, LeaseExpiredError, LockTimeoutError
 from onager.state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put
 from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted
+from tests.support.waiting import HANGS_S
 
 BEATS, HEADS, LOG = Keyspace.Heartbeats, Keyspace.JobHeads, Keyspace.JobLog
 
@@ -308,7 +309,7 @@ async def test_a_waiter_gets_the_lock_when_the_holders_lease_ends(harness):
         await asyncio.sleep(0.01)  # no store tells that somebody waits
         assert not waiting.done()
         await harness.let_pass(lease.ttl_s + 1)
-        assert (await asyncio.wait_for(waiting, 30)).lease == other_lease.id
+        assert (await asyncio.wait_for(waiting, HANGS_S)).lease == other_lease.id
 
 
 async def test_a_waiter_hears_that_its_own_lease_ended(harness):
@@ -324,4 +325,4 @@ async def test_a_waiter_hears_that_its_own_lease_ended(harness):
         await asyncio.sleep(0.01)  # no store tells that somebody waits
         await harness.let_pass(short.ttl_s + 1)
         with pytest.raises(LeaseExpiredError):
-            await asyncio.wait_for(waiting, 30)
+            await asyncio.wait_for(waiting, HANGS_S)

@@ -19,6 +19,7 @@ from onager.state_backend import (
     Put,
 )
 from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted, seeded
+from tests.support.waiting import HANGS_S
 
 LOG, HEADS, ACTIVE, DONE = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.ActiveJobs, Keyspace.CompletedJobs
 UNKNOWN = [FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_LATE]
@@ -109,7 +110,7 @@ async def test_writes_of_unknown_outcome_are_neither_lost_nor_doubled(harness, t
             await writer.backend.settle()
         await honest.put(LOG, "end", b"")
         told = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             async for event in events:
                 if event.key == "end":
                     break

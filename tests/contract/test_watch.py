@@ -6,13 +6,14 @@ import pytest
 
 from onager.errors import InvalidRequestError, StateUnavailableError, WatchCompactedError
 from onager.state_backend import Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Put, WatchEvent
+from tests.support.waiting import HANGS_S
 
 HEADS, LOG, BEATS = Keyspace.JobHeads, Keyspace.JobLog, Keyspace.Heartbeats
 PUT, DELETE = EventKind.PUT, EventKind.DELETE
 
 
 async def take(events, count):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         return [await anext(events) for _ in range(count)]
 
 
@@ -243,7 +244,7 @@ async def test_a_watch_cancelled_while_it_waits_ends(backend):
 async def test_a_watcher_that_stops_waiting_misses_no_event(backend):
     """A wait may end at any moment, such as just when the event arrives."""
     heard = []
-    async with backend.watch(HEADS) as events, asyncio.timeout(60):
+    async with backend.watch(HEADS) as events, asyncio.timeout(HANGS_S):
         writing = asyncio.gather(*(backend.put(HEADS, f"{n}", b"") for n in range(100)))
         turns = 0
         while len(heard) < 100:
@@ -308,7 +309,7 @@ async def test_closing_ends_watches_and_refuses_calls(harness):
             await waiting
     for call in CALLS.values():
         with pytest.raises(StateUnavailableError, match="closed"):
-            await asyncio.wait_for(call(backend), 30)
+            await asyncio.wait_for(call(backend), HANGS_S)
     await backend.close()
 
 

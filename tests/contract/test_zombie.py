@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from onager.state_backend import Committed, Delete, DeleteRange, Fenced, Keyspace, Put, open_backend
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 JOBS, SWEEPS = Keyspace.JobHeads, Keyspace.ActiveJobs
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ async def holder(url: str, fence: str):
         await process.communicate()
 
 
-async def told(process, within_s: float = 60) -> str:
+async def told(process, within_s: float = HANGS_S) -> str:
     """Return what the holder tells next, past the lines of its log."""
     async with asyncio.timeout(within_s):
         while line := (await process.stdout.readline()).decode():
@@ -139,7 +139,7 @@ async def stop_past_the_lease(url: str, *, is_fenced: bool) -> Ending:
             assert await told(zombie) == "told"
             found = await successor.get(JOBS, "job")
             assert isinstance(await successor.put_txn([], fence=[token]), Committed)
-        assert await asyncio.wait_for(zombie.wait(), 60) == 0
+        assert await asyncio.wait_for(zombie.wait(), HANGS_S) == 0
     return Ending(answer, found.value)
 
 

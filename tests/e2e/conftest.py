@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.support.processes.cluster import START_TIMEOUT_S, Cluster
+from tests.support.processes.cluster import Cluster
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.waiting import until
 
@@ -122,9 +122,7 @@ class Gate:
         return [int(mark.name.removeprefix("held-")) for mark in self.directory.glob("held-*")]
 
     def wait(self, count: int = 1) -> list[int]:
-        return until(
-            lambda: self.held() if len(self.held()) >= count else None, START_TIMEOUT_S, f"{count} tasks at the gate"
-        )
+        return until(lambda: self.held() if len(self.held()) >= count else None, f"{count} tasks at the gate")
 
     def forget(self) -> None:
         for mark in self.directory.glob("held-*"):
@@ -162,7 +160,7 @@ def gated_q18(cluster: Cluster, tpch, gate: Gate):
     arguments = {"text": query(18), "gate": str(gate.directory), "table": "orders", "key": "o_orderkey"}
     job = cluster.client.python(f"{JOBS}:gated_query", args=arguments, views=views, conf=UNFUSED)
     gate.wait()
-    until(lambda: finished_count(cluster, job.id) >= 4, 60, "some finished tasks")
+    until(lambda: finished_count(cluster, job.id) >= 4, "some finished tasks")
     return job
 
 

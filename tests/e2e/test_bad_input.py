@@ -14,9 +14,7 @@ from onager.errors import JobFailedError, OnagerError
 from tests.e2e.conftest import JOBS, UNFUSED
 from tests.support.processes.cluster import Cluster
 from tests.support.selection import some
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def cluster(shared_cluster):
 
 def failure(job) -> JobFailedError:
     with pytest.raises(JobFailedError) as caught:
-        job.wait(timeout=60)
+        job.wait(timeout=HANGS_S)
     assert job.progress().state == "failed"
     return caught.value
 
@@ -192,7 +190,7 @@ def test_a_function_that_raises_while_it_is_planned(cluster):
 
 def test_an_unknown_conf_of_ours(cluster):
     with pytest.raises(OnagerError, match=r"onager\.fusion\.maxBites"):
-        cluster.client.sql("SELECT 1", conf={"onager.fusion.maxBites": 1}).wait(timeout=60)
+        cluster.client.sql("SELECT 1", conf={"onager.fusion.maxBites": 1}).wait(timeout=HANGS_S)
 
 
 def test_an_existing_target_is_refused(cluster, tmp_path):
@@ -230,7 +228,7 @@ def test_no_scheduler_at_the_address(cluster):
 # What operators do wrong
 
 
-def refused(process, within_s: float = 60.0) -> str:
+def refused(process, within_s: float = HANGS_S) -> str:
     """Return what *process* said when it ended with the exit code of a wrong set-up."""
     assert process.popen.wait(within_s) == 2, process.text()
     assert "Traceback" not in process.text()
@@ -283,7 +281,7 @@ def test_executors_of_another_protocol_or_spark_version(cluster):
         executor_elsewhere(cluster, name, cluster.exchange_dir, code)
         for name, code in (("other-protocol", other_protocol), ("other-spark", other_spark))
     ]
-    protocol_message, spark_message = (refused(process, within_s=150) for process in processes)
+    protocol_message, spark_message = (refused(process, within_s=HANGS_S) for process in processes)
     assert "99" in protocol_message
     assert "protocol" in protocol_message
     assert "3.5.1" in spark_message
@@ -291,13 +289,13 @@ def test_executors_of_another_protocol_or_spark_version(cluster):
 
 
 def test_an_executor_without_an_exchange_directory(cluster):
-    shown = cluster.cli("executor", timeout_s=30)
+    shown = cluster.cli("executor", timeout_s=HANGS_S)
     assert shown.returncode == 2
     assert "--exchange-dir" in shown.stderr
 
 
 def test_a_setting_that_cannot_be_used(cluster, tmp_path):
-    shown = cluster.cli("executor", "--exchange-dir", str(tmp_path), "--scheduler", "nowhere", timeout_s=30)
+    shown = cluster.cli("executor", "--exchange-dir", str(tmp_path), "--scheduler", "nowhere", timeout_s=HANGS_S)
     assert shown.returncode == 2
     assert "nowhere" in shown.stderr
     assert sys.executable not in shown.stderr
@@ -323,10 +321,10 @@ def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nob
     try:
         rows = "SELECT sum(id) AS n FROM (SELECT id % 7 AS k, max(id) AS id FROM range(5000) GROUP BY 1)"
         job = cluster.client.sql(rows, conf=UNFUSED)
-        retry = until(lambda: job.progress().retry, 60, "a task that waits for its next try")
+        retry = until(lambda: job.progress().retry, "a task that waits for its next try")
         assert "No space left on device" in retry.message
         assert (retry.next_try, retry.max_tries) == (1, 0)
-        until(lambda: cluster.executor_states() == {"e-1": "no_space"}, 20, "an executor without space")
+        until(lambda: cluster.executor_states() == {"e-1": "no_space"}, "an executor without space")
         time.sleep(10)
         told = job.progress()
         assert not told.state.is_final
@@ -342,7 +340,7 @@ def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nob
 def test_a_job_for_which_the_exchange_directory_is_too_small_says_so_and_can_be_cancelled(on_small_disk):
     cluster = on_small_disk
     too_large = cluster.client.sql("SELECT id, repeat(uuid(), 20) AS filler FROM range(20000)", conf=UNFUSED)
-    retry = until(lambda: too_large.progress().retry, 60, "a task that waits for space")
+    retry = until(lambda: too_large.progress().retry, "a task that waits for space")
     assert "No space left on device" in retry.message
     assert str(cluster.exchange_dir) in retry.message
     assert retry.max_tries == 0

@@ -11,8 +11,6 @@ from onager.errors import JobFailedError
 from tests.e2e.conftest import UNFUSED, Gate
 from tests.support.processes.cluster import Cluster
 
-pytestmark = pytest.mark.timeout(240)
-
 SHOP = """\
 CREATE DATABASE shop COMMENT 'what is sold';
 USE shop;

@@ -10,8 +10,7 @@ import pytest
 
 from onager.exchange_layout import CHECKPOINTS
 from tests.support.processes.cluster import Cluster
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 SLOW = """
@@ -146,7 +145,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
 def test_a_program_finds_what_it_finds_in_plain_spark(cluster, tmp_path):
     there = start(PROGRAM, tmp_path / "there", remote(cluster))
     here = start(PROGRAM, tmp_path / "here")
-    told, expected = (process.communicate(timeout=200)[0].splitlines()[-1:] for process in (there, here))
+    told, expected = (process.communicate(timeout=HANGS_S)[0].splitlines()[-1:] for process in (there, here))
     assert (there.returncode, here.returncode) == (0, 0)
     told, expected = json.loads(told[0]), json.loads(expected[0])
     assert list(told) == list(expected)
@@ -161,14 +160,18 @@ def test_a_result_its_session_and_a_checkpoint_outlive_the_processes_that_served
     cluster.scheduler.kill()
     cluster.start_scheduler()
     cluster.start_executor("e-2")
-    told = process.communicate("go on\n", timeout=200)[0]
+    told = process.communicate("go on\n", timeout=HANGS_S)[0]
     assert told.split() == ["1500000", str(sum(range(1_500_000))), "5", "42", "True"]
     assert (cluster.exchange_dir / CHECKPOINTS).stat().st_mode & 0o777 == 0o700
 
 
 def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path):
     checkpoints = cluster.exchange_dir / CHECKPOINTS
-    told = start("-c", REFUSED, remote(cluster), tmp_path / "out", checkpoints).communicate(timeout=200)[0].splitlines()
+    told = (
+        start("-c", REFUSED, remote(cluster), tmp_path / "out", checkpoints)
+        .communicate(timeout=HANGS_S)[0]
+        .splitlines()
+    )
     assert not (tmp_path / "out").exists()
     words = ["global view", "variable", "BEGIN", "streaming", "buckets", "noop"]
     words += ["InsertIntoDir", "CreateViewCommand", "cannot be read"]
@@ -185,15 +188,15 @@ def test_files_of_a_program_are_there_for_its_functions_also_on_a_new_executor(c
     assert first == [*expected, "ARTIFACT_ALREADY_EXISTS", "UNSUPPORTED_FEATURE"]
     cluster.the_executor().kill()
     cluster.start_executor("e-1", slots=2)
-    assert process.communicate("go on\n", timeout=200)[0].splitlines() == expected
+    assert process.communicate("go on\n", timeout=HANGS_S)[0].splitlines() == expected
 
 
 def test_an_operation_is_interrupted_by_its_tag_and_a_stage_fails_with_sparks_error(cluster):
     process = start("-c", SLOW, remote(cluster))
     session = process.stdout.readline().strip()
     other = start("-c", INTERRUPTS, f"{remote(cluster)}/;session_id={session}")
-    (interrupted,) = other.communicate(timeout=100)[0].split()
-    assert process.communicate(timeout=100)[0].split() == [
+    (interrupted,) = other.communicate(timeout=HANGS_S)[0].split()
+    assert process.communicate(timeout=HANGS_S)[0].split() == [
         "OPERATION_CANCELED",
         "ArithmeticException",
         "DIVIDE_BY_ZERO",

@@ -14,7 +14,7 @@ from tests.support.etcd import EtcdCluster
 from tests.support.processes.children import free_port
 from tests.support.processes.cluster import Cluster
 from tests.support.selection import some
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 ONE_SESSION = """
 import os, sys, uuid
@@ -32,7 +32,6 @@ other.sql("SELECT * FROM v UNION ALL SELECT 7").createOrReplaceTempView("v")
 print(one.conf.get("spark.sql.shuffle.partitions"), one.table("v").count(), flush=True)
 os._exit(0)
 """
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +75,7 @@ def test_etcd_killed_in_the_middle(cluster, store, gated_q18, gate, right_answer
     store.kill(0)
     if gate_opens == "while etcd is down":
         gate.open()
-    until(lambda: failures_told(cluster) > told, 60, "the scheduler's word of that")
+    until(lambda: failures_told(cluster) > told, "the scheduler's word of that")
     store.restart(0)
     gate.open()
     assert rows(gated_q18.to_arrow()) == right_answer
@@ -108,7 +107,7 @@ def test_another_scheduler_has_the_same_catalog_and_the_same_sessions(cluster, t
     address = f"127.0.0.1:{free_port()}"
     arguments = ["scheduler", "--backend", cluster.backend, "--listen", address]
     second = cluster.start("scheduler-2", [*arguments, "--exchange-dir", str(cluster.exchange_dir)])
-    until(lambda: "scheduler_ready" in second.text(), 60, "a second scheduler")
+    until(lambda: "scheduler_ready" in second.text(), "a second scheduler")
     with onager.connect(address) as other:
         assert [entry.name for entry in other.catalog("shop")] == ["people"]
         names = other.sql("SELECT name FROM shop.people ORDER BY name").to_arrow()
@@ -116,7 +115,7 @@ def test_another_scheduler_has_the_same_catalog_and_the_same_sessions(cluster, t
         other.sql("DROP TABLE shop.people").wait()
     assert list(cluster.client.catalog("shop")) == []
     asked = [sys.executable, "-c", ONE_SESSION, cluster.address, address]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert (done.stdout.split(), done.returncode) == (["5", "3", "6", "4"], 0), done.stderr[-3000:]
     second.terminate()
 
@@ -132,7 +131,7 @@ def test_standalone_says_why_it_cannot_start(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANGS_S,
     )
     assert done.returncode == 2
     assert f"onager scheduler: no etcd answered within 1 s: {dead}: nobody listens there" in done.stderr

@@ -14,8 +14,6 @@ from tests.support.processes.cluster import Cluster, Process
 from tests.support.trees import below, size_of
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(300)
-
 ROWS = 200_000
 LOOK_MS = 300
 RETENTION_S = 4
@@ -61,16 +59,16 @@ def start_exchange(cluster: Cluster, gate: Gate):
     arguments = {"gate": str(gate.directory), "rows": ROWS}
     job = cluster.client.python(f"{JOBS}:gated_exchange", args=arguments, conf=UNFUSED)
     gate.wait()
-    until(lambda: any(".0-" in path.name for path in below(cluster.exchange_dir, "*.tmp")), 30, "an unfinished file")
+    until(lambda: any(".0-" in path.name for path in below(cluster.exchange_dir, "*.tmp")), "an unfinished file")
     return job
 
 
 def test_a_job_cancelled_while_it_writes_leaves_idle_executors_and_no_file(cluster):
     job = cluster.client.sql(BUSY, conf=UNFUSED)
-    until(lambda: len(unfinished(cluster)) == 2, 90, "two tasks that write")
-    until(lambda: sum(e.exchange.bytes for e in cluster.client.executors()), 30, "bytes that people see")
+    until(lambda: len(unfinished(cluster)) == 2, "two tasks that write")
+    until(lambda: sum(e.exchange.bytes for e in cluster.client.executors()), "bytes that people see")
     job.cancel("enough")
-    until(lambda: not left(cluster) and not running(cluster), 10, "idle executors and an empty directory")
+    until(lambda: not left(cluster) and not running(cluster), "idle executors and an empty directory")
     before_s = [cpu_s(e) for e in cluster.executors.values()]
     time.sleep(1)
     after_s = [cpu_s(e) for e in cluster.executors.values()]
@@ -82,8 +80,8 @@ def test_a_job_cancelled_while_it_writes_leaves_idle_executors_and_no_file(clust
 
 def test_disk_use_is_seen_while_a_job_runs_and_after_it(cluster, gate):
     job = start_exchange(cluster, gate)
-    until(lambda: job.progress().exchange_bytes, 30, "the second task's bytes")
-    until(lambda: all(e.exchange.files >= 2 for e in cluster.client.executors()), 30, "a look of each executor")
+    until(lambda: job.progress().exchange_bytes, "the second task's bytes")
+    until(lambda: all(e.exchange.files >= 2 for e in cluster.client.executors()), "a look of each executor")
     shown = json.loads(cluster.cli("executors", "-o", "json").stdout)[0]["exchange"]
     assert shown["bytes"] >= job.progress().exchange_bytes
     assert 0 < shown["free_bytes"] < shown["total_bytes"]
@@ -93,9 +91,9 @@ def test_disk_use_is_seen_while_a_job_runs_and_after_it(cluster, gate):
     assert "in the exchange directory: " in cluster.cli("job", job.id).stdout
     gate.open()
     assert job.to_arrow().to_pylist() == [{"n": 2 * ROWS, "s": ROWS * (2 * ROWS - 1)}]
-    until(lambda: not left(cluster), 10, "an empty directory")
+    until(lambda: not left(cluster), "an empty directory")
     assert job.progress().exchange_bytes == 0
-    until(lambda: not any(e.exchange.files for e in cluster.client.executors()), 30, "nothing to be seen")
+    until(lambda: not any(e.exchange.files for e in cluster.client.executors()), "nothing to be seen")
 
 
 def test_a_large_result_stays_for_its_retention_and_what_is_late_goes(cluster, tmp_path):
@@ -108,15 +106,15 @@ def test_a_large_result_stays_for_its_retention_and_what_is_late_goes(cluster, t
     for path in late:
         path.parent.mkdir(exist_ok=True)
         path.write_text("late")
-    until(lambda: not late[0].exists(), 20, "no file of a late task")
+    until(lambda: not late[0].exists(), "no file of a late task")
     still = [name for name in left(cluster) if name.startswith(job.id)]
     assert still in (kept, []), "a part of the result went with what was late"
-    until(lambda: not (cluster.exchange_dir / job.id).exists(), RETENTION_S + 20, "no result")
+    until(lambda: not (cluster.exchange_dir / job.id).exists(), "no result")
     again = tmp_path / job.id
     (again / "1").mkdir(parents=True)
     (again / "1" / late[0].name).write_text("later")
     again.rename(cluster.exchange_dir / job.id)  # at once: executors remove empty directories, too
-    until(lambda: not (cluster.exchange_dir / job.id).exists(), 20, "no directory of an ended job")
+    until(lambda: not (cluster.exchange_dir / job.id).exists(), "no directory of an ended job")
     assert late[1].exists()
     late[1].unlink()
     late[1].parent.rmdir()
@@ -127,7 +125,7 @@ def test_a_scheduler_killed_while_a_job_is_removed_is_continued(cluster, gate):
     job.cancel("enough")
     cluster.scheduler.kill()
     cluster.start_scheduler()
-    until(lambda: not left(cluster), 60, "an empty directory")
+    until(lambda: not left(cluster), "an empty directory")
 
 
 def test_what_a_killed_executor_did_not_finish_goes_while_its_job_goes_on(cluster, gate):
@@ -141,11 +139,11 @@ def test_what_a_killed_executor_did_not_finish_goes_while_its_job_goes_on(cluste
         if process.is_running():
             os.kill(process.pid, signal.SIGKILL)
     gate.forget()
-    until(lambda: not dead.exists(), 30, "no file of the dead")
+    until(lambda: not dead.exists(), "no file of the dead")
     gate.wait()
     (again,) = below(cluster.exchange_dir, ".0-*.tmp")
     time.sleep(3 * LOOK_MS / 1000)
     assert again.exists(), "the living one's file was taken away"
     gate.open()
     assert job.to_arrow().to_pylist() == [{"n": 2 * ROWS, "s": ROWS * (2 * ROWS - 1)}]
-    until(lambda: not left(cluster), 10, "an empty directory")
+    until(lambda: not left(cluster), "an empty directory")

@@ -4,9 +4,7 @@ import pytest
 
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
 from tests.support.processes.cluster import Cluster
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def test_a_cut_job_tells_what_its_running_task_has_read(cluster, gate: Gate):
         found = job.progress()
         return found if len(found.stages) > 1 and found.stages[1].rows_read and found.stages[1].successful else None
 
-    found = until(reading, 90, "what the held task has read")
+    found = until(reading, "what the held task has read")
     assert 0 < found.stages[1].rows_read <= 500, "of the 500 that the held task is to read"
     assert 0.5 <= found.fraction < 1
     assert found.eta_ms is not None
@@ -50,8 +48,8 @@ def test_a_query_that_runs_whole_tells_how_far_spark_is(cluster, gate: Gate):
     arguments = {"gate": str(gate.directory), "partitions": 2, "held": 1}
     job = cluster.client.python(f"{JOBS}:gated_range", args=arguments)
     gate.wait()
-    until(lambda: job.progress().fraction == 0.5, 90, "one of two tasks of Spark to be done")
-    watched = next(progress for progress in job.watch(timeout=60) if progress.fraction)
+    until(lambda: job.progress().fraction == 0.5, "one of two tasks of Spark to be done")
+    watched = next(progress for progress in job.watch(timeout=HANGS_S) if progress.fraction)
     assert watched.stages[0].fraction == 0.5
     gate.open()
     assert job.to_arrow().num_rows == 1000

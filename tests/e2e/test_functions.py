@@ -10,9 +10,7 @@ import pytest
 from onager.errors import JobCancelledError, JobFailedError
 from tests.e2e.conftest import JOBS, Gate
 from tests.support.processes.cluster import ROOT, Cluster, lives
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def warm_process(cluster: Cluster) -> psutil.Process:
 
 def failure(job) -> JobFailedError:
     with pytest.raises(JobFailedError) as caught:
-        job.wait(timeout=60)
+        job.wait(timeout=HANGS_S)
     return caught.value
 
 
@@ -66,15 +64,15 @@ def test_a_function_that_hangs_is_cancelled_at_once_and_hinders_no_other(cluster
     gate.wait()
     assert cluster.client.python(f"{JOBS}:stops_spark").to_arrow().num_rows == 3
     job.cancel()
-    until(lambda: not lives(gate.held()[0]) or function == "waits_in_spark", 10, "the end of the function")
-    until(lambda: is_idle(cluster), 10, "free slots")
+    until(lambda: not lives(gate.held()[0]) or function == "waits_in_spark", "the end of the function")
+    until(lambda: is_idle(cluster), "free slots")
     with pytest.raises(JobCancelledError):
-        job.wait(timeout=30)
+        job.wait(timeout=HANGS_S)
     if function == "waits_at":
         assert not any(map(lives, gate.held() + children_at(gate)))
     else:
         (worker,) = gate.held()
-        until(lambda: not lives(worker) or is_asleep(gate), 10, "the end of its Spark task")
+        until(lambda: not lives(worker) or is_asleep(gate), "the end of its Spark task")
 
 
 def is_asleep(gate: Gate) -> bool:
@@ -120,7 +118,7 @@ def test_functions_go_on_when_the_process_dies_that_theirs_are_forked_from(clust
     (process,) = gate.wait()
     warm = warm_process(cluster)
     warm.kill()
-    until(lambda: not any(map(lives, [process, *children_at(gate)])), 10, "the end of what it forked")
+    until(lambda: not any(map(lives, [process, *children_at(gate)])), "the end of what it forked")
     gate.open()
     assert job.to_arrow().num_rows == 7
     assert warm_process(cluster).pid != warm.pid
@@ -162,7 +160,7 @@ def test_no_process_of_a_function_outlives_the_executor(lone_cluster, gate):
     job = lone_cluster.client.python(f"{JOBS}:waits_at", args={"gate": str(gate.directory)})
     (process,) = gate.wait()
     lone_cluster.the_executor().kill()
-    until(lambda: not any(map(lives, [process, *children_at(gate)])), 10, "the end of the function's processes")
+    until(lambda: not any(map(lives, [process, *children_at(gate)])), "the end of the function's processes")
     gate.open()
     lone_cluster.the_executor()
     assert job.to_arrow().num_rows == 7

@@ -12,9 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from onager.errors import JobFailedError
 from tests.e2e.conftest import UNFUSED
 from tests.support.processes.cluster import Cluster
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(240)
+from tests.support.waiting import HANGS_S, until
 
 DIE_ONCE = """
 import os, signal
@@ -111,7 +109,7 @@ def test_a_program_of_pyspark_reads_and_writes_tables(cluster, catalog):
 
     table = catalog.create_table("shop.numbers", pa.schema([("id", pa.int64())]))
     program = [sys.executable, "-c", PROGRAM, f"sc://{cluster.address}"]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert (ended.returncode, ended.stdout) == (0, "[0, 1, 2, 3, 4, 5] False\n"), ended.stderr
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [7, 8]
     assert len(table.snapshots()) == 5
@@ -142,6 +140,5 @@ def test_a_catalog_that_is_not_there_and_a_table_that_is_dropped_are_told(cluste
     assert "--catalog='ice=delta:x': give NAME=iceberg:URI?PROPERTY=VALUE&…" in refused.stderr
     until(
         lambda: not list(Path(catalog.properties["warehouse"].removeprefix("file://")).rglob(".*.onager-*")),
-        30,
         "clean",
     )

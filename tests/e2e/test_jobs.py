@@ -13,9 +13,7 @@ from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 from tests.support.processes.cluster import Cluster
 from tests.support.selection import some
 from tests.support.trees import below
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 
 @pytest.fixture
@@ -163,7 +161,7 @@ def test_a_sort_in_parallel_comes_in_order(cluster, exchange):
 def test_a_result_written_as_a_dataset(cluster, spark, tmp_path, kind, conf):
     target = tmp_path / f"out.{kind}"
     text = "SELECT id % 7 AS k, count(*) AS n FROM range(1000) GROUP BY 1"
-    cluster.client.sql(text, conf=conf, output=target, format=kind).wait(timeout=90)
+    cluster.client.sql(text, conf=conf, output=target, format=kind).wait(timeout=HANGS_S)
     assert (target / "_SUCCESS").exists()
     reader = spark.read.schema("k LONG, n LONG").format(kind).options(**{"header": "true"} if kind == "csv" else {})
     assert rows(reader.load(str(target)).toArrow()) == rows(spark.sql(text).toArrow())
@@ -174,7 +172,7 @@ def test_overwrite_and_append(cluster, spark, tmp_path):
     target = tmp_path / "out"
 
     def write(value: int, mode: str):
-        cluster.client.sql(f"SELECT {value} AS v", output=target, mode=mode, conf=UNFUSED).wait(timeout=90)
+        cluster.client.sql(f"SELECT {value} AS v", output=target, mode=mode, conf=UNFUSED).wait(timeout=HANGS_S)
         return sorted(row.v for row in spark.read.parquet(str(target)).collect())
 
     assert write(1, "error") == [1]
@@ -186,7 +184,7 @@ def test_overwrite_and_append(cluster, spark, tmp_path):
 def test_insert_overwrite_directory(cluster, tmp_path):
     target = tmp_path / "out"
     text = f"INSERT OVERWRITE DIRECTORY '{target}' USING parquet SELECT id FROM range(5)"
-    cluster.client.sql(text, conf=UNFUSED).wait(timeout=90)
+    cluster.client.sql(text, conf=UNFUSED).wait(timeout=HANGS_S)
     assert sorted(pq.read_table(target).column("id").to_pylist()) == [0, 1, 2, 3, 4]
 
 
@@ -195,8 +193,8 @@ def test_a_job_that_fails_leaves_nothing_at_its_target(cluster, tmp_path):
     text = "SELECT 1 / (id - 500) AS x FROM range(1000)"
     job = cluster.client.sql(text, conf={**UNFUSED, "spark.sql.ansi.enabled": True}, output=target)
     with pytest.raises(JobFailedError, match="DIVIDE_BY_ZERO"):
-        job.wait(timeout=90)
-    until(lambda: not list(tmp_path.iterdir()), 30, "an empty directory")
+        job.wait(timeout=HANGS_S)
+    until(lambda: not list(tmp_path.iterdir()), "an empty directory")
 
 
 def test_a_cancelled_job_stops_its_tasks_and_frees_the_slots(cluster, gate: Gate):
@@ -206,9 +204,9 @@ def test_a_cancelled_job_stops_its_tasks_and_frees_the_slots(cluster, gate: Gate
     gate.wait()
     job.cancel("no longer wanted")
     with pytest.raises(JobCancelledError, match="no longer wanted"):
-        job.wait(timeout=30)
+        job.wait(timeout=HANGS_S)
     # The gate is still shut: only a stopped task frees its slot.
-    until(lambda: sum(executor.running for executor in cluster.client.executors()) == 0, 20, "free slots")
+    until(lambda: sum(executor.running for executor in cluster.client.executors()) == 0, "free slots")
     answers = [cluster.client.sql("SELECT 1 AS one") for _ in range(2)]
     assert [answer.to_arrow().to_pylist() for answer in answers] == [[{"one": 1}]] * 2
 
@@ -228,12 +226,12 @@ def test_the_command_line_from_submission_to_result(cluster, tpch):
 def test_the_exchange_holds_nothing_of_ended_jobs_but_their_results(cluster):
     job = cluster.client.sql("SELECT id % 3 AS k, sum(id) AS s FROM range(1000) GROUP BY 1", conf=UNFUSED)
     assert job.to_arrow().num_rows == 3
-    until(lambda: not below(cluster.exchange_dir / job.id, "*.rows"), 30, "an exchange without rows")
+    until(lambda: not below(cluster.exchange_dir / job.id, "*.rows"), "an exchange without rows")
 
 
 def test_a_client_that_comes_later_finds_result_and_schema(cluster):
     job = cluster.client.sql("SELECT CAST(1.5 AS DECIMAL(38, 10)) AS d, DATE'2024-02-29' AS day", conf=UNFUSED)
-    job.wait(timeout=60)
+    job.wait(timeout=HANGS_S)
     with onager.connect(cluster.address) as other:
         table = other.job(job.id).to_arrow()
     assert table.schema.field("d").type == pa.decimal128(38, 10)

@@ -14,8 +14,6 @@ from tests.support.processes.cluster import Cluster, lives
 from tests.support.selection import some
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def cluster(lone_cluster) -> Cluster:
@@ -56,7 +54,7 @@ def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
     was_running = running(before)
     (worker,) = gate.held()
     cluster.the_executor().kill()
-    until(lambda: not lives(worker), 20, "the end of its Python worker")
+    until(lambda: not lives(worker), "the end of its Python worker")
     gate.forget()
     another = cluster.the_executor()
     gate.wait()
@@ -74,7 +72,7 @@ def test_jvm_of_the_executor_killed_in_the_middle(cluster, gated_q18, gate, righ
     was_running = running(before)
     (worker,) = gate.held()
     executor.jvm().kill()
-    until(lambda: not lives(worker), 20, "the end of its Python worker")
+    until(lambda: not lives(worker), "the end of its Python worker")
     gate.forget()
     gate.wait()
     assert executor.popen.poll() is None, "the process replaces its JVM, and keeps its process id"

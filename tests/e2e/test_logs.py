@@ -11,9 +11,7 @@ from onager import View
 from onager.errors import InvalidRequestError, JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED
 from tests.support.processes.cluster import Cluster
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +34,21 @@ def test_a_drained_executor_finishes_its_task_and_leaves(cluster, gate):
         f"{JOBS}:prints_in_tasks", args={"gate": str(gate.directory), "fails": False}, conf=UNFUSED
     )
     gate.wait()
-    until(lambda: "task 1 begins" in text_of(job, 1, 1), 20, "a line of a task that runs")
+    until(lambda: "task 1 begins" in text_of(job, 1, 1), "a line of a task that runs")
     running = cluster.tasks(job.id)[1, 1]["executor_id"]
     answer = cluster.cli("executors", "drain", running, "--reason", "new disk", "-o", "json")
     assert answer.returncode == 0, answer.stderr
     drained = json.loads(answer.stdout)
     assert (drained["was_leaving"], drained["running"], drained["others"]) == (False, 1, 1)
-    until(lambda: "drain_requested" in cluster.executors[running].text(), 10, "an executor that knows")
+    until(lambda: "drain_requested" in cluster.executors[running].text(), "an executor that knows")
     others = [cluster.client.sql(f"SELECT {n} AS n", conf=UNFUSED) for n in range(2)]
     assert [other.to_arrow().to_pylist() for other in others] == [[{"n": 0}], [{"n": 1}]]
     assert cluster.executor_states()[running] == "draining"
     gate.open()
     assert sorted(row["p"] for row in job.to_arrow().to_pylist()) == [0, 1]
     assert {(task["successes"], task["attempts"]) for task in cluster.tasks(job.id).values()} == {(1, 1)}
-    assert cluster.executors[running].popen.wait(30) == 0
-    until(lambda: cluster.executor_states()[running] == "left", 10, "an executor that is told to have left")
+    assert cluster.executors[running].popen.wait(HANGS_S) == 0
+    until(lambda: cluster.executor_states()[running] == "left", "an executor that is told to have left")
     with pytest.raises(InvalidRequestError, match="has left: there is nothing to drain"):
         cluster.client.drain_executor(running)
 
@@ -72,7 +70,7 @@ def test_what_each_kind_of_task_logs(cluster, gate, tmp_path):
     views = {"t": View(str(dataset), "csv", {"header": "true"})}
     query = cluster.client.sql("SELECT * FROM t", views=views, conf=UNFUSED)
     assert query.to_arrow().num_rows == 2
-    until(lambda: "CSV header does not conform to the schema" in text_of(query, 1), 20, "a warning of Spark")
+    until(lambda: "CSV header does not conform to the schema" in text_of(query, 1), "a warning of Spark")
     (executor,) = cluster.living_executors().values()
     assert "CSV header does not conform" not in executor.text()
 
@@ -81,7 +79,7 @@ def test_what_each_kind_of_task_logs(cluster, gate, tmp_path):
         f"{JOBS}:prints_in_tasks", args={"gate": str(gate.directory), "fails": True}, conf=UNFUSED
     )
     gate.wait()
-    until(lambda: "task 1 begins\n" in text_of(failing, 1, 1, 0), 20, "a line of a task that runs")
+    until(lambda: "task 1 begins\n" in text_of(failing, 1, 1, 0), "a line of a task that runs")
     gate.open()
     with pytest.raises(JobFailedError, match="the second task gives up"):
         failing.wait()
@@ -90,7 +88,7 @@ def test_what_each_kind_of_task_logs(cluster, gate, tmp_path):
 
     # What was kept with the failure outlives the executor.
     executor.kill()
-    until(lambda: cluster.executor_states()[executor.name] == "lost", 20, "a lost executor")
+    until(lambda: cluster.executor_states()[executor.name] == "lost", "a lost executor")
     told = cluster.cli("logs", failing.id, "--stage", "1", "--partition", "1")
     assert told.returncode == 0, told.stderr
     heading, *lines = told.stdout.splitlines()

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 import onager
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(240)
+from tests.support.waiting import HANGS_S, until
 
 
 def written(directory: Path) -> dict[str, int]:
@@ -157,5 +155,5 @@ def test_cancelling_a_program_and_a_deadline_stop_its_steps(shared_cluster, tmp_
     late = client.program(deadline="3s")
     late.sql(slow, name="slow")
     with pytest.raises(onager.JobFailedError, match=r"\(slow\): the job has not ended within 3 s, its deadline"):
-        late.submit().wait(60)
-    until(lambda: client.job(f"{job.id}.1").progress().state == "cancelled", 20, "the end of the step's job")
+        late.submit().wait(HANGS_S)
+    until(lambda: client.job(f"{job.id}.1").progress().state == "cancelled", "the end of the step's job")

@@ -9,8 +9,7 @@ import pytest
 from onager.client import JobState
 from tests.support.processes.cluster import Cluster
 from tests.support.selection import IS_ALL
-
-pytestmark = pytest.mark.timeout(240)
+from tests.support.waiting import HANGS_S
 
 ROWS = 2_000
 
@@ -32,7 +31,7 @@ def cluster(lone_cluster) -> Cluster:
 def test_publishing_is_killed_in_the_middle(cluster, tmp_path, victim, mode):
     target = tmp_path / "out"
     if mode == "overwrite":
-        cluster.client.sql("SELECT -1L AS id", output=target).wait(timeout=90)
+        cluster.client.sql("SELECT -1L AS id", output=target).wait(timeout=HANGS_S)
     seen: list[int] = []
     stop = threading.Event()
 
@@ -47,11 +46,11 @@ def test_publishing_is_killed_in_the_middle(cluster, tmp_path, victim, mode):
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        for progress in job.watch(timeout=90):
+        for progress in job.watch(timeout=HANGS_S):
             if progress.state is JobState.PUBLISHING or progress.state.is_final:
                 break
         kill(cluster, victim)
-        job.wait(timeout=120)
+        job.wait(timeout=HANGS_S)
     finally:
         stop.set()
         watcher.join()

@@ -7,10 +7,9 @@ from onager.clock import SystemClock
 from onager.errors import JobCancelledError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, rows
 from tests.support.processes.cluster import Cluster
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 CLOCK = SystemClock()
-pytestmark = pytest.mark.timeout(300)
 
 
 def last_sign(gate: Gate) -> float:
@@ -26,10 +25,10 @@ def check_that_cancelling_stops_sparks_work(cluster: Cluster, gate: Gate) -> flo
     began_s = CLOCK.now_ms() / 1000
     job.cancel("no longer wanted")
     with pytest.raises(JobCancelledError, match="no longer wanted"):
-        job.wait(timeout=30)
-    until(lambda: CLOCK.now_ms() / 1000 - last_sign(gate) > 1.0, 20, "silence at the gate")
+        job.wait(timeout=HANGS_S)
+    until(lambda: CLOCK.now_ms() / 1000 - last_sign(gate) > 1.0, "silence at the gate")
     assert not (gate.directory / "open").exists()
-    until(lambda: sum(executor.running for executor in cluster.client.executors()) == 0, 20, "free slots")
+    until(lambda: sum(executor.running for executor in cluster.client.executors()) == 0, "free slots")
     return last_sign(gate) - began_s
 
 
@@ -52,7 +51,7 @@ def test_push_mode_runs_a_query_and_stops_what_is_cancelled(make_cluster, tpch, 
 
     # Asked to leave, it finishes what it runs and goes.
     cluster.executors["e-1"].popen.terminate()
-    assert cluster.executors["e-1"].popen.wait(30) == 0
+    assert cluster.executors["e-1"].popen.wait(HANGS_S) == 0
     assert cluster.cli("state", "check").returncode == 0
 
 

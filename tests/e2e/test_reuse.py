@@ -10,8 +10,6 @@ from tests.e2e.conftest import UNFUSED
 from tests.support.file_times import make_older
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(240)
-
 QUERY = "SELECT k, sum(v) AS s FROM sales GROUP BY k ORDER BY k"
 CLUSTER = UNFUSED | {"onager.reuse": "cluster"}
 
@@ -62,7 +60,7 @@ def test_the_same_query_takes_what_is_there_until_a_file_changes(shared_cluster,
 
 def test_what_is_gone_is_computed_after_all(shared_cluster, sales):
     first, expected = run(shared_cluster, {"sales": sales})
-    until(lambda: files(shared_cluster, first.id), 10, "files")
+    until(lambda: files(shared_cluster, first.id), "files")
     shutil.rmtree(shared_cluster.exchange_dir / first.id)
     second, again = run(shared_cluster, {"sales": sales})
     assert (again, reused(second)) == (expected, {})
@@ -79,4 +77,4 @@ def test_steps_of_a_program_take_from_each_other_and_leave_nothing(shared_cluste
     job.wait()
     assert reused(job.step("statement 3, line 3")) == {1: f"{job.id}.1/1"}
     assert reused(job.step("statement 2, line 2")) == {}, "it filters before it adds up"
-    until(lambda: not any(files(shared_cluster, f"{job.id}.{n}") for n in (1, 2, 3)), 60, "an empty exchange")
+    until(lambda: not any(files(shared_cluster, f"{job.id}.{n}") for n in (1, 2, 3)), "an empty exchange")

@@ -15,9 +15,8 @@ import pytest
 import onager
 from tests.support.processes.children import free_port
 from tests.support.processes.ordinary import ordinary
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
-pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "tests" / "e2e" / "jobs.py"
 PLANTED = secrets.token_hex(16)
@@ -53,14 +52,14 @@ class Standalone:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(60)
+        return self.process.wait(HANGS_S)
 
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory) -> Iterator[Standalone]:
     running = Standalone(tmp_path_factory.mktemp("standalone"))
     try:
-        until(lambda: "onager is ready" in running.text(), 240, lambda: f"readiness, after {running.text()}")
+        until(lambda: "onager is ready" in running.text(), lambda: f"readiness, after {running.text()}")
         yield running
     finally:
         if running.process.poll() is None:
@@ -120,7 +119,7 @@ def test_a_child_that_is_killed_is_started_again_and_the_job_ends_right(standalo
         before = standalone.child(victim)
         before.kill()
         assert job.to_arrow().to_pylist() == [{"k": k, "n": 200} for k in range(5)]
-        until(lambda: standalone.child(victim).pid != before.pid, 60, f"another {victim}")
+        until(lambda: standalone.child(victim).pid != before.pid, f"another {victim}")
     assert f"the {victim} was killed by SIGKILL; restarting it" in standalone.text()
 
 
@@ -131,10 +130,10 @@ def test_a_second_one_at_the_same_address_or_state_says_so_and_ends_with_2(stand
     ):
         second = standalone.launch(address, state)
         try:
-            assert second.wait(120) == 2
+            assert second.wait(HANGS_S) == 2
         finally:
             second.terminate()
-            second.wait(60)
+            second.wait(HANGS_S)
         assert (address if state.name == "other" else str(state)) in standalone.text()
 
 
@@ -155,5 +154,5 @@ def test_an_interrupt_stops_everything(standalone):
     children = psutil.Process(standalone.process.pid).children(recursive=True)
     assert len(children) >= 2
     assert standalone.stop() == 0
-    _, alive = psutil.wait_procs(children, timeout=20)
+    _, alive = psutil.wait_procs(children, timeout=HANGS_S)
     assert not alive

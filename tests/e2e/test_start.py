@@ -5,12 +5,9 @@ import os
 import signal
 
 import psutil
-import pytest
 
 from tests.support.processes.cluster import Process
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(400)
 
 
 def below(process: Process, what: str) -> psutil.Process | None:
@@ -42,9 +39,9 @@ def test_its_jvm_is_killed_as_soon_as_it_is_there_and_a_python_worker_while_it_w
     process = cluster.launch_executor("e-1", slots=1)
     killed = 0
     for _ in range(2):
-        killed = until(lambda killed=killed: another(process, killed), 120, "another JVM").pid
+        killed = until(lambda killed=killed: another(process, killed), "another JVM").pid
         os.kill(killed, signal.SIGKILL)
-    daemon = until(lambda: below(process, "onager.executor.spark.worker_daemon"), 120, "a Python worker")
+    daemon = until(lambda: below(process, "onager.executor.spark.worker_daemon"), "a Python worker")
     os.kill(daemon.pid, signal.SIGKILL)
     cluster.await_executors("e-1")
     assert process.text().count("spark_died_while_starting") == 2

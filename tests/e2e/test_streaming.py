@@ -5,9 +5,7 @@ import pytest
 from onager.errors import JobCancelledError, JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 from tests.support.processes.cluster import Cluster
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 STREAMING = {**UNFUSED, "onager.exchange": "streaming"}
 ENDLESS = "(SELECT /*+ REPARTITION(3, id) */ id FROM range(0, 20000000000, 1, 1))"
@@ -25,7 +23,7 @@ def start_gated(cluster: Cluster, gate: Gate):
     arguments = {"gate": str(gate.directory), "rows": ROWS}
     job = cluster.client.python(f"{JOBS}:gated_exchange", args=arguments, conf=STREAMING)
     gate.wait()
-    until(lambda: running_stages(job) >= 2, 60, "a reader at work beside the task that it reads")
+    until(lambda: running_stages(job) >= 2, "a reader at work beside the task that it reads")
     return job
 
 
@@ -64,14 +62,14 @@ def test_a_limit_ends_a_job_whose_input_goes_on_for_hours(cluster):
     job = cluster.client.sql(f"SELECT * FROM {ENDLESS} LIMIT 5", conf=STREAMING)
     assert job.to_arrow().num_rows == 5
     assert job.progress().exchange == "streaming"
-    until(lambda: is_nothing_left(cluster, job), 10, "idle executors, and no file")
+    until(lambda: is_nothing_left(cluster, job), "idle executors, and no file")
 
 
 def test_a_job_cancelled_while_it_streams_leaves_idle_executors_and_no_file(cluster):
     job = cluster.client.sql(f"SELECT count(*) AS n FROM {ENDLESS}", conf=STREAMING)
-    until(lambda: running_stages(job) >= 2, 90, "stages that run together")
+    until(lambda: running_stages(job) >= 2, "stages that run together")
     job.cancel("enough")
-    until(lambda: is_nothing_left(cluster, job), 10, "idle executors, and no file")
+    until(lambda: is_nothing_left(cluster, job), "idle executors, and no file")
     with pytest.raises(JobCancelledError):
         job.wait(timeout=5)
 
@@ -80,7 +78,7 @@ def test_a_users_error_is_the_jobs_and_not_what_its_readers_meet(cluster):
     numbers = "SELECT /*+ REPARTITION(3, id) */ id, 1 / (id - 7) AS y FROM range(0, 10, 1, 2)"
     job = cluster.client.sql(f"SELECT count(y) AS n FROM ({numbers})", conf=STREAMING)
     with pytest.raises(JobFailedError) as caught:
-        job.wait(timeout=60)
+        job.wait(timeout=HANGS_S)
     assert caught.value.error_class == "DIVIDE_BY_ZERO"
     assert job.progress().exchange == "streaming"
 
@@ -89,7 +87,7 @@ def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster
     """The last test, since the executor restarts, and another test would have to wait for that."""
     job = start_gated(cluster, gate)
     cluster.executors["e-2"].kill()
-    until(lambda: job.progress().exchange == "durable", 30, "the end of the streaming")
+    until(lambda: job.progress().exchange == "durable", "the end of the streaming")
     # That it is gone, or what its dying task told the one that reads from it.
     because = job.progress().durable_because
     assert "executor e-2" in because or f"{job.id}/1." in because, because
@@ -99,5 +97,5 @@ def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster
     assert progress.state == "successful"
     assert max(stage.attempt for stage in progress.stages) == 1
     assert f"exchange: durable (streaming was given up: {because[:40]}" in cluster.cli("job", job.id).stdout
-    until(lambda: is_nothing_left(cluster, job), 10, "an idle executor, and no file")
+    until(lambda: is_nothing_left(cluster, job), "an idle executor, and no file")
     cluster.launch_executor("e-2", slots=1)

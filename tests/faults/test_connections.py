@@ -9,6 +9,7 @@ from onager.state_backend import ABSENT, Committed, Keyspace, OutcomeUnknown, Pu
 from onager.state_backend.etcd import EtcdBackend
 from tests.support.etcd import EtcdCluster
 from tests.support.processes.tcp_proxy import TcpProxy
+from tests.support.waiting import HANGS_S
 
 HEADS, LOG = Keyspace.JobHeads, Keyspace.JobLog
 
@@ -134,7 +135,7 @@ async def test_a_watch_goes_on_over_cuts_and_misses_nothing(backend, witness, pr
     page = await witness.get_from_prefix(LOG, "")
     written: list[bytes] = []
     heard: list[bytes] = []
-    async with backend.watch(LOG, from_revision=page.revision + 1) as events, asyncio.timeout(120):
+    async with backend.watch(LOG, from_revision=page.revision + 1) as events, asyncio.timeout(HANGS_S):
         for fault in [proxy.cut, proxy.drop_next_answer, proxy.drop_next_request] * 4:
             for n in range(30):
                 if n == 10:
@@ -173,7 +174,7 @@ async def test_a_watch_that_is_turned_away_before_it_is_connected_goes_on(etcd, 
             return open_stream(*args, **kwargs)
 
         left.watch.Watch = open_and_leave
-        async with backend.watch(LOG) as events, asyncio.timeout(30):
+        async with backend.watch(LOG) as events, asyncio.timeout(HANGS_S):
             await backend.put(LOG, "job/1", b"one")
             assert (await anext(events)).value == b"one"
         assert backend._calls._endpoints.current is not left

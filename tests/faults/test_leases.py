@@ -10,6 +10,7 @@ from onager.state_backend import Committed, Fenced, Keyspace, Put, keep_lease
 from onager.state_backend.etcd import EtcdBackend
 from tests.support.etcd import EtcdCluster
 from tests.support.processes.tcp_proxy import TcpProxy
+from tests.support.waiting import HANGS_S
 
 BEATS, HEADS = Keyspace.Heartbeats, Keyspace.JobHeads
 _TTL_S = 2.0  # etcd's shortest
@@ -32,7 +33,7 @@ async def other(etcd: EtcdCluster, namespace: str):
 async def gone(backend: EtcdBackend, key: str) -> None:
     """Return when the key of heartbeats is deleted."""
     page = await backend.get_from_prefix(BEATS, "")
-    async with backend.watch(BEATS, from_revision=page.revision + 1) as events, asyncio.timeout(60):
+    async with backend.watch(BEATS, from_revision=page.revision + 1) as events, asyncio.timeout(HANGS_S):
         if any(item.key == key for item in page):
             async for event in events:
                 if event.key == key and not event.value:
@@ -40,7 +41,7 @@ async def gone(backend: EtcdBackend, key: str) -> None:
 
 
 async def test_a_lease_that_an_admin_revokes_is_lost_at_the_next_beat(etcd, other):
-    async with keep_lease(other, _TTL_S, SystemClock()) as kept, asyncio.timeout(60):
+    async with keep_lease(other, _TTL_S, SystemClock()) as kept, asyncio.timeout(HANGS_S):
         await other.put(BEATS, "e1", b"alive", lease=kept.id)
         assert not kept.is_lost
         etcd.etcdctl("lease", "revoke", f"{kept.id:x}")
@@ -51,7 +52,7 @@ async def test_a_lease_that_an_admin_revokes_is_lost_at_the_next_beat(etcd, othe
 
 
 async def test_a_holder_that_is_cut_off_for_good_hears_it_from_its_own_clock(holder, other, proxy):
-    async with keep_lease(holder, _TTL_S, SystemClock()) as kept, asyncio.timeout(60):
+    async with keep_lease(holder, _TTL_S, SystemClock()) as kept, asyncio.timeout(HANGS_S):
         await holder.put(BEATS, "e1", b"alive", lease=kept.id)
         proxy.up.hold()
         proxy.down.hold()
@@ -64,7 +65,7 @@ async def test_a_holder_that_is_cut_off_for_good_hears_it_from_its_own_clock(hol
 
 async def test_a_holder_that_is_cut_off_for_a_moment_keeps_its_lease(holder, proxy):
     """The lease is long enough to reconnect, even on a busy machine."""
-    async with keep_lease(holder, 15, SystemClock()) as kept, asyncio.timeout(60):
+    async with keep_lease(holder, 15, SystemClock()) as kept, asyncio.timeout(HANGS_S):
         revision = await holder.put(BEATS, "e1", b"alive", lease=kept.id)
         for _ in range(3):
             proxy.cut()
@@ -78,7 +79,7 @@ async def test_a_holder_that_is_cut_off_for_a_moment_keeps_its_lease(holder, pro
 
 async def test_a_clock_that_jumps_past_the_leases_time_ends_it_for_its_holder(other):
     clock = ManualClock()
-    async with keep_lease(other, _TTL_S, clock) as kept, asyncio.timeout(60):
+    async with keep_lease(other, _TTL_S, clock) as kept, asyncio.timeout(HANGS_S):
         await other.put(BEATS, "e1", b"alive", lease=kept.id)
         clock.advance(round(_TTL_S * 1000) + 1)
         await kept.wait_lost()
@@ -96,7 +97,7 @@ async def test_a_clock_that_stands_still_or_jumps_a_little_ends_nothing(other, m
         beat.set()
 
     monkeypatch.setattr(other, "keep_alive", keep_alive_and_tell)
-    async with keep_lease(other, 6, clock) as kept, asyncio.timeout(60):
+    async with keep_lease(other, 6, clock) as kept, asyncio.timeout(HANGS_S):
         await other.put(BEATS, "e1", b"alive", lease=kept.id)
         await beat.wait()
         for _ in range(2):
@@ -141,7 +142,7 @@ async def test_a_lock_holder_whose_connection_is_cut_still_holds_it(holder, othe
 
 
 async def test_a_lock_holder_that_is_cut_off_past_its_lease_is_fenced(holder, other, proxy):
-    async with asyncio.timeout(90), keep_lease(holder, _TTL_S, SystemClock()) as kept:
+    async with asyncio.timeout(HANGS_S), keep_lease(holder, _TTL_S, SystemClock()) as kept:
         others = await other.lease(60)
         async with holder.lock(HEADS, "sweep", kept.id) as stale:
             assert isinstance(await holder.put_txn([Put(HEADS, "job", b"holder")], fence=[stale]), Committed)
@@ -170,4 +171,4 @@ async def test_a_waiter_gets_the_lock_despite_connection_cuts(holder, other, pro
             await asyncio.sleep(0.2)
             fault()
         assert not waiting.done()
-    assert (await asyncio.wait_for(waiting, 60)).lease == lease.id
+    assert (await asyncio.wait_for(waiting, HANGS_S)).lease == lease.id

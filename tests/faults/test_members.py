@@ -12,7 +12,7 @@ from tests.faults.ledger import LOG, Ledger
 from tests.support.etcd import EtcdCluster
 from tests.support.etcd.known_bugs import LOST_WRITES, STALE_READS, about
 from tests.support.processes.tcp_proxy import TcpProxy
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 HEADS = Keyspace.JobHeads
 
@@ -38,10 +38,10 @@ async def written_and_followed(cluster: EtcdCluster, namespace: str, patience: s
         await ledger.check(backend, about(LOST_WRITES, STALE_READS))
 
 
-async def progress(ledger: Ledger, writes: int = 20, within_s: float = 60.0) -> None:
+async def progress(ledger: Ledger, writes: int = 20, within_s: float = HANGS_S) -> None:
     """Return when *writes* more were acknowledged."""
     target = ledger.counts["acknowledged"] + writes
-    await eventually(lambda: ledger.counts["acknowledged"] >= target, within_s)
+    await eventually(lambda: ledger.counts["acknowledged"] >= target, within_s=within_s)
 
 
 @pytest.mark.parametrize("who", ["the leader", "a follower"])
@@ -68,7 +68,7 @@ async def test_without_a_majority_nothing_is_written_and_with_it_all_goes_on(thr
         # What was under way has ended after this.
         await asyncio.sleep(4)
         before = ledger.counts["acknowledged"]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             with pytest.raises(StateUnavailableError) as refused:
                 await EtcdBackend.open(three.url(f"{namespace}other", timeout="2s"))
         # Two paused ones take all of the time, so the third may not have been asked.
@@ -133,7 +133,7 @@ async def test_a_watch_on_a_paused_member_goes_on_at_another(three, namespace):
         await EtcdBackend.open(watching_url) as watcher,
         await EtcdBackend.open(writing_url) as writer,
         watcher.watch(LOG) as events,
-        asyncio.timeout(45),  # gRPC's own patience is a minute, ours some seconds
+        asyncio.timeout(HANGS_S),  # gRPC's own patience is a minute, ours some seconds
     ):
         await writer.put(LOG, "job/1", b"before")
         assert (await anext(events)).value == b"before"
@@ -158,5 +158,5 @@ async def test_a_client_that_reaches_only_one_of_three_members_goes_on_there(thr
                 proxy.down.hold()
         assert (await backend.get(HEADS, "job")).value == b"before"
         assert isinstance(await backend.put_txn([Put(HEADS, "job", b"after")]), Committed)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             assert (await anext(events)).value == b"after"

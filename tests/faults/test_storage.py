@@ -24,6 +24,7 @@ from onager.state_backend import (
 )
 from onager.state_backend.etcd import EtcdBackend
 from tests.support.etcd import EtcdCluster
+from tests.support.waiting import HANGS_S
 
 HEADS, LOG, PLANS = Keyspace.JobHeads, Keyspace.JobLog, Keyspace.Plans
 _QUOTA_BYTES = 16 << 20
@@ -39,7 +40,7 @@ async def test_a_watch_that_was_cut_off_while_history_was_compacted_says_so_and_
         await EtcdBackend.open(watched) as backend,
         await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as writer,
     ):
-        async with backend.watch(LOG) as events, asyncio.timeout(60):
+        async with backend.watch(LOG) as events, asyncio.timeout(HANGS_S):
             await writer.put(LOG, "job/1", b"1")
             assert (await anext(events)).value == b"1"
             proxy.refuse()
@@ -52,7 +53,7 @@ async def test_a_watch_that_was_cut_off_while_history_was_compacted_says_so_and_
                 await anext(events)
         page = await backend.get_from_prefix(LOG, "")
         assert [item.value for item in page] == [b"3"]
-        async with backend.watch(LOG, from_revision=page.revision + 1) as events, asyncio.timeout(60):
+        async with backend.watch(LOG, from_revision=page.revision + 1) as events, asyncio.timeout(HANGS_S):
             await writer.put(LOG, "job/1", b"4")
             assert (await anext(events)).value == b"4"
 
@@ -61,7 +62,7 @@ async def test_a_watch_that_keeps_up_is_not_hurt_by_compaction(etcd, namespace):
     async with (
         await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as backend,
         backend.watch(LOG) as events,
-        asyncio.timeout(60),
+        asyncio.timeout(HANGS_S),
     ):
         for n in range(20):
             revision = await backend.put(LOG, "job/1", b"%d" % n)
@@ -78,7 +79,7 @@ async def test_history_is_compacted_by_one_of_many_clients(namespace):
             await EtcdBackend.open(url) as one,
             await EtcdBackend.open(url) as other,
             one.watch(LOG) as events,
-            asyncio.timeout(90),
+            asyncio.timeout(HANGS_S),
         ):
             first = await one.put(LOG, "job/1", b"0")
             heard, n = [(await anext(events)).value], 0

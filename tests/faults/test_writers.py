@@ -15,6 +15,7 @@ from tests.support.etcd import EtcdCluster
 from tests.support.etcd.known_bugs import STALE_READS, about
 from tests.support.processes.tcp_proxy import TcpProxy
 from tests.support.selection import some
+from tests.support.waiting import HANGS_S
 
 _WRITES = 1_000
 
@@ -73,7 +74,7 @@ async def test_no_write_is_lost_or_doubled_under_faults_of_network_and_members(t
         async with running(*misbehaving, hurt_members(three, random.Random(seed), members)):
             await ledger.write_all(backends, lambda: ledger.counts["tried"] >= _WRITES and members["cycles"] > 0)
         await asyncio.to_thread(three.heal)
-        await asyncio.wait_for(following, 60)
+        await asyncio.wait_for(following, HANGS_S)
         async with await EtcdBackend.open(three.url(namespace, timeout="30s")) as witness:
             await ledger.check(witness, about(STALE_READS))
         faults = sum((proxy.counts for proxy in proxies), members)

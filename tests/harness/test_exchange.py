@@ -15,7 +15,7 @@ from onager.testing.job import JobRun
 from onager.testing.kernel import jvm_with_kernel
 from tests.harness.conftest import left_behind
 from tests.harness.faults import before, fault, faults, together
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 ROWS = 60_000
 DEALT = "select /*+ repartition(3, id) */ id, k from many"
@@ -25,7 +25,6 @@ EMPTY_JOIN = """
 STREAMS = HarnessConfig(exchange="streams", channel_frames=1, frame_bytes=1024)
 EXCHANGES = [HarnessConfig(), STREAMS]
 ids = [config.exchange for config in EXCHANGES]
-LONG_S = 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -95,7 +94,7 @@ class InTheBackground:
         self.run = run_distributed(frame, config, plant=plant)
 
     def result(self):
-        self._thread.join(LONG_S)
+        self._thread.join(HANGS_S)
         assert self.run is not None
         return self.run
 
@@ -193,7 +192,7 @@ def test_nothing_is_asked_for_before_the_first_read(spark, watched):
 @pytest.mark.parametrize("rest", ["limit 5", "limit 5 offset 3"])
 def test_a_writer_stops_when_nobody_reads_any_more(spark, rest):
     text = f"select id from (select /*+ repartition(1) */ id, uuid() u from range(0, {10**12}, 1, 1)) {rest}"
-    run = run_distributed(spark.sql(text), dataclasses.replace(STREAMS, timeout_s=60))
+    run = run_distributed(spark.sql(text), dataclasses.replace(STREAMS, timeout_s=HANGS_S))
     assert run.table.num_rows == 5
     stage_id = next(stage.stage_id for stage in run.graph.stages if stage.name.startswith("range"))
     assert 0 < sum(task.rows for task in run.tasks_of(stage_id)) < 10**12

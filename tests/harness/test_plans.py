@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.types import LongType
 
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
+from tests.support.waiting import HANGS_S
 
 TINY = HarnessConfig(exchange="streams", channel_frames=1, frame_bytes=64)
 
@@ -62,7 +63,7 @@ def test_stages_come_in_order_with_what_they_read(spark, tables):
 @pytest.mark.parametrize("pinned", [True, False], ids=["no broadcasts", "broadcasts"])
 def test_no_query_waits_in_a_circle_with_the_smallest_channels(spark, tables, text, pinned):
     conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"} if pinned else {}
-    assert_distributed_eq(spark.sql(text), dataclasses.replace(TINY, conf=conf, timeout_s=60))
+    assert_distributed_eq(spark.sql(text), dataclasses.replace(TINY, conf=conf, timeout_s=HANGS_S))
 
 
 @pytest.mark.parametrize(

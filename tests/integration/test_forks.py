@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[2]
 FORKS = 600
 SCRIPT = f"""
@@ -47,6 +49,6 @@ print("failed:", sum(map(bool, codes)))
 
 def test_a_process_with_open_calls_may_fork():
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=HANGS_S, check=False
     )
     assert (done.returncode, done.stdout) == (0, "failed: 0\n"), done.stderr[-2_000:]

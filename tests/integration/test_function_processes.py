@@ -20,9 +20,7 @@ from onager.executor.spark.functions.calls import _tell_end
 from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses, _fork, _start_warm
 from onager.protocol import onager_pb2 as pb
 from tests.support.processes.cluster import lives
-from tests.support.waiting import until
-
-TIMEOUT_S = 60.0
+from tests.support.waiting import HANGS_S, until
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +39,7 @@ def ask(processes: FunctionProcesses, directory) -> dict:
     request = {"port": 1, "token": "", "ids": "o1 o2 o3 o4", "directory": str(directory), "context": {}}
     with processes.fork() as process:
         process.ask(json.dumps(request).encode(), pb.JobSpec().SerializeToString())
-        return json.loads(process.answer(TIMEOUT_S, lambda _: None))
+        return json.loads(process.answer(HANGS_S, lambda _: None))
 
 
 def test_many_processes_at_a_time_answer_and_leave_nothing(processes, tmp_path):
@@ -71,7 +69,7 @@ def test_a_process_that_prints_without_pause_is_killed_in_time(processes):
     with processes.fork() as process:
         process._take_news()
         theirs = Path(f"/proc/{process._pid}/fd/1")
-        until(lambda: theirs.stat().st_ino == os.fstat(process._output).st_ino, TIMEOUT_S, "its output")
+        until(lambda: theirs.stat().st_ino == os.fstat(process._output).st_ino, "its output")
         with theirs.open("wb") as output:
             printer = subprocess.Popen(["timeout", "10", "yes"], stdout=output, stderr=subprocess.DEVNULL)
         began_s = time.monotonic()
@@ -124,11 +122,11 @@ def test_a_process_is_killed_by_another_thread_at_any_time(processes):
 def test_when_the_warm_process_dies_its_children_do_and_another_takes_its_place(processes, tmp_path):
     before = warm(processes)
     with processes.fork() as process:
-        (child,) = until(before.children, TIMEOUT_S, "a child")
+        (child,) = until(before.children, "a child")
         before.kill()
         assert process.answer(None, lambda _: None) is None
         assert process.exit_code is None
-    until(lambda: not lives(child.pid), TIMEOUT_S, "the end of the child")
+    until(lambda: not lives(child.pid), "the end of the child")
     assert ask(processes, tmp_path)["kind"] == "broken"
     assert warm(processes).pid != before.pid
 
@@ -140,10 +138,10 @@ def test_an_agent_that_dies_without_reading_ends_the_warm_process():
         made = _fork(ours)
         made._told.recv(1, socket.MSG_PEEK)
         made._told.close()
-        until(lambda: not psutil.Process(process.pid).children() or process.poll(), TIMEOUT_S, "the end of the child")
+        until(lambda: not psutil.Process(process.pid).children() or process.poll(), "the end of the child")
         theirs.close()
         ours.close()
-        assert process.wait(TIMEOUT_S) == 0
+        assert process.wait(HANGS_S) == 0
         made._channel.close()
         os.close(made._output)
 
@@ -154,8 +152,8 @@ def test_a_warm_process_that_cannot_be_started_is_started_when_it_can(monkeypatc
         broken.setattr(sys, "executable", "/nowhere/python")
         made = FunctionProcesses()
         with pytest.raises(FunctionLostError, match=r"No such file or directory: '/nowhere/python'.*pids"):
-            until(made.fork, TIMEOUT_S, "an error")
-    monkeypatch.setattr("onager.executor.spark.functions.processes._START_S", TIMEOUT_S)
+            until(made.fork, "an error")
+    monkeypatch.setattr("onager.executor.spark.functions.processes._START_S", HANGS_S)
     assert ask(made, tmp_path)["kind"] == "broken"
     made.close()
 
@@ -183,7 +181,7 @@ def test_after_the_end_there_is_none():
     process = made.fork()
     pid = warm(made).pid
     made.close()
-    until(lambda: not lives(pid), TIMEOUT_S, "the end of the warm process")
+    until(lambda: not lives(pid), "the end of the warm process")
     with process:
         assert process.answer(None, lambda _: None) is None
     with pytest.raises(FunctionLostError):

@@ -22,7 +22,7 @@ from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_store import JobStore
 from onager.state_backend.memory import MemoryBackend
 from tests.support.processes.children import end, start
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 from tests.unit.execution_graph.builder import Job, chain, new_graph, planned
 from tests.unit.scheduler.test_operator_tree import node, plan
 
@@ -52,7 +52,7 @@ class Server:
             self.log,
             {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK_HOME)},
         )
-        self.address = until(self._bound, 120, self.log.read_text)
+        self.address = until(self._bound, self.log.read_text)
 
     def _bound(self):
         assert self.process.poll() is None, self.log.read_text()
@@ -60,7 +60,7 @@ class Server:
         return found and f"http://127.0.0.1:{found[1]}"
 
     def get(self, path):
-        with urllib.request.urlopen(f"{self.address}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.address}{path}", timeout=HANGS_S) as answer:
             return answer.read().decode()
 
     def rest(self, path=""):
@@ -127,7 +127,7 @@ async def exported(backend, job):
 
 
 def test_it_lists_jobs_and_shows_stages_tasks_executors_and_plans(server):
-    until(lambda: len(server.rest(ALL)) == 2, 60, server.log.read_text)
+    until(lambda: len(server.rest(ALL)) == 2, server.log.read_text)
     apps = {app["id"]: app["attempts"][0]["completed"] for app in server.rest(ALL)}
     assert apps == {"job-1": True, "job-2": True}
 

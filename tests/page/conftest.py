@@ -11,7 +11,7 @@ import onager
 from benchmarks.bare_cluster import BareCluster
 from benchmarks.bare_executor import BareJob
 from tests.support.browser import TIMEOUT_MS, chromium, watched_page
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 expect.set_options(timeout=TIMEOUT_MS)
 
@@ -39,7 +39,7 @@ def origin_of(cluster: BareCluster, number: int = 0) -> str:
     """Return the origin of the page that a scheduler serves, as it has printed it."""
     name = cluster.schedulers[number].name
     log = Path(cluster._directory) / f"{name}.log"
-    found = until(lambda: re.search(r"page at (http://\S+)/", log.read_text()), 120.0, log.read_text)
+    found = until(lambda: re.search(r"page at (http://\S+)/", log.read_text()), log.read_text)
     return found[1]
 
 
@@ -88,5 +88,5 @@ def done(client) -> str:
         name="nightly totals",
         conf={"spark.hadoop.fs.s3a.secret.key": "xyzzy"},
     )
-    job.wait(60)
+    job.wait(HANGS_S)
     return job.id

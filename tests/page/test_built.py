@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "page"
 STATIC = ROOT / "scheduler" / "http" / "static"
@@ -28,7 +30,7 @@ def test_building_again_gives_the_same_bytes(tmp_path):
     node = shutil.which("node")
     if node is None or not (PAGE / "node_modules").is_dir():
         return  # who has changed the page has both; the test above holds for everybody
-    subprocess.run([node, PAGE / "build.mjs", tmp_path], check=True, timeout=120)
+    subprocess.run([node, PAGE / "build.mjs", tmp_path], check=True, timeout=HANGS_S)
     built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert built == {path.name: path.read_bytes() for path in STATIC.iterdir()}
 

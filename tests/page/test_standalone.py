@@ -27,7 +27,7 @@ def test_a_query_from_its_submission_to_what_its_operators_did_and_one_that_fail
                 assert process.poll() is None, log.read_text()
                 return "onager is ready" in log.read_text()
 
-            until(serves, 120.0, log.read_text)
+            until(serves, log.read_text)
             page.goto("/")
             expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
             with onager.connect(address) as client:

@@ -11,7 +11,7 @@ from benchmarks.bare_executor import BareJob
 from tests.page.conftest import painted
 from tests.support.browser import watched_page
 from tests.support.processes.tcp_proxy import proxies_of_a_thread
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 pytestmark = pytest.mark.usefixtures("done")
 LONG = BareJob(8, task_ms=600_000)
@@ -150,7 +150,7 @@ class TestJob:
         program = client.program(name="two steps")
         program.sql(BareJob(2).text, name="last", after=[program.sql(BareJob(3).text, name="first")])
         job = program.submit()
-        job.wait(60)
+        job.wait(HANGS_S)
         page.goto(f"/jobs/{job.id}/stages")
         page.get_by_role("link", name="The job of step 2").click()
         expect(page).to_have_url(re.compile(f"/jobs/{re.escape(job.id)}.2$"))

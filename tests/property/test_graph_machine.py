@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -938,7 +937,6 @@ def is_publishing(graph: ExecutionGraph) -> bool:
 EXECUTORS_SEEN = ("a", "b", "c")
 
 
-@pytest.mark.timeout(600)  # a failure is made small before it is shown, which takes its time
 class TestWorld(World.TestCase):  # type: ignore[valid-type, misc]
     settings = settings(
         max_examples=100,

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, sync_playwright
 
+from tests.support.waiting import HANGS_S
+
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _ADVICE = (
     "the tests of the page need Chromium on PATH: run scripts/setup dev, or install it "
@@ -95,7 +97,7 @@ def _main() -> None:
     """Print where Chromium is; `scripts/setup` asks. It must start, since a name on PATH may be no more than a hint."""
     with sync_playwright() as playwright:
         path = find_chromium(playwright)
-    subprocess.run([path, "--version"], check=True, timeout=60, capture_output=True)
+    subprocess.run([path, "--version"], check=True, timeout=HANGS_S, capture_output=True)
     sys.stdout.write(f"{path}\n")
 
 

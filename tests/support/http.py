@@ -13,6 +13,7 @@ from onager.scheduler.app import Replica
 from onager.scheduler.http.server import serving_http
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
+from tests.support.waiting import HANGS_S
 
 JSON = {"content-type": "application/json"}
 
@@ -50,7 +51,7 @@ async def http_replica(backend, tmp_path, *, registry=None, verify=True, **setti
     try:
         async with (
             serving_http(replica, made.http_listen, SystemClock(), registry) as url,
-            httpx.AsyncClient(base_url=url, timeout=120, verify=verify) as http,
+            httpx.AsyncClient(base_url=url, timeout=HANGS_S, verify=verify) as http,
         ):
             yield Served(replica, f"127.0.0.1:{port}", url, http)
     finally:

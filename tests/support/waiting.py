@@ -4,15 +4,17 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
+HANGS_S: Final = 600.0
+"""What takes longer hangs. Only a test that fails waits so long, so a slow or busy machine has time."""
+
 _PAUSE_S = 0.01
-_WITHIN_S = 30.0  # nobody waits that long but who fails, so a busy machine has time
 
 
-def until(condition: Callable[[], T], within_s: float = _WITHIN_S, what: str | Callable[[], str] = "") -> T:
+def until(condition: Callable[[], T], what: str | Callable[[], str] = "", *, within_s: float = HANGS_S) -> T:
     """Return the first true value of *condition*; *what* names it, or says at the end how things stand."""
     end_s = time.monotonic() + within_s
     while True:
@@ -24,7 +26,7 @@ def until(condition: Callable[[], T], within_s: float = _WITHIN_S, what: str | C
 
 
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]], within_s: float = _WITHIN_S, what: str | Callable[[], str] = ""
+    condition: Callable[[], T | Awaitable[T]], what: str | Callable[[], str] = "", *, within_s: float = HANGS_S
 ) -> T:
     """Do as `until`, but leave the event loop to others, and cut short a *condition* that itself waits."""
     try:

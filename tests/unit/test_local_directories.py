@@ -12,7 +12,13 @@ from onager.executor.settings import ExecutorSettings
 from onager.scheduler import main as scheduler
 from onager.scheduler.settings import SchedulerSettings
 
-ELSEWHERE = ["s3a://bucket/exchange", "hdfs://namenode:8020/exchange", "hdfs:/exchange", "abfs://c@a.example/e", "gs://b/e"]
+ELSEWHERE = [
+    "s3a://bucket/exchange",
+    "hdfs://namenode:8020/exchange",
+    "hdfs:/exchange",
+    "abfs://c@a.example/e",
+    "gs://b/e",
+]
 
 
 @pytest.fixture(autouse=True)

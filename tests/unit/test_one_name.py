@@ -9,6 +9,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[2]
 PARTS = ("execution_graph", "executor", "scheduler", "state_backend")
 
@@ -21,7 +23,7 @@ def test_the_wheel_holds_one_package_and_all_of_it(tmp_path):
         shutil.copytree(ROOT / name, source / name, symlinks=True)
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, source)
-    subprocess.run([*command, source], check=True, timeout=120, capture_output=True)
+    subprocess.run([*command, source], check=True, timeout=HANGS_S, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -52,7 +54,7 @@ def test_a_user_may_have_modules_of_those_names_and_start_python_above_a_checkou
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')\n")
     (tmp_path / "onager").mkdir()  # as a checkout is called
     code = "import onager.cli.app, onager.scheduler.main, onager.executor.main"
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=HANGS_S)
 
 
 def _imported(node):
@@ -83,7 +85,7 @@ def test_a_client_needs_nothing_that_only_clusters_need():
         names - {"grpcio_health_checking", "grpcio_reflection"} | {"grpc_health", "grpc_reflection", "py4j"}
     )
     command = [sys.executable, "-c", CLIENT.format(blocked=blocked)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert done.returncode == 2, done.stderr
     assert "which is not installed" in done.stderr
     assert "pip install 'onager[all]'" in done.stderr

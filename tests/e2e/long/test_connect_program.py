@@ -14,10 +14,9 @@ from benchmarks.tpch import QUERY_NUMBERS, query_text
 from benchmarks.tpch.comparison import difference
 from tests.e2e.conftest import UNFUSED
 from tests.support.processes.cluster import Cluster
+from tests.support.waiting import HANGS_S
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
-_TIMEOUT_S = 280
-pytestmark = pytest.mark.timeout(600)
 
 
 def run_program(scratch: Path, **environment: str) -> dict:
@@ -29,7 +28,7 @@ def run_program(scratch: Path, **environment: str) -> dict:
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
         capture_output=True,
         text=True,
-        timeout=_TIMEOUT_S,
+        timeout=HANGS_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]

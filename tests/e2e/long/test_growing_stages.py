@@ -7,8 +7,6 @@ from tests.e2e.conftest import JOBS, UNFUSED
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(300)
-
 FILES = 4_000
 TEXT = "SELECT count(*) AS files, count(DISTINCT value) AS lines, sum(CAST(value AS BIGINT)) AS total FROM lines"
 CONF = {"onager.fusion.maxBytes": 0, "onager.feed.fromFiles": 20, "spark.sql.shuffle.partitions": 2}
@@ -49,13 +47,13 @@ def started(make_cluster) -> Cluster:
 
 def killed_in_the_middle(cluster: Cluster, job: JobHandle, count: int, tell) -> dict:
     """Kill the scheduler, then the executor that lists, while *job* reads; return its tasks once it has all rows."""
-    until(lambda: listed_and_read(cluster, job.id) >= 3, 120, "what is partly found, and read")
+    until(lambda: listed_and_read(cluster, job.id) >= 3, "what is partly found, and read")
     assert any("(more tasks may come)" in stage.name for stage in job.progress().stages)
     cluster.scheduler.kill()
     cluster.start_scheduler()
     before = listed_and_read(cluster, job.id)
-    until(lambda: listed_and_read(cluster, job.id) > before, 60, "portions after the first kill")
-    lister = until(lambda: who_lists(cluster, job.id), 60, "a task that lists")
+    until(lambda: listed_and_read(cluster, job.id) > before, "portions after the first kill")
+    lister = until(lambda: who_lists(cluster, job.id), "a task that lists")
     cluster.living_executors()[lister].kill()
     tell(f"{before} portions were there at the first kill, {listed_and_read(cluster, job.id)} at the second")
     assert job.to_arrow().to_pylist() == [{"files": count, "lines": count, "total": count * (count - 1) // 2}]

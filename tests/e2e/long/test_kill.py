@@ -8,8 +8,6 @@ from tests.e2e.test_kill import assert_each_succeeded_once, follow
 from tests.support.processes.cluster import Cluster, lives
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def cluster(lone_cluster) -> Cluster:
@@ -22,7 +20,7 @@ def test_jvm_killed_in_the_middle_of_a_query_that_was_not_cut(cluster, gate):
     job = cluster.client.python(f"{JOBS}:gated_range", args=arguments)
     (worker,) = gate.wait()
     executor.jvm().kill()
-    until(lambda: not lives(worker), 20, "the end of its Python worker")
+    until(lambda: not lives(worker), "the end of its Python worker")
     gate.forget()
     gate.wait()
     gate.open()

@@ -3,12 +3,8 @@
 import gc
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 import onager
 from tests.support.processes.cluster import Cluster
-
-pytestmark = pytest.mark.timeout(300)
 
 CLIENTS = 10
 JOBS_EACH = 10

@@ -4,8 +4,6 @@ import pytest
 
 from tests.chaos.steps import Datasets, Tables, run
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.mark.parametrize("kind", [Datasets, Tables])
 def test_scripts_end_whatever_is_killed(tmp_path, tell, kind):

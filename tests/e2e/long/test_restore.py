@@ -2,13 +2,9 @@
 
 import secrets
 
-import pytest
-
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 from tests.support.processes.cluster import Cluster, lives
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def kill_everything(cluster: Cluster, gate: Gate) -> None:
@@ -17,7 +13,7 @@ def kill_everything(cluster: Cluster, gate: Gate) -> None:
     for executor in cluster.executors.values():
         if executor.popen.poll() is None:
             executor.kill()
-    until(lambda: not any(map(lives, workers)), 30, "the end of the Python workers")
+    until(lambda: not any(map(lives, workers)), "the end of the Python workers")
     gate.forget()
 
 
@@ -38,7 +34,7 @@ def test_a_job_goes_on_in_another_store_and_back(lone_cluster, tpch, right_answe
     arguments = {"text": query(18), "gate": str(gate.directory), "table": "orders", "key": "o_orderkey"}
     job = cluster.client.python(f"{JOBS}:gated_query", args=arguments, views=views, conf=UNFUSED)
     gate.wait()
-    until(lambda: sum(s.successful for s in job.progress().stages) >= 4, 60, "some finished tasks")
+    until(lambda: sum(s.successful for s in job.progress().stages) >= 4, "some finished tasks")
     tasks = cluster.tasks(job.id)
     finished = {at: task["attempts"] for at, task in tasks.items() if task["state"] == "successful"}
     other = cluster.client.sql("SELECT 1 AS one")

@@ -10,8 +10,6 @@ from deploy.local_cluster import LocalCluster
 from deploy.parts import HOST
 from tests.e2e.conftest import UNFUSED, query, rows
 
-pytestmark = pytest.mark.timeout(600)
-
 QUERIES = (3, 6, 12)
 CLIENTS = 2
 REST_S = 1.5

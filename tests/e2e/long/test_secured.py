@@ -28,7 +28,7 @@ def test_a_job_runs_over_tls_with_a_token_and_nobody_logs_it(tmp_path):
             assert process.poll() is None, log.read_text()
             return f"onager is ready at {address}" in log.read_text()
 
-        until(is_ready, 120.0, "standalone")
+        until(is_ready, "standalone")
         assert f'.remote("sc://{address}/;use_ssl=true;token=…")' in log.read_text()
         flags = ["--scheduler", address, "--tls-ca", str(authority.cacert), "--auth-token-file", str(token_file)]
         done = subprocess.run(

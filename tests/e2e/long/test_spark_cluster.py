@@ -18,9 +18,7 @@ from tests.support.processes.cluster import Cluster
 from tests.support.selection import IS_ALL
 from tests.support.spark.standalone import SparkCluster
 from tests.support.trees import below, size_of
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(400)
+from tests.support.waiting import HANGS_S, until
 
 SLOTS = 2
 QUERIES = range(1, 23) if IS_ALL else (2, 13, 15, 18)
@@ -97,7 +95,9 @@ def test_python_functions_run_in_the_cluster_s_processes_with_the_agent_s_interp
 
 def test_a_dataset_is_written_by_the_cluster_and_published(cluster, tmp_path):
     target = tmp_path / "out.parquet"
-    cluster.client.sql("SELECT id % 7 AS k FROM range(0, 1000, 1, 3)", conf=UNFUSED, output=target).wait(timeout=90)
+    cluster.client.sql("SELECT id % 7 AS k FROM range(0, 1000, 1, 3)", conf=UNFUSED, output=target).wait(
+        timeout=HANGS_S
+    )
     assert (target / "_SUCCESS").exists()
     assert cluster.client.sql(f"SELECT count(*) AS n FROM parquet.`{target}`").to_arrow().to_pylist() == [{"n": 1000}]
 
@@ -117,7 +117,7 @@ def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
         return [e["Stage Infos"][0]["Number of Tasks"] for e in started if runs.get(e["Job ID"]) in mine]
 
     # Whenever both slots are free: of sixty tasks, two come to their ends together often enough.
-    tasks = until(lambda: found if max(found := tasks_together()) == SLOTS else None, 60, "a job of two tasks")
+    tasks = until(lambda: found if max(found := tasks_together()) == SLOTS else None, "a job of two tasks")
     assert sum(tasks) == 60 * len(jobs)
     ran_in = {e["Task Info"]["Executor ID"] for e in told(events) if e["Event"] == "SparkListenerTaskEnd"}
     assert "driver" not in ran_in
@@ -135,15 +135,15 @@ def test_a_cancelled_job_leaves_the_cluster_free(cluster, gate: Gate):
     arguments = {"gate": str(gate.directory), "rows": 200_000}
     job = cluster.client.python(f"{JOBS}:gated_exchange", args=arguments, conf=UNFUSED)
     (worker,) = gate.wait()
-    until(lambda: any(".0-" in path.name for path in below(cluster.exchange_dir, "*.tmp")), 30, "an unfinished file")
+    until(lambda: any(".0-" in path.name for path in below(cluster.exchange_dir, "*.tmp")), "an unfinished file")
     # Spark ends the worker of a task that waits for it; of one that has rows to write yet, it ends the task alone.
     sizes = [-1]
     while sizes[-1] != (size := sum(size_of(path) for path in below(cluster.exchange_dir, "*.tmp"))):
         sizes.append(size)
         time.sleep(1)
     job.cancel("enough")
-    until(lambda: not list(cluster.exchange_dir.glob(f"*{job.id}*")), 10, "an empty directory")
-    until(lambda: not psutil.pid_exists(worker), 15, "the end of its Python worker")
+    until(lambda: not list(cluster.exchange_dir.glob(f"*{job.id}*")), "an empty directory")
+    until(lambda: not psutil.pid_exists(worker), "the end of its Python worker")
     assert cluster.client.sql("SELECT 1 AS one", conf=UNFUSED).to_arrow().num_rows == 1
     assert not list(cluster.exchange_dir.glob(f"*{job.id}*"))
 
@@ -163,13 +163,13 @@ def test_a_process_of_the_cluster_that_is_killed_costs_a_retry(cluster, spark_cl
 
 def test_a_directory_that_is_not_shared_is_refused(cluster, spark_cluster):
     silent = cluster.launch_executor("c-2", slots=1, **on(spark_cluster))
-    assert silent.popen.wait(60) == 2
+    assert silent.popen.wait(HANGS_S) == 2
     assert "is a directory of this machine" in silent.text()
     assert "--exchange-shared" in silent.text()
     wrong = cluster.launch_executor(
         "c-3", slots=1, on_small_disk=True, **on(spark_cluster, ONAGER_EXECUTOR_EXCHANGE_SHARED="true")
     )
-    assert wrong.popen.wait(120) == 2
+    assert wrong.popen.wait(HANGS_S) == 2
     assert "it is not the same directory for this executor and the processes of" in wrong.text()
     assert "127.0.0.1 does not see the files of this machine" in wrong.text()
 
@@ -183,7 +183,7 @@ def test_an_executor_whose_cluster_ends_starts_over_and_waits_for_it(cluster, sp
     master.wait()
     worker.wait()
     os.kill(jvm.pid, signal.SIGKILL)  # it would wait for its cluster for a minute
-    until(lambda: "cluster_away" in executor.text(), 60, "an executor that says so")
+    until(lambda: "cluster_away" in executor.text(), "an executor that says so")
     spark_cluster.start(cores=SLOTS)
     cluster.await_executors("c-1")
     deadline_s = time.monotonic() + 60

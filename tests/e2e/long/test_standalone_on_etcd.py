@@ -5,13 +5,9 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 import onager
 from tests.support.processes.children import free_port
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 
 def test_it_goes_on_where_it_was_killed(tmp_path, etcd):
@@ -30,7 +26,7 @@ def test_it_goes_on_where_it_was_killed(tmp_path, etcd):
             assert running.poll() is None, "standalone ended"
             return log.read_text().count("onager is ready") == count
 
-        until(is_ready, 240, "readiness")
+        until(is_ready, "readiness")
 
     running = launch()
     try:
@@ -46,7 +42,7 @@ def test_it_goes_on_where_it_was_killed(tmp_path, etcd):
             assert client.job(first.id).to_arrow().to_pylist() == answer
             assert client.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
         running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 0
+        assert running.wait(HANGS_S) == 0
     finally:
         if running.poll() is None:
             running.kill()

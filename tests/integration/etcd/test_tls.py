@@ -12,6 +12,7 @@ from onager.errors import StateUnavailableError
 from tests.integration.etcd.access import QUICK, refused, works
 from tests.support.etcd import EtcdCluster, TlsFiles
 from tests.support.etcd.certificates import Authority
+from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -128,7 +129,7 @@ def test_a_scheduler_that_cannot_connect_says_so_once_and_in_words(tls, other, t
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANGS_S,
     )
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()

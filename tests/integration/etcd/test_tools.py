@@ -10,6 +10,7 @@ import pytest
 from tests.support.etcd import EtcdCluster, programs
 from tests.support.etcd.cluster import RUNNING
 from tests.support.etcd.known_bugs import LOST_WRITES, STALE_READS
+from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,7 +33,7 @@ def test_members_die_with_a_test_run_that_is_killed():
         assert parent.poll() is None
         parent.kill()
         parent.wait()
-        assert psutil.wait_procs([member], timeout=30)[1] == []
+        assert psutil.wait_procs([member], timeout=HANGS_S)[1] == []
 
 
 def test_what_a_killed_run_left_is_removed_by_the_next(etcd):

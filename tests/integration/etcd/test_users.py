@@ -23,6 +23,7 @@ from tests.integration.etcd.access import PATIENT, QUICK, refused, works
 from tests.support.etcd import EtcdCluster, TlsFiles
 from tests.support.etcd.certificates import Authority, Pair
 from tests.support.processes.children import free_ports
+from tests.support.waiting import HANGS_S
 
 PASSWORD = "s3cret-of-alice"
 ROOT = Path(__file__).resolve().parents[3]
@@ -218,7 +219,7 @@ async def write_and_see(backend: StateBackendClient, told: "asyncio.Queue[tuple[
     """Write *key* by several tasks, and see each write in the watch."""
     puts = [backend.put(Keyspace.Sessions, f"{key}/{number}", key.encode()) for number in range(20)]
     await asyncio.gather(*puts)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         seen = {await told.get() for _ in range(20)}
     assert seen == {(f"{key}/{number}", key.encode()) for number in range(20)}
     assert told.empty()
@@ -321,7 +322,7 @@ def test_a_scheduler_tells_the_password_to_nobody(guarded, tmp_path, level):
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=HANGS_S,
         )
         assert done.returncode == 2
         return done.stdout + done.stderr

@@ -12,6 +12,7 @@ from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
 from onager.protocol import onager_pb2 as pb
+from tests.support.waiting import HANGS_S
 
 
 def main(path: str) -> None:
@@ -38,7 +39,7 @@ def main(path: str) -> None:
             done.set()
 
     runner.run(task_set, plan, on_report)
-    assert done.wait(90)
+    assert done.wait(HANGS_S)
     rows, total = 0, 0.0
     for report in reports:
         assert not report.HasField("failure"), report.failure.message + report.failure.details

@@ -23,6 +23,7 @@ from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor
+from tests.support.waiting import HANGS_S
 
 TABLE_LESS = {
     "a constant": "SELECT 1",
@@ -477,7 +478,7 @@ def test_a_read_that_never_ends_can_be_interrupted(executor: OneExecutor, catalo
 
     thread = threading.Thread(target=plan)
     thread.start()
-    assert asked.wait(30)
+    assert asked.wait(HANGS_S)
     kernel.cancel_control("stuck")
     thread.join(30)
     assert not thread.is_alive()

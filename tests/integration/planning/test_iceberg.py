@@ -161,7 +161,7 @@ def test_an_earlier_state_is_read_by_snapshot_tag_and_time(executor, catalog):
     table.manage_snapshots().create_tag(first.snapshot_id, "monday").commit()
     with table.update_schema() as update:
         update.add_column("note", StringType())
-    until(lambda: time.time_ns() // 1_000_000 > first.timestamp_ms + 1, 5, "a later millisecond")
+    until(lambda: time.time_ns() // 1_000_000 > first.timestamp_ms + 1, "a later millisecond")
     between = dt.datetime.fromtimestamp((first.timestamp_ms + 1) / 1000, dt.UTC).isoformat()
     write(executor, "INSERT OVERWRITE ice.shop.sales (id) VALUES (9)")
     assert rows(executor, "SELECT id, note FROM ice.shop.sales") == [(9, None)]

@@ -15,7 +15,7 @@ from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.python_jobs import compare, source
 from tests.support.selection import some
 from tests.support.spark.one_executor import CUT
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 SHAPES = {
     "udf": "return spark.table('sales').select(udf(add_offset, 'long')('id').alias('v'))",
@@ -265,7 +265,7 @@ def test_python_functions_decode_in_another_process(executor, tables):
     Path(path).write_bytes(encoded)
     script = Path(__file__).with_name("run_leaf_stage.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(path)], check=False, capture_output=True, text=True, timeout=100
+        [sys.executable, str(script), str(path)], check=False, capture_output=True, text=True, timeout=HANGS_S
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == f"300 {sum(i * 1.5 + 1000 for i in range(300))}"
@@ -376,7 +376,7 @@ def test_a_function_that_cancels_all_jobs_cancels_its_own(executor):
 
     other = threading.Thread(target=count)
     other.start()
-    assert running.wait(30)
+    assert running.wait(HANGS_S)
     text = "def query(spark):\n    spark.sparkContext.cancelAllJobs()\n    return spark.range(1)\n"
     assert executor.run(executor.plan_python(text)) == [(0,)]
     other.join()

@@ -15,6 +15,7 @@ from tests.integration.scheduler.test_process import process
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, success
 from tests.support.processes.children import free_port
 from tests.support.processes.forked import fork_onager
+from tests.support.waiting import HANGS_S
 
 
 async def start_onager(*arguments, **environment):
@@ -24,7 +25,7 @@ async def start_onager(*arguments, **environment):
 async def onager(*arguments, code=0, **environment):
     """Return what the command prints, on standard output and standard error."""
     started = await start_onager(*arguments, **environment)
-    out, err = await asyncio.wait_for(started.communicate(), 120)
+    out, err = await asyncio.wait_for(started.communicate(), HANGS_S)
     assert started.returncode == code, (out.decode(), err.decode())
     return out.decode(), err.decode()
 
@@ -63,9 +64,9 @@ async def busy_cluster(tmp_path, backend, **settings):
         client = Client(address)
         async with executor(address, "e1", run) as e1:
             await client.submit("ended")
-            assert (await client.wait("ended", 60)).state == pb.SUCCESSFUL
+            assert (await client.wait("ended")).state == pb.SUCCESSFUL
             await client.submit("active")
-            await asyncio.wait_for(waits.wait(), 60)
+            await asyncio.wait_for(waits.wait(), HANGS_S)
             yield address, client, go_on
         await client.close()
 

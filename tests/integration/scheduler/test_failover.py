@@ -20,7 +20,7 @@ from tests.integration.scheduler.test_process import process
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import arrow_stream, plan_outcome, success
 from tests.support.processes.children import free_ports
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 WIDTH = 8
 
@@ -58,7 +58,7 @@ async def replicas(etcd, tmp_path, count):
         async def is_complete():
             return await made.listed() == count
 
-        await eventually(is_complete, 20)
+        await eventually(is_complete)
         yield made
 
 
@@ -70,7 +70,7 @@ class Watching:
         self.ended = asyncio.create_task(asyncio.to_thread(self._watch, client, job_id))
 
     def _watch(self, client, job_id):
-        for progress in client.job(job_id).watch(timeout=60):
+        for progress in client.job(job_id).watch(timeout=HANGS_S):
             self.told.append(progress)
         return self.told[-1].state
 
@@ -95,12 +95,12 @@ async def test_the_schedulers_that_everybody_talks_with_are_killed_in_the_middle
         with onager.connect(",".join(cluster.addresses)) as client:
             job = await asyncio.to_thread(client.sql, "SELECT 1")
             watching = Watching(client, job.id)
-            await eventually(lambda: len(e1.worker.going_on) == WIDTH // 2, 30)
-            await eventually(lambda: watching.told and successes(watching.told[-1])[1:2] == [WIDTH // 2], 30)
+            await eventually(lambda: len(e1.worker.going_on) == WIDTH // 2)
+            await eventually(lambda: watching.told and successes(watching.told[-1])[1:2] == [WIDTH // 2])
             for _ in range(count - 1):
                 killed = e1.address
                 await cluster.kill(killed)
-                await eventually(lambda killed=killed: e1.address != killed, 30)
+                await eventually(lambda killed=killed: e1.address != killed)
                 detail = await asyncio.to_thread(job.detail)
                 assert detail.progress.state == pb.RUNNING
             is_open = True
@@ -171,12 +171,12 @@ async def test_sigterm_hands_over_and_ends_within_a_second(etcd, tmp_path):
             await eventually(both_are_known)
             job = await asyncio.to_thread(client.sql, "SELECT 1")
             watching = Watching(client, job.id)
-            await eventually(lambda: e1.worker.going_on or e2.worker.ran, 30)
+            await eventually(lambda: e1.worker.going_on or e2.worker.ran)
             began_s = time.monotonic()
             assert await cluster.end(cluster.addresses[0], signal.SIGTERM) == 0
             assert time.monotonic() - began_s < 4.0  # with room for a busy machine; a poll waits 5 s
             assert await cluster.listed() == 1
-            await eventually(lambda: e1.address == e2.address == cluster.addresses[1], 30)
+            await eventually(lambda: e1.address == e2.address == cluster.addresses[1])
             e1.worker.run = two_stages()
             e1.worker.finish(two_stages())
             assert await watching.ended == "successful"

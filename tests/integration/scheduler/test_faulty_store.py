@@ -14,7 +14,7 @@ from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.integration.scheduler.test_replicas import replica
 from tests.support.fakes.scripted_executor import Client, executor
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 RATES = {
     FaultKind.UNAVAILABLE: 0.03,
@@ -63,7 +63,7 @@ async def test_jobs_end_right_over_a_store_that_fails_at_every_turn(tmp_path, te
         job_ids = [f"job-{n}" for n in range(JOBS)]
         for n, job_id in enumerate(job_ids):
             await submit(clients[n % 2], job_id)
-        ended = [await clients[(n + 1) % 2].wait(job_id, 60) for n, job_id in enumerate(job_ids)]
+        ended = [await clients[(n + 1) % 2].wait(job_id) for n, job_id in enumerate(job_ids)]
         for backend in backends:
             backend.is_failing = False
         assert [progress.state for progress in ended] == [pb.SUCCESSFUL] * JOBS
@@ -88,7 +88,7 @@ async def test_jobs_end_right_over_a_store_that_fails_at_every_turn(tmp_path, te
 
 async def submit(client, job_id):
     """Submit as a client does: again, until it is known that it was taken."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         while True:
             try:
                 await client.submit(job_id)

@@ -13,6 +13,7 @@ from onager.scheduler.http.access import COOKIE, SAFE_COOKIE
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.etcd.certificates import Authority
 from tests.support.http import http_replica, stream
+from tests.support.waiting import HANGS_S
 
 TOKENS = {"ann": "admin", "olga": "operator", "cleo": "client", "vic": "viewer", "e-1": "executor", "s-1": "scheduler"}
 
@@ -210,7 +211,7 @@ async def test_a_stream_ends_when_the_token_of_its_caller_goes(served, token_fil
     async with stream(served, "/jobs/job-1/progress", **bearer("vic")) as told:
         assert (await anext(told)).kind == "progress"
         token_file.write_text(f"ann admin {token_of('ann')}\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANGS_S):
             (last,) = [message async for message in told]
     assert (last.kind, last.data["retryable"]) == ("problem", False)
     assert (await served.http.get("/api/v1/jobs/job-1", headers=bearer("ann"))).status_code == 200

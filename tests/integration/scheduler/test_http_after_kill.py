@@ -12,6 +12,7 @@ from onager.state_backend import open_backend
 from tests.integration.scheduler.test_process import start
 from tests.support.http import messages
 from tests.support.large_jobs import LargeJob
+from tests.support.waiting import HANGS_S
 
 EVENTS = "/api/v1/jobs/job-1/events"
 
@@ -21,9 +22,11 @@ async def serving(tmp_path, url):
     """Yield a scheduler process and a browser of it."""
     process = await start(tmp_path, 0, backend=url, http_listen="127.0.0.1:0")
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), 60)
+        line = await asyncio.wait_for(process.stdout.readline(), HANGS_S)
         assert line.startswith(b"page at "), (await process.stderr.read()).decode()
-        async with httpx.AsyncClient(base_url=line.decode().removeprefix("page at ").strip(), timeout=120) as browser:
+        async with httpx.AsyncClient(
+            base_url=line.decode().removeprefix("page at ").strip(), timeout=HANGS_S
+        ) as browser:
             yield process, browser
     finally:
         if process.returncode is None:

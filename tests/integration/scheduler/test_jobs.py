@@ -316,7 +316,7 @@ async def test_a_hundred_jobs_end_in_fair_order(scheduler, client):
 
     await asyncio.gather(*(submit_all(c, jobs[n::10]) for n, c in enumerate(clients)))
     async with executor(scheduler.address, "e1", two_stages()):
-        ended = await asyncio.gather(*(client.wait(job_id, 60) for job_id in jobs))
+        ended = await asyncio.gather(*(client.wait(job_id) for job_id in jobs))
     assert {e.state for e in ended} == {pb.SUCCESSFUL}
     by_submission = sorted(ended, key=lambda e: (e.submitted_ms, e.job_id))
     by_end = {e.job_id: place for place, e in enumerate(sorted(ended, key=lambda e: e.ended_ms))}

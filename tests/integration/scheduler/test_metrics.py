@@ -22,7 +22,6 @@ from tests.support.fakes.scripted_executor import Client, executor, failure
 from tests.support.metrics import of_registry
 from tests.support.waiting import eventually
 
-_WITHIN_S = 120.0
 JOBS = [f"job-{n}" for n in range(6)]
 
 
@@ -109,7 +108,7 @@ async def test_counters_add_up_to_the_logs_and_gauges_are_told_alike(cluster):
         for n, job_id in enumerate(JOBS):
             await clients[n % 3].submit(job_id)
         for job_id in JOBS:
-            assert (await clients[0].wait(job_id, _WITHIN_S)).state == pb.SUCCESSFUL
+            assert (await clients[0].wait(job_id)).state == pb.SUCCESSFUL
         events = [event for job_id in JOBS for event in await cluster.history(job_id)]
         total = cluster.total()
         assert total["onager_jobs_submitted_total"] == len(JOBS)
@@ -133,7 +132,7 @@ async def test_counters_add_up_to_the_logs_and_gauges_are_told_alike(cluster):
             one, *others = told()
             return one["onager_schedulers"] == 3 and all(other == one for other in others)
 
-        await eventually(is_told_alike, _WITHIN_S, what=lambda: str(told()))
+        await eventually(is_told_alike, what=lambda: str(told()))
         assert told()[0]['onager_jobs{state="successful"}'] == len(JOBS)
         assert told()[0]['onager_executors{mode="pull",state="alive"}'] == 3
         assert told()[0]['onager_executor_slots{state="free"}'] == 6
@@ -148,7 +147,7 @@ async def test_jobs_of_a_scheduler_that_is_gone_are_taken_over_once(cluster):
     for job_id in JOBS:
         await client.submit(job_id)
     assert not any("takeovers" in name for name, n in cluster.total().items() if n)
-    await eventually(lambda: first.replica.members.is_registered, _WITHIN_S)
+    await eventually(lambda: first.replica.members.is_registered)
     second = await cluster.begin()
 
     def took_over(reason):
@@ -156,17 +155,17 @@ async def test_jobs_of_a_scheduler_that_is_gone_are_taken_over_once(cluster):
 
     mine = [job_id for job_id in JOBS if second.replica.ownership.is_mine(job_id)]
     assert took_over("start") == len(mine)
-    await eventually(lambda: first.replica.members.live == second.replica.members.live, _WITHIN_S)
+    await eventually(lambda: first.replica.members.live == second.replica.members.live)
     await client.close()
     await cluster.end(first)
-    await eventually(lambda: took_over("gone") == len(JOBS) - len(mine), _WITHIN_S)
+    await eventually(lambda: took_over("gone") == len(JOBS) - len(mine))
     assert cluster.total()["onager_takeover_seconds_count"] == len(JOBS)
 
 
 async def test_a_lost_executor_is_counted_by_how_it_was_lost(cluster):
     replica = await cluster.begin()
     async with executor(replica.address, "e1", two_stages()) as e1:
-        await eventually(lambda: e1.lists, _WITHIN_S)
+        await eventually(lambda: e1.lists)
         await e1.stub.DeregisterExecutor(
             pb.DeregisterExecutorRequest(executor_id="e1", incarnation=e1.incarnation, reason="it was told to")
         )

@@ -14,7 +14,7 @@ from tests.integration.scheduler.test_failover import Watching, replicas
 from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import failure
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 WIDTH = 4
 STREAMING = {"onager.exchange": "streaming"}
@@ -76,7 +76,7 @@ class Pair:
         return sum(len(running.worker.going_on) for running in self.agents.values())
 
     async def all_at_work(self):
-        await eventually(lambda: self.in_hand() == WIDTH + 3, 30)
+        await eventually(lambda: self.in_hand() == WIDTH + 3)
 
     def open(self):
         for name, running in self.agents.items():
@@ -224,7 +224,7 @@ async def test_executors_that_cannot_stream_get_no_task_that_does(pair):
     await pair.start("e1", stream_address="")
     await pair.start("e2")
     job = await submitted(pair)
-    await eventually(lambda: pair.in_hand() == 4, 30)
+    await eventually(lambda: pair.in_hand() == 4)
     pair.open()
     progress = await ended(job)
     assert (progress.state, progress.exchange) == ("successful", "streaming")
@@ -242,10 +242,10 @@ async def test_jobs_for_other_executors_do_not_block_slots_for_later_jobs(pair):
     async def all_are_planned():
         return all([len((await asyncio.to_thread(job.progress)).stages) == 3 for job in others])
 
-    await eventually(all_are_planned, 30)
-    await eventually(lambda: len(pair.agents["e2"].worker.going_on) == 4, 30)
+    await eventually(all_are_planned)
+    await eventually(lambda: len(pair.agents["e2"].worker.going_on) == 4)
     job = await asyncio.to_thread(pair.client.sql, "SELECT 1")
-    assert (await asyncio.wait_for(ended(job), 20)).state == "successful"
+    assert (await asyncio.wait_for(ended(job), HANGS_S)).state == "successful"
     assert not any(task_set.pipelined for task_set in pair.gates["e1"].sets(1))
 
 
@@ -261,7 +261,7 @@ async def test_the_death_of_a_scheduler_ends_no_stream(etcd, tmp_path, stack):
     await pair.start("e2")
     job = await submitted(pair)
     watching = Watching(pair.client, job.id)
-    await eventually(lambda: pair.in_hand() >= WIDTH, 30)
+    await eventually(lambda: pair.in_hand() >= WIDTH)
     await cluster.kill(cluster.addresses[0])
     await pair.all_at_work()
     pair.open()

@@ -17,7 +17,7 @@ from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.scripted_executor import Client, executor
 from tests.support.processes.children import free_port
 from tests.support.processes.forked import fork_onager
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 
 async def start(tmp_path, port, **settings):
@@ -35,7 +35,7 @@ async def start(tmp_path, port, **settings):
 async def process(tmp_path, port, **settings):
     started = await start(tmp_path, port, **settings)
     try:
-        line = await asyncio.wait_for(started.stdout.readline(), 20)
+        line = await asyncio.wait_for(started.stdout.readline(), HANGS_S)
         assert line.startswith(b"listening on"), (await started.stderr.read()).decode()
         yield started
     finally:
@@ -46,7 +46,7 @@ async def process(tmp_path, port, **settings):
 
 async def refusal(tmp_path, **settings):
     started = await start(tmp_path, **{"port": 0, **settings})
-    _, err = await asyncio.wait_for(started.communicate(), 20)
+    _, err = await asyncio.wait_for(started.communicate(), HANGS_S)
     text = [line for line in err.decode().splitlines() if line.startswith("onager scheduler:")]
     assert started.returncode == 2, err.decode()
     assert len(text) == 1

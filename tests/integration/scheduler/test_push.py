@@ -29,7 +29,7 @@ from tests.integration.scheduler.test_replicas import connect as connect  # noqa
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, identity, plan_outcome, success
 from tests.support.processes.children import free_ports
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 WIDE = 12
 
@@ -127,7 +127,7 @@ async def test_an_executor_that_drains_gets_nothing_more(scheduler, client):
 
         await eventually(is_draining)
         leaving.worker.finish(wide)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             assert (await leaving.running).ending is Ending.DRAINED
         assert len(leaving.worker.ran) == 3
         async with agent([scheduler.address], "e2", wide, mode="push"):
@@ -402,7 +402,7 @@ async def test_a_scheduler_dies_that_an_executor_has_polled(replicas):
             e1.worker.finish(wide)
             return (await client.detail("job-1")).progress.state == pb.SUCCESSFUL
 
-        await eventually(is_done, 20)
+        await eventually(is_done)
         assert set(Counter(e1.worker.ran).values()) == {1}
         assert {t.successes for s in (await client.detail("job-1")).progress.stages for t in s.tasks} == {1}
 
@@ -475,7 +475,7 @@ async def test_the_only_scheduler_is_killed_and_comes_back(tmp_path):
                 e1.worker.finish(wide)
                 return (await client.detail("job-1")).progress.state == pb.SUCCESSFUL
 
-            await eventually(is_done, 20)
+            await eventually(is_done)
             assert set(Counter(e1.worker.ran).values()) == {1}
             detail = await client.detail("job-1")
             assert {t.attempts for s in detail.progress.stages for t in s.tasks} == {1}

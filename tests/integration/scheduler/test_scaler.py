@@ -18,7 +18,6 @@ from tests.support.etcd.certificates import Authority
 from tests.support.fakes.scripted_executor import Client, executor
 from tests.support.waiting import eventually
 
-_WITHIN_S = 120.0
 EXECUTORS = pb.ScaledObjectRef(name="executor", namespace="onager", scalerMetadata={"slotsPerExecutor": "4"})
 
 
@@ -74,7 +73,7 @@ async def test_from_no_job_to_no_job_all_replicas_say_how_many_slots_are_wanted(
         return [(await keda.is_active(), await keda.wanted()) for keda in ways]
 
     async def is_told(*expected):
-        await eventually(lambda: _equals(told, [expected] * 2), _WITHIN_S, what=lambda: f"not {expected}")
+        await eventually(lambda: _equals(told, [expected] * 2), what=lambda: f"not {expected}")
 
     await is_told(False, 0)
     await client.submit("job-1")
@@ -96,7 +95,7 @@ async def test_a_limited_session_wants_no_more_slots_than_it_may_have(two):
     for n in range(3):
         await client.submit(f"job-{n}", **{"onager.session": "etl", "onager.session.max-tasks": "2"})
     for each in (keda, other):
-        await eventually(lambda each=each: _equals(each.wanted, 2), _WITHIN_S)
+        await eventually(lambda each=each: _equals(each.wanted, 2))
     await client.close()
 
 
@@ -112,7 +111,7 @@ async def test_a_stream_tells_of_the_first_job_and_of_the_last_ones_end_at_once(
     ending = asyncio.create_task(stream.read())
     async with executor(there.address, "e1", two_stages()):
         for job_id in ("job-1", "job-2"):
-            await client.wait(job_id, _WITHIN_S)
+            await client.wait(job_id)
     assert not (await ending).result
     stream.cancel()
     await client.close()

@@ -21,6 +21,7 @@ from tests.integration.scheduler.test_process import process, start
 from tests.support.etcd import EtcdCluster
 from tests.support.fakes.scripted_executor import Client, executor
 from tests.support.processes.children import free_port
+from tests.support.waiting import HANGS_S
 
 # ---------------------------------------------------------------- through a scheduler
 
@@ -63,7 +64,7 @@ async def test_a_store_is_sound_at_every_moment(scheduler, client):
     async with executor(scheduler.address, "e1", two_stages(width=120), slots=8):
         for job_id in jobs:
             await client.submit(job_id)
-        ended = asyncio.gather(*(client.wait(job_id, 60) for job_id in jobs))
+        ended = asyncio.gather(*(client.wait(job_id) for job_id in jobs))
         while not ended.done() or checks < 3:
             findings = [f async for part in client.stub.CheckState(pb.CheckStateRequest()) for f in part.findings]
             assert [str(finding) for finding in findings if finding.severity == "error"] == []
@@ -95,7 +96,7 @@ async def test_removing_asks_and_minds_running_jobs(tmp_path, url):
 
         # The job that runs was left whole.
         await go_on()
-        assert (await client.wait("active", 60)).state == pb.SUCCESSFUL
+        assert (await client.wait("active")).state == pb.SUCCESSFUL
         assert await client.fetch("active") == RESULT
 
 
@@ -117,7 +118,7 @@ async def test_a_damaged_job_is_removed_as_the_manual_says(tmp_path, url):
         client = Client(f"127.0.0.1:{port}")
         async with executor(f"127.0.0.1:{port}", "e2", two_stages("e2")):
             assert not (await client.submit("active")).existed, "the id is free again"
-            assert (await client.wait("active", 60)).state == pb.SUCCESSFUL
+            assert (await client.wait("active")).state == pb.SUCCESSFUL
         await client.close()
 
 
@@ -183,7 +184,7 @@ async def watching(*arguments):
     """Run `onager state watch -o json`, and yield it once it watches."""
     started = await start_onager("state", "watch", *arguments, "-o", "json")
     try:
-        line = (await asyncio.wait_for(started.stderr.readline(), 30)).decode()
+        line = (await asyncio.wait_for(started.stderr.readline(), HANGS_S)).decode()
         assert line.startswith("watching from revision "), line + (await started.stderr.read()).decode()
         yield started
     finally:
@@ -194,7 +195,7 @@ async def watching(*arguments):
 
 async def changes_until(watch, is_last):
     changes = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         while not changes or not is_last(changes[-1]):
             line = await watch.stdout.readline()
             assert line, (await watch.stderr.read()).decode()
@@ -220,7 +221,7 @@ async def test_a_job_is_watched_from_submission_to_its_end(scheduler, client):
         assert len(of_log) > 1
         assert of_log == sorted(of_log)
         watch.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(watch.wait(), 20) == 0
+        assert await asyncio.wait_for(watch.wait(), HANGS_S) == 0
         assert (await watch.stderr.read()) == b""
 
 
@@ -315,7 +316,7 @@ async def test_a_store_is_watched_without_a_scheduler(etcd):
         assert (first["kind"], first["key"], first["value"]) == ("put", "Sessions/s", {"a": 1})
         assert second["mod_revision"] > first["mod_revision"]
         watch.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(watch.wait(), 20) == 0
+        assert await asyncio.wait_for(watch.wait(), HANGS_S) == 0
         assert (await watch.stderr.read()) == b""
 
 

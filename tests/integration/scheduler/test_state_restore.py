@@ -13,7 +13,7 @@ from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.integration.scheduler.test_process import process, start
 from tests.support.fakes.scripted_executor import Client, executor
 from tests.support.processes.children import free_port
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 
 async def test_a_backup_goes_from_any_store_into_any_other(tmp_path, etcd):
@@ -81,7 +81,7 @@ async def test_a_scheduler_that_has_no_executors_is_found_as_well(tmp_path, etcd
         async def is_registered():
             return await state_json("ls", "Schedulers", "--backend", backend)
 
-        await eventually(is_registered, 30)
+        await eventually(is_registered)
         await state("backup", tmp_path / "b.zst", "--scheduler", f"127.0.0.1:{port}")
         _, err = await state("restore", tmp_path / "b.zst", "--backend", backend, code=2)
         assert "the store is in use by scheduler alone. Stop its schedulers" in err
@@ -97,7 +97,7 @@ async def restored_until_killed(file, target):
         async def has_some():
             return (await store.scan_keys(Keyspace.Sessions, limit=1)).items
 
-        await eventually(has_some, 60)
+        await eventually(has_some)
         restoring.kill()
         await restoring.communicate()
         return len((await store.scan_keys(Keyspace.Sessions, limit=10_000)).items)
@@ -118,7 +118,7 @@ async def test_a_restore_that_was_killed_is_noticed_and_repeated(tmp_path, etcd)
         pytest.fail("every restore was done before it was killed")
 
     refused = await start(tmp_path, 0, backend=target)
-    _, err = await asyncio.wait_for(refused.communicate(), 30)
+    _, err = await asyncio.wait_for(refused.communicate(), HANGS_S)
     assert refused.returncode == 2
     assert f"the restore of {file} into this store was not finished" in err.decode()
     unfinished = await state_json("check", "--backend", target, code=1)
@@ -141,7 +141,7 @@ async def test_a_job_goes_on_in_the_store_that_it_was_restored_into(tmp_path, ma
     async with process(tmp_path, port, backend=target):
         client = Client(f"127.0.0.1:{port}")
         async with executor(f"127.0.0.1:{port}", "e2", two_stages("e2")) as e2:
-            assert (await client.wait("active", 60)).state == pb.SUCCESSFUL
+            assert (await client.wait("active")).state == pb.SUCCESSFUL
             assert await client.fetch("active") == RESULT
             assert await client.fetch("ended") == RESULT
             assert {at[1] for at in e2.ran} == {2}, "what was finished is not run again"

@@ -81,12 +81,11 @@ async def live_through(tmp_path):
             appends = sum(one.replica.writers.appends for one in made)
             conflicts = sum(one.replica.writers.conflicts for one in made)
             await leaving.stop()
-            await eventually(is_empty, 60)
+            await eventually(is_empty)
             await eventually(
                 lambda: all(
                     {i.executor_id: i.state for i in one.replica.executors.infos()}["e2"] == "lost" for one in made
                 ),
-                60,
             )
     removals = sum(times for written, times in sent.items() if Keyspace.FailedJobs in written)
     clean_ups = refused[frozenset({Keyspace.JobHeads})] + refused[frozenset({Keyspace.JobHeads, Keyspace.Results})]
@@ -141,4 +140,4 @@ async def test_others_act_when_the_first_does_not(tmp_path, busy):
             async def is_empty():
                 return not len(await replica._backend.scan_keys(Keyspace.JobHeads, limit=1))
 
-            await eventually(is_empty, 60)
+            await eventually(is_empty)

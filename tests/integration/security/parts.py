@@ -12,7 +12,7 @@ from onager.client.connection import Connection
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientSecurity
 from tests.support.processes.children import end, start
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,14 +37,14 @@ class Scheduler:
     def address(self) -> str:
         return self.said("listening on ").split()[0]
 
-    def said(self, what: str, within_s: float = 60.0) -> str:
+    def said(self, what: str, within_s: float = HANGS_S) -> str:
         """Return what stands behind *what* in the log once it is there."""
 
         def is_said() -> bool:
             assert self.process.poll() is None or what in self.text, self.text
             return what in self.text
 
-        until(is_said, within_s, lambda: f"{what} in {self.text}")
+        until(is_said, lambda: f"{what} in {self.text}", within_s=within_s)
         return self.text.split(what, 1)[1]
 
 
@@ -57,7 +57,7 @@ def scheduler(directory: Path, *flags: str | Path, listen: str = "127.0.0.1:0") 
         end(started.process)
 
 
-def cli(*arguments: str | Path, timeout_s: float = 60.0, **variables: str) -> subprocess.CompletedProcess[str]:
+def cli(*arguments: str | Path, timeout_s: float = HANGS_S, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "onager", *map(str, arguments)],
         capture_output=True,
@@ -79,5 +79,5 @@ def ask(address: str, **security: Path | bool) -> None:
     """Make a call and open a stream, or raise what the client raises."""
     with Connection(address, ClientSecurity(**security), connect_timeout_s=0.0, retry_timeout_s=0.0) as connection:
         connection.call("ListJobs", pb.ListJobsRequest())
-        first = next(connection.stream(lambda stub, _: stub.CheckState(pb.CheckStateRequest(), timeout=30.0)))
+        first = next(connection.stream(lambda stub, _: stub.CheckState(pb.CheckStateRequest(), timeout=HANGS_S)))
         assert first.begins

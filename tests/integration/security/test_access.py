@@ -16,6 +16,7 @@ from onager.protocol.security import ClientAccess, ClientSecurity
 from tests.integration.security.parts import ROOT, Scheduler, ask, cli, environment, new_token, scheduler
 from tests.support.etcd.certificates import Authority
 from tests.support.processes.children import end, free_ports, start
+from tests.support.waiting import HANGS_S
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +113,14 @@ def test_health_is_told_to_anybody_without_a_token_and_in_plaintext_where_that_i
         ClientAccess(ClientSecurity(), []).channel(guarded.health),
     ):
         with channel:
-            answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=30.0)
+            answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=HANGS_S)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_only_health_is_told_at_the_address_for_health(guarded):
     channel = ClientAccess(ClientSecurity(), []).channel(guarded.health)
     with channel, pytest.raises(grpc.RpcError) as raised:
-        channel.unary_unary("/onager.v1.OnagerScheduler/ListJobs")(b"", timeout=30.0)
+        channel.unary_unary("/onager.v1.OnagerScheduler/ListJobs")(b"", timeout=HANGS_S)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -172,7 +173,7 @@ def test_the_command_line_says_what_a_refusal_means(guarded, authority):
 def test_nothing_but_health_is_served_without_a_token(guarded, authority, method):
     channel = ClientAccess(ClientSecurity(tls_ca=authority.cacert), []).channel(guarded.address())
     with channel, pytest.raises(grpc.RpcError) as raised:
-        channel.unary_unary(f"/onager.v1.OnagerScheduler/{method}")(b"", timeout=30.0)
+        channel.unary_unary(f"/onager.v1.OnagerScheduler/{method}")(b"", timeout=HANGS_S)
     assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
@@ -262,7 +263,7 @@ def test_nobody_there_is_no_matter_of_tls(authority):
 
 def ended(started: Scheduler) -> str:
     try:
-        assert started.process.wait(60) == 2, started.text
+        assert started.process.wait(HANGS_S) == 2, started.text
     finally:
         end(started.process)
     return started.text
@@ -317,7 +318,7 @@ def test_clients_and_executors_do_not_send_plaintext_to_other_machines_unless_to
     command = [sys.executable, "-m", "onager", "executor", "--scheduler", "192.0.2.1:50050", "--exchange-dir", files]
     process = start(command, log, environment())
     try:
-        assert process.wait(60) == 2
+        assert process.wait(HANGS_S) == 2
     finally:
         end(process)
     assert "--scheduler='192.0.2.1:50050': it is on another machine" in log.read_text()

@@ -15,6 +15,7 @@ from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.security.parts import new_token
 from tests.support.etcd.certificates import Authority
+from tests.support.waiting import HANGS_S
 
 
 @asynccontextmanager
@@ -45,7 +46,7 @@ async def forward(tmp_path, here, there):
         both = asyncio.Event()
         one.members.listen(lambda: both.set() if len(one.members.live) == 2 else None)
         if len(one.members.live) < 2:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANGS_S):
                 await both.wait()
         while True:
             try:

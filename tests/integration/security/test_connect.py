@@ -8,6 +8,7 @@ import pytest
 
 from onager.protocol.spark_connect import message, request_of
 from tests.integration.security.parts import scheduler
+from tests.support.waiting import HANGS_S
 
 SESSION = str(uuid.uuid4())
 SERVICE = "/spark.connect.SparkConnectService"
@@ -42,7 +43,7 @@ def ask(guarded, method, token, answer="GetStatusResponse", **fields):
     metadata = [("authorization", f"Bearer {token}")] if token else []
     with grpc.insecure_channel(guarded.address()) as channel:
         call = channel.unary_unary(f"{SERVICE}/{method}")
-        return message(answer).FromString(call(request.SerializeToString(), metadata=metadata, timeout=30))
+        return message(answer).FromString(call(request.SerializeToString(), metadata=metadata, timeout=HANGS_S))
 
 
 @pytest.mark.parametrize("name", ["eve", "exec", None])

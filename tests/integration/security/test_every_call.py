@@ -11,6 +11,7 @@ from onager.protocol.security import ClientAccess, ClientSecurity, Role
 from onager.protocol.security.roles import ROLES
 from tests.integration.security.parts import scheduler
 from tests.support.etcd.certificates import Authority
+from tests.support.waiting import HANGS_S
 
 SERVED = {method: roles for method, roles in ROLES.items() if not method.startswith("/onager.v1.OnagerExecutor/")}
 """Without the service of executors in push mode."""
@@ -45,7 +46,7 @@ async def ends(address: str, security: ClientSecurity, methods: set[str]) -> dic
     """Return how each method answers an empty request: with its first message, or with an error."""
 
     async def end(channel: grpc.aio.Channel, method: str) -> StatusCode:
-        call = channel.unary_stream(method)(b"", timeout=60.0, metadata=access.metadata())
+        call = channel.unary_stream(method)(b"", timeout=HANGS_S, metadata=access.metadata())
         try:
             first = await call.read()
             return StatusCode.OK if first is not grpc.aio.EOF else await call.code()

@@ -15,6 +15,7 @@ from onager.protocol.security.roles import ROLES
 from onager.protocol.spark_connect import METHODS, SERVICE
 from onager.protocol.status import from_rpc_error
 from tests.integration.security.parts import ask, cli, scheduler
+from tests.support.waiting import HANGS_S
 
 SERVICES = pb.DESCRIPTOR.services_by_name
 
@@ -55,7 +56,7 @@ async def test_every_method_takes_tokens_of_its_roles_and_no_others(files):
     async def answer(channel: grpc.aio.Channel, method: str, token: str) -> grpc.StatusCode:
         shown = TokenFile(files / token).metadata()
         with pytest.raises(grpc.aio.AioRpcError) as raised:
-            await channel.unary_unary(method)(b"", metadata=shown, timeout=30.0)
+            await channel.unary_unary(method)(b"", metadata=shown, timeout=HANGS_S)
         if raised.value.code() is grpc.StatusCode.PERMISSION_DENIED:
             told = from_rpc_error(raised.value, "here")
             assert isinstance(told, RoleRefusedError)

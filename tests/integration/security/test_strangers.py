@@ -14,7 +14,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from onager.protocol.border import Border
 from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
 from onager.protocol.security import ServerAccess, ServerSecurity
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 SUBMIT = "/onager.v1.OnagerScheduler/SubmitJob"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -41,9 +41,9 @@ async def test_health_is_watched_so_many_times_and_told_at_once_all_the_same(tmp
         for watch in watches:
             assert (await watch.read()).status == HealthCheckResponse.SERVICE_UNKNOWN
         with pytest.raises(grpc.aio.AioRpcError, match="which is the limit") as refused:
-            await health.Watch(HealthCheckRequest(), timeout=30).read()
+            await health.Watch(HealthCheckRequest(), timeout=HANGS_S).read()
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert (await health.Check(HealthCheckRequest(), timeout=30)).status == HealthCheckResponse.SERVING
+        assert (await health.Check(HealthCheckRequest(), timeout=HANGS_S)).status == HealthCheckResponse.SERVING
         watches.pop().cancel()
 
         async def has_room() -> bool:
@@ -58,7 +58,7 @@ async def test_health_is_watched_so_many_times_and_told_at_once_all_the_same(tmp
 async def test_no_service_with_a_long_name_is_watched(tmp_path):
     async with served(tmp_path) as channel:
         with pytest.raises(grpc.aio.AioRpcError, match="more than the limit of 1,024"):
-            await HealthStub(channel).Watch(HealthCheckRequest(service="s" * FOREIGN_BYTES), timeout=30).read()
+            await HealthStub(channel).Watch(HealthCheckRequest(service="s" * FOREIGN_BYTES), timeout=HANGS_S).read()
 
 
 async def test_reflection_has_so_many_streams(tmp_path):
@@ -68,7 +68,7 @@ async def test_reflection_has_so_many_streams(tmp_path):
             await stream.write(b"\x3a\x00")  # list the services
             assert await stream.read()
         with pytest.raises(grpc.aio.AioRpcError, match="which is the limit"):
-            await channel.stream_stream(REFLECTION)(timeout=30).read()
+            await channel.stream_stream(REFLECTION)(timeout=HANGS_S).read()
 
 
 async def test_a_caller_without_a_token_is_refused_before_its_request_is_read(tmp_path):
@@ -78,5 +78,5 @@ async def test_a_caller_without_a_token_is_refused_before_its_request_is_read(tm
 
     async with served(tmp_path) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await channel.stream_unary(SUBMIT)(nothing_yet(), timeout=20)
+            await channel.stream_unary(SUBMIT)(nothing_yet(), timeout=HANGS_S)
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED

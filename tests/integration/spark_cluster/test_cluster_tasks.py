@@ -4,7 +4,6 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
 from pyspark.sql.functions import udf
 
 from onager.clock import ManualClock
@@ -14,9 +13,7 @@ from onager.ids import JobId, TaskKey
 from tests.integration.spark_cluster.conftest import INCARNATION
 from tests.support.spark.runner import JobRun, cut
 from tests.support.trees import below
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.waiting import HANGS_S, until
 
 ROWS = 100_000
 
@@ -69,19 +66,19 @@ def unfinished(exchange_dir: Path, job: JobRun) -> list[str]:
 def test_one_of_two_tasks_is_stopped_and_does_not_come_back(spark, runner, exchange_dir, tmp_path):
     job = JobRun(runner, "job-partial", str(exchange_dir))
     started = Started(runner, job, held_exchange(spark, tmp_path).plan)
-    until(lambda: held(tmp_path, 0) and held(tmp_path, 1), 60, "two tasks at the gate")
-    until(lambda: len(unfinished(exchange_dir, job)) == 2, 30, "two unfinished files")
+    until(lambda: held(tmp_path, 0) and held(tmp_path, 1), "two tasks at the gate")
+    until(lambda: len(unfinished(exchange_dir, job)) == 2, "two unfinished files")
     assert all(name.endswith(f".{INCARNATION}.tmp") for name in unfinished(exchange_dir, job))
     runner.cancel([started.key(0)])
-    assert started.ended.acquire(timeout=20)
+    assert started.ended.acquire(timeout=HANGS_S)
     assert started.reports[0].failure.kind == "task_killed"
-    until(lambda: len(unfinished(exchange_dir, job)) == 1, 20, "the end of its file")
+    until(lambda: len(unfinished(exchange_dir, job)) == 1, "the end of its file")
     for mark in held(tmp_path, 0):
         mark.unlink()
     time.sleep(1.5)
     assert not held(tmp_path, 0), "Spark started a task again that nobody wants"
     (tmp_path / "open").touch()
-    assert started.ended.acquire(timeout=60)
+    assert started.ended.acquire(timeout=HANGS_S)
     output = started.reports[1].success.output
     assert output.rows == ROWS
     directory = exchange_dir / job.job_id / "1"
@@ -92,15 +89,15 @@ def test_one_of_two_tasks_is_stopped_and_does_not_come_back(spark, runner, excha
 def test_what_spark_starts_again_writes_under_a_name_of_its_own(spark, runner, cluster, exchange_dir, tmp_path):
     job = JobRun(runner, "job-lost", str(exchange_dir))
     started = Started(runner, job, held_exchange(spark, tmp_path).plan)
-    until(lambda: len(unfinished(exchange_dir, job)) == 2, 60, "two unfinished files")
+    until(lambda: len(unfinished(exchange_dir, job)) == 2, "two unfinished files")
     before = unfinished(exchange_dir, job)
     for process in cluster.executors():
         process.kill()
-    until(lambda: len(unfinished(exchange_dir, job)) == 4, 60, "two more unfinished files")
+    until(lambda: len(unfinished(exchange_dir, job)) == 4, "two more unfinished files")
     assert set(before) < set(unfinished(exchange_dir, job))
     (tmp_path / "open").touch()
     for _ in range(2):
-        assert started.ended.acquire(timeout=60)
+        assert started.ended.acquire(timeout=HANGS_S)
     outputs = [report.success.output for report in started.reports]
     assert [output.rows for output in outputs] == [ROWS, ROWS]
     directory = exchange_dir / job.job_id / "1"
@@ -116,7 +113,7 @@ def test_a_cluster_without_processes_is_given_up_after_a_minute(spark, runner, c
     cluster.processes[1].kill()
     cluster.processes[1].wait()
     context = spark.sparkContext._jsc.sc()
-    until(lambda: executor_count(context) == 0, 60, "no process of the cluster")
+    until(lambda: executor_count(context) == 0, "no process of the cluster")
     clock.advance(59_000)
     assert connection.is_reached()
     clock.advance(2_000)

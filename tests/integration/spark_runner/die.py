@@ -14,7 +14,7 @@ from onager.clock import SystemClock
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
 from tests.support.spark.runner import PLANNING_CONF, JobRun, cut
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 directory = sys.argv[1]
 began = Path(directory, "began")
@@ -32,10 +32,10 @@ runner = StageRunner(spark, executor_id="e", exchange_dir=directory, slots=1, sh
 (stage,) = cut(spark, spark.range(0, 1, 1, 1).select(sleeps("id")))
 reports = queue.Queue()
 runner.run(JobRun(runner, "job-1", directory).task_set(1, stage.plan, [0]), stage.plan, reports.put)
-until(began.exists, 120)
+until(began.exists)
 before = runner.is_alive()
 os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
-failure = reports.get(timeout=30).failure
+failure = reports.get(timeout=HANGS_S).failure
 print(before, runner.is_alive())  # noqa: T201
 print(failure.kind, failure.message.split(":")[0])  # noqa: T201
 sys.stdout.flush()

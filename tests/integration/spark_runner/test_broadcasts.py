@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from onager.executor.spark import failures
 from onager.executor.spark.running.binder import stage_key
 from tests.support.spark.runner import cut
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 MIB = 1024 * 1024
 TABLES = 6
@@ -236,7 +236,7 @@ class Paused(tuple):
 
     def __iter__(self):
         self.reached.set()
-        assert self.go_on.wait(60)
+        assert self.go_on.wait(HANGS_S)
         return super().__iter__()
 
 
@@ -251,7 +251,7 @@ def test_a_stage_that_is_given_up_while_it_is_bound_leaves_no_broadcast(spark, r
     held = used(runner)[0]
     with ThreadPoolExecutor(1) as pool:
         bound = pool.submit(runner.binder.bound, task_set, paused, lambda: wanted[0])
-        assert Paused.reached.wait(60)
+        assert Paused.reached.wait(HANGS_S)
         wanted[0] = False
         if why.startswith("the next"):
             runner.binder.bound(job.task_set(stage.stage_id, stage.plan, [], attempt=1), stage.plan)

@@ -13,7 +13,7 @@ from benchmarks.exchange.runner_process import busy_threads
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 SOON_S = 20.0
 
@@ -42,7 +42,7 @@ class Launched:
             return dict(self.reports)
 
 
-def slots_are_free(spark, within_s=30.0):
+def slots_are_free(spark, within_s=HANGS_S):
     """Whether tasks of all slots run and end long before what was cancelled would have ended by itself."""
     began = time.monotonic()
     spark.range(0, 2, 1, 2).count()

@@ -11,8 +11,7 @@ from onager.executor.spark.control_tasks import ControlTasks
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
-
-TIMEOUT_S = 30.0
+from tests.support.waiting import HANGS_S
 
 
 class Controlled:
@@ -34,7 +33,7 @@ class Controlled:
         self._work = work
         task_set = pb.TaskSet(job_id=job_id, work=pb.PLAN, tasks=[pb.TaskAttempt()])
         self.tasks.start(Assignment(task_set, {}), self._on_report)
-        assert self.begun.wait(TIMEOUT_S)
+        assert self.begun.wait(HANGS_S)
         return task_set
 
     def _on_report(self, report: pb.TaskReport) -> None:
@@ -43,7 +42,7 @@ class Controlled:
 
     def kind(self) -> str:
         """Return what became of the task, once that is reported."""
-        assert self.reported.wait(TIMEOUT_S)
+        assert self.reported.wait(HANGS_S)
         (report,) = self.reports
         return report.failure.kind if report.HasField("failure") else "success"
 
@@ -61,7 +60,7 @@ def test_no_spark_job_starts_after_planning_was_cancelled(controlled, spark, tmp
         mark.touch()
 
     def work(_cancellation) -> None:
-        assert goes_on.wait(TIMEOUT_S)
+        assert goes_on.wait(HANGS_S)
         spark.sparkContext.parallelize([1], 1).foreach(touch)
 
     task_set = controlled.start("job-cancelled", work)
@@ -83,7 +82,7 @@ def test_planning_that_waits_within_the_jvm_is_woken(controlled, spark):
         thread.sleep(600_000)
 
     task_set = controlled.start("job-asleep", work)
-    assert sleeping.wait(TIMEOUT_S)
+    assert sleeping.wait(HANGS_S)
     controlled.tasks.cancel(task_keys(task_set))
     assert controlled.kind() == "task_killed"
 
@@ -94,7 +93,7 @@ def test_what_is_to_be_done_at_a_cancellation_is_done_once_also_when_it_comes_la
 
     def work(cancellation) -> None:
         with cancellation.stopping(lambda: stops.append("early")):
-            assert goes_on.wait(TIMEOUT_S)
+            assert goes_on.wait(HANGS_S)
         with cancellation.stopping(lambda: stops.append("late")):
             cancellation.check()
 
@@ -107,7 +106,7 @@ def test_what_is_to_be_done_at_a_cancellation_is_done_once_also_when_it_comes_la
 
 def test_a_job_is_closed_when_what_runs_of_it_has_ended(controlled):
     goes_on = threading.Event()
-    controlled.start("job-closed", lambda _cancellation: goes_on.wait(TIMEOUT_S))
+    controlled.start("job-closed", lambda _cancellation: goes_on.wait(HANGS_S))
     threading.Timer(0.3, goes_on.set).start()
     assert controlled.tasks.close_job("job-closed")
     assert controlled.reported.is_set()

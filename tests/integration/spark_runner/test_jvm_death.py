@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -16,7 +18,7 @@ def test_running_tasks_are_reported_when_the_jvm_is_killed(tmp_path):
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=HANGS_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

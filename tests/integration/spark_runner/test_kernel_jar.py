@@ -12,6 +12,7 @@ import pytest
 from onager.errors import VersionMismatchError
 from onager.executor.spark.kernel_jar import SOURCES, kernel_jar
 from onager.executor.spark.session import start_session
+from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).parents[3]
 SHOW = """
@@ -26,7 +27,13 @@ def test_two_first_starts_at_once_make_one_whole_jar(tmp_path, monkeypatch):
 
     def start(_):
         done = subprocess.run(
-            [sys.executable, "-c", SHOW], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, timeout=250, check=True
+            [sys.executable, "-c", SHOW],
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=HANGS_S,
+            check=True,
         )
         return done.stdout.strip()
 

@@ -20,7 +20,7 @@ from onager.executor.spark.planning import cutter, sizing, statement_classes
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def test_a_query_of_many_tasks_leaves_slots_to_others(spark, runner, job):
         after = done()
     finally:
         control.close_job("job-many")
-        assert ended.wait(30)
+        assert ended.wait(HANGS_S)
     assert report.HasField("success")
     assert not before > after, "the query of many tasks was over first"
     assert after - before < tasks / 10

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[3]
 START = """
 from onager.executor.spark.session import start_session
@@ -24,7 +26,13 @@ def started(java_home: Path, **variables: str) -> str:
     real = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
     environment = {**os.environ, "JAVA_HOME": str(java_home), "REAL_JAVA": str(real), **variables}
     done = subprocess.run(
-        [sys.executable, "-c", START], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", START],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANGS_S,
     )
     return done.stdout.strip()
 

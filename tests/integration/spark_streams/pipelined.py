@@ -14,13 +14,12 @@ from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
+from tests.support.waiting import HANGS_S
 
 Executor = StageRunner | RunnerProcess
 Place = Callable[[int, int], int]
 """Returns which executor has a task, given by stage and partition."""
 StartOther = Callable[[], RunnerProcess]
-
-LONG_S = 90.0
 
 
 def in_turn(stage_id: int, partition: int) -> int:
@@ -88,7 +87,7 @@ class PipelinedJob:
             self.reports[report.task.stage_id, report.task.partition] = report
             self._changed.notify_all()
 
-    def wait(self, *keys: tuple[int, int], within_s: float = LONG_S) -> list[pb.TaskReport]:
+    def wait(self, *keys: tuple[int, int], within_s: float = HANGS_S) -> list[pb.TaskReport]:
         """Wait for the reports of *keys*, by default of all tasks, in that order."""
         wanted = keys or sorted((key.stage_id, key.partition) for key in self.placed)
         with self._changed:

@@ -171,7 +171,7 @@ def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job
     wrong = [report.failure for report in reports if report.failure.kind not in {"task_killed", "io_error", ""}]
     assert not wrong, wrong[0].details
     for executor in job.executors:
-        until(lambda e=executor: not busy(e), _SOON_S)
+        until(lambda e=executor: not busy(e))
     assert time.monotonic() - cancelled_s < _SOON_S
     job.close()
     for executor in job.executors:
@@ -194,8 +194,8 @@ def test_cancelled_while_it_waits_for_a_broadcast(spark, job):
     job.cancel()
     assert {report.failure.kind for report in job.wait()} == {"task_killed"}
     for executor in job.executors:
-        until(lambda e=executor: not busy(e), _SOON_S)
-    until(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
+        until(lambda e=executor: not busy(e))
+    until(lambda: stream_use(job.executors[1])[3] == 0)
 
 
 def broadcast_join(spark):
@@ -208,7 +208,7 @@ def test_cancelled_before_it_begins_to_wait_for_a_broadcast(spark, runner, other
     monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel())
     job.launch(broadcast_join(spark), producers_away, only=[2])  # whom it waits for never comes
     assert {report.failure.kind for report in job.wait()} == {"task_killed"}
-    until(lambda: not busy(runner), _SOON_S)
+    until(lambda: not busy(runner))
 
 
 def test_a_cancelled_reader_does_not_stop_others_of_the_same_broadcast(spark, runner, other, new_job, monkeypatch):

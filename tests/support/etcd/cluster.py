@@ -18,9 +18,8 @@ import psutil
 
 from tests.support.etcd.programs import clean_environment, program
 from tests.support.processes import children
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
-_START_TIMEOUT_S: Final = 60.0
 _MEMORY_DISK: Final = Path("/dev/shm")
 _MEMORY_DISK_BYTES: Final = 2 << 30
 """What must be free there: three members preallocate 128 MiB of log each."""
@@ -165,7 +164,7 @@ class EtcdCluster:
             shutil.rmtree(self._directory)
             self._directory = None
 
-    def wait_healthy(self, members: Iterable[int] | None = None, within_s: float = _START_TIMEOUT_S) -> None:
+    def wait_healthy(self, members: Iterable[int] | None = None, within_s: float = HANGS_S) -> None:
         """Return when *members* (default: all that run) have a leader and answer."""
         wanted = self._awake() if members is None else [self.members[n] for n in members]
         for member in wanted:
@@ -189,7 +188,7 @@ class EtcdCluster:
         start = os.getpid() % self.size
         return order[-start:] + order[:-start] if start else order
 
-    def leader(self, within_s: float = 30.0) -> int:
+    def leader(self, within_s: float = HANGS_S) -> int:
         """Return which member leads, once exactly one of those that are awake does."""
         leading: list[int] = []
 
@@ -271,7 +270,7 @@ class EtcdCluster:
             text=True,
             env=clean_environment(),
             check=False,
-            timeout=60,
+            timeout=HANGS_S,
         )
         assert done.returncode == 0, f"etcdctl {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -332,7 +331,7 @@ class EtcdCluster:
             assert needed is None or needed.is_running, f"{what} is not to be had:\n{self.logs()}"
             return condition()
 
-        until(is_so, within_s, lambda: f"{what}\n{self.logs()}")
+        until(is_so, lambda: f"{what}\n{self.logs()}", within_s=within_s)
 
 
 def _make_directory(*, on_disk: bool) -> Path:

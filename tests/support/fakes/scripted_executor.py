@@ -13,6 +13,7 @@ import pyarrow as pa
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import CHANNEL_OPTIONS, PROTOCOL_VERSION
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub, OnagerSchedulerStub
+from tests.support.waiting import HANGS_S
 
 SCHEMA = pa.schema([("n", pa.int64())])
 Run = Callable[[pb.TaskSet, pb.TaskAttempt], pb.TaskReport | None]
@@ -297,7 +298,7 @@ class Client:
     async def detail(self, job_id: str) -> pb.JobDetail:
         return await self.stub.GetJob(pb.GetJobRequest(job_id=job_id), wait_for_ready=True)
 
-    async def wait(self, job_id: str, timeout_s: float = 20) -> pb.JobProgress:
+    async def wait(self, job_id: str, timeout_s: float = HANGS_S) -> pb.JobProgress:
         async with asyncio.timeout(timeout_s):
             while True:
                 try:

@@ -15,10 +15,9 @@ import onager
 from onager.errors import OnagerError
 from onager.protocol.plain import plain
 from tests.support.processes.children import free_port
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 ROOT = Path(__file__).resolve().parents[3]
-START_TIMEOUT_S = 120.0
 
 
 def lives(pid: int) -> bool:
@@ -66,7 +65,7 @@ class Process:
         self.popen.kill()
         self.popen.wait()
 
-    def terminate(self, within_s: float = 40.0) -> int:
+    def terminate(self, within_s: float = HANGS_S) -> int:
         self.popen.terminate()
         return self.popen.wait(within_s)
 
@@ -118,7 +117,7 @@ class Cluster:
     def start_scheduler(self) -> Process:
         arguments = ["scheduler", "--backend", self.backend, "--listen", self.address]
         self.scheduler = self.start("scheduler", [*arguments, "--exchange-dir", str(self.exchange_dir)])
-        until(self._scheduler_answers, START_TIMEOUT_S, "an answer of the scheduler")
+        until(self._scheduler_answers, "an answer of the scheduler")
         return self.scheduler
 
     def _scheduler_answers(self) -> bool:
@@ -174,7 +173,7 @@ class Cluster:
                 assert process.popen.poll() is None, f"{executor_id} ended:\n{process.text()}"
             return {e for e in executor_ids if self.info(e) is not None} == set(executor_ids)
 
-        until(all_alive, START_TIMEOUT_S, f"{executor_ids} alive")
+        until(all_alive, f"{executor_ids} alive")
 
     def info(self, executor_id: str):
         """Return the executor's listing if it is alive in its present life, else None."""
@@ -207,7 +206,7 @@ class Cluster:
             self._client = onager.connect(self.address)
         return self._client
 
-    def cli(self, *arguments: str, timeout_s: float = 120.0, **environment: str) -> subprocess.CompletedProcess[str]:
+    def cli(self, *arguments: str, timeout_s: float = HANGS_S, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "onager", *arguments],
             capture_output=True,

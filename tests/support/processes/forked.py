@@ -20,6 +20,8 @@ import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
+from tests.support.waiting import HANGS_S
+
 ROOT: Final = Path(__file__).resolve().parents[3]
 IMPORTED: Final = (
     "onager.cli.app",
@@ -111,7 +113,7 @@ def _server() -> socket.socket:
     @atexit.register
     def end() -> None:
         ours.close()
-        server.wait(30)
+        server.wait(HANGS_S)
 
     return ours
 

@@ -30,6 +30,7 @@ from onager.scheduler.engine.streams import Streams
 from onager.testing.job import result_table
 from onager.testing.run import rows_of
 from tests.support.spark.one_executor import OneExecutor
+from tests.support.waiting import HANGS_S
 
 SLOT = ExecutorSlot("executor-1", "1", 0)
 STEPS = 1_000
@@ -123,7 +124,7 @@ class AdaptiveRun:
         fused = {StageId(each.stage_id): plan_codec.decode(self.blobs[each.plan_digest]) for each in task_set.fused}
         portion = self.blobs[task_set.portion.digest] if task_set.portion.digest else b""
         self.executor.runner.run(task_set, plan, came.put, fused, portion)
-        reports = [came.get(timeout=100) for _ in keys]
+        reports = [came.get(timeout=HANGS_S) for _ in keys]
         for report in reports:
             assert report.HasField("success"), report.failure
         by_partition = {report.task.partition: report.success for report in reports}

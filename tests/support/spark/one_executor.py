@@ -32,8 +32,8 @@ from onager.protocol import onager_pb2 as pb
 from onager.testing.job import JobRun, result_table
 from onager.testing.layout import Layout, Marked, lay_out
 from onager.testing.run import rows_of
+from tests.support.waiting import HANGS_S
 
-TIMEOUT_S = 100
 FOREIGN = "ice"
 CUT = {"onager.fusion.maxBytes": "0", "spark.sql.shuffle.partitions": "3"}
 
@@ -154,7 +154,7 @@ class OneExecutor:
         sink = outcome.sink if outcome.HasField("sink") else None
         job = JobRun([self.runner], self.job_id, stages, laid, sink=sink)
         try:
-            job.run(TIMEOUT_S)
+            job.run(HANGS_S)
             yield job
         finally:
             self.runner.close_job(self.job_id)

@@ -3,6 +3,8 @@
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tests.support.waiting import HANGS_S
+
 
 def stop_with_its_jvm(session: SparkSession) -> None:
     """Stop *session* and its JVM, so that the next directory of tests starts its own with other settings."""
@@ -10,6 +12,6 @@ def stop_with_its_jvm(session: SparkSession) -> None:
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(30)
+    gateway.proc.wait(HANGS_S)
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -19,6 +19,7 @@ from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
 from onager.ids import StageId
 from onager.protocol import onager_pb2 as pb
+from tests.support.waiting import HANGS_S
 
 NOTHING_FUSED: Mapping[int, StagePlan] = {}
 PLANNING_CONF = {
@@ -131,7 +132,7 @@ class JobRun:
 
         if task_set.tasks:
             self.runner.run(task_set, plan, on_report, {StageId(each): part for each, part in fused.items()})
-            assert done.wait(90), f"{len(reports)} of {len(task_set.tasks)} tasks reported"
+            assert done.wait(HANGS_S), f"{len(reports)} of {len(task_set.tasks)} tasks reported"
         self.reports += reports
         return sorted(reports, key=lambda r: r.task.partition)
 

@@ -71,7 +71,7 @@ class SparkCluster:
             assert started.poll() is None, f"{name} ended:\n{log.read_text()}"
             return ready in log.read_text()
 
-        until(is_ready, 60, f"{name} is ready")
+        until(is_ready, f"{name} is ready")
         return started
 
     def executors(self) -> list[psutil.Process]:

@@ -17,7 +17,7 @@ from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.task_keys import task_id
 from onager.supervision import LoopEndedError
 from tests.support.fakes.scripted_gateway import PLAN_BLOB, PLAN_DIGEST, key, lose, refuse, rig, serve, task_set
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 
 async def test_a_task_goes_from_poll_to_acknowledged_report():
@@ -64,7 +64,7 @@ async def test_registration_names_versions_slots_and_incarnation():
 async def test_a_refused_version_ends_the_agent_with_the_message():
     async with rig() as r:
         r.gateway.before["register"] = refuse(VersionMismatchError("this scheduler speaks protocol 2"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             outcome = await r.outcome
         assert outcome.ending is Ending.REFUSED
         assert "protocol 2" in outcome.message
@@ -310,7 +310,7 @@ async def test_drain_finishes_what_runs_and_takes_nothing_more():
         await eventually(lambda: r.gateway.outcomes().get(key(1)) == "task_killed")
         assert not r.outcome.done()
         r.worker.succeed(key(0))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             outcome = await r.outcome
         assert outcome.ending is Ending.DRAINED
         assert r.gateway.outcomes()[key(0)] == "success"
@@ -337,7 +337,7 @@ async def test_drain_waits_for_those_who_read_what_was_streamed():
         await eventually(lambda: sum(beat.draining and not beat.running for beat in r.gateway.heartbeats) >= 3)
         assert not r.outcome.done()
         r.gateway.forgotten = ["job-1"]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             assert (await r.outcome).ending is Ending.DRAINED
 
 
@@ -349,7 +349,7 @@ async def test_a_drain_that_takes_too_long_gives_up_what_was_streamed(impatience
         r.agent.request_drain()
         if impatience == "asked twice":
             r.agent.request_drain()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             assert (await r.outcome).ending is Ending.DRAINED
 
 
@@ -361,7 +361,7 @@ async def test_a_drain_that_takes_too_long_stops_what_runs(impatience):
         r.agent.request_drain()
         if impatience == "asked twice":
             r.agent.request_drain()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             outcome = await r.outcome
         assert outcome.ending is Ending.STOPPED
         assert r.gateway.outcomes() == {key(0): "task_killed"}
@@ -375,7 +375,7 @@ async def test_a_dead_worker_is_announced_and_its_failures_are_nobodys_error():
         r.worker.succeed(key(1))
         r.worker.alive = False
         r.worker.fail(key(0), "user_error", "connection to Java refused")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             outcome = await r.outcome
         assert outcome.ending is Ending.WORKER_DIED
         assert r.gateway.outcomes() == {key(1): "success"}
@@ -508,7 +508,7 @@ async def test_an_exchange_that_a_task_found_full_is_told_of_until_there_is_spac
         r.worker.fail(key(0), "io_error", cause="no_space")
         await eventually(lambda: r.gateway.heartbeats[-1].no_space == r.worker.full)
         r.worker.full = ""
-        await eventually(lambda: not r.gateway.heartbeats[-1].no_space, 10)
+        await eventually(lambda: not r.gateway.heartbeats[-1].no_space)
 
 
 async def test_a_task_that_found_another_disk_full_takes_nothing_from_the_executor():
@@ -528,7 +528,7 @@ async def test_clean_ups_that_take_long_keep_nothing_else_waiting():
 
     def clean_up(request):
         begun.append(request.job_id)
-        assert may_end.wait(30)
+        assert may_end.wait(HANGS_S)
 
     def is_alive():
         looks.append(1)

@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 async def run_a_task(run):
     await run.gateway.launches.put(task_set(0))
-    await eventually(lambda: run.worker.started, 10, "a task")
+    await eventually(lambda: run.worker.started, "a task")
 
 
 async def test_logs_that_are_asked_for_come_with_the_next_call():
@@ -21,7 +21,7 @@ async def test_logs_that_are_asked_for_come_with_the_next_call():
     logs.add(key(0), "hello")
     async with rig(logs=logs) as run:
         await run.gateway.asks.put(pb.AwaitAsksResponse(logs=[pb.LogsAsk(number=3, job_id="job-1", tail_bytes=100)]))
-        await eventually(lambda: len(run.gateway.awaited) == 2, 10, "the next call")
+        await eventually(lambda: len(run.gateway.awaited) == 2, "the next call")
         (answer,) = run.gateway.awaited[1].answers
         assert (answer.number, answer.logs[0].text) == (3, b"hello\n")
         assert not run.outcome.done()
@@ -31,10 +31,10 @@ async def test_a_drain_lets_tasks_finish_however_long_they_take():
     async with rig(drain_grace_ms=0) as run:
         await run_a_task(run)
         await run.gateway.asks.put(pb.AwaitAsksResponse(drain=True))
-        await eventually(lambda: run.gateway.awaited[-1].draining, 10, "a call that says so")
-        await eventually(lambda: run.gateway.heartbeats[-1].draining, 10, "word of the drain")
+        await eventually(lambda: run.gateway.awaited[-1].draining, "a call that says so")
+        await eventually(lambda: run.gateway.heartbeats[-1].draining, "word of the drain")
         count = len(run.gateway.heartbeats)
-        await eventually(lambda: len(run.gateway.heartbeats) > count + 1, 10, "some time")
+        await eventually(lambda: len(run.gateway.heartbeats) > count + 1, "some time")
         assert not run.worker.cancelled
         run.worker.succeed(key(0))
         outcome = await run.outcome
@@ -46,7 +46,7 @@ async def test_a_signal_after_a_drain_sets_the_grace_and_a_second_one_ends_it():
     async with rig(drain_grace_ms=60_000) as run:
         await run_a_task(run)
         await run.gateway.asks.put(pb.AwaitAsksResponse(drain=True))
-        await eventually(lambda: run.gateway.heartbeats[-1].draining, 10, "word of the drain")
+        await eventually(lambda: run.gateway.heartbeats[-1].draining, "word of the drain")
         run.agent.request_drain()
         await asyncio.sleep(0)
         assert not run.worker.cancelled
@@ -60,7 +60,7 @@ async def test_the_end_of_a_failed_attempts_log_goes_with_its_report():
         await run_a_task(run)
         logs.add(key(0), "token=abc")
         run.worker.fail(key(0), "user_error")
-        await eventually(lambda: run.gateway.reports, 10, "a report")
+        await eventually(lambda: run.gateway.reports, "a report")
         (report,) = run.gateway.reports[0].reports
         assert report.failure.log_tail == "token=*********(redacted)\n"
 
@@ -73,7 +73,7 @@ async def test_schedulers_that_do_not_know_the_call_are_left_alone():
         run.gateway.before["asks"] = unknown
         await run_a_task(run)
         run.worker.succeed(key(0))
-        await eventually(run.gateway.reported, 10, "its report")
+        await eventually(run.gateway.reported, "its report")
         assert len(run.gateway.awaited) <= 1
         assert not run.outcome.done()
 
@@ -81,4 +81,4 @@ async def test_schedulers_that_do_not_know_the_call_are_left_alone():
 async def test_a_call_that_breaks_is_made_again():
     async with rig() as run:
         run.gateway.before["asks"] = lose(2)
-        await eventually(lambda: len(run.gateway.awaited) == 3, 10, "a third call")
+        await eventually(lambda: len(run.gateway.awaited) == 3, "a third call")

@@ -12,6 +12,7 @@ from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import onager_pb2_grpc as services
 from onager.protocol.security import ClientAccess, ClientSecurity
+from tests.support.waiting import HANGS_S
 
 
 class Gateway(services.OnagerExecutorGatewayServicer):
@@ -76,7 +77,7 @@ async def test_an_executor_whose_spark_is_lost_replies_nothing_and_leaves():
 
     asker = Asker()
     async with awaiting_at(asker, serve):
-        await asyncio.wait_for(asker.left, 30)
+        await asyncio.wait_for(asker.left, HANGS_S)
     assert not asker.replies
 
 
@@ -89,7 +90,7 @@ async def test_who_asked_is_told_that_a_reply_was_refused(is_failure):
 
     gateway = Gateway()
     async with awaiting_at(gateway, serve):
-        told = await asyncio.wait_for(gateway.told, 30)
+        told = await asyncio.wait_for(gateway.told, HANGS_S)
     assert told.number == 7
     if is_failure:
         assert told.failure.message == "no"

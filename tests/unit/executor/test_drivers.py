@@ -121,7 +121,7 @@ async def test_a_silent_scheduler_does_not_hold_up_reports_to_others():
         r.worker.succeed(key(0))
         await eventually(lambda: acting.reports)
         r.worker.succeed(key(1))
-        await eventually(lambda: len(polling.reported()) == 2, within_s=10)
+        await eventually(lambda: len(polling.reported()) == 2)
         assert polling.reported() == [key(1), key(0)]
 
 

@@ -7,7 +7,7 @@ import grpc
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from tests.support.fakes.scripted_gateway import ScriptedGateway, serve, task_set
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 
 async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbeats() -> None:
@@ -24,7 +24,7 @@ async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbea
             poll = asyncio.create_task(gateway.poll(pb.PollWorkRequest(wait_ms=100), 30.0))
             await eventually(lambda: hung.polls)
             await gateway.heartbeat(pb.HeartbeatRequest(), 0.2)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANGS_S):
                 answer = await poll
     finally:
         for server, _ in served:

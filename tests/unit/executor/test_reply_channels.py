@@ -10,6 +10,7 @@ from onager.executor.agent.reply_channels import _MAX_CHANNELS, ReplyChannels
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, ClientSecurity
 from tests.support.fakes.scripted_gateway import ScriptedGateway, refuse, serve
+from tests.support.waiting import HANGS_S
 
 REQUEST = pb.ReportTasksRequest(executor_id="e-1")
 
@@ -27,7 +28,7 @@ async def channels(clock):
 
 
 async def answered(channels, address):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         return await channels.report(address, REQUEST) is not None
 
 
@@ -41,7 +42,7 @@ async def test_one_that_has_answered_before_is_tried_again_soon_and_another_one_
     server, _ = await serve(gateway, address)
     assert not await answered(channels, address)  # passed over
     clock.advance(2_100)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         while not await answered(channels, address):
             clock.advance(2_100)  # until the channel connects again
     await server.stop(None)
@@ -56,7 +57,7 @@ async def test_one_that_has_answered_before_is_tried_again_soon_and_another_one_
     assert not await answered(channels, address)
     assert len(gateway.reports) == reports
     clock.advance(30_000)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         while not await answered(channels, address):
             clock.advance(30_100)
     await other.stop(None)

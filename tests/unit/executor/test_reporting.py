@@ -11,6 +11,7 @@ from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.agent.reporting import _BATCH_WINDOW_S, _RARE_S, Reporter, _Batch
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
+from tests.support.waiting import HANGS_S
 
 
 class Silence(SchedulerGateway):
@@ -36,7 +37,7 @@ async def test_a_waiter_can_be_cancelled_at_the_moment_that_the_reporter_gets_id
     )
     sending = asyncio.create_task(reporter._send(_Batch("")))
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(reporter.wait_until_idle(timeout_s=60))
+    waiting = asyncio.create_task(reporter.wait_until_idle(timeout_s=HANGS_S))
     for _ in range(3):
         await asyncio.sleep(0)
     gateway.answers.set()

@@ -16,6 +16,7 @@ from onager.protocol.onager_pb2_grpc import (
 from onager.protocol.security import ServerAccess, ServerSecurity, caller_of, principal
 from onager.protocol.security.principal import note_principal
 from onager.protocol.serving import translated, translated_stream
+from tests.support.waiting import HANGS_S
 
 TOKENS = {name: f"{name}-{'x' * 20}" for name in ("ann", "bob", "")}
 
@@ -76,7 +77,7 @@ async def test_a_stream_knows_who_calls_up_to_its_end(guarded, name):
 
 async def test_calls_at_the_same_time_are_each_their_caller_s(guarded):
     request = pb.GetJobRequest(job_id="together")
-    calls = [guarded.GetJob(request, metadata=shown(name), timeout=30.0) for name in ("ann", "bob")]
+    calls = [guarded.GetJob(request, metadata=shown(name), timeout=HANGS_S) for name in ("ann", "bob")]
     assert [(await call).plan.split()[0] for call in calls] == ["ann", "bob"]
 
 

@@ -17,7 +17,7 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.serving import translated_stream
 from onager.protocol.status import from_rpc_error
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 
 class Service(OnagerSchedulerServicer):
@@ -61,7 +61,7 @@ async def read_all(call, pause_s=0.0):
 async def test_who_stops_reading_and_goes_on_is_told_to_come_again(served, monkeypatch):
     monkeypatch.setattr(serving, "STREAM_STALLED_S", 0.3)
     service, stub = served
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         read, error = await read_all(stub.FetchResult(pb.FetchResultRequest(job_id="j")), pause_s=1.5)
     assert 0 < read < 100
     assert isinstance(error, BusyError)

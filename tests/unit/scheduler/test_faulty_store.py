@@ -15,6 +15,7 @@ from onager.scheduler.jobs.job_writers import Decision, JobWriters
 from onager.state_backend import EventKind, Keyspace
 from onager.state_backend.faulty import FaultKind, FaultyBackend, seeded
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.small_graphs import SLOT, graph, keys, planned, store, succeeded
 
 RATES = {
@@ -70,7 +71,7 @@ async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(c
     auditor = MemoryBackend(honest)
     replicas = [Replica(honest, clock, seed * 10 + n) for n in range(3)]
     job_ids = [JobId(f"job-{n}") for n in range(4)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         await asyncio.gather(*(run_job(replicas[n % 3], replicas, job_id) for n, job_id in enumerate(job_ids)))
         for replica in replicas:
             await replica.backend.settle()

@@ -15,6 +15,7 @@ from onager.scheduler import timing
 from onager.scheduler.api import job_logs
 from onager.scheduler.api.job_logs import notes
 from onager.scheduler.jobs.job_writers import Decision
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.pair import HERE, Peer, job_of
 from tests.unit.scheduler.small_graphs import failed, graph
 
@@ -252,7 +253,7 @@ async def following(cluster, job_id, change):
     logs = cluster.here.service._logs
     logs._jobs = Looks(logs._jobs, change)
     request = pb.FetchLogsRequest(job_id=job_id, follow=True)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         return [log async for log in logs.fetch(request) if not log.note]
 
 

@@ -25,7 +25,7 @@ from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 SLOT = ExecutorSlot("e1", "life", 1)
 HERE, THERE = SchedulerId("here"), SchedulerId("there")
@@ -51,7 +51,7 @@ class World:
         self.members = Members(backend, clock, scheduler_id=HERE, address="127.0.0.1:1", lease_ttl_s=30)
         ownership = Ownership(self.members)
         loads = JobLoads(FairQueue(), JobHeads(backend, clock, interval_ms=500), ownership, clock)
-        self.calls = MemberCalls(self.members, ClientAccess(ClientSecurity(), ()), clock, timeout_s=30)
+        self.calls = MemberCalls(self.members, ClientAccess(ClientSecurity(), ()), clock, timeout_s=HANGS_S)
         self.actor = RemoteDriver(THERE, HERE, self.calls, loads)
 
     async def register(self):
@@ -93,7 +93,7 @@ async def test_a_caller_of_a_leaving_scheduler_takes_over_and_is_not_cancelled(w
     waiting = [asyncio.create_task(world.fill(number)) for number in range(5)]
     await eventually(lambda: there.calls == 2)  # and three parts wait for their turn
     await world.leave()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         ends = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(end) for end in ends] == [NotDrivingError] * 5
     assert not world.actor.is_busy_with("e1")
@@ -106,7 +106,7 @@ async def test_another_life_at_the_same_place_is_called_anew(world, there):
     await asyncio.gather(waiting, return_exceptions=True)
     there.answer.set()
     await world.register()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         assert (await world.fill(1)).launches == []
 
 
@@ -117,7 +117,7 @@ async def test_a_caller_that_is_cancelled_is_cancelled_and_the_call_goes_on(worl
     with pytest.raises(asyncio.CancelledError):
         await first
     there.answer.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         assert (await second).launches == []
 
 
@@ -138,6 +138,6 @@ async def test_a_watcher_who_has_gone_misses_no_failure(world, there):
 async def test_an_answer_that_cannot_be_worked_off_leaves_nobody_waiting(world, there, monkeypatch):
     there.answer.set()
     monkeypatch.setattr(world.actor._loads, "take", lambda _: 1 / 0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         with pytest.raises(NotDrivingError, match="ZeroDivisionError"):
             await world.fill(0)

@@ -9,6 +9,7 @@ from onager.errors import BusyError, InvalidRequestError
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.scheduler.jobs import places
 from onager.scheduler.jobs.places import check_place_apart
+from tests.support.waiting import HANGS_S
 
 
 class Dead(PrivatePaths):
@@ -19,7 +20,7 @@ class Dead(PrivatePaths):
         self.is_back = threading.Event()
 
     def meets(self, path):  # noqa: ARG002
-        self.is_back.wait(60)
+        self.is_back.wait(HANGS_S)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ async def test_a_request_while_all_threads_hang_may_be_retried(dead):
     with pytest.raises(BusyError):
         await check_place_apart("/alive/out", NO_PATHS)
     dead.is_back.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         while True:
             try:
                 await check_place_apart("/alive/out", NO_PATHS)

@@ -19,7 +19,7 @@ from onager.scheduler.app import Replica
 from onager.scheduler.engine import owed
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.settings import SchedulerSettings
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 from tests.unit.scheduler.small_graphs import graph
 
 SECRET = b"a secret of sixteen bytes or more"
@@ -185,7 +185,7 @@ async def test_who_dies_between_telling_and_noting_is_followed_by_a_repeat_with_
     monkeypatch.setattr(first.webhooks.owed, "note_done", never)
     at_work = Delivering(first)
     await ended(first)
-    await asyncio.wait_for(noting.wait(), 60)
+    await asyncio.wait_for(noting.wait(), HANGS_S)
     await at_work.kill()
     second = await replicas("s2", receiver.url)
     at_work = Delivering(second)

@@ -22,6 +22,7 @@ from onager.state_admin.decoding import content, decoded
 from onager.state_backend import VALUE_CHUNK_BYTES, Delete, Keyspace, Put, split_value
 from onager.state_backend.local import WatchHub
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.sound_store import SoundStore, plan_of, result_stream, spec_of
 
 CALLER = Caller("ann", "10.0.0.7")
@@ -164,7 +165,7 @@ def test_where_a_backup_came_from_is_told_without_credentials(url, told):
 @contextlib.asynccontextmanager
 async def watching(admin, prefix="", **from_revisions):
     stream = admin.watch(pb.WatchStateRequest(prefix=prefix, from_revisions=from_revisions))
-    async with asyncio.timeout(20), contextlib.aclosing(stream):
+    async with asyncio.timeout(HANGS_S), contextlib.aclosing(stream):
         first = await anext(stream)
         assert first.kind == "watching"
         yield stream
