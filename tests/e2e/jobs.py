@@ -324,11 +324,11 @@ def what_proc_tells(spark, pids, planted):
     """What a function and a UDF read of other processes: a row each. *planted* is what to look for, backwards."""
 
     def look(where):
-        import glob
+        from pathlib import Path
 
         secret = planted[::-1].encode()
         read, has_planted, opened = 0, [], []
-        for path in glob.glob("/proc/[0-9]*/environ"):
+        for path in map(str, Path("/proc").glob("[0-9]*/environ")):
             try:
                 with open(path, "rb") as file:
                     has_planted += [path] if secret in file.read() else []

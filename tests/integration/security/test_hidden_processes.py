@@ -14,7 +14,7 @@ from tests.support.waiting import until
 def running(log: Path, sign: str, *command: str) -> Iterator[int]:
     process = start(ordinary(*command), log, environment())
     try:
-        until(lambda: sign in log.read_text(), 60.0, lambda: f"{sign} in {log.read_text()}")
+        until(lambda: sign in log.read_text(), lambda: f"{sign} in {log.read_text()}")
         yield process.pid
     finally:
         end(process)
