@@ -220,8 +220,9 @@ def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool, keeps_stages: Coll
     clean_up.keep_files.extend(kept_stage(stage_id) for stage_id in sorted(keeps_stages))
     stage = graph.result_stage
     if keeps_result and stage is not None and stage.spec.output.kind == "result":
+        directory = kept_stage(stage.spec.stage_id)
         clean_up.keep_files.extend(
-            f"{kept_stage(stage.spec.stage_id)}{result_name(p, o.nonce)}"
+            f"{directory}{result_name(p, o.nonce)}"
             for p, o in sorted(stage.ledger.outputs.items())
             if not o.is_inline and is_life(o.nonce)
         )

@@ -131,7 +131,8 @@ class ReportReader:
             key = task_key(report.task)
             if not is_held(graph, key, executor.executor_id):
                 continue
-            check_readable(report.needs_major, 0, f"what {key} reports")
+            if report.needs_major:
+                check_readable(report.needs_major, 0, f"what {key} reports")
             event, named, inline = await self._taken(graph, key, executor, report, now_ms, known)
             events.append(event)
             blobs += named

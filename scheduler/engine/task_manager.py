@@ -126,9 +126,12 @@ class TaskManager:
 
         What could not be stored is not acknowledged, so that it is sent again.
         """
-        by_driver: dict[JobDriver, list[pb.TaskReport]] = defaultdict(list)
+        by_job: dict[str, list[pb.TaskReport]] = defaultdict(list)
         for report in reports:
-            by_driver[self._driver_of(JobId(report.task.job_id))].append(report)
+            by_job[report.task.job_id].append(report)
+        by_driver: dict[JobDriver, list[pb.TaskReport]] = defaultdict(list)
+        for job_id, mine in by_job.items():
+            by_driver[self._driver_of(JobId(job_id))] += mine
         work = []
         for driver, mine in by_driver.items():
             freed = min(freed_slots, len(mine))
