@@ -6,13 +6,16 @@ and becomes the target by one rename of a directory; the old one is moved into t
 files enter the target under hidden names, and get their own names when all are there. At the end the staging directory
 is renamed, and only then removed, so that no late process can move anything into it any more; that of appended files
 stays as long as the job may fail.
+
+Tasks have synced their files to disk. Publishing syncs what names them before anything old is removed and before it
+reports success, so a loss of power leaves a dataset whole or absent, too.
 """
 
 import contextlib
 import errno
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,6 +24,7 @@ from onager.errors import SinkError, TargetExistsError
 from onager.exchange_layout import SUCCESS, has_scheme, is_checkpoint, local_path, staging_directory
 from onager.executor.exchange import description
 from onager.executor.exchange.directory import remove_tree
+from onager.executor.exchange.durable import sync_directories, with_parents, write_durably
 from onager.executor.exchange.partitions import HeldPartitions, replaced_files, written_places
 from onager.executor.exchange.table_folders import REPLACED
 from onager.executor.exchange.taking_back import NOTE, hidden_place
@@ -47,8 +51,12 @@ class Files:
         path.mkdir(exist_ok=True)
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write a small file."""
-        path.write_bytes(content)
+        """Write a small file, whose content survives a loss of power."""
+        write_durably(path, content)
+
+    def sync(self, directories: Iterable[Path]) -> None:
+        """Make the names in *directories* survive a loss of power."""
+        sync_directories(directories)
 
     def remove_tree(self, path: Path) -> None:
         """Remove a directory and all in it."""
@@ -138,6 +146,7 @@ def plan_publish(
         moves.append(_stage(REPLACED, replaced, staging, nonce))
     if not moves:
         staging.mkdir(parents=True, exist_ok=True)  # else a task has made it
+        sync_directories(with_parents([staging]))
     return Manifest(
         job_id=job_id,
         nonce=nonce,
@@ -197,7 +206,8 @@ def _stage(name: str, content: bytes, staging: Path, nonce: Nonce) -> Move:
     try:
         directory = staging / nonce
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(content)
+        write_durably(directory / name, content)
+        sync_directories(with_parents([directory]))
     except OSError as e:
         raise SinkError(f"{name} of the dataset cannot be written: {e.strerror or e} ({e.filename})") from e
     return Move(source=f"{nonce}/{name}", name=name)
@@ -236,6 +246,7 @@ class _Publishing:
                 self._append()
             else:
                 self._replace()
+        self._sync(self._homes() if is_added else {self._target})
         if not is_added:
             self._retire()  # else it goes with the job, which may have to take the rows back until then
 
@@ -261,17 +272,19 @@ class _Publishing:
             self._meet_other()
 
     def _assemble(self) -> None:
-        self._files.make_directory(self._assembled)
-        self._make_directories(self._assembled)
+        directories = self._directories(self._assembled)
+        for directory in directories:
+            self._files.make_directory(directory)
         for move in self._manifest.moves:
             self._settle(self._staging / move.source, self._assembled / move.name)
         self._mark(self._staging, self._assembled)
+        self._files.sync([self._staging, *directories])
 
-    def _make_directories(self, dataset: Path) -> None:
-        """Make the directories of the columns by which *dataset* is partitioned, outer ones first."""
-        wanted = {parent for move in self._manifest.moves for parent in Path(move.name).parents if parent.name}
-        for directory in sorted(wanted):
-            self._files.make_directory(dataset / directory)
+    def _directories(self, dataset: Path) -> list[Path]:
+        """Return *dataset* and the directories of the columns by which it is partitioned, outer ones first."""
+        return sorted(
+            {dataset / parent for move in self._manifest.moves for parent in Path(move.name).parents} | {dataset}
+        )
 
     def _settle(self, source: Path, target: Path) -> None:
         """Move a file to its place, unless it is there."""
@@ -340,6 +353,7 @@ class _Publishing:
         for move, entered in hidden.items():
             self._settle(entered, self._manifest.place_of(move))
         if not (self._target / SUCCESS).exists():
+            self._sync(self._homes())  # whoever finds the mark does nothing more
             self._mark(self._target, self._target)
 
     def _note(self) -> None:
@@ -348,6 +362,11 @@ class _Publishing:
         with contextlib.suppress(FileNotFoundError):  # appended before, and cleaned up
             self._files.write(made, self._manifest.to_bytes())
             self._files.rename(made, self._staging / NOTE)
+            self._files.sync([self._staging])
+
+    def _homes(self) -> set[Path]:
+        """Return the directories in which the files of the manifest are in the end."""
+        return {self._target, *(self._manifest.place_of(move).parent for move in self._manifest.moves)}
 
     def _enter_directories(self) -> None:
         """Make the directories that rows are added to, outer ones first."""
@@ -383,6 +402,10 @@ class _Publishing:
         return assembled if assembled.exists() else self._staging / move.source
 
     # ------------------------------------------------------------ the end
+
+    def _sync(self, homes: Iterable[Path]) -> None:
+        """Sync *homes* and all above them, though another process may have published: it may have died before."""
+        self._files.sync(with_parents(home for home in homes if home.is_dir()))
 
     def _retire(self) -> None:
         """Rename the staging directory, so that no process finds it, then remove it."""

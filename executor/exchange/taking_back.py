@@ -10,6 +10,7 @@ from onager.errors import SinkError, VersionMismatchError
 from onager.exchange_layout import has_scheme, local_path, staging_directory
 from onager.executor.exchange import description
 from onager.executor.exchange.directory import retired_stagings
+from onager.executor.exchange.durable import sync_existing
 from onager.ids import is_job_id, new_nonce
 from onager.manifests import Manifest, Move
 
@@ -48,4 +49,6 @@ def take_back(target: str, job_id: str) -> None:
         for move in moves:
             hidden_place(manifest, move).unlink(missing_ok=True)
             manifest.place_of(move).unlink(missing_ok=True)
+        # The note goes next: after a loss of power nobody would remove them again.
+        sync_existing(manifest.place_of(move).parent for move in moves)
         log.info("appended_files_removed", job_id=job_id, target=target, files=len(moves))

@@ -34,18 +34,23 @@ final class ResultFile extends OutputStream {
     private final String name;
     private final TaskContext context;
     private final int inline;
+    private final boolean isPart;
     private final CRC32 crc = new CRC32();
     private ByteBuffer entries = ByteBuffer.allocate(16 * ENTRY);
     private long length = 0;
     private ByteArrayOutputStream held = new ByteArrayOutputStream();
     private Store.Pending file = null;
 
-    /** *name*: of the file, which is created beyond *inline* bytes; *context*: the task that writes, or null. */
-    ResultFile(Store store, String name, TaskContext context, int inline) {
+    /**
+     * *name*: of the file, which is created beyond *inline* bytes; *context*: the task that writes, or null; *isPart*: it is combined with
+     * others here, and need not survive a loss of power.
+     */
+    ResultFile(Store store, String name, TaskContext context, int inline, boolean isPart) {
         this.store = store;
         this.name = name;
         this.context = context;
         this.inline = inline;
+        this.isPart = isPart;
     }
 
     @Override
@@ -147,7 +152,11 @@ final class ResultFile extends OutputStream {
             done.inline = held.toByteArray();
             done.bytes = done.inline.length;
         } else {
-            file.commit();
+            if (isPart) {
+                file.commit();
+            } else {
+                file.commitDurably();
+            }
             done.bytes = file.position();
         }
     }

@@ -88,7 +88,7 @@ public final class Whole {
         byte[] empty = null;
         if (task instanceof WriteResult result) {
             empty = result.empty();
-            result.limitInline(Math.max(empty.length + ResultFile.SMALLEST_END, inline()));
+            result.writeParts(Math.max(empty.length + ResultFile.SMALLEST_END, inline()));
         }
         Outcome whole;
         try {
@@ -143,7 +143,7 @@ public final class Whole {
     private Outcome result(byte[] empty) throws IOException {
         int head = empty.length - END_MARK;
         var done = new Written();
-        var out = new ResultFile(store, WriteResult.name(output.directory(), 0, nonce), null, WriteResult.INLINE);
+        var out = new ResultFile(store, WriteResult.name(output.directory(), 0, nonce), null, WriteResult.INLINE, false);
         try {
             out.write(empty, 0, head);
             out.endPiece();

@@ -39,6 +39,7 @@ public final class WriteResult extends Task {
     private final String zone;
     private final Seq<Expression> projection;
     private int inline = INLINE;
+    private boolean isPart = false;
 
     /** *schema*: the schema of the rows. */
     WriteResult(Common common, Store store, String directory, StructType schema, String zone) {
@@ -50,9 +51,10 @@ public final class WriteResult extends Task {
         this.projection = ResultSchema.projection(schema, zone);
     }
 
-    /** Return at most *bytes* inline with the outcome. */
-    void limitInline(int bytes) {
+    /** Write parts that `Whole` combines, of which at most *bytes* are returned inline with the outcome. */
+    void writeParts(int bytes) {
         inline = bytes;
+        isPart = true;
     }
 
     private static Schema arrow(StructType schema, String zone) {
@@ -88,7 +90,7 @@ public final class WriteResult extends Task {
     @Override
     Written write(TaskContext context, int partition, String nonce, Iterator<InternalRow> rows) throws Exception {
         var done = new Written();
-        var out = new ResultFile(store, name(directory, partition, nonce), context, inline);
+        var out = new ResultFile(store, name(directory, partition, nonce), context, inline, isPart);
         try (var allocator = ArrowUtils.rootAllocator().newChildAllocator("onager result", 0L, Long.MAX_VALUE);
                 var root = VectorSchemaRoot.create(arrow(shown, zone), allocator)) {
             ArrowWriter batch = ArrowWriter.create(root);

@@ -5,8 +5,10 @@ import java.util.List;
 import onager.failure.Failures;
 import onager.failure.NoSpace;
 import onager.spark43.SinkFiles;
+import onager.store.Durable;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
@@ -45,7 +47,8 @@ final class WriteSink extends Task {
         boolean written = false;
         context.killTaskIfInterrupted(); // else it would recreate the directory of a job that has ended
         try {
-            List<String> names = writeFiles(context, new SinkFiles(staging, nonce, partition), attempt, rows, done);
+            told(() -> makeStaging(fs));
+            List<String> names = writeFiles(context, new SinkFiles(staging, nonce, partition), attempt, fs, rows, done);
             context.killTaskIfInterrupted();
             for (String name : names) {
                 done.bytes += fs.getFileStatus(new Path(staging, name)).getLen();
@@ -71,8 +74,30 @@ final class WriteSink extends Task {
         return new TaskAttemptContextImpl(c, id);
     }
 
-    private List<String> writeFiles(TaskContext context, SinkFiles files, TaskAttemptContext attempt, Iterator<InternalRow> rows,
-            Written done) throws Exception {
+    /** Return a path of *fs* as one of the local file system; null: it is none. */
+    private static java.nio.file.Path local(FileSystem fs, Path path) {
+        return fs instanceof LocalFileSystem files ? files.pathToFile(path).toPath() : null;
+    }
+
+    private boolean makeStaging(FileSystem fs) throws IOException {
+        java.nio.file.Path local = local(fs, new Path(staging));
+        var above = local == null ? List.<java.nio.file.Path>of() : Durable.namesNew(local);
+        boolean isMade = fs.mkdirs(new Path(staging));
+        Durable.syncDirectories(above);
+        return isMade;
+    }
+
+    /** Make what was written survive a loss of power: once it is reported, nobody writes it again. */
+    private boolean sync(FileSystem fs, List<String> names) throws IOException {
+        java.nio.file.Path local = local(fs, new Path(staging));
+        if (local != null) {
+            Durable.sync(names.stream().map(local::resolve).toList(), local.getParent());
+        }
+        return local != null;
+    }
+
+    private List<String> writeFiles(TaskContext context, SinkFiles files, TaskAttemptContext attempt, FileSystem fs,
+            Iterator<InternalRow> rows, Written done) throws Exception {
         FileFormatDataWriter writer = told(() -> files.writer(description, attempt));
         long begunNs;
         try {
@@ -86,6 +111,7 @@ final class WriteSink extends Task {
             }
             begunNs = System.nanoTime();
             told(writer::commit);
+            told(() -> sync(fs, files.names()));
         } catch (Throwable e) {
             try {
                 writer.abort();

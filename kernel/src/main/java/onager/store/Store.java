@@ -111,12 +111,15 @@ public final class Store implements Serializable {
         private final String temporary;
         private final String path;
         private final OutputStream out;
+        /** Null unless the file is local. */
+        private final FileChannel channel;
         private long position = 0;
 
-        Pending(String path, String temporary, OutputStream out) {
+        Pending(String path, String temporary, OutputStream out, FileChannel channel) {
             this.path = path;
             this.temporary = temporary;
             this.out = out;
+            this.channel = channel;
         }
 
         /** Return the number of bytes written. */
@@ -139,6 +142,23 @@ public final class Store implements Serializable {
             try {
                 out.close();
                 rename(temporary, path);
+            } catch (IOException e) {
+                throw ExchangeFailure.ofWrite(root, e);
+            }
+        }
+
+        /** Commit a file that has to survive a loss of power: nobody would write it again. */
+        public void commitDurably() throws IOException {
+            if (channel == null) {
+                commit();
+                return;
+            }
+            try {
+                channel.force(true);
+                commit();
+                Durable.syncUp(Path.of(path).getParent(), Path.of(root));
+            } catch (ClosedByInterruptException e) {
+                throw e;
             } catch (IOException e) {
                 throw ExchangeFailure.ofWrite(root, e);
             }
@@ -220,7 +240,7 @@ public final class Store implements Serializable {
         String temporary = path.substring(0, slash + 1) + "." + path.substring(slash + 1) + writer + ".tmp";
         try {
             if (!local) {
-                return new Pending(path, temporary, hadoop(path).create(ofHadoop(temporary), true));
+                return new Pending(path, temporary, hadoop(path).create(ofHadoop(temporary), true), null);
             }
             check();
             Path file = Path.of(temporary);
@@ -234,7 +254,7 @@ public final class Store implements Serializable {
                 makeDirectories(file.getParent());
                 channel = open(file);
             }
-            return new Pending(path, temporary, Channels.newOutputStream(channel));
+            return new Pending(path, temporary, Channels.newOutputStream(channel), channel);
         } catch (ExchangeFailure e) {
             throw e;
         } catch (IOException e) {
