@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings
 
+from onager.machine import this_machine
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.security import ServerSecurity, reached_at
 from onager.protocol.security.places import is_unspecified
@@ -28,6 +29,11 @@ class ProcessSettings(BaseSettings):
     """Tokens, one per line: every call except health checks must carry one; read again when the file changes."""
     insecure: bool = False
     """Whether other machines may call without TLS, and without a token or certificate."""
+
+    machine: str = Field(default_factory=this_machine, max_length=64, pattern=r"^[\w.-]+$")
+    """What tells this machine from others: processes that give the same name see each other's process ids and loopback
+    addresses. By default it follows from the kernel's boot id, the host name, and the namespaces of processes and of
+    networks."""
 
     exchange_access: Literal["owner", "group"] = "owner"
     """Who may access the files that this process makes in the exchange directory: only its own user (0700, 0600), or

@@ -130,6 +130,7 @@ class Replica:
             connection_grace_s=settings.connection_grace_ms / 1000,
             lost_retention_s=settings.lost_executor_retention_s,
             precedence=self.precedence,
+            machine=settings.machine,
         )
         self.quarantine = Quarantine(
             backend,

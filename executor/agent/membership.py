@@ -163,4 +163,5 @@ class Membership:
             commits=True,
             reuses=True,
             answered_by_call=bool(self._address),
+            machine=self._settings.machine,
         )

@@ -299,6 +299,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "connects": PLAIN,
         "commits": PLAIN,
         "reuses": PLAIN,
+        "machine": WORD,
     },
     "HeartbeatRequest": {
         **_LIFE,

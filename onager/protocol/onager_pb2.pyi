@@ -1634,7 +1634,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses", "commits")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses", "commits", "machine")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1655,6 +1655,7 @@ class RegisterExecutorRequest(_message.Message):
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     REUSES_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1675,7 +1676,8 @@ class RegisterExecutorRequest(_message.Message):
     connects: bool
     reuses: bool
     commits: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ..., commits: _Optional[bool] = ...) -> None: ...
+    machine: str
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ..., commits: _Optional[bool] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")

@@ -71,20 +71,22 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
 
     @translated
     async def RegisterExecutor(  # noqa: N802
-        self, request: pb.RegisterExecutorRequest, context: Context
+        self,
+        request: pb.RegisterExecutorRequest,
+        context: Context,  # noqa: ARG002
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
         self._calls.check(request)
-        await self._executors.register(request, context.peer())
+        await self._executors.register(request)
         return pb.RegisterExecutorResponse(
             scheduler_id=self._settings.scheduler_id,
             lease_ttl_ms=self._settings.executor_lease_ttl_ms,
         )
 
     @translated
-    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: N802
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: ARG002, N802
         """Renew the executor's lease, and name the tasks that the executor need not continue."""
-        session = await self._heard(request, context)
+        session = await self._heard(request)
         if request.draining:
             await self._executors.drain(session)
         elif await self._executors.note_space(session, request.no_space):
@@ -112,16 +114,16 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         return answer
 
     @translated
-    async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: N802
+    async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: ARG002, N802
         """Answer with work as soon as there is some, and with nothing once the executor's wait is over."""
-        session = await self._heard(request, context)
+        session = await self._heard(request)
         await self._clean_ups.cleaned_up(request.cleaned_up)
         return await self._polls.answer(session, request)
 
     @translated
-    async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: N802
+    async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: ARG002, N802
         """Apply reports, and fill the slots that they free; the executor may be polling another scheduler."""
-        session = await self._heard(request, context)
+        session = await self._heard(request)
         freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
         # Another scheduler may have received the executor's latest list.
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
@@ -171,9 +173,9 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             yield pb.BlobChunk(content=content[start : start + BLOB_CHUNK_BYTES])
 
     @translated
-    async def ReadCatalog(self, request: pb.ReadCatalogRequest, context: Context) -> pb.ReadCatalogResponse:  # noqa: N802
+    async def ReadCatalog(self, request: pb.ReadCatalogRequest, context: Context) -> pb.ReadCatalogResponse:  # noqa: ARG002, N802
         """Return records of the catalog, all at one revision."""
-        await self._heard(request, context)
+        await self._heard(request)
         return await read_catalog(self._backend, request)
 
     @translated
@@ -186,11 +188,11 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         await self._executors.deregister(request.executor_id, request.incarnation, request.reason)
         return pb.DeregisterExecutorResponse()
 
-    async def _heard(self, request: Call, context: Context) -> ExecutorSession:
+    async def _heard(self, request: Call) -> ExecutorSession:
         try:
             session = self._executors.require(request.executor_id, request.incarnation)
         except UnknownExecutorError:
-            session = await self._executors.take_over(request.executor_id, request.incarnation, context.peer())
+            session = await self._executors.take_over(request.executor_id, request.incarnation)
         self._executors.heard(session)
         await self._executors.renew(session)
         return session

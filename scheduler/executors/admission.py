@@ -10,6 +10,7 @@ from onager.ids import MAX_EXECUTOR_ID_LENGTH, is_executor_id, is_life
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import PROTOCOL_VERSION
+from onager.protocol.security.places import is_loopback
 from onager.scheduler.executors.records import ExecutorRecord
 
 _ADDRESS: Final = re.compile(r"\S+:[1-9]\d{0,4}")
@@ -19,7 +20,8 @@ _REPLACED_REMEMBERED: Final = 1024
 class Admission:
     """Checks registrations."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: str) -> None:
+        self._machine = machine
         self._replaced: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def replaced(self, record: ExecutorRecord) -> None:
@@ -58,21 +60,31 @@ class Admission:
             raise InvalidRequestError(f"executor {name} has {request.slots} slots; give 1 to {MAX_SLOTS}")
         if request.mode not in ("", "pull", "push"):
             raise InvalidRequestError(f"executor {name} wants mode {request.mode!r}; use pull or push")
-        if request.mode == "push" and not request.answered_by_call:
-            raise VersionMismatchError(
-                f"executor {name} waits in push mode to be sent work as an earlier version of Onager did: run the same "
-                "version on both sides"
-            )
-        if request.mode == "push" and not _ADDRESS.fullmatch(request.address):
-            raise InvalidRequestError(
-                f"executor {name} is in push mode and gave no address to be sent work at, but {request.address!r}; "
-                "give --advertise HOST:PORT"
-            )
+        if request.mode == "push":
+            self._check_push(request)
         if request.stream_address and not _ADDRESS.fullmatch(request.stream_address):
             raise InvalidRequestError(
                 f"executor {name} gave {request.stream_address!r} as its address for streams; give HOST:PORT"
             )
         _check_versions(request, {_versions(r) for r in others if r.executor_id != name})
+
+    def _check_push(self, request: pb.RegisterExecutorRequest) -> None:
+        name = request.executor_id
+        if not request.answered_by_call:
+            raise VersionMismatchError(
+                f"executor {name} waits in push mode to be sent work as an earlier version of Onager did: run the same "
+                "version on both sides"
+            )
+        if not _ADDRESS.fullmatch(request.address):
+            raise InvalidRequestError(
+                f"executor {name} is in push mode and gave no address to be sent work at, but {request.address!r}; "
+                "give --advertise HOST:PORT"
+            )
+        if is_loopback(request.address) and request.machine not in ("", self._machine):
+            raise InvalidRequestError(
+                f"executor {name} is in push mode on another machine than this scheduler, and gave {request.address}, "
+                "an address of the scheduler's own machine; give --listen and --advertise HOST:PORT, or --mode pull"
+            )
 
 
 def _check_versions(request: pb.RegisterExecutorRequest, others: set[tuple[str, str]]) -> None:

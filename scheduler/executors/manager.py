@@ -16,6 +16,7 @@ from onager.errors import (
 from onager.execution_graph import ExecutorLost
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security.places import is_loopback
 from onager.protocol.task_keys import task_key
 from onager.scheduler import timing
 from onager.scheduler.cluster.precedence import Precedence
@@ -52,8 +53,11 @@ class ExecutorManager:
         connection_grace_s: float,
         lost_retention_s: float,
         precedence: Precedence,
+        machine: str,
     ) -> None:
         self._backend = backend
+        self._machine = machine
+        """Tells this machine from others."""
         self._clock = clock
         self.lease_ttl_s = lease_ttl_s
         self._losses = ExecutorLosses(clock)
@@ -63,7 +67,7 @@ class ExecutorManager:
             self, precedence, backend, clock, connection_grace_s=connection_grace_s, lost_retention_s=lost_retention_s
         )
         self._registry = ExecutorRegistry(backend, self._on_change, self.watch.bury)
-        self._admission = Admission()
+        self._admission = Admission(machine)
         self.on_record: Callable[[ExecutorId], None] = lambda _: None
         """Called when the record of an executor that talks with this scheduler has changed."""
         self.loads = ExecutorLoads(backend, clock, lambda: self.sessions)
@@ -117,12 +121,17 @@ class ExecutorManager:
     def streaming(self) -> frozenset[str]:
         """Return the executors that take work and whose tasks can stream, by the store as last seen."""
         now_ms = self._clock.now_ms()
-        return frozenset(r.executor_id for r in self._registry if r.takes_work(now_ms) and r.stream_address)
+        return frozenset(r.executor_id for r in self._registry if r.takes_work(now_ms) and self._streams_at(r))
 
     def stream_address(self, executor_id: str, incarnation: str) -> str:
         """Return where this life of the executor streams, by the store as last seen; empty where it does not."""
         found = self._registry.find(executor_id)
-        return "" if found is None or found.incarnation != incarnation else found.stream_address
+        return "" if found is None or found.incarnation != incarnation else self._streams_at(found)
+
+    def _streams_at(self, record: ExecutorRecord) -> str:
+        """Return where the executor streams; empty if only its own machine could read it, and there are others."""
+        is_reached = self._registry.is_one_machine or not is_loopback(record.stream_address)
+        return record.stream_address if is_reached else ""
 
     def fetches_inputs(self, executor_id: str) -> bool:
         """Return whether the executor can be sent inputs by their digest, by the store as last seen."""
@@ -197,7 +206,7 @@ class ExecutorManager:
 
     # ---------------------------------------------------------------- registration
 
-    async def register(self, request: pb.RegisterExecutorRequest, peer: str) -> ExecutorSession:
+    async def register(self, request: pb.RegisterExecutorRequest) -> ExecutorSession:
         """Admit one life of an executor, and declare an earlier one lost at once; repeating it is harmless.
 
         Errors as in `Admission.check`.
@@ -235,6 +244,7 @@ class ExecutorManager:
                 mode="push" if request.mode == "push" else "pull",
                 address=request.address,
                 stream_address=request.stream_address,
+                machine=request.machine,
                 fetches_inputs=request.fetches_inputs,
                 feeds=request.feeds,
                 splits=request.splits,
@@ -254,25 +264,23 @@ class ExecutorManager:
                     self._losses.observer.lost(Loss.RESTARTED)
                 if before is not None:
                     await self._backend.revoke(LeaseId(before.lease_id))
-                return self._begin(record, result.revision, request, peer)
+                return self._begin(record, result.revision, request)
             await self._backend.revoke(lease.id)
         raise StateUnavailableError(f"executor {executor_id} could not be registered in {_TRIES} tries; try again")
 
-    def _begin(
-        self, record: ExecutorRecord, revision: int, request: pb.RegisterExecutorRequest, peer: str
-    ) -> ExecutorSession:
+    def _begin(self, record: ExecutorRecord, revision: int, request: pb.RegisterExecutorRequest) -> ExecutorSession:
         executor_id = ExecutorId(record.executor_id)
         known = self._sessions.get(executor_id)
         if known is not None:
             known.is_gone = True
-        session = self._open(record, revision, peer)
+        session = self._open(record, revision)
         if known is not None and known.incarnation == record.incarnation:
             session.list_number = known.list_number
         session.held = dict.fromkeys((task_key(task) for task in request.running), session.seen_s)
         log.info("executor_registered", executor_id=executor_id, slots=record.slots, host=record.host, pid=record.pid)
         return session
 
-    async def take_over(self, executor_id: str, incarnation: str, peer: str) -> ExecutorSession:
+    async def take_over(self, executor_id: str, incarnation: str) -> ExecutorSession:
         """Begin to talk with an executor that registered with another scheduler: its tasks go on.
 
         Before that, this scheduler reads what others have launched there. Nothing is written: several schedulers may
@@ -295,19 +303,19 @@ class ExecutorManager:
         latest = self._registry.find(executor_id)
         if latest is None or latest.incarnation != incarnation or latest.state == "lost":
             raise UnknownExecutorError(executor_id)
-        session = self._open(latest, self._registry.revision(executor_id), peer)
+        session = self._open(latest, self._registry.revision(executor_id))
         session.renewed_s -= self.lease_ttl_s  # perhaps no scheduler has renewed it for a while
         log.info("executor_taken_over", executor_id=executor_id, slots=record.slots, host=record.host)
         return session
 
-    def _open(self, record: ExecutorRecord, revision: int, peer: str) -> ExecutorSession:
+    def _open(self, record: ExecutorRecord, revision: int) -> ExecutorSession:
         now_s = self._clock.monotonic_s()
         session = ExecutorSession(
             record=record,
             seen_s=now_s,
             seen_ms=self._clock.now_ms(),
             renewed_s=now_s,
-            local_process=local_process(peer, record.pid),
+            local_process=local_process(record, self._machine),
         )
         self._sessions[session.executor_id] = session
         self._registry.seen(record, revision)

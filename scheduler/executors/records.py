@@ -13,8 +13,6 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
 from onager.scheduler.records import Record
 
-_LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
-
 
 class Loss(StrEnum):
     """How the life of an executor ended."""
@@ -55,6 +53,8 @@ class ExecutorRecord(Record):
     """Push mode: the address at which it is called."""
     stream_address: str = ""
     """Where others read the streams of its tasks; empty if it cannot stream."""
+    machine: str = ""
+    """Tells its machine from others; empty: not known. The previous version does not know the field."""
     fetches_inputs: bool = False
     """Whether large inputs may be sent to it as the digest of a blob. The previous version does not know the field."""
     feeds: bool = False
@@ -196,15 +196,17 @@ def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
     )
 
 
-def local_process(peer: str, pid: int) -> psutil.Process | None:
-    """Return the process *pid* when *peer* (gRPC's name of the other end) is on this machine and there is one."""
-    if not peer.startswith(_LOOPBACK) or not pid:
+def local_process(record: ExecutorRecord, machine: str) -> psutil.Process | None:
+    """Return the executor's process if it runs on *machine*, which is this one.
+
+    The address that it calls from tells nothing: a proxy on this machine may pass on the calls of another one.
+    """
+    if record.machine != machine or not record.pid:
         return None
     try:
-        process = psutil.Process(pid)
+        return psutil.Process(record.pid)
     except (psutil.Error, ValueError, OverflowError):
         return None
-    return process
 
 
 def has_died(process: psutil.Process) -> bool:

@@ -32,6 +32,8 @@ class ExecutorRegistry:
         self._on_silence = on_silence
         self._records: dict[ExecutorId, tuple[int, ExecutorRecord]] = {}
         self._hearts: set[ExecutorId] = set()
+        self._is_one_machine: bool | None = None
+        """Whether all are on one machine, until a record changes."""
 
     # ---------------------------------------------------------------- looking
 
@@ -44,6 +46,13 @@ class ExecutorRegistry:
         """Return the revision of the record as last seen, `ABSENT` when there is none."""
         found = self._records.get(ExecutorId(executor_id))
         return ABSENT if found is None else found[0]
+
+    @property
+    def is_one_machine(self) -> bool:
+        """Return whether all executors that are not lost are on one machine."""
+        if self._is_one_machine is None:
+            self._is_one_machine = len({record.machine for record in self if record.state != "lost"}) <= 1
+        return self._is_one_machine
 
     def __iter__(self) -> Iterator[ExecutorRecord]:
         # In one step for threads that look while a watch changes it.
@@ -70,14 +79,18 @@ class ExecutorRegistry:
         known = self._records.get(executor_id)
         if known is not None and known[0] >= revision:
             return
-        self._records[executor_id] = (revision, record)
+        self._keep(executor_id, revision, record)
         if known is None or known[1] != record:
             self._on_change(record, None if known is None else known[1])
 
     def expect(self, record: ExecutorRecord) -> None:
         """Assume *record* while it is being written; the store has the last word."""
         executor_id = ExecutorId(record.executor_id)
-        self._records[executor_id] = (self.revision(executor_id), record)
+        self._keep(executor_id, self.revision(executor_id), record)
+
+    def _keep(self, executor_id: ExecutorId, revision: int, record: ExecutorRecord) -> None:
+        self._records[executor_id] = (revision, record)
+        self._is_one_machine = None
 
     def withdraw(self, expected: ExecutorRecord, before: ExecutorRecord) -> None:
         """Take back what `expect` assumed, unless the store has said otherwise meanwhile."""

@@ -30,7 +30,7 @@ EXCHANGE_DIR = "/exchange"
 
 
 _SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR)
-_EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated")
+_EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated", machine="simulated")
 """Made once, outside of any simulation: making them takes longer than some simulations."""
 
 

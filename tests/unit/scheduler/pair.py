@@ -125,7 +125,7 @@ async def register(pair):
         python_version="3.11",
         exchange_dir="/x",
     )
-    await pair.here.executors.register(request, "ipv4:192.0.2.1:1")
+    await pair.here.executors.register(request)
     await pair.there.executors.refresh()
 
 

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ from onager.scheduler.executors.records import Loss
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
 
-PEER = "ipv4:10.0.0.1:1"
+MACHINE = "this-machine"
 
 
 def request(executor_id="e1", incarnation="one", **changes):
@@ -52,6 +53,7 @@ def made(backend, clock, on_lost):
         connection_grace_s=1,
         lost_retention_s=600,
         precedence=ALONE,
+        machine=MACHINE,
     )
     manager.serve(on_lost=on_lost, on_take_over=nothing)
     return manager
@@ -68,7 +70,7 @@ async def manager(backend, clock, lost):
 
 
 async def test_a_registered_executor_is_known_and_in_the_store(manager, backend):
-    await manager.register(request(), PEER)
+    await manager.register(request())
     assert manager.require("e1", "one").record.slots == 2
     assert manager.total_slots == 2
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
@@ -79,28 +81,28 @@ async def test_a_registered_executor_is_known_and_in_the_store(manager, backend)
 
 
 async def test_registering_again_in_the_same_life_loses_nothing(manager, lost):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
     session.list_number = 7
     running = [pb.TaskId(job_id="j", stage_id=1)]
-    again = await manager.register(request(running=running), PEER)
+    again = await manager.register(request(running=running))
     assert again.list_number == 7
     assert len(again.held) == 1
     assert not lost
 
 
 async def test_a_new_life_ends_the_old_one_at_once(manager, lost):
-    await manager.register(request(), PEER)
-    await manager.register(request(incarnation="two"), PEER)
+    await manager.register(request())
+    await manager.register(request(incarnation="two"))
     assert [(event.incarnation, event.is_drained) for event in lost] == [("one", False)]
     assert manager.is_alive("e1", "two")
     assert not manager.is_alive("e1", "one")
 
 
 async def test_two_processes_under_one_id_do_not_throw_each_other_out_for_ever(manager, lost):
-    await manager.register(request(incarnation="one"), PEER)
-    await manager.register(request(incarnation="two"), PEER)
+    await manager.register(request(incarnation="one"))
+    await manager.register(request(incarnation="two"))
     with pytest.raises(ExecutorReplacedError, match="another executor registered as e1"):
-        await manager.register(request(incarnation="one"), PEER)
+        await manager.register(request(incarnation="one"))
     assert manager.require("e1", "two").incarnation == "two"
     assert len(lost) == 1
 
@@ -118,19 +120,19 @@ async def test_two_processes_under_one_id_do_not_throw_each_other_out_for_ever(m
     ],
 )
 async def test_an_incompatible_executor_is_refused(manager, changes, error, text):
-    await manager.register(request("other"), PEER)
+    await manager.register(request("other"))
     with pytest.raises(error, match=text):
-        await manager.register(request(**changes), PEER)
+        await manager.register(request(**changes))
 
 
 async def test_another_version_is_welcome_once_all_others_are_gone(manager):
-    await manager.register(request("old"), PEER)
+    await manager.register(request("old"))
     await manager.deregister("old", "one", "upgraded")
-    await manager.register(request(spark_version="4.4.0"), PEER)
+    await manager.register(request(spark_version="4.4.0"))
 
 
 async def test_silence_after_a_broken_connection_is_a_loss(manager, clock, lost):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
     manager.suspect(session)
     clock.advance(2_900)
     await manager.watch.look()
@@ -156,13 +158,43 @@ async def test_a_dead_process_on_this_machine_is_a_loss_at_once(manager, lost):
             "import time; time.sleep(60)",
         ]
     )
-    await manager.register(request(pid=process.pid), "ipv4:127.0.0.1:5")
+    await manager.register(request(pid=process.pid, machine=MACHINE))
     await manager.watch.look()
     assert not lost
     process.kill()
     process.wait()
     await manager.watch.look()
     assert "died" in lost[0].reason
+
+
+async def test_a_process_of_another_machine_is_not_looked_for_on_this_one(manager, lost):
+    """A proxy beside the scheduler passes the calls of all machines on from a loopback address."""
+    for name, machine in (("remote", "another-machine"), ("older", "")):
+        session = await manager.register(request(name, pid=os.getpid(), machine=machine))
+        assert session.local_process is None
+    manager.end_session(manager.session("remote"))
+    assert (await manager.take_over("remote", "one")).local_process is None
+    await manager.watch.look()
+    assert not lost
+
+
+async def test_streams_of_loopback_are_read_on_one_machine_only(manager):
+    await manager.register(request("a", machine=MACHINE, stream_address="127.0.0.1:7"))
+    assert manager.streaming() == {"a"}
+    assert manager.stream_address("a", "one") == "127.0.0.1:7"
+    await manager.register(request("b", machine="another-machine", stream_address="10.0.0.1:7"))
+    assert manager.streaming() == {"b"}
+    assert manager.stream_address("a", "one") == ""
+    await manager.deregister("b", "one", "bye")
+    assert manager.streaming() == {"a"}
+
+
+async def test_a_push_executor_of_another_machine_needs_an_address_that_leads_there(manager):
+    pushed = {"mode": "push", "answered_by_call": True}
+    with pytest.raises(InvalidRequestError, match="another machine"):
+        await manager.register(request(machine="another-machine", address="127.0.0.1:7", **pushed))
+    await manager.register(request("e2", machine="another-machine", address="10.0.0.1:7", **pushed))
+    await manager.register(request("e3", machine=MACHINE, address="127.0.0.1:7", **pushed))
 
 
 async def notice(manager, backend):
@@ -173,7 +205,7 @@ async def notice(manager, backend):
 
 
 async def test_silence_past_the_lease_is_a_loss(manager, clock, backend, lost):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
     for _ in range(7):
         clock.advance(1_000)
         await manager.watch.look()
@@ -185,7 +217,7 @@ async def test_silence_past_the_lease_is_a_loss(manager, clock, backend, lost):
 
 
 async def test_a_scheduler_that_was_held_up_takes_no_silence_of_its_own_for_a_loss(manager, clock, backend, lost):
-    await manager.register(request(), PEER)
+    await manager.register(request())
     clock.advance(60_000)
     await notice(manager, backend)
     assert not lost
@@ -198,7 +230,7 @@ async def test_a_scheduler_that_was_held_up_takes_no_silence_of_its_own_for_a_lo
 
 
 async def test_an_executor_that_reports_after_its_lease_expired_unnoticed_continues(manager, clock, backend, lost):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
     clock.advance(7_000)
     await manager.renew(session)
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
@@ -206,7 +238,7 @@ async def test_an_executor_that_reports_after_its_lease_expired_unnoticed_contin
 
 
 async def test_an_executor_that_another_replica_declared_lost_is_told_to_register(manager, clock, backend):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
 
     async def on_lost(event):
         pass
@@ -217,11 +249,11 @@ async def test_an_executor_that_another_replica_declared_lost_is_told_to_registe
     await notice(other, backend)
     with pytest.raises(UnknownExecutorError):
         await manager.renew(session)
-    assert (await manager.register(request(), PEER)).record.state == "alive"
+    assert (await manager.register(request())).record.state == "alive"
 
 
 async def test_renewing_keeps_the_lease(manager, clock, backend, lost):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
     for _ in range(5):
         clock.advance(2_500)
         await manager.renew(session)
@@ -230,7 +262,7 @@ async def test_renewing_keeps_the_lease(manager, clock, backend, lost):
 
 
 async def test_a_drained_executor_is_no_suspect(manager, lost):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
     await manager.drain(session)
     assert manager.total_slots == 0
     assert [info.state for info in manager.infos()] == ["draining"]
@@ -243,7 +275,7 @@ async def test_a_drained_executor_is_no_suspect(manager, lost):
 async def test_a_drained_executor_without_tasks_has_left_even_without_a_goodbye(manager):
     with capture_logs() as logged:
         for name, held in (("idle", {}), ("busy", {TaskKey("job", 1, 0, 0, 0): 0.0})):
-            session = await manager.register(request(name), PEER)
+            session = await manager.register(request(name))
             session.held = held
             await manager.drain(session)
             await manager.lose(session.record, Loss.PROCESS, "its process 7 died")
@@ -253,13 +285,13 @@ async def test_a_drained_executor_without_tasks_has_left_even_without_a_goodbye(
 
 
 async def test_an_executor_that_died_has_not_left_whatever_it_said(manager):
-    await manager.register(request(), PEER)
+    await manager.register(request())
     await manager.deregister("e1", "one", "the executor's JVM died")
     assert [info.state for info in manager.infos()] == ["lost"]
 
 
 async def test_an_executor_without_space_takes_no_work_until_it_reports_space(manager, backend):
-    session = await manager.register(request(), PEER)
+    session = await manager.register(request())
     assert not await manager.note_space(session, "")
     assert await manager.note_space(session, "exchange directory /x is full")
     assert not await manager.note_space(session, "exchange directory /x is full")
@@ -276,7 +308,7 @@ async def test_an_executor_without_space_takes_no_work_until_it_reports_space(ma
 
 
 async def test_after_a_restart_executors_have_their_lease_to_report(manager, backend, clock):
-    await manager.register(request(), PEER)
+    await manager.register(request())
     told = []
 
     async def on_lost(event):
@@ -289,13 +321,13 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
     assert not told
     with pytest.raises(UnknownExecutorError):
         successor.require("e1", "one")
-    await successor.register(request(), PEER)
+    await successor.register(request())
     assert not told
 
 
 async def test_a_lease_that_expired_while_no_scheduler_ran_is_renewed_once(manager, backend, clock):
     for executor_id in ("e1", "e2"):
-        await manager.register(request(executor_id), PEER)
+        await manager.register(request(executor_id))
     clock.advance(60_000)
     told = []
 
@@ -308,7 +340,7 @@ async def test_a_lease_that_expired_while_no_scheduler_ran_is_renewed_once(manag
     clock.advance(5_900)
     await successor.watch.look()
     assert told == []
-    session = await successor.take_over("e1", "one", PEER)
+    session = await successor.take_over("e1", "one")
     await successor.renew(session)
     clock.advance(100)
     await successor.watch.look()
@@ -317,11 +349,11 @@ async def test_a_lease_that_expired_while_no_scheduler_ran_is_renewed_once(manag
 
 
 async def test_an_executor_just_taken_over_is_not_lost_before_its_lease_is_renewed(manager, backend, clock, lost):
-    await manager.register(request(), PEER)
+    await manager.register(request())
     clock.advance(7_000)
     await manager.watch.look()
     manager.end_session(manager.session("e1"))
-    await manager.take_over("e1", "one", PEER)
+    await manager.take_over("e1", "one")
     await notice(manager, backend)
     assert not lost
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
@@ -336,7 +368,7 @@ async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
             raise UnknownExecutorError("the store is away")
 
     manager = made(backend, clock, on_lost)
-    await manager.register(request(), PEER)
+    await manager.register(request())
     await manager.deregister("e1", "one", "bye")
     await manager.watch.look()
     await manager.watch.look()
@@ -344,7 +376,7 @@ async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
 
 
 async def test_executors_lost_long_ago_are_forgotten(manager, backend, clock):
-    await manager.register(request(), PEER)
+    await manager.register(request())
     await manager.deregister("e1", "one", "bye")
     clock.advance(601_000)
     await manager.watch.look()

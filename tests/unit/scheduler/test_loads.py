@@ -10,7 +10,7 @@ from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.waiting import eventually
-from tests.unit.scheduler.test_executor_manager import PEER, made, nothing, request
+from tests.unit.scheduler.test_executor_manager import made, nothing, request
 
 LOAD = pb.ExecutorLoad(
     heap_used_bytes=100 << 20,
@@ -50,7 +50,7 @@ async def managers(store, clock):
 async def session(managers):
     for manager in managers:
         await manager.start()
-    return await managers[0].register(request(), PEER)
+    return await managers[0].register(request())
 
 
 async def say(manager, session, told):
@@ -103,7 +103,7 @@ async def test_loads_are_written_now_and_then_and_only_if_they_differ(managers, 
 
 async def test_a_load_ends_with_its_life(managers, session, store):
     await say(managers[0], session, LOAD)
-    again = await managers[0].register(request(incarnation="two"), PEER)
+    again = await managers[0].register(request(incarnation="two"))
     assert await stored(store) is None
     assert await told(managers[1]) == (0, pb.ExecutorLoad())
 

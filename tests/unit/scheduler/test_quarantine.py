@@ -9,7 +9,7 @@ from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.outcomes import ExecutorHealth, Work
 from onager.scheduler.executors.quarantine import Quarantine
 from tests.unit.scheduler.small_graphs import succeeded
-from tests.unit.scheduler.test_executor_manager import ALONE, PEER, nothing, request
+from tests.unit.scheduler.test_executor_manager import ALONE, nothing, request
 
 BAD = ("bad", "one")
 
@@ -101,6 +101,7 @@ class Ward:
             connection_grace_s=1,
             lost_retention_s=600,
             precedence=ALONE,
+            machine="here",
         )
         manager.serve(on_lost=unheard, on_take_over=nothing)
         await manager.start()
@@ -127,8 +128,8 @@ class Ward:
 async def ward(backend, clock):
     made = Ward(backend, clock)
     manager, _ = await made.replica()
-    await manager.register(request("bad"), PEER)
-    await manager.register(request("good"), PEER)
+    await manager.register(request("bad"))
+    await manager.register(request("good"))
     return made
 
 
@@ -195,7 +196,7 @@ async def test_a_new_life_is_not_set_aside(ward):
     manager, aside = await ward.replica()
     ward.fails(aside, "bad")
     await aside.look()
-    await manager.register(request("bad", "two"), PEER)
+    await manager.register(request("bad", "two"))
     assert manager.taking_work() == {"bad", "good"}
 
 
@@ -203,7 +204,7 @@ async def test_draining_keeps_its_state(ward, clock):
     manager, aside = await ward.replica()
     ward.fails(aside, "bad")
     await aside.look()
-    session = await manager.take_over("bad", "one", PEER)
+    session = await manager.take_over("bad", "one")
     await manager.drain(session)
     assert manager.infos()[0].state == "draining"
     clock.advance(300_000)

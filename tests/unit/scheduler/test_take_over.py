@@ -97,9 +97,9 @@ async def test_a_lost_executor_or_another_incarnation_must_register(replicas, in
     if incarnation == "life":
         await first.executors.deregister("e1", "life", "it left")
     with pytest.raises(UnknownExecutorError):
-        await other.executors.take_over("e1", incarnation, "elsewhere")
+        await other.executors.take_over("e1", incarnation)
     with pytest.raises(UnknownExecutorError):
-        await other.executors.take_over("nobody", "life", "elsewhere")
+        await other.executors.take_over("nobody", "life")
 
 
 async def test_an_executor_whose_lease_ended_unnoticed_gets_another(replicas, clock):
