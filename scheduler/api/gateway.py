@@ -86,7 +86,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     @translated
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: ARG002, N802
         """Renew the executor's lease, and name the tasks that the executor need not continue."""
-        session = await self._heard(request)
+        session = await self._heard(request, is_heartbeat=True)
         if request.draining:
             await self._executors.drain(session)
         elif await self._executors.note_space(session, request.no_space):
@@ -188,11 +188,11 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         await self._executors.deregister(request.executor_id, request.incarnation, request.reason)
         return pb.DeregisterExecutorResponse()
 
-    async def _heard(self, request: Call) -> ExecutorSession:
+    async def _heard(self, request: Call, *, is_heartbeat: bool = False) -> ExecutorSession:
         try:
             session = self._executors.require(request.executor_id, request.incarnation)
         except UnknownExecutorError:
             session = await self._executors.take_over(request.executor_id, request.incarnation)
         self._executors.heard(session)
-        await self._executors.renew(session)
+        await self._executors.renew(session, is_heartbeat=is_heartbeat)
         return session

@@ -6,6 +6,7 @@ from onager.clock import Clock
 from onager.ids import ExecutorId
 from onager.scheduler import timing
 from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.executors.lateness import Lateness
 from onager.scheduler.executors.records import ExecutorSession, Loss, has_died
 from onager.state_backend import Delete, Keyspace, StateBackendClient
 
@@ -33,53 +34,56 @@ class FailureDetector:
         self._grace_s = connection_grace_s
         self._lost_retention_s = lost_retention_s
         self._silent_since_s: dict[ExecutorId, float] = {}
-        self._looked_s = self._began_s = clock.monotonic_s()
+        self._began_s = clock.monotonic_s()
+        self._lateness = Lateness(timing.EXECUTORS_LOOK_S, self._began_s)
 
     def begin(self) -> None:
         """Give every executor one lease's time from now: perhaps no scheduler was there to renew any."""
-        self._looked_s = self._began_s = self._clock.monotonic_s()
+        self._began_s = self._clock.monotonic_s()
+        self._lateness.note(self._began_s)
 
     def heard_of(self, executor_id: ExecutorId) -> None:
         """Note that the executor's record changed: its silence, if any, counts from now on."""
         self._silent_since_s.pop(executor_id, None)
 
     async def bury(self) -> None:
-        """Declare executors lost whose heartbeat has ended by the store's clock, unless they were heard of here."""
+        """Declare executors lost whose lease has ended by the store's clock, and by this process's own.
+
+        A heartbeat may have come after the one that renewed the lease last; and for as long as this process was late,
+        a heartbeat may be waiting to be read.
+        """
         registry = self._executors.registry
         for record in registry:
             executor_id = ExecutorId(record.executor_id)
             if record.state == "lost" or registry.is_beating(executor_id):
                 self.heard_of(executor_id)
                 continue
-            session = self._executors.session(executor_id)
-            if session is not None and self._may_live(session) and await self._executors.grant_again(session):
-                continue  # this process was silent, not the executor
             now_s = self._clock.monotonic_s()
             since_s = self._silent_since_s.setdefault(executor_id, now_s)
-            if now_s - self._began_s < self._executors.lease_ttl_s:
+            lease_ttl_s = self._executors.lease_ttl_s
+            session = self._executors.session(executor_id)
+            heard_s = since_s - lease_ttl_s if session is None else max(session.seen_s, since_s - lease_ttl_s)
+            patience_s = lease_ttl_s + self._lateness.since(heard_s, now_s)
+            if now_s - heard_s < patience_s or now_s - self._began_s < lease_ttl_s:
                 continue
             if self._precedence.has_come(executor_id, now_s - since_s, timing.LOSS_MOMENT_S):
                 await self._executors.lose(record, Loss.LEASE, "its lease ran out: it was not heard of in time")
-
-    def _may_live(self, session: ExecutorSession) -> bool:
-        """Return whether it was heard of lately, or this process was held up, so that its call may wait to be read."""
-        now_s, lease_ttl_s = self._clock.monotonic_s(), self._executors.lease_ttl_s
-        return now_s - session.seen_s < lease_ttl_s or now_s - self._looked_s > lease_ttl_s / 3
 
     async def look(self) -> None:
         """Declare executors lost whose process has died, or that stayed silent after their connection broke.
 
         Jobs are told of losses that they do not know yet, and executors lost long ago are forgotten.
         """
-        self._looked_s = self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
+        self._lateness.note(now_s)
         for session in self._executors.sessions:
-            await self._look_at(session)
+            await self._look_at(session, now_s)
         if any(not self._executors.registry.is_beating(executor_id) for executor_id in self._silent_since_s):
             await self.bury()
         await self._executors.tell_losses()
         await self._forget_dead()
 
-    async def _look_at(self, session: ExecutorSession) -> None:
+    async def _look_at(self, session: ExecutorSession, now_s: float) -> None:
         lease_ttl_s = self._executors.lease_ttl_s
         if session.local_process is not None:
             if has_died(session.local_process):
@@ -87,7 +91,7 @@ class FailureDetector:
                 return
         elif session.suspect_s is not None:
             # A connection may break for a moment; a living executor sends a heartbeat every third of the lease.
-            silent_s = self._looked_s - session.suspect_s
+            silent_s = now_s - session.suspect_s - self._lateness.since(session.suspect_s, now_s)
             if silent_s >= max(self._grace_s, lease_ttl_s / 2):
                 if not self._precedence.is_alone:
                     self._executors.end_session(session)  # it may talk with another scheduler: its lease decides
@@ -95,7 +99,7 @@ class FailureDetector:
                     why = "its connection broke, and it was not heard of again"
                     await self._executors.lose(session.record, Loss.CONNECTION, why)
                 return
-        if not self._precedence.is_alone and self._looked_s - session.seen_s >= 2 * lease_ttl_s:
+        if not self._precedence.is_alone and now_s - session.seen_s >= 2 * lease_ttl_s:
             self._executors.end_session(session)  # it talks with another scheduler, or its lease is over
 
     async def _forget_dead(self) -> None:

@@ -1,6 +1,7 @@
 """Manages executors: registration, leases, drain, and loss by lease, by connection, by process and by farewell."""
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
@@ -304,7 +305,7 @@ class ExecutorManager:
         if latest is None or latest.incarnation != incarnation or latest.state == "lost":
             raise UnknownExecutorError(executor_id)
         session = self._open(latest, self._registry.revision(executor_id))
-        session.renewed_s -= self.lease_ttl_s  # perhaps no scheduler has renewed it for a while
+        session.renewed_s = session.asked_s = -math.inf  # perhaps no scheduler has renewed it for a while
         log.info("executor_taken_over", executor_id=executor_id, slots=record.slots, host=record.host)
         return session
 
@@ -315,6 +316,7 @@ class ExecutorManager:
             seen_s=now_s,
             seen_ms=self._clock.now_ms(),
             renewed_s=now_s,
+            asked_s=now_s,
             local_process=local_process(record, self._machine),
         )
         self._sessions[session.executor_id] = session
@@ -324,22 +326,28 @@ class ExecutorManager:
 
     # ---------------------------------------------------------------- life
 
-    async def renew(self, session: ExecutorSession) -> None:
+    async def renew(self, session: ExecutorSession, *, is_heartbeat: bool = False) -> None:
         """Renew the executor's lease for its whole time, at most every sixth of it.
 
-        A lease that ran out while no scheduler declared the executor lost (this process was held up) is granted again.
+        After a heartbeat, the store has taken a renewal that is no older than that. After other calls it may still be
+        on its way. A lease that ran out while no scheduler declared the executor lost is granted again.
         `UnknownExecutorError` when it is lost, and with it the executor's tasks.
         """
         now_s = self._clock.monotonic_s()
-        if now_s - session.renewed_s < self.lease_ttl_s / 6:
+        last_s = session.renewed_s if is_heartbeat else session.asked_s
+        if now_s - last_s < self.lease_ttl_s / 6 and self._registry.is_beating(session.executor_id):
             return
-        session.renewed_s = now_s
+        session.asked_s = now_s
         try:
             await self._backend.keep_alive(LeaseId(session.record.lease_id))
         except LeaseExpiredError as error:
             if not await self.grant_again(session):
                 await self.refresh()
                 raise UnknownExecutorError(session.executor_id) from error
+        except BaseException:
+            session.asked_s = session.renewed_s
+            raise
+        session.renewed_s = max(session.renewed_s, now_s)
 
     async def grant_again(self, session: ExecutorSession) -> bool:
         """Bind the executor to a new lease; return False when it was declared lost, or registered again."""

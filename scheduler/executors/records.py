@@ -101,6 +101,9 @@ class ExecutorSession:
     """When it was last heard of, by the monotonic clock."""
     seen_ms: int
     renewed_s: float
+    """When the store was asked for the latest renewal of its lease that it took, by the monotonic clock."""
+    asked_s: float
+    """When the store was last asked for one."""
     list_number: int = 0
     held: dict[TaskKey, float] = field(default_factory=dict)
     """The tasks that it holds, by its lists and our launches, and when they were launched."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EXCHANGE_DIR = "/exchange"
 
 
-_SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR)
+_SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR, machine="simulated")
 _EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated", machine="simulated")
 """Made once, outside of any simulation: making them takes longer than some simulations."""
 
@@ -216,7 +216,7 @@ class SimulatedExecutor:
         )
         identity = Identity(
             incarnation=Incarnation(self.life),
-            pid=self.lives,
+            pid=0,  # it is no process
             spark_version="4.3.0",
             python_version="3.11",
             stream_address=stream_address,

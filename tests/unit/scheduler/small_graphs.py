@@ -97,7 +97,7 @@ def session_of(executor_id="e1", state="alive", *, list_number=0):
         lease_id=1,
         state=state,
     )
-    return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0, list_number=list_number)
+    return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0, asked_s=0, list_number=list_number)
 
 
 def store(backend, clock, writer=""):

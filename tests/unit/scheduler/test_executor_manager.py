@@ -1,15 +1,24 @@
+import asyncio
 import os
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 from structlog.testing import capture_logs
 
 from onager.clock import ManualClock
-from onager.errors import ExecutorReplacedError, InvalidRequestError, UnknownExecutorError, VersionMismatchError
+from onager.errors import (
+    ExecutorReplacedError,
+    InvalidRequestError,
+    StateUnavailableError,
+    UnknownExecutorError,
+    VersionMismatchError,
+)
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
+from onager.scheduler import timing
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.manager import ExecutorManager
@@ -134,16 +143,13 @@ async def test_another_version_is_welcome_once_all_others_are_gone(manager):
 async def test_silence_after_a_broken_connection_is_a_loss(manager, clock, lost):
     session = await manager.register(request())
     manager.suspect(session)
-    clock.advance(2_900)
-    await manager.watch.look()
+    await watched(manager, clock, 2_900)
     assert not lost
     manager.heard(session)
-    clock.advance(5_000)
-    await manager.watch.look()
+    await watched(manager, clock, 5_000)
     assert not lost
     manager.suspect(session)
-    clock.advance(3_000)
-    await manager.watch.look()
+    await watched(manager, clock, 3_000)
     assert [event.executor_id for event in lost] == ["e1"]
     assert "connection broke" in lost[0].reason
     with pytest.raises(UnknownExecutorError):
@@ -197,6 +203,15 @@ async def test_a_push_executor_of_another_machine_needs_an_address_that_leads_th
     await manager.register(request("e3", machine=MACHINE, address="127.0.0.1:7", **pushed))
 
 
+async def watched(manager, clock, ms):
+    """Let time pass, and the manager look as often as it should."""
+    step_ms = int(1000 * timing.EXECUTORS_LOOK_S)
+    while ms > 0:
+        clock.advance(min(step_ms, ms))
+        await manager.watch.look()
+        ms -= step_ms
+
+
 async def notice(manager, backend):
     """Let the store expire leases by its clock, and the manager notice."""
     await backend.put(Keyspace.Sessions, "any", b"")
@@ -206,9 +221,7 @@ async def notice(manager, backend):
 
 async def test_silence_past_the_lease_is_a_loss(manager, clock, backend, lost):
     session = await manager.register(request())
-    for _ in range(7):
-        clock.advance(1_000)
-        await manager.watch.look()
+    await watched(manager, clock, 7_000)
     await notice(manager, backend)
     assert "lease" in lost[0].reason
     assert session.is_gone
@@ -220,13 +233,37 @@ async def test_a_scheduler_that_was_held_up_takes_no_silence_of_its_own_for_a_lo
     await manager.register(request())
     clock.advance(60_000)
     await notice(manager, backend)
-    assert not lost
-    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
-    for _ in range(7):
-        clock.advance(1_000)
-        await manager.watch.look()
-    await notice(manager, backend)
+    await watched(manager, clock, 5_000)
+    assert not lost, "what it sent in that minute may be read only now"
+    await watched(manager, clock, 1_500)
     assert [event.executor_id for event in lost] == ["e1"]
+
+
+async def test_a_silent_executor_is_lost_a_lease_after_its_last_call(manager, clock, backend, lost):
+    """Though the store was not asked to renew the lease by that call, as it had just renewed it."""
+    session = await manager.register(request())
+    await watched(manager, clock, 2_000)
+    manager.heard(session)
+    await manager.renew(session, is_heartbeat=True)
+    await watched(manager, clock, 900)
+    manager.heard(session)
+    await manager.renew(session)
+    await watched(manager, clock, 5_200)
+    await notice(manager, backend)
+    assert await backend.get(Keyspace.Heartbeats, "e1") is None
+    assert not lost, "its lease has ended, a lease after its last call has not"
+    await watched(manager, clock, 1_000)
+    assert "lease" in lost[0].reason
+
+
+async def test_a_scheduler_that_comes_late_all_the_time_still_finds_the_dead(manager, clock, backend, lost):
+    await manager.register(request())
+    while not lost:
+        clock.advance(1_000)
+        await notice(manager, backend)
+        await manager.watch.look()
+        assert clock.monotonic_s() < 60
+    assert clock.monotonic_s() > 12
 
 
 async def test_an_executor_that_reports_after_its_lease_expired_unnoticed_continues(manager, clock, backend, lost):
@@ -245,7 +282,7 @@ async def test_an_executor_that_another_replica_declared_lost_is_told_to_registe
 
     other = made(backend, clock, on_lost)
     await other.start()
-    clock.advance(7_000)
+    await watched(other, clock, 7_000)
     await notice(other, backend)
     with pytest.raises(UnknownExecutorError):
         await manager.renew(session)
@@ -258,6 +295,34 @@ async def test_renewing_keeps_the_lease(manager, clock, backend, lost):
         clock.advance(2_500)
         await manager.renew(session)
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+    assert not lost
+
+
+async def test_a_heartbeat_that_the_store_has_not_taken_is_not_acknowledged(manager, backend, clock, lost):
+    """Else a scheduler that is cut off from the store would keep an executor from turning to another one."""
+    session = await manager.register(request())
+    clock.advance(2_500)
+    for _ in range(2):
+        with mock.patch.object(backend, "keep_alive", side_effect=StateUnavailableError("cut off")):
+            with pytest.raises(StateUnavailableError):
+                await manager.renew(session, is_heartbeat=True)
+            with pytest.raises(StateUnavailableError):
+                await manager.renew(session)
+    stuck = asyncio.Event()
+
+    async def hang(_):
+        await stuck.wait()
+
+    with mock.patch.object(backend, "keep_alive", hang):
+        asking = asyncio.create_task(manager.renew(session))
+        await asyncio.sleep(0)
+        await manager.renew(session)  # a report need not wait for it
+        beating = asyncio.create_task(manager.renew(session, is_heartbeat=True))
+        await asyncio.sleep(0)
+        assert not beating.done()
+        stuck.set()
+        await asyncio.gather(asking, beating)
+    await manager.renew(session, is_heartbeat=True)
     assert not lost
 
 
@@ -353,9 +418,10 @@ async def test_an_executor_just_taken_over_is_not_lost_before_its_lease_is_renew
     clock.advance(7_000)
     await manager.watch.look()
     manager.end_session(manager.session("e1"))
-    await manager.take_over("e1", "one")
+    session = await manager.take_over("e1", "one")
     await notice(manager, backend)
     assert not lost
+    await manager.renew(session, is_heartbeat=True)
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
 
 

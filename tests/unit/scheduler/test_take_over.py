@@ -12,6 +12,7 @@ from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.test_executor_manager import watched
 
 JOB = JobId("job-1")
 TASK = pb.TaskId(job_id=JOB)
@@ -115,9 +116,8 @@ async def test_a_broken_connection_is_no_loss_where_another_replica_may_hear_of_
     first, other = replicas
     first.executors.suspect(first.executors.require("e1", "life"))
     await other.gateway.Heartbeat(BEAT, Context())
-    clock.advance(3_100)
+    await watched(first.executors, clock, 3_100)
     await other.gateway.Heartbeat(BEAT, Context())
-    await first.executors.watch.look()
     await first.executors.refresh()
     assert not await lost_of(first)
     with pytest.raises(UnknownExecutorError):
