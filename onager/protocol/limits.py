@@ -45,12 +45,18 @@ _SIZES: Final[tuple[Option, ...]] = (
     ("grpc.absolute_max_metadata_size", 2 * MAX_METADATA_BYTES),
 )
 
-CHANNEL_OPTIONS: Final[tuple[Option, ...]] = (
-    *_SIZES,
-    # A peer whose machine vanished sends no reset: ping it, and give up after 10 + 5 s.
+# An end that hangs, or whose machine vanished, sends no reset: ping it, and give up after 10 + 5 s.
+_PINGS: Final[tuple[Option, ...]] = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    # For gRPC's own bandwidth pings: one without an answer holds back all others, by default for a minute.
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+)
+
+CHANNEL_OPTIONS: Final[tuple[Option, ...]] = (
+    *_SIZES,
+    *_PINGS,
     ("grpc.http2.max_pings_without_data", 0),
     # A restarted scheduler is found within a second. (The option named `min` is in fact how long one attempt to connect
     # may take.)
@@ -66,9 +72,7 @@ SERVER_OPTIONS: Final[tuple[Option, ...]] = (
     *_SIZES,
     # Two schedulers on one port would share its connections; the second one shall fail.
     ("grpc.so_reuseport", 0),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
+    *_PINGS,
     # The clients' pings above are allowed.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
