@@ -55,8 +55,9 @@
     │   ├── ExchangeNotWritableError
     │   ├── ExchangeFullError        retryable
     │   └── FetchFailedError         an input that a producer wrote is missing or damaged
-    └── SinkError
-        └── TargetExistsError
+    ├── SinkError
+    │   └── TargetExistsError
+    └── DiskError                    retryable: a disk that a scheduler uses fails, or does not answer
 
 `retryable` says whether the same call can succeed later without anyone changing anything. What happened inside a task
 is data (`execution_graph.Failure`), not an exception, once it leaves the executor.
@@ -516,3 +517,14 @@ class TargetExistsError(SinkError):
     def __init__(self, target: str) -> None:
         super().__init__(f"{target} already exists; give --mode overwrite or --mode append, or another directory")
         self.target = target
+
+
+class DiskError(OnagerError):
+    """A disk that a scheduler uses fails, or does not answer: the exchange directory, or another directory."""
+
+    retryable = True
+
+    def __init__(self, why: str, *, hangs: bool = False, is_begun: bool = True) -> None:
+        super().__init__(f"{why}: look at the disk, or the mount, on the machine of this scheduler")
+        self.hangs = hangs
+        self.is_begun = is_begun

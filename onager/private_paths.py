@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 from onager.errors import InvalidRequestError
@@ -18,7 +19,12 @@ class PrivatePaths:
 
     def __init__(self, paths: Iterable[str | Path | None]) -> None:
         """Keep *paths*; those behind a URI of another file system are compared by text alone."""
-        self.paths = tuple(dict.fromkeys(_real(str(path)) for path in paths if path is not None and str(path)))
+        self._given = tuple(str(path) for path in paths if path is not None and str(path))
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths without links. The first call looks at the file system."""
+        return tuple(dict.fromkeys(_real(path) for path in self._given))
 
     def meets(self, path: str) -> str | None:
         """Return the private path that *path* is, lies in or contains; None when there is none.

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
@@ -18,7 +18,7 @@ from onager.exchange_layout import has_scheme, join, local_path
 from onager.sealed_results import DamagedResultError, sealed_batches
 
 
-def read_result(exchange_dir: str, name: str, checksum: str, first: int = 0) -> Iterator[bytes]:
+def read_result(exchange_dir: str, name: str, checksum: str, first: int = 0) -> Generator[bytes, None, None]:
     """Yield the encapsulated Arrow IPC messages of a result file below *exchange_dir*: its batches, from *first* on.
 
     One batch is held at a time. `FetchFailedError` for a file that is missing, lies outside of the directory, or does
@@ -31,7 +31,7 @@ def read_result(exchange_dir: str, name: str, checksum: str, first: int = 0) -> 
         raise FetchFailedError(f"result file {join(exchange_dir, name)} is missing or damaged: {e}") from e
 
 
-def read_inline(content: bytes, what: str, checksum: str, first: int = 0) -> Iterator[bytes]:
+def read_inline(content: bytes, what: str, checksum: str, first: int = 0) -> Generator[bytes, None, None]:
     """Yield what `read_result` would for a file with *content*, which errors call *what*."""
     try:
         yield from _batches(BytesIO(content) if checksum else pa.BufferReader(content), checksum, first)

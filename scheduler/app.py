@@ -383,7 +383,7 @@ class Replica:
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
             sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
-            connect=every(_CONNECT_SWEEP_S, self.spark_connect.sweep),
+            connect=every(_CONNECT_SWEEP_S, self._sweep_connect),
         )
 
     def release_polls(self) -> None:
@@ -495,6 +495,10 @@ class Replica:
         await asyncio.sleep(timing.CLEAN_UPS_TOGETHER_S)
         if await self.clean_ups.prepare():
             self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
+
+    async def _sweep_connect(self) -> None:
+        is_my_round = self.precedence.has_round("connect", self._clock.now_ms(), _CONNECT_SWEEP_S)
+        await self.spark_connect.sweep(with_files=is_my_round)
 
     async def sweep(self) -> None:
         """Look for work that no event announced.

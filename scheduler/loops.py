@@ -15,13 +15,13 @@ _Result = TypeVar("_Result")
 
 
 async def whenever(wake: asyncio.Event, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Call *act* each time that *wake* was set, and once more a while after an `OnagerError`."""
+    """Call *act* each time that *wake* was set, and once more a while after an `OnagerError` or an `OSError`."""
     while True:
         await wake.wait()
         wake.clear()
         try:
             await act()
-        except OnagerError as error:
+        except (OnagerError, OSError) as error:
             log.warning("step_failed", step=act.__qualname__, error=str(error))
             await asyncio.sleep(timing.STORE_AGAIN_S)
             wake.set()
@@ -40,12 +40,12 @@ async def watching(watch: Callable[[], Coroutine[Any, Any, None]], *, again_s: f
 
 
 async def every(interval_s: float, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Call *act*, and again *interval_s* after each return; an `OnagerError` costs a round."""
+    """Call *act*, and again *interval_s* after each return; an `OnagerError` or an `OSError` costs a round."""
     while True:
         await asyncio.sleep(interval_s)
         try:
             await act()
-        except OnagerError as error:
+        except (OnagerError, OSError) as error:
             log.warning("step_failed", step=act.__qualname__, error=str(error))
 
 

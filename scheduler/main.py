@@ -26,6 +26,7 @@ from onager.private_files import make_private_directory
 from onager.protocol.security import ServerAccess
 from onager.scheduler import timing
 from onager.scheduler.app import Replica
+from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.health import serving_health
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
@@ -96,7 +97,7 @@ async def _run(settings: SchedulerSettings) -> int:
         loop.add_signal_handler(number, stop.set)
     timing.check(settings.forward_timeout_ms)
     access = ServerAccess(settings.server_security, settings.listen)
-    make_exchange_dir(settings.exchange_dir, settings.exchange_access)
+    await EXCHANGE.call(make_exchange_dir, settings.exchange_dir, settings.exchange_access)
     if settings.backend.startswith("memory:"):
         log.warning("jobs_are_lost_with_this_process", advice="keep them: --backend leveldb:DIR, or etcd://HOST:PORT,…")
     clock = SystemClock()

@@ -78,8 +78,6 @@ SHARES_WAIT_S: Final = 1.0
 """How long somebody who looks at an ended job waits for them."""
 SHARES_WAIT_RUNNING_S: Final = 0.1
 """And at a running one: they are asked for again, and what else is told should not wait."""
-OUTPUT_LOOK_S: Final = 10.0
-"""How long the check of an output's path may take."""
 
 # ---------------------------------------------------------------- executors
 
@@ -100,6 +98,13 @@ LOADS_LOOK_S: Final = 1.0
 """How often loads that executors have told are written."""
 LOAD_WRITTEN_EVERY_S: Final = 5.0
 """The least time between two writes of one executor's load."""
+
+# ---------------------------------------------------------------- disks
+
+DISK_S: Final = 10.0
+"""How long a call to a disk may take."""
+DISK_LONG_S: Final = 60.0
+"""The same, for a call that writes much back, or removes many files."""
 
 # ---------------------------------------------------------------- the store, and the process
 

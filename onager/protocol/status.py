@@ -85,6 +85,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.CatalogConflictError: Codes(StatusCode.ABORTED, HTTPStatus.CONFLICT),
     errors.CatalogUnavailableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.FunctionLostError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
+    errors.DiskError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.ExchangeError: Codes(StatusCode.INTERNAL, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeNotWritableError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeFullError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.INSUFFICIENT_STORAGE),

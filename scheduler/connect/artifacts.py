@@ -1,6 +1,5 @@
 """Files that clients add to their sessions: those of a program, and rows of DataFrames too many for a plan."""
 
-import asyncio
 import hashlib
 import os
 import re
@@ -9,6 +8,7 @@ import shutil
 import zlib
 from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ from onager.errors import BusyError
 from onager.exchange_layout import CONNECT_ARTIFACTS, CONNECT_UNPACKED, connect_artifact, has_scheme, local_path
 from onager.program_files import ARCHIVES, program_file
 from onager.protocol.spark_connect import AddArtifactsResponse
+from onager.scheduler import timing
 from onager.scheduler.connect.failures import RUNTIME, ConnectError, too_large, unsupported
 from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord, SessionRecord
 from onager.scheduler.connect.sessions import Session, Sessions
+from onager.scheduler.disk import EXCHANGE
 
 _NAME_CHARS: Final = 512
 _NAME: Final = re.compile(r"[^\0\\]+")
@@ -81,7 +83,7 @@ class Artifacts:
                 await self._take(upload, request)
         finally:
             if upload.coming is not None:
-                upload.coming.path.unlink(missing_ok=True)
+                EXCHANGE.post(upload.coming.path.unlink)
         if upload.coming is not None:
             raise _bad(f"{upload.coming.name} ended before its last piece")
         return await self._keep(session, upload.taken, upload.answer)
@@ -107,7 +109,7 @@ class Artifacts:
     async def _piece(self, upload: _Upload, chunk: Any) -> None:
         file = upload.coming
         assert file is not None
-        await asyncio.to_thread(_write, file, chunk)
+        await EXCHANGE.call(_write, file, chunk)
         if not file.left:
             await self._finish(file, upload)
             upload.coming = None
@@ -122,18 +124,18 @@ class Artifacts:
             raise _bad(f"{name[:80]!r} cannot be the name of a file, or of an archive that is unpacked")
         if chunks < 1:
             raise _bad(f"{name} has no pieces")
-        self._folder.mkdir(mode=0o777, exist_ok=True)
         return _Incoming(name, chunks, self._folder / f".{secrets.token_hex(8)}.tmp")
 
     async def _finish(self, file: _Incoming, upload: _Upload) -> None:
         upload.answer.artifacts.add(name=file.name, is_crc_successful=file.is_sound)
         if not file.is_sound:
-            file.path.unlink(missing_ok=True)
+            await EXCHANGE.call(partial(file.path.unlink, missing_ok=True))
             return
         digest = file.digest.hexdigest()
         if file.name.startswith(f"{_CACHE}/") and file.name != f"{_CACHE}/{digest}":
             raise _bad(f"{file.name} has other content than its name says")
-        await asyncio.to_thread(_settle, file.path, Path(local_path(self._exchange_dir)) / connect_artifact(digest))
+        target = Path(local_path(self._exchange_dir)) / connect_artifact(digest)
+        await EXCHANGE.call(_settle, file.path, target, within_s=timing.DISK_LONG_S)
         upload.taken.append(ArtifactRecord(name=file.name, digest=digest, size_bytes=file.size))
 
     async def _keep(self, session: Session, taken: list[ArtifactRecord], answer: Any) -> Any:
@@ -156,7 +158,8 @@ class Artifacts:
     async def sweep(self, kept: Collection[str]) -> None:
         """Remove files that no session has, once nobody can be reading them any more."""
         if not has_scheme(self._exchange_dir):
-            await asyncio.to_thread(_remove_old, self._folder, kept, self._clock.now_ms() / 1000 - _ORPHAN_S)
+            before_s = self._clock.now_ms() / 1000 - _ORPHAN_S
+            await EXCHANGE.call(_remove_old, self._folder, kept, before_s, within_s=timing.DISK_LONG_S)
 
 
 def merged(
@@ -188,6 +191,8 @@ def _write(file: _Incoming, chunk: Any) -> None:
     if file.left < 1:
         raise _bad(f"{file.name} has more pieces than it said")
     file.is_sound = file.is_sound and zlib.crc32(chunk.data) == chunk.crc
+    if not file.size:
+        file.path.parent.mkdir(mode=0o777, exist_ok=True)
     with file.path.open("ab") as out:
         out.write(chunk.data)
     file.digest.update(chunk.data)
@@ -202,11 +207,12 @@ def _settle(path: Path, target: Path) -> None:
 
 
 def _remove_old(folder: Path, kept: Collection[str], before_s: float) -> None:
+    """Remove what was not used since *before_s*; another scheduler, or an executor, may be at it as well."""
     paths = list(folder.iterdir()) if folder.is_dir() else []
-    old = [path for path in paths if path.name not in kept and path.stat().st_mtime < before_s]
+    old = [path for path in paths if path.name not in kept and _is_older(path, before_s)]
     others = set(paths) - set(old)
     # What links in the folders of programs lead to is used with these.
-    linked = {link.readlink().name for path in others if path.is_dir() for link in path.iterdir() if link.is_symlink()}
+    linked = {name for path in others for name in _linked_from(path)}
     in_use = {name.removesuffix(CONNECT_UNPACKED) for name in linked} | {path.name for path in others}
     for path in old:
         if path.name.removesuffix(CONNECT_UNPACKED) in in_use:
@@ -215,6 +221,21 @@ def _remove_old(folder: Path, kept: Collection[str], before_s: float) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _is_older(path: Path, before_s: float) -> bool:
+    try:
+        return path.stat().st_mtime < before_s
+    except FileNotFoundError:
+        return False
+
+
+def _linked_from(folder: Path) -> list[str]:
+    """Return where the links in *folder* lead to."""
+    try:
+        return [link.readlink().name for link in folder.iterdir() if link.is_symlink()] if folder.is_dir() else []
+    except FileNotFoundError:
+        return []
 
 
 def _clash(names: list[str]) -> ConnectError:

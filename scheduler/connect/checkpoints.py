@@ -1,6 +1,5 @@
 """Checkpoints of sessions: made by jobs, removed once no session has them and nobody can be reading them any more."""
 
-import asyncio
 import shutil
 from collections.abc import Collection
 from pathlib import Path
@@ -9,12 +8,15 @@ from typing import Final
 import structlog
 
 from onager.clock import Clock
+from onager.errors import DiskError
 from onager.exchange_layout import CHECKPOINTS, has_scheme, local_path
 from onager.ids import JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import CHECKPOINT, KEPT, ExecutePlanResponse
+from onager.scheduler import timing
 from onager.scheduler.connect.failures import unsupported
 from onager.scheduler.connect.sessions import Session
+from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.jobs.job_heads import JobHeads
 
 log = structlog.get_logger(__name__)
@@ -48,37 +50,55 @@ class Checkpoints:
         self._heads = heads
         self._clock = clock
         self._known: set[str] = set()
-        """Those that sessions had; others may belong to another cluster."""
+        """The jobs whose checkpoints sessions had; others may belong to another cluster."""
         self._unwanted_since_ms: dict[str, int] = {}
+        """By job."""
+
+    def note(self, kept: Collection[str]) -> None:
+        """Take in which checkpoints sessions have now, also where another scheduler removes the others this time."""
+        self._known.update(kept)
+        since_ms, now_ms = self._unwanted_since_ms, self._clock.now_ms()
+        unwanted = (self._known | since_ms.keys()) - set(kept)
+        self._unwanted_since_ms = {job_id: since_ms.get(job_id, now_ms) for job_id in unwanted}
 
     async def sweep(self, kept: Collection[str]) -> None:
         """Remove those that are not *kept* by a session, and were not when the oldest active job began."""
         if has_scheme(self._exchange_dir):
             return
         folder, now_ms = Path(local_path(self._exchange_dir)) / CHECKPOINTS, self._clock.now_ms()
-        found = await asyncio.to_thread(_names, folder)
-        self._known = {job_id for job_id in found.values() if job_id in kept or job_id in self._known}
+        self.note(kept)
+        found = await EXCHANGE.call(_names, folder)
+        self._known.intersection_update(found.values())
         since_ms = self._unwanted_since_ms
         self._unwanted_since_ms = {
-            name: since_ms.get(name, now_ms)
-            for name, job_id in found.items()
+            job_id: since_ms.get(job_id, now_ms)
+            for job_id in found.values()
             if job_id not in kept and (job_id in self._known or self._heads.get(job_id) is not None)
         }
         began_ms = min((head.submitted_ms for head in self._heads.active()), default=now_ms)
-        for name, unwanted_ms in self._unwanted_since_ms.items():
-            if unwanted_ms < min(began_ms, now_ms) - GRACE_MS:
+        for name, job_id in found.items():
+            if self._unwanted_since_ms.get(job_id, now_ms) < min(began_ms, now_ms) - GRACE_MS:
                 await self._remove(folder / name)
 
     @staticmethod
     async def _remove(path: Path) -> None:
         try:
-            await asyncio.to_thread(shutil.rmtree, path)
-        except FileNotFoundError:
-            return  # another scheduler does it
-        except OSError as error:
+            is_removed = await EXCHANGE.call(_removed, path, within_s=timing.DISK_LONG_S)
+        except DiskError as error:
+            if error.hangs:
+                raise  # each of the others would wait as long
             log.warning("checkpoint_not_removed", path=str(path), error=str(error))
         else:
-            log.info("checkpoint_removed", path=str(path))
+            if is_removed:
+                log.info("checkpoint_removed", path=str(path))
+
+
+def _removed(path: Path) -> bool:
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return False  # another scheduler does it
+    return True
 
 
 def _names(folder: Path) -> dict[str, JobId]:

@@ -233,11 +233,13 @@ class SparkConnectService:
         answer.server_side_session_id = session.record.server_side_session_id
         return answer
 
-    async def sweep(self) -> None:
-        """Forget what is past its retention."""
+    async def sweep(self, *, with_files: bool) -> None:
+        """Forget what is past its retention; *with_files*: and remove the files that no session has any more."""
         kept = await self._sessions.sweep()
-        await self._artifacts.sweep(kept)
-        await self._checkpoints.sweep(kept)
+        self._checkpoints.note(kept)
+        if with_files:
+            await self._artifacts.sweep(kept)
+            await self._checkpoints.sweep(kept)
 
 
 def _operation(session: Session, operation_id: str) -> Operation:

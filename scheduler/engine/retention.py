@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from onager.clock import Clock
-from onager.errors import OnagerError, StateCorruptError
+from onager.errors import DiskError, OnagerError, StateCorruptError
 from onager.execution_graph import JobState
 from onager.ids import BlobDigest, JobId, program_of
 from onager.scheduler import timing
@@ -206,8 +206,10 @@ class Retention:
             try:
                 if head.has_history:
                     await self._archive.write(head)
-            except (OSError, StateCorruptError) as error:
+            except (DiskError, StateCorruptError) as error:
                 log.error("history_not_archived", job_id=head.job_id, error=str(error))  # noqa: TRY400
+                if isinstance(error, DiskError) and error.hangs:
+                    break  # each of the others would wait as long
             else:
                 archived.append(head)
         return archived

@@ -13,15 +13,14 @@ from typing import Final
 import zstandard
 
 from onager.ids import JobId
-from onager.protocol.apart import apart
+from onager.scheduler import timing
+from onager.scheduler.disk import HISTORIES
 from onager.scheduler.jobs import history
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.records import unpack
 from onager.state_backend import Keyspace, KeyValue, StateBackendClient
 
 _PARTS_AT_ONCE: Final = 8
-_ANY_BYTES: Final = 2**20
-"""Files are written apart from the event loop, however small."""
 
 
 class HistoryArchive:
@@ -32,22 +31,23 @@ class HistoryArchive:
         self._directory = directory
 
     async def write(self, head: JobHead) -> Path:
-        """Write the history of an ended job, unless it is there; return the file. `OSError` where that cannot be done.
+        """Write the history of an ended job, unless it is there; return the file. `DiskError` where that fails.
 
         The file has its name only once it is whole.
         """
         ended = datetime.fromtimestamp((head.ended_ms or head.submitted_ms) / 1000, UTC)
         path = self._directory / f"{ended:%Y-%m-%d}" / f"{head.job_id}.ndjson.zst"
-        if await apart(_ANY_BYTES, path.exists):
+        if await HISTORIES.call(path.exists):
             return path
-        written = await apart(_ANY_BYTES, _Writing, path)
+        written = await HISTORIES.call(_Writing, path, late=_Writing.discard)
         try:
-            await apart(_ANY_BYTES, written.add, head.model_dump_json().encode())
+            await HISTORIES.call(written.add, head.model_dump_json().encode())
             async for parts in self._parts(JobId(head.job_id)):
-                await apart(_ANY_BYTES, written.add_all, parts)
-            await apart(_ANY_BYTES, written.finish)  # much is written here only
+                await HISTORIES.call(written.add_all, parts)
+            # Much is written here only.
+            await HISTORIES.call(written.finish, within_s=timing.DISK_LONG_S)
         except BaseException:
-            written.discard()
+            HISTORIES.post(written.discard)
             raise
         return path
 

@@ -1,8 +1,7 @@
 """Results: small ones in the store, larger ones in the exchange, read back in order from any (partition, batch)."""
 
-import asyncio
 import base64
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -20,8 +19,11 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.limits import RESULT_CHUNK_BYTES
+from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.records import pack_blob, unpack
 from onager.state_backend import Keyspace, Op, Put, StateBackendClient
+
+Messages = Generator[bytes, None, None]
 
 
 class InlineResult(NamedTuple):
@@ -121,19 +123,29 @@ async def result_batches(
         output = stage.ledger.outputs[number]
         position = batch if number == partition else 0
         messages = await _open(graph.job_id, stage.spec.stage_id, number, output, position, store, exchange_dir)
-        while (message := await _next(messages, is_small=output.is_inline)) is not None:
-            yield ResultBatch(number, position, message)
-            position += 1
+        try:
+            while (message := await _next(messages, is_inline=output.is_inline)) is not None:
+                yield ResultBatch(number, position, message)
+                position += 1
+        finally:
+            if not output.is_inline:
+                EXCHANGE.post(messages.close)
 
 
-async def _next(messages: Iterator[bytes], *, is_small: bool) -> bytes | None:
-    """Return the next message, if there is one; what is small takes less time than a thread does."""
-    return next(messages, None) if is_small else await asyncio.to_thread(next, messages, None)
+async def _next(messages: Messages, *, is_inline: bool) -> bytes | None:
+    """Return the next message, if there is one."""
+    if is_inline:
+        return next(messages, None)
+    return await EXCHANGE.call(_next_of, messages, late=lambda _: messages.close())
+
+
+def _next_of(messages: Messages) -> bytes | None:
+    return next(messages, None)
 
 
 async def _open(
     job_id: str, stage_id: int, partition: int, output: TaskOutput, first: int, store: ResultStore, exchange_dir: str
-) -> Iterator[bytes]:
+) -> Messages:
     from onager import result_files  # imports Arrow
 
     if output.is_inline:

@@ -134,6 +134,21 @@ async def test_files_stay_while_a_job_runs_that_began_when_a_session_had_them(ex
     assert await exchange.left() == []
 
 
+async def test_what_sessions_have_is_known_also_from_rounds_of_other_schedulers(exchange):
+    exchange.add("connect-1")
+    exchange.jobs = {"connect-1"}
+    await exchange.left()
+    exchange.clock.advance(10 * GRACE_MS)
+    exchange.checkpoints.note({"connect-1"})
+    assert await exchange.left() == ["connect-1"], "a session had it after all"
+    exchange.clock.advance(2 * GRACE_MS)
+    assert await exchange.left() == []
+    exchange.add("connect-2")
+    exchange.checkpoints.note({"connect-2"})
+    exchange.checkpoints.note(set())
+    assert await exchange.left(after_ms=2 * GRACE_MS) == [], "for how long none has it, too"
+
+
 async def test_files_that_may_be_of_another_cluster_stay(exchange):
     exchange.add("connect-1")
     await exchange.left()

@@ -10,7 +10,7 @@ import zstandard
 from structlog.testing import capture_logs
 
 from onager.clock import ManualClock
-from onager.errors import JobNotFoundError
+from onager.errors import DiskError, JobNotFoundError
 from onager.execution_graph import JobCancelled, JobState, apply_all, decode_batch
 from onager.ids import JobId
 from onager.scheduler.cluster.members import Members
@@ -24,6 +24,7 @@ from onager.scheduler.jobs.job_store import Lost
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
+from tests.support.disks import settled
 from tests.unit.scheduler.small_graphs import append, graph, keys, store, succeeded
 from tests.unit.scheduler.test_job_store import running, step
 
@@ -247,6 +248,7 @@ async def test_an_archive_whose_last_bytes_do_not_fit_leaves_no_file(backend, cl
     await ended(jobs, clock)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", lambda self, _: io.BufferedWriter(FullDisk(self, "w"), 2**20))
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(DiskError, match="no space left"):
             await HistoryArchive(backend, tmp_path / "history").write(jobs.heads.get(JOB))
+        await settled()
     assert not [path for path in (tmp_path / "history").rglob("*") if path.is_file()]

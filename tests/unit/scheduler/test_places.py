@@ -5,9 +5,10 @@ import threading
 
 import pytest
 
-from onager.errors import BusyError, InvalidRequestError
+from onager.errors import DiskError, InvalidRequestError
 from onager.private_paths import NO_PATHS, PrivatePaths
-from onager.scheduler.jobs import places
+from onager.scheduler import timing
+from onager.scheduler.disk import OUTPUTS
 from onager.scheduler.jobs.places import check_place_apart
 from tests.support.waiting import HANGS_S
 
@@ -25,7 +26,7 @@ class Dead(PrivatePaths):
 
 @pytest.fixture
 def dead(monkeypatch):
-    monkeypatch.setattr(places.timing, "OUTPUT_LOOK_S", 0.2)
+    monkeypatch.setattr(timing, "DISK_S", 0.2)
     made = Dead()
     yield made
     made.is_back.set()
@@ -41,22 +42,22 @@ async def test_a_file_system_that_does_not_answer_holds_up_nothing_else(dead):
     asked = [check_place_apart("/dead/out", dead) for _ in range(8)]
     errors = await asyncio.gather(*asked, return_exceptions=True)
     assert {type(error) for error in errors} == {InvalidRequestError}
-    assert "did not answer within 0.2 s" in str(errors[0])
+    assert "no answer within 0.2 s" in str(errors[0])
     async with asyncio.timeout(5):
         assert await asyncio.to_thread(lambda: "a piece of a result") == "a piece of a result"
     await check_place_apart("/alive/out", NO_PATHS)
 
 
 async def test_a_request_while_all_threads_hang_may_be_retried(dead):
-    asked = [check_place_apart("/dead/out", dead) for _ in range(places._THREADS)]
+    asked = [check_place_apart("/dead/out", dead) for _ in range(OUTPUTS._most)]
     await asyncio.gather(*asked, return_exceptions=True)
-    with pytest.raises(BusyError):
+    with pytest.raises(DiskError):
         await check_place_apart("/alive/out", NO_PATHS)
     dead.is_back.set()
     async with asyncio.timeout(HANGS_S):
         while True:
             try:
                 await check_place_apart("/alive/out", NO_PATHS)
-            except BusyError:
+            except DiskError:
                 continue
             break
