@@ -31,7 +31,8 @@ async def serve(
     add_OnagerSchedulerServicer_to_server(replica.service, border)
     add_OnagerExecutorGatewayServicer_to_server(replica.gateway, border)
     add_OnagerReplicaServicer_to_server(replica.for_replicas, border)
-    server.add_generic_rpc_handlers((SparkConnectDoor(replica.spark_connect, replica.stopping),))
+    share = replica.settings.stream_share_percent
+    server.add_generic_rpc_handlers((SparkConnectDoor(replica.spark_connect, replica.stopping, share),))
     checks = checks or AsyncHealthServicer()
     services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]
     border.add_looking(checks, services)

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from onager.private_paths import PrivatePaths
+from onager.protocol.field_limits import STREAM_SHARE_PERCENT
 from onager.protocol.security import ClientSecurity, ServerSecurity
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.settings import ProcessSettings
@@ -103,6 +104,9 @@ class SchedulerSettings(ProcessSettings):
     task_distribution: TaskDistribution = TaskDistribution.ROUND_ROBIN
     """Which free slots are filled first: ``bias`` fills one executor before the next, ``round-robin`` takes the
     emptiest, ``locality`` the one that has written most of the stage's input."""
+    stream_share_percent: int = Field(default=STREAM_SHARE_PERCENT, ge=1, le=100)
+    """How much of the streams of each kind that a scheduler serves (``docs/limits.md``) one client may have: one token,
+    or one address where tokens have no names. Give 100 where all clients come through one proxy without tokens."""
     max_launches_per_append: int = Field(default=4_096, ge=1)
     """The most tasks that one append to a job's log launches."""
     session_max_tasks: int = Field(default=0, ge=0, le=1_000_000)

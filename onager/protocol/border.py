@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServ
 from onager.errors import BusyError, InvalidRequestError, OnagerError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
+from onager.protocol.security import note_peer
 from onager.protocol.serving import counted, served_stream
 from onager.protocol.status import abort
 
@@ -96,6 +97,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     async def _stream(self, path: str, context: Any) -> AsyncIterator[None]:
         with ExitStack() as stack:
             try:
+                note_peer(context)
                 stack.enter_context(counted(self, path, FOREIGN_STREAMS))
             except BusyError as error:
                 await abort(context, error)

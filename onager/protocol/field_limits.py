@@ -715,6 +715,13 @@ class StreamLimit:
     most: int
     can_wait: bool = True
     """Whether clients shall try another scheduler, and come back; else they get an error at once."""
+    has_shares: bool = True
+    """Whether one client may have only a share of them. A client is who has a token; without a name in it, or without
+    tokens, it is an address."""
+
+    def share(self, percent: int) -> int:
+        """Return how many one client may have at once."""
+        return max(1, self.most * percent // 100) if self.has_shares else self.most
 
 
 STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
@@ -723,12 +730,18 @@ STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
     "ExportJob": StreamLimit(8),
     "FetchResult": StreamLimit(64),
     "FetchLogs": StreamLimit(64),
-    "FetchBlob": StreamLimit(64),
-    "WatchState": StreamLimit(4, can_wait=False),
-    "CheckState": StreamLimit(1, can_wait=False),
-    "BackupState": StreamLimit(1, can_wait=False),
+    "FetchBlob": StreamLimit(64, has_shares=False),
+    "WatchState": StreamLimit(4, can_wait=False, has_shares=False),
+    "CheckState": StreamLimit(1, can_wait=False, has_shares=False),
+    "BackupState": StreamLimit(1, can_wait=False, has_shares=False),
 }
-"""By method, for methods that answer with a stream."""
+"""By method, for methods that answer with a stream. All executors may have one token, and an operator has no rivals."""
+CONNECT_OPERATIONS: Final = StreamLimit(1000)
+"""Streams of operations of Spark Connect, most of which wait for their jobs: ExecutePlan and ReattachExecute."""
+CONNECT_UPLOADS: Final = StreamLimit(16)
+"""Streams of files that clients of Spark Connect send: AddArtifacts."""
+STREAM_SHARE_PERCENT: Final = 75
+"""The share of one client in the streams of a kind, unless a setting says otherwise."""
 FOREIGN_STREAMS: Final = StreamLimit(1000)
 """Streams of each method of health and reflection, which strangers may open, and keep open."""
 FOREIGN_BYTES: Final = KIB
@@ -736,7 +749,7 @@ FOREIGN_BYTES: Final = KIB
 SCALER_BYTES: Final = 16 * KIB
 """Bytes of a request of KEDA: a name, and what its trigger was given."""
 STREAM_STALLED_S: Final = 60.0
-"""A stream ends when its client takes nothing for this long: data that waits for it takes memory."""
+"""A stream ends when its client takes, or sends, nothing for this long: it holds memory, or a place of others."""
 
 HTTP_STREAMS: Final = StreamLimit(500)
 """Streams over HTTP: of events and progress, of all jobs and callers."""

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from onager.protocol.field_limits import (
+    CONNECT_OPERATIONS,
+    CONNECT_UPLOADS,
     FIELD_LIMITS,
     FOREIGN_BYTES,
     FOREIGN_STREAMS,
@@ -23,6 +25,7 @@ from onager.protocol.field_limits import (
     MESSAGE_LIMITS,
     SCALER_BYTES,
     STREAM_LIMITS,
+    STREAM_SHARE_PERCENT,
     STREAM_STALLED_S,
     Bytes,
     Limit,
@@ -82,20 +85,31 @@ def _calls() -> list[str]:
 
 
 def _streams() -> list[str]:
+    limits = {
+        **{f"`{name}`": limit for name, limit in STREAM_LIMITS.items()},
+        "`ExecutePlan` and `ReattachExecute` (Spark Connect)": CONNECT_OPERATIONS,
+        "`AddArtifacts` (Spark Connect)": CONNECT_UPLOADS,
+        "each of health, reflection and KEDA": FOREIGN_STREAMS,
+    }
     rows = [
-        f"| `{name}` | {limit.most:,} | {'`UNAVAILABLE`' if limit.can_wait else '`RESOURCE_EXHAUSTED`'} |"
-        for name, limit in STREAM_LIMITS.items()
+        f"| {name} | {limit.most:,} | {limit.share(STREAM_SHARE_PERCENT):,} "
+        f"| {'`UNAVAILABLE`' if limit.can_wait else '`RESOURCE_EXHAUSTED`'} |"
+        for name, limit in limits.items()
     ]
     return [
         "## Streams",
         "",
-        "So many of each kind are served by one process at a time. On `UNAVAILABLE` clients turn to another scheduler,",
-        f"and come back. A stream whose client takes nothing for {STREAM_STALLED_S:.0f} s is ended.",
+        "One process serves so many streams of each kind at a time, and so many of them for one client. A client is a",
+        "token, by its name; without names it is an address. On `UNAVAILABLE` clients turn to another scheduler, and",
+        "come back. `ONAGER_SCHEDULER_STREAM_SHARE_PERCENT` sets the share of one client: give 100 where all clients",
+        "come through one proxy without tokens.",
         "",
-        "| call | at a time | further ones get |",
-        "|---|---:|---|",
+        f"A stream ends when its client takes nothing for {STREAM_STALLED_S:.0f} s, or sends nothing for as long where",
+        "it sends the stream.",
+        "",
+        "| call | at a time | for one client | further ones get |",
+        "|---|---:|---:|---|",
         *rows,
-        f"| each of health, reflection and KEDA | {FOREIGN_STREAMS.most:,} | `UNAVAILABLE` |",
         "",
         f"A request of health or reflection has at most {FOREIGN_BYTES:,} bytes, and one of KEDA at most",
         f"{SCALER_BYTES:,}.",

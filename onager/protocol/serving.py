@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from functools import cache, wraps
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import grpc
@@ -22,10 +22,20 @@ from onager.errors import BusyError, InvalidRequestError, OnagerError, OneAtATim
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import Room, apart
 from onager.protocol.checking import check, check_parts
-from onager.protocol.field_limits import MESSAGE_LIMITS, STREAM_LIMITS, STREAM_STALLED_S, MessageLimit, StreamLimit
+from onager.protocol.field_limits import (
+    MESSAGE_LIMITS,
+    STREAM_LIMITS,
+    STREAM_SHARE_PERCENT,
+    STREAM_STALLED_S,
+    MessageLimit,
+    StreamLimit,
+)
+from onager.protocol.security import caller, note_peer
 from onager.protocol.status import abort
 
 log = structlog.get_logger(__name__)
+
+_M = TypeVar("_M")
 
 Unary = Callable[[Any, Any, Any], Awaitable[Any]]
 Stream = Callable[[Any, Any, Any], AsyncIterator[Any]]
@@ -60,6 +70,7 @@ def translated_stream(method: Stream) -> Stream:
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
         try:
+            note_peer(context)
             message = await admitted(method.__name__, request)
             with counted(self, method.__name__, STREAM_LIMITS[method.__name__]):
                 async for answer in method(self, message, context):
@@ -102,19 +113,30 @@ async def called_stream(service: Any, name: str, request: Any, context: Any) -> 
 
 @contextmanager
 def counted(service: Any, name: str, limit: StreamLimit) -> Iterator[None]:
-    """Count a stream of *service*; `BusyError` at the limit."""
+    """Count a stream of *service*; `BusyError` at the limit of all clients, and at the share of the current caller.
+
+    *service* may say how large a share is: `stream_share_percent`.
+    """
     under_way = _streams.setdefault(service, Counter())
+    mine = (name, caller().client)
+    share = limit.share(getattr(service, "stream_share_percent", STREAM_SHARE_PERCENT))
+    why = ""
     if under_way[name] >= limit.most:
         why = f"{limit.most} streams of {name} are under way, which is the limit of one process"
+    elif under_way[mine] >= share:
+        why = f"{share} streams of {name} of {mine[1]} are under way, which is the share of one client: end some"
+    if why:
         raise BusyError(why) if limit.can_wait else OneAtATimeError(f"{why}: try again when one of them has ended")
-    under_way[name] += 1
+    under_way.update((name, mine))
     try:
         yield
     finally:
-        under_way[name] -= 1
+        under_way.subtract((name, mine))
+        if not under_way[mine]:
+            del under_way[mine]
 
 
-_streams: Final[WeakKeyDictionary[Any, Counter[str]]] = WeakKeyDictionary()
+_streams: Final[WeakKeyDictionary[Any, Counter[str | tuple[str, str]]]] = WeakKeyDictionary()
 
 
 async def write_all(answers: AsyncIterator[Any], context: Any) -> None:
@@ -128,6 +150,19 @@ async def write_all(answers: AsyncIterator[Any], context: Any) -> None:
                 await context.write(answer)
         except TimeoutError:
             raise BusyError(f"nothing was read for {STREAM_STALLED_S:g} s: go on after what has come") from None
+
+
+async def read_all(messages: AsyncIterator[_M]) -> AsyncIterator[_M]:
+    """Yield what a client sends; `BusyError` when nothing comes for long: it has one of few places."""
+    while True:
+        try:
+            async with asyncio.timeout(STREAM_STALLED_S):
+                message = await anext(messages, None)
+        except TimeoutError:
+            raise BusyError(f"nothing came for {STREAM_STALLED_S:g} s: send it again") from None
+        if message is None:
+            return
+        yield message
 
 
 async def served_stream(answers: AsyncIterator[Any], context: Any) -> None:

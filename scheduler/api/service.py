@@ -62,6 +62,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         catalog: CatalogLooks,
     ) -> None:
         self._settings = settings
+        self.stream_share_percent = settings.stream_share_percent
         self._submissions = submissions
         self._retries = retries
         self.looks = looks

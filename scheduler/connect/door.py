@@ -13,9 +13,10 @@ from google.protobuf.message import DecodeError
 from onager.errors import InvalidRequestError, OnagerError, SchedulerUnreachableError
 from onager.protocol.apart import Room, apart
 from onager.protocol.checking import check_parts
-from onager.protocol.field_limits import StreamLimit
+from onager.protocol.field_limits import CONNECT_OPERATIONS, CONNECT_UPLOADS
 from onager.protocol.limits import MIB
-from onager.protocol.serving import counted, write_all
+from onager.protocol.security import note_peer
+from onager.protocol.serving import counted, read_all, write_all
 from onager.protocol.spark_connect import METHODS, SERVICE, request_of
 from onager.scheduler.connect.failures import ConnectError, status_of, status_of_ours, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES
@@ -31,9 +32,6 @@ _BYTES: Final = {
 }
 """The largest request of a method, or one message of it; others: `_SMALL_BYTES`."""
 _PARTS: Final = 20_000
-_STREAMS: Final = StreamLimit(1000)
-"""Streams of operations that one scheduler serves at once, most of which wait for their jobs."""
-_UPLOADS: Final = StreamLimit(16)
 
 _Handler = Callable[[Any, Any], Awaitable[Any]]
 
@@ -41,10 +39,11 @@ _Handler = Callable[[Any, Any], Awaitable[Any]]
 class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Serves Spark Connect on a scheduler's port."""
 
-    def __init__(self, service: SparkConnectService, stopping: asyncio.Event) -> None:
+    def __init__(self, service: SparkConnectService, stopping: asyncio.Event, stream_share_percent: int) -> None:
         """*stopping*: streams end, to be gone on with elsewhere."""
         self._service = service
         self._stopping = stopping
+        self.stream_share_percent = stream_share_percent
         self._room = Room()
         self._handlers = {f"/{SERVICE}/{name}": self._handler(name) for name in METHODS}
 
@@ -83,8 +82,9 @@ class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         async def served(content: bytes, context: Any) -> None:
             request: Any = None
+            note_peer(context)
             try:
-                with counted(self, "operations", _STREAMS):
+                with counted(self, "operations", CONNECT_OPERATIONS):
                     with self._room.taken(len(content)):
                         request = await _decoded(name, content)
                     async with aclosing(call(request, content)) as answers:
@@ -103,11 +103,12 @@ class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             first: Any = None
 
             async def decoded() -> AsyncIterator[Any]:
-                async for content in contents:
+                async for content in read_all(contents):
                     yield await _decoded(name, content)
 
+            note_peer(context)
             try:
-                with counted(self, "uploads", _UPLOADS):
+                with counted(self, "uploads", CONNECT_UPLOADS):
                     requests = decoded()
                     first = await _first(requests)
                     answer = await self._service.AddArtifacts(first, requests)

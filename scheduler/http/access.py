@@ -17,7 +17,7 @@ from onager.errors import (
     TokenRefusedError,
 )
 from onager.protocol.security import Role, ServerSecurity, TokenFile
-from onager.protocol.security.principal import note_principal
+from onager.protocol.security.principal import note_peer, note_principal
 from onager.protocol.security.tokens import HEADER, Token
 from onager.scheduler.http.attempts import LoginAttempts
 from onager.scheduler.http.cookies import Cookies
@@ -84,6 +84,7 @@ class Access:
             log.warning("caller_refused", call=request.url.path, peer=address, why=type(error).__name__)
             raise
         note_principal(caller.principal)
+        note_peer(caller)
         return caller
 
     def log_in(self, request: HTTPConnection, offered: str) -> tuple[Caller, str]:

@@ -6,7 +6,7 @@ declares a network trusted (``--insecure``).
 
 from onager.protocol.security.clients import ClientAccess, ClientSecurity
 from onager.protocol.security.places import reached_at
-from onager.protocol.security.principal import Caller, caller_of, principal
+from onager.protocol.security.principal import Caller, caller, caller_of, note_peer, principal
 from onager.protocol.security.roles import Role
 from onager.protocol.security.servers import ServerAccess, ServerSecurity
 from onager.protocol.security.tokens import TokenFile
@@ -19,7 +19,9 @@ __all__ = [
     "ServerAccess",
     "ServerSecurity",
     "TokenFile",
+    "caller",
     "caller_of",
+    "note_peer",
     "principal",
     "reached_at",
 ]

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 _name: Final[ContextVar[str]] = ContextVar("principal", default="")
+_peer: Final[ContextVar[str]] = ContextVar("peer", default="")
 
 
 class Caller(NamedTuple):
@@ -15,6 +16,11 @@ class Caller(NamedTuple):
     peer: str = ""
     """Its address, without the port."""
 
+    @property
+    def client(self) -> str:
+        """Return whose share of something a call takes: a principal's, or an address' where there are no names."""
+        return self.principal or self.peer
+
 
 def note_principal(name: str) -> None:
     """Keep *name* for the rest of the current call: gRPC runs interceptors and handler of a call in one task."""
@@ -24,6 +30,16 @@ def note_principal(name: str) -> None:
 def principal() -> str:
     """Return the name of the token that the current call was made with, or an empty text."""
     return _name.get()
+
+
+def note_peer(context: Any) -> None:
+    """Keep the address of the client of *context*, a gRPC context, for the rest of the current call."""
+    _peer.set(_address(unquote(context.peer())))
+
+
+def caller() -> Caller:
+    """Return who makes the current call, as noted."""
+    return Caller(_name.get(), _peer.get())
 
 
 def caller_of(context: Any) -> Caller:

@@ -12,12 +12,13 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from onager.protocol.border import Border
-from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
+from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS, STREAM_SHARE_PERCENT
 from onager.protocol.security import ServerAccess, ServerSecurity
 from tests.support.waiting import HANGS_S, eventually
 
 SUBMIT = "/onager.v1.OnagerScheduler/SubmitJob"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+SHARE = FOREIGN_STREAMS.share(STREAM_SHARE_PERCENT)
 
 
 @asynccontextmanager
@@ -37,10 +38,10 @@ async def served(directory: Path, *, with_tokens: bool = True) -> AsyncIterator[
 async def test_health_is_watched_so_many_times_and_told_at_once_all_the_same(tmp_path):
     async with served(tmp_path) as channel:
         health = HealthStub(channel)
-        watches = [health.Watch(HealthCheckRequest(service=f"s{n}")) for n in range(FOREIGN_STREAMS.most)]
+        watches = [health.Watch(HealthCheckRequest(service=f"s{n}")) for n in range(SHARE)]
         for watch in watches:
             assert (await watch.read()).status == HealthCheckResponse.SERVICE_UNKNOWN
-        with pytest.raises(grpc.aio.AioRpcError, match="which is the limit") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match="which is the share") as refused:
             await health.Watch(HealthCheckRequest(), timeout=HANGS_S).read()
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         assert (await health.Check(HealthCheckRequest(), timeout=HANGS_S)).status == HealthCheckResponse.SERVING
@@ -63,11 +64,11 @@ async def test_no_service_with_a_long_name_is_watched(tmp_path):
 
 async def test_reflection_has_so_many_streams(tmp_path):
     async with served(tmp_path, with_tokens=False) as channel:
-        streams = [channel.stream_stream(REFLECTION)() for _ in range(FOREIGN_STREAMS.most)]
+        streams = [channel.stream_stream(REFLECTION)() for _ in range(SHARE)]
         for stream in streams:
             await stream.write(b"\x3a\x00")  # list the services
             assert await stream.read()
-        with pytest.raises(grpc.aio.AioRpcError, match="which is the limit"):
+        with pytest.raises(grpc.aio.AioRpcError, match="which is the share"):
             await channel.stream_stream(REFLECTION)(timeout=HANGS_S).read()
 
 

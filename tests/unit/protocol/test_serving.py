@@ -14,6 +14,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import Room
 from onager.protocol.field_limits import STREAM_LIMITS
 from onager.protocol.limits import MIB
+from onager.protocol.security.principal import note_principal
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.status import from_rpc_error
 
@@ -28,7 +29,21 @@ async def aborted(code: Any, details: str, metadata: Any) -> None:
     raise Refused(code, details, metadata)
 
 
-CONTEXT = SimpleNamespace(abort=aborted)
+def context(address: str) -> Any:
+    return SimpleNamespace(abort=aborted, peer=lambda: f"ipv4:{address}:41234")
+
+
+CONTEXT = context("10.0.0.7")
+
+
+async def in_call(function: Any, *args: Any, name: str = "") -> Any:
+    """Return what *function* gives in a task of its own, as gRPC runs calls, made with the token *name*."""
+
+    async def call() -> Any:
+        note_principal(name)
+        return await function(*args)
+
+    return await asyncio.create_task(call())
 
 
 class Service:
@@ -107,11 +122,45 @@ async def test_streams_beyond_the_limit_are_refused_until_one_has_ended() -> Non
 
 async def test_watchers_beyond_the_limit_are_sent_elsewhere() -> None:
     service, request = Service(), pb.WatchJobRequest(job_id="j").SerializeToString()
+    limit = STREAM_LIMITS["WatchJob"]
+    clients = [context("10.0.0.7")] * limit.share(75) + [context("10.0.0.8")] * (limit.most - limit.share(75))
+    streams = [service.WatchJob(request, client) for client in clients]
+    for stream in streams:
+        await in_call(anext, stream)
+    refused = await refusal(in_call(anext, service.WatchJob(request, context("10.0.0.9"))))
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    assert "the limit of one process" in refused.details()
+    for stream in streams:
+        await stream.aclose()
+
+
+@pytest.mark.parametrize("names", [("", ""), ("ann", "bob")], ids=["addresses", "tokens"])
+async def test_one_client_has_only_a_share_of_the_streams(names: tuple[str, str]) -> None:
+    service, request = Service(), pb.WatchJobRequest(job_id="j").SerializeToString()
+    first = context("10.0.0.7")
+    other = first if any(names) else context("10.0.0.8")
+    streams = [service.WatchJob(request, first) for _ in range(STREAM_LIMITS["WatchJob"].share(75))]
+    for stream in streams:
+        await in_call(anext, stream, name=names[0])
+    refused = await refusal(in_call(anext, service.WatchJob(request, first), name=names[0]))
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    assert f"of {names[0] or '10.0.0.7'} are under way, which is the share of one client" in refused.details()
+    streams.append(service.WatchJob(request, other))
+    assert await in_call(anext, streams[-1], name=names[1]) == "some"
+    await streams.pop(0).aclose()
+    streams.append(service.WatchJob(request, first))
+    assert await in_call(anext, streams[-1], name=names[0]) == "some"
+    for stream in streams:
+        await stream.aclose()
+
+
+async def test_a_setting_gives_one_client_another_share() -> None:
+    service, request = Service(), pb.WatchJobRequest(job_id="j").SerializeToString()
+    service.stream_share_percent = 100  # type: ignore[attr-defined]
     streams = [service.WatchJob(request, CONTEXT) for _ in range(STREAM_LIMITS["WatchJob"].most)]
     for stream in streams:
         await anext(stream)
-    refused = await refusal(anext(service.WatchJob(request, CONTEXT)))
-    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    assert "the limit of one process" in (await refusal(anext(service.WatchJob(request, CONTEXT)))).details()
     for stream in streams:
         await stream.aclose()
 

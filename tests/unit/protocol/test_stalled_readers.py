@@ -1,6 +1,7 @@
-"""A client that stops reading, and goes on: it is told to come again, and does not wait for ever."""
+"""A client that stops reading, or sending: it is told to come again, and keeps no place for ever."""
 
 import asyncio
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -17,6 +18,8 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.serving import translated_stream
 from onager.protocol.status import from_rpc_error
+from onager.scheduler.connect.door import SparkConnectDoor
+from onager.scheduler.connect.service import SparkConnectService
 from tests.support.waiting import HANGS_S, eventually
 
 
@@ -84,3 +87,19 @@ async def test_a_stream_whose_client_leaves_ends(served):
     await call.read()
     call.cancel()
     await eventually(lambda: service.ended == 1)
+
+
+async def test_a_client_that_sends_nothing_gives_its_place_back(monkeypatch):
+    monkeypatch.setattr(serving, "STREAM_STALLED_S", 0.3)
+    door = SparkConnectDoor(Mock(spec=SparkConnectService), asyncio.Event(), 75)
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((door,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
+        silent = [channel.stream_unary("/spark.connect.SparkConnectService/AddArtifacts")() for _ in range(4)]
+        async with asyncio.timeout(HANGS_S):
+            codes = [await call.code() for call in silent]
+            assert {await call.details() for call in silent} == {"nothing came for 0.3 s: send it again"}
+    assert codes == [grpc.StatusCode.UNAVAILABLE] * 4
+    await server.stop(None)
