@@ -86,6 +86,23 @@ def test_stages_of_a_job_hold_a_broadcast_once_and_its_end_gives_it_back(spark, 
     until(lambda: used(runner)[2] <= size + MIB)
 
 
+def test_a_job_that_reads_outputs_of_another_has_broadcasts_of_its_own(spark, new_job):
+    text = f"SELECT /*+ BROADCAST(d) */ f.id, d.w FROM ({FACTS}) AS f JOIN ({NAMES}) AS d ON f.n = d.w"
+    expected = rows_of(spark.sql(text).toArrow())
+    stages = cut(spark, spark.sql(text))
+    first, second = new_job(), new_job()
+    assert rows_of(first.result(stages)) == expected
+    last = stages[-1]
+    second.outputs = {stage: outputs for stage, outputs in first.outputs.items() if stage != last.stage_id}
+    second.taken_from = first.job_id
+    assert "BroadcastHashJoin" in plans_of(second, [last])
+
+    first.runner.close_job(first.job_id)
+
+    assert all(report.HasField("success") for report in second.run(last.stage_id, last.plan)), second.reports
+    second.runner.close_job(second.job_id)
+
+
 def spark_jobs(spark) -> int:
     """Return how many Spark jobs have run in this process."""
     return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()

@@ -69,6 +69,9 @@ class JobRun:
         self.outputs: dict[int, dict[int, pb.TaskOutput]] = {}
         self.inline: dict[tuple[int, int], bytes] = {}
         self.reports: list[pb.TaskReport] = []
+        self.taken_from = ""
+        """The job whose outputs those of `outputs` are that are there before a stage runs; empty: none are."""
+        self._ran: set[int] = set()
 
     def task_set(
         self,
@@ -100,6 +103,8 @@ class JobRun:
         for source in sorted(inputs - set(fused)):
             location = made.inputs.add(stage_id=source)
             location.outputs.extend(self.outputs[source][i] for i in sorted(self.outputs[source]))
+            if source not in self._ran:
+                location.job_id = self.taken_from
         is_result = isinstance(plan.output, ResultOutput)
         made.output.kind = "exchange" if not is_result else "sink" if self.sink else "result"
         if self.sink:
@@ -130,6 +135,7 @@ class JobRun:
             if len(reports) == len(task_set.tasks):
                 done.set()
 
+        self._ran.add(stage_id)
         if task_set.tasks:
             self.runner.run(task_set, plan, on_report, {StageId(each): part for each, part in fused.items()})
             assert done.wait(HANGS_S), f"{len(reports)} of {len(task_set.tasks)} tasks reported"

@@ -78,15 +78,15 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         return new ExchangeScanExec(output, new ExchangeRDD(means.sc, from, output.size()), input.name());
     }
 
-    /** Identifies a broadcast of files. */
-    private record Key(String directory, List<String> nonces, Object mode) {}
+    /** Identifies a broadcast of files. It is dropped with the job, and other jobs may read the same files. */
+    private record Key(String job, String directory, List<String> nonces, Object mode) {}
 
     @Override
     public Object key(int index, BroadcastExchangeExec exchange) {
         InputSpec input = spec.inputs().get(index);
         return input == null || input.isStream()
                 ? null
-                : new Key(input.directory(), List.of(input.nonces()), exchange.mode().canonicalized());
+                : new Key(spec.job(), input.directory(), List.of(input.nonces()), exchange.mode().canonicalized());
     }
 
     @Override
