@@ -17,7 +17,7 @@ from onager.errors import BusyError, InvalidRequestError, OnagerError, RequestTo
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
 from onager.protocol.security import note_peer
-from onager.protocol.serving import counted, served_stream
+from onager.protocol.serving import counted, encoded, served_stream
 from onager.protocol.status import abort
 
 
@@ -64,7 +64,9 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Return *handler* with a deserializer that cannot fail, and a limit of concurrent streams."""
         raw = handler._replace(request_deserializer=None)
         if path.startswith(f"/{pb.DESCRIPTOR.package}."):
-            return raw if raw.unary_stream is None else raw._replace(unary_stream=_written(raw.unary_stream))
+            if raw.unary_stream is None:
+                return raw
+            return raw._replace(unary_stream=_written(raw.unary_stream), response_serializer=encoded)
         decode = handler.request_deserializer
         if handler.unary_unary is not None:
 

@@ -37,6 +37,30 @@ log = structlog.get_logger(__name__)
 
 _M = TypeVar("_M")
 
+
+class SharedMessage:
+    """An answer that many callers get: it is encoded once."""
+
+    __slots__ = ("_encoded", "message")
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self._encoded: bytes | None = None
+
+    @property
+    def encoded(self) -> bytes:
+        """Return the message as bytes."""
+        if self._encoded is None:
+            self._encoded = self.message.SerializeToString()
+        return self._encoded
+
+
+def encoded(answer: Any) -> bytes:
+    """Return an answer as gRPC sends it."""
+    found: bytes = answer.encoded if isinstance(answer, SharedMessage) else answer.SerializeToString()
+    return found
+
+
 Unary = Callable[[Any, Any, Any], Awaitable[Any]]
 Stream = Callable[[Any, Any, Any], AsyncIterator[Any]]
 
@@ -106,7 +130,7 @@ async def called_stream(service: Any, name: str, request: Any, context: Any) -> 
         check(request, request.DESCRIPTOR.name)
         async with aclosing(getattr(type(service), name).__wrapped__(service, request, context)) as answers:
             async for answer in answers:
-                yield answer
+                yield answer.message if isinstance(answer, SharedMessage) else answer
     except Exception as error:  # noqa: BLE001 - the caller gets every error
         raise told(name, error) from None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final, NamedTuple
 
 from onager.clock import Clock
@@ -10,9 +10,11 @@ from onager.errors import JobNotFoundError, StateCorruptError
 from onager.ids import JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
+from onager.protocol.serving import SharedMessage
 from onager.scheduler import timing
 from onager.scheduler.api.events import told
 from onager.scheduler.api.explained import UNEXPLAINED, explained
+from onager.scheduler.api.feeds import Feed, Feeds, pace_s
 from onager.scheduler.api.final_plan import final_plan
 from onager.scheduler.api.progress import Page, ProgressView, broken_failure, progress_of_head
 from onager.scheduler.cluster.forwarding import Forwarding
@@ -40,6 +42,28 @@ class Standing(NamedTuple):
     """Whether the log will not go on."""
 
 
+class _ProgressFeed(Feed):
+    """The latest progress of a job, and how many came to follow it before it was read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latest = SharedMessage(pb.JobProgress())
+        self.changed = asyncio.Event()
+        self.came = self.served = 0
+
+    def join(self) -> int:
+        """Return the number of a follower: it is served once something has been read that is fresh for it."""
+        self.came += 1
+        self.changed.set()
+        return self.came
+
+    def tell(self, progress: pb.JobProgress, served: int) -> None:
+        """Take what was read for the first *served* followers; an equal message is not sent again."""
+        self.served = served
+        if progress != self.latest.message:
+            self.latest = SharedMessage(progress)
+
+
 class JobLooks:
     """Shows jobs, whichever scheduler drives them."""
 
@@ -65,6 +89,8 @@ class JobLooks:
         self._blobs = blobs
         self._clock = clock
         self._reading_blobs = asyncio.Semaphore(_SPECS_AT_ONCE)
+        self._feeds: Feeds[_ProgressFeed] = Feeds(_ProgressFeed, self._read_progress)
+        self._followers = 0
 
     async def fresh(self, job_id: JobId) -> StoredJob:
         """Return a job as it is stored; `StateUnavailableError` when another scheduler may be able to read it."""
@@ -105,19 +131,41 @@ class JobLooks:
 
     async def progress(self, job_id: JobId) -> AsyncGenerator[pb.JobProgress, None]:
         """Yield a job's progress, now and at every change, until the job has ended."""
-        shown: pb.JobProgress | None = None
-        seq = 0
-        is_fresh = True  # a client that switches from another scheduler must not see an older state
-        with self._watchers.following(job_id) as changed:
+        async with contextlib.aclosing(self.shared_progress(job_id)) as messages:
+            async for message in messages:
+                yield message.message
+
+    async def shared_progress(self, job_id: JobId) -> AsyncGenerator[SharedMessage, None]:
+        """Yield a job's progress as messages that all who follow it share; the more there are, the less often."""
+        shown: SharedMessage | None = None
+        self._followers += 1
+        try:
+            async with self._feeds.following(job_id) as feed:
+                number, seen = feed.join(), feed.version
+                while True:
+                    seen = await feed.next(seen)
+                    if feed.served >= number and feed.latest is not shown:
+                        shown = feed.latest
+                        yield shown
+                    if feed.is_over and feed.error is None:
+                        return
+        finally:
+            self._followers -= 1
+
+    async def _read_progress(self, feed: _ProgressFeed, job_id: str) -> AsyncGenerator[None, None]:
+        seq, is_fresh = 0, False
+        with self._watchers.following(JobId(job_id), feed.changed) as changed:
             while True:
                 changed.clear()
-                seq, progress = await self._progress(job_id, seq, is_fresh=is_fresh)
-                if progress != shown:
-                    yield progress
-                    shown = progress
-                if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
+                came = feed.came
+                # A client that switches from another scheduler must not see an older state.
+                is_fresh = is_fresh or came > feed.served
+                seq, progress = await self._progress(JobId(job_id), seq, is_fresh=is_fresh)
+                feed.tell(progress, came)
+                yield
+                if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED) and feed.came == came:
                     return
-                is_fresh = not await self._next_look(job_id, changed)
+                is_fresh = not await self._next_look(JobId(job_id), changed, lambda: feed.came > feed.served)
 
     async def events(self, job_id: JobId, after: int, *, follow: bool) -> AsyncGenerator[pb.EventBatch, None]:
         """Yield what happened to a job after a position of its log, batch by batch: all, or up to now."""
@@ -151,20 +199,24 @@ class JobLooks:
         shares = await self._wall_times.shares(job.graph)
         progress.time_shares.extend([pb.TimeShare(use=use.value, ms=ms) for use, ms in shares])
 
-    async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> bool:
+    async def _next_look(
+        self, job_id: JobId, changed: asyncio.Event, is_awaited: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Wait for a change, and for `WATCH_EVERY_S` at least: only the job's end is reported at once.
 
-        Return false when there was no change for a while: another scheduler may have changed the job.
+        It is waited for longer the more there are who follow jobs here, unless somebody waits (*is_awaited*). Return
+        false when there was no change for a while: another scheduler may have changed the job.
         """
-        earliest_s = self._clock.monotonic_s() + timing.WATCH_EVERY_S
+        every_s = pace_s(self._followers)
+        earliest_s = self._clock.monotonic_s() + every_s
         try:
-            async with asyncio.timeout(timing.WATCH_LOOK_S):
+            async with asyncio.timeout(max(timing.WATCH_LOOK_S, every_s)):
                 while True:
                     await changed.wait()
                     changed.clear()
                     job = self._jobs.cached(job_id)
                     left_s = earliest_s - self._clock.monotonic_s()
-                    if left_s <= 0 or job is None or not job.graph.is_active:
+                    if left_s <= 0 or job is None or not job.graph.is_active or is_awaited():
                         return True
                     try:
                         async with asyncio.timeout(left_s):

@@ -12,7 +12,7 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
 from onager.protocol.security import caller_of, principal
-from onager.protocol.serving import translated, translated_stream
+from onager.protocol.serving import SharedMessage, translated, translated_stream
 from onager.scheduler import wire
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.job_list import listed
@@ -102,9 +102,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         return await listed(list(self._heads), request)
 
     @translated_stream
-    async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[pb.JobProgress]:  # noqa: ARG002, N802
+    async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[SharedMessage]:  # noqa: ARG002, N802
         """Yield a job's progress, now and at every change, until the job has ended."""
-        async with contextlib.aclosing(self.looks.progress(asked_job_id(request.job_id))) as changes:
+        async with contextlib.aclosing(self.looks.shared_progress(asked_job_id(request.job_id))) as changes:
             async for progress in changes:
                 yield progress
 

@@ -8,13 +8,14 @@ same time share its pages.
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from contextlib import aclosing
+from typing import Any, Final, Protocol
 
-from onager.errors import OnagerError, StateUnavailableError
+from onager.errors import StateUnavailableError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
-from onager.protocol.serving import told
+from onager.scheduler import timing
+from onager.scheduler.api.feeds import Feed, Feeds, pace_s
 from onager.scheduler.api.looking import Standing
 from onager.scheduler.http import encoding
 from onager.scheduler.http.pages import PAGE_EVENTS, Kept, Pages
@@ -29,74 +30,6 @@ class Source(Protocol):
 
     def __call__(self, method: str, request: Any) -> AsyncGenerator[Any, None]:
         """Yield the answers."""
-
-
-class Feed:
-    """A reader, and what its followers wait for."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        """Counts changes."""
-        self.is_over = False
-        self.error: OnagerError | None = None
-        self.followers = 0
-        self.task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-
-    def change(self) -> None:
-        """Wake the followers."""
-        self.version += 1
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    async def next(self, seen: int) -> int:
-        """Return the version once it is another one than *seen*; raise the reader's error after what it had read."""
-        while self.version == seen and not self.is_over:
-            await self._changed.wait()
-        if self.error is not None and self.version == seen:
-            raise self.error
-        return self.version
-
-
-F = TypeVar("F", bound=Feed)
-
-
-class Feeds(Generic[F]):
-    """One feed for each key that has followers."""
-
-    def __init__(self, make: Callable[[], F], read: Callable[[F, str], AsyncIterator[None]]) -> None:
-        self._make = make
-        self._read = read
-        self._feeds: dict[str, F] = {}
-
-    @asynccontextmanager
-    async def following(self, key: str) -> AsyncIterator[F]:
-        """Yield the feed; its reader runs as long as somebody follows it."""
-        feed = self._feeds.get(key)
-        if feed is None or feed.is_over:
-            feed = self._feeds[key] = self._make()
-            feed.task = asyncio.create_task(self._run(key, feed))
-        feed.followers += 1
-        try:
-            yield feed
-        finally:
-            feed.followers -= 1
-            if not feed.followers and feed.task is not None:
-                feed.task.cancel()
-                if self._feeds.get(key) is feed:
-                    del self._feeds[key]
-
-    async def _run(self, key: str, feed: F) -> None:
-        try:
-            async for _ in self._read(feed, key):
-                feed.change()
-        except OnagerError as error:
-            feed.error = error
-        except Exception as error:  # noqa: BLE001 - the followers get every error
-            feed.error = told(key, error)
-        finally:
-            feed.is_over = True
-            feed.change()
 
 
 class ProgressFeed(Feed):
@@ -225,6 +158,7 @@ class JobFeeds:
             async for progress in messages:
                 feed.latest = await apart(progress.ByteSize(), encoding.message, progress)
                 yield
+                await asyncio.sleep(pace_s(feed.followers) - timing.WATCH_EVERY_S)
 
     async def _read_events(self, feed: EventFeed, job_id: str) -> AsyncIterator[None]:
         begins = (await self._standing(job_id)).position

@@ -15,9 +15,9 @@ class JobWatchers:
         self._events: dict[JobId, dict[asyncio.Event, None]] = defaultdict(dict)
 
     @contextmanager
-    def following(self, job_id: JobId) -> Iterator[asyncio.Event]:
-        """Yield an event that is set at every change of the job; the follower clears it."""
-        event = asyncio.Event()
+    def following(self, job_id: JobId, event: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
+        """Yield *event*, or a new one, which is set at every change of the job; the follower clears it."""
+        event = asyncio.Event() if event is None else event
         self._events[job_id][event] = None
         try:
             yield event

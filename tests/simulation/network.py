@@ -14,6 +14,7 @@ from grpc import StatusCode
 from grpc.aio import AbortError, AioRpcError, Metadata
 
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.serving import encoded
 from tests.simulation.loop import Process, VirtualLoop, current
 
 REFUSED_S = 0.002
@@ -230,7 +231,7 @@ class Network:
         try:
             async for message in messages:
                 if is_first:
-                    self._answer(call, message.SerializeToString(), is_last=False)
+                    self._answer(call, encoded(message), is_last=False)
             if is_first:
                 self._answer(call, None)
         except Aborted as refused:

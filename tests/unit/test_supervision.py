@@ -111,7 +111,7 @@ WAITED_FOR = {
     "scheduler/connect/door.py": {"_next"},
     "scheduler/engine/owed.py": {"_begin"},
     "scheduler/http/coalescing.py": {"get"},
-    "scheduler/http/feeds.py": {"following"},
+    "scheduler/api/feeds.py": {"following"},
     "scheduler/http/server.py": {"serving_http"},
     "scheduler/http/streams.py": {"__call__", "_beating"},
     "onager/state_admin/watching.py": {"watch_records"},

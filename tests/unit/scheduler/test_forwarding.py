@@ -294,4 +294,4 @@ async def test_how_far_tasks_of_own_jobs_are_stays_here(pair):
     await pair.settle()
     assert [call for call in pair.calls if call.progress] == []
     watched = anext(aiter(pair.here.service.WatchJob(pb.WatchJobRequest(job_id=job_id), None)))
-    assert (await watched).fraction == 0.25
+    assert (await watched).message.fraction == 0.25
