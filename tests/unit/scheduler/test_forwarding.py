@@ -293,5 +293,5 @@ async def test_how_far_tasks_of_own_jobs_are_stays_here(pair):
     await pair.here.gateway.Heartbeat(beat, Peer())
     await pair.settle()
     assert [call for call in pair.calls if call.progress] == []
-    watched = anext(aiter(pair.here.service.WatchJob(pb.WatchJobRequest(job_id=job_id), None)))
+    watched = anext(aiter(pair.here.service.WatchJob(pb.WatchJobRequest(job_id=job_id), Peer())))
     assert (await watched).message.fraction == 0.25
