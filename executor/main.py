@@ -40,6 +40,7 @@ EXIT_REFUSED = 2
 _ID_VARIABLE = "ONAGER_EXECUTOR_EXECUTOR_ID"
 _DEATHS_VARIABLE = "ONAGER_JVM_DEATHS"
 """How often in a row the JVM died soon after its start; the process passes it on when it replaces itself."""
+_OWN_DIRECTORY = "jobs can read what lies beside it: give tokens and keys a directory of their own"
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
@@ -69,7 +70,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         check_local("--exchange-dir", settings.exchange_dir)
         check_local("--warehouse", settings.warehouse)
         await_exchange_dir(settings.exchange_dir, log)
-        warn_of_others(Path(local_path(settings.exchange_dir)), settings.exchange_access)
+        _warn_of_places(settings, log)
         incarnation = new_incarnation()
         worker, spark_version = (start_worker or _start_spark)(settings, incarnation, logs)
     except (OnagerError, ClusterAwayError) as e:
@@ -118,6 +119,13 @@ def await_exchange_dir(path: str, log: Any, sleep: Callable[[float], None] = tim
             sleep(pause_s(tries))
         else:
             return
+
+
+def _warn_of_places(settings: ExecutorSettings, log: Any) -> None:
+    warn_of_others(Path(local_path(settings.exchange_dir)), settings.exchange_access)
+    for file in (settings.auth_token_file, settings.tls_key):
+        if file is not None and os.path.realpath(file) in settings.private.paths:
+            log.warning("secrets_beside_other_files", file=str(file), advice=_OWN_DIRECTORY)
 
 
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: AttemptLogs) -> tuple[Worker, str]:

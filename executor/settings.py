@@ -12,7 +12,7 @@ from onager.errors import InvalidSettingError
 from onager.exchange_layout import default_warehouse
 from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalogs
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
-from onager.private_paths import PrivatePaths
+from onager.private_paths import PrivatePaths, secret_places
 from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.ports import check_address
@@ -49,7 +49,7 @@ class ExecutorSettings(ProcessSettings):
     ``NAME=iceberg`` for what PyIceberg is configured to use. All executors need the same."""
     private_paths: tuple[str, ...] = ()
     """Files and directories that jobs may neither read nor write, such as the state of a scheduler on this machine.
-    The exchange directory, `auth_token_file` and `tls_key` are always private."""
+    The exchange directory, and the directories in which `auth_token_file` and `tls_key` lie, are always private."""
     spark_conf: dict[str, str] = Field(default_factory=dict)
     """Settings of the executor's own SparkSession. With ``spark.master=spark://…`` tasks run in that cluster."""
     executor_id: str = ""
@@ -124,7 +124,8 @@ class ExecutorSettings(ProcessSettings):
     @property
     def private(self) -> PrivatePaths:
         """Return the paths that jobs must not touch."""
-        return PrivatePaths([self.exchange_dir, self.auth_token_file, self.tls_key, *self.private_paths])
+        secrets = secret_places((self.auth_token_file, self.tls_key), (self.exchange_dir, self.warehouse_dir))
+        return PrivatePaths([self.exchange_dir, *secrets, *self.private_paths])
 
     @property
     def client_security(self) -> ClientSecurity:

@@ -29,6 +29,9 @@ class ProcessSettings(BaseSettings):
     """Tokens, one per line: every call except health checks must carry one; read again when the file changes."""
     insecure: bool = False
     """Whether other machines may call without TLS, and without a token or certificate."""
+    tokens_without_role: bool = False
+    """Whether tokens without a role count although other machines reach an address of this process: whoever has such a
+    token may do everything. For the time in which a cluster's tokens get their roles."""
 
     machine: str = Field(default_factory=this_machine, max_length=64, pattern=r"^[\w.-]+$")
     """What tells this machine from others: processes that give the same name see each other's process ids and loopback
@@ -88,4 +91,5 @@ class ProcessSettings(BaseSettings):
             tls_client_ca=self.tls_client_ca,
             auth_token_file=self.auth_token_file,
             insecure=self.insecure,
+            tokens_without_role=self.tokens_without_role,
         )

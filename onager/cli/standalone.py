@@ -9,19 +9,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 import onager
 from onager.cli.exits import ExitCode
 from onager.cli.services import SUPERVISOR_VARIABLE
+from onager.cli.standalone_tokens import StandaloneTokens
 from onager.client.client import default_addresses
 from onager.client.connection import parse_addresses
 from onager.errors import InvalidSettingError, OnagerError
 from onager.exchange_layout import check_local
 from onager.private_files import make_private_directory
+from onager.private_paths import secret_places
 from onager.protocol.ports import can_listen
+from onager.protocol.security import ClientSecurity
+from onager.protocol.security.clients import is_set
 
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
@@ -38,6 +42,9 @@ _PAGE_LISTEN: Final = "127.0.0.1:50080"
 _FAILED_START_GRACE_S: Final = 1.0
 _LEVELDB: Final = "leveldb:"
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not listened on
+_EXECUTORS_TOKEN: Final = "ONAGER_EXECUTOR_AUTH_TOKEN_FILE"  # noqa: S105 - the name of a variable
+_SECRETS: Final = ("AUTH_TOKEN_FILE", "PEER_AUTH_TOKEN_FILE", "TLS_KEY", "PEER_TLS_KEY", "WEBHOOK_SECRET_FILE")
+_TRUSTING: Final = ("ONAGER_SCHEDULER_INSECURE", "ONAGER_INSECURE", "ONAGER_SCHEDULER_TOKENS_WITHOUT_ROLE")
 _SCHEDULERS_OWN: Final = "ONAGER_ETCD_"
 """The prefix of variables with credentials of the store, which the executor, where users' code runs, must not see."""
 
@@ -86,7 +93,7 @@ class _Child:
 
     name: str
     arguments: Sequence[str]
-    environment: Mapping[str, str]
+    environment: dict[str, str]
     on_line: Callable[[str], None] | None = None
     """Called, on a thread, with each line of the process's standard output."""
     hidden_prefix: str | None = None
@@ -165,9 +172,12 @@ class Standalone:
             arguments += ["--spark-conf", f"{key}={value}"]
         for catalog in catalogs:
             arguments += ["--catalog", catalog]
-        state = [] if directories.state_dir is None else [str(directories.state_dir)]
+        self._tokens = _tokens(directories.exchange_dir, self._listen)
+        if self._tokens is not None:
+            self._scheduler.environment |= {"ONAGER_SCHEDULER_AUTH_TOKEN_FILE": str(self._tokens.scheduler)}
         environment = {
-            **_default("ONAGER_EXECUTOR_PRIVATE_PATHS", json.dumps(state)),
+            "ONAGER_EXECUTOR_PRIVATE_PATHS": _private_paths(directories, self._tokens),
+            **({} if self._tokens is None else _default(_EXECUTORS_TOKEN, str(self._tokens.executor))),
             **_default("ONAGER_EXECUTOR_LOG_LEVEL", "warning"),
             **_default("ONAGER_EXECUTOR_DRAIN_GRACE_MS", str(_DRAIN_GRACE_MS)),
         }
@@ -186,6 +196,9 @@ class Standalone:
             for directory in (self._directories.state_dir, self._directories.exchange_dir):
                 if directory is not None:
                     make_private_directory(directory)
+            if self._tokens is not None:
+                self._tokens.check(self._listen, is_trusting=any(map(is_set, _TRUSTING)))
+                self._tokens.refresh()
         except FileExistsError as error:
             print(f"onager: {error.filename} is no directory: give another one", file=sys.stderr)
             return ExitCode.USAGE
@@ -199,10 +212,17 @@ class Standalone:
             return self._supervise()
         finally:
             self._stop_children()
+            if self._tokens is not None:
+                self._tokens.remove()
 
     def _supervise(self) -> int:
-        with onager.connect(self._address, connect_timeout_s=0.0, retry_timeout_s=0.0) as client:
+        security = ClientSecurity.from_environment()
+        if self._tokens is not None:
+            security = replace(security, auth_token_file=self._tokens.executor)  # every role may list executors
+        with onager.connect(self._address, security=security, connect_timeout_s=0.0, retry_timeout_s=0.0) as client:
             while not self._stop.wait(_READY_POLL_S):
+                if self._tokens is not None:
+                    self._tokens.refresh()
                 # The executor starts once this scheduler owns the address: a different scheduler that has it must
                 # not get a second executor with the same id.
                 children = (self._scheduler, self._executor) if self._has_listened.is_set() else (self._scheduler,)
@@ -279,6 +299,29 @@ class Standalone:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _tokens(exchange_dir: Path, listen: str) -> StandaloneTokens | None:
+    """Return the children's token files, which lie beside the exchange directory, if callers have to show tokens."""
+    given = os.environ.get("ONAGER_SCHEDULER_AUTH_TOKEN_FILE") or os.environ.get("ONAGER_AUTH_TOKEN_FILE")
+    port = listen.rpartition(":")[2]
+    return (
+        None
+        if not given
+        else StandaloneTokens(Path(given), exchange_dir.with_name(f"{exchange_dir.name}-{port}-tokens"))
+    )
+
+
+def _private_paths(directories: Layout, tokens: StandaloneTokens | None) -> str:
+    """Return the executor's private paths, as JSON: the user's own, the state, and the scheduler's secrets."""
+    given = os.environ.get("ONAGER_EXECUTOR_PRIVATE_PATHS", "[]")
+    files = [os.environ.get(f"ONAGER_SCHEDULER_{name}") or os.environ.get(f"ONAGER_{name}") for name in _SECRETS]
+    places = secret_places([Path(file) for file in files if file], [str(directories.exchange_dir)])
+    own = [directories.state_dir, *places, *([] if tokens is None else [tokens.directory])]
+    try:
+        return json.dumps([*json.loads(given), *(str(path) for path in own if path is not None)])
+    except (ValueError, TypeError):
+        return given  # the executor says what is wrong with it
 
 
 def _read_lines(stream: IO[bytes], on_line: Callable[[str], None]) -> None:

@@ -16,8 +16,9 @@ from onager.errors import (
     TokenMissingError,
     TokenRefusedError,
 )
-from onager.protocol.security import Role, ServerSecurity, TokenFile
+from onager.protocol.security import Role, ServerSecurity
 from onager.protocol.security.principal import note_peer, note_principal
+from onager.protocol.security.servers import token_file
 from onager.protocol.security.tokens import HEADER, Token
 from onager.scheduler.http.attempts import LoginAttempts
 from onager.scheduler.http.cookies import Cookies
@@ -50,9 +51,14 @@ class Caller(NamedTuple):
 class Access:
     """Decides who a caller is, and whether the request may come from where it does."""
 
-    def __init__(self, security: ServerSecurity, addresses: Iterable[str], names: Iterable[str], clock: Clock) -> None:
-        """Take callers by the settings of *security*; *addresses* (``host:port``) and *names* are of this server."""
-        self._tokens = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
+    def __init__(
+        self, security: ServerSecurity, listen: str, addresses: Iterable[str], names: Iterable[str], clock: Clock
+    ) -> None:
+        """Take callers by the settings of *security*; *addresses* (``host:port``) and *names* are of this server.
+
+        It listens at *listen*.
+        """
+        self._tokens = token_file(security, listen)
         self._has_tls = security.tls_cert is not None
         self._named = frozenset(name.lower() for name in names)
         hosts = {_place(address).host for address in addresses}

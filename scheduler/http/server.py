@@ -56,7 +56,7 @@ async def serving_http(
     listener = _bound(listen)
     port = listener.getsockname()[1]
     addresses = [listen, *([settings.advertise] if settings.advertise else [])]
-    access = Access(security, addresses, settings.http_names, clock)
+    access = Access(security, listen, addresses, settings.http_names, clock)
     here = Server(replica, access, clock, registry, refusals)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what callers do wrong is no error here
     server = _Uvicorn(

@@ -13,6 +13,7 @@ from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import leads_nowhere_else
 from onager.protocol.security.reasons import reason_of
+from onager.protocol.security.renewal import RenewedChannel, RenewedCredentials
 from onager.protocol.security.roles import Role
 from onager.protocol.security.tokens import TokenFile
 from onager.protocol.status import from_rpc_error
@@ -52,12 +53,19 @@ class ClientSecurity:
             tls_cert=path(TLS_CERT),
             tls_key=path(TLS_KEY),
             auth_token_file=path(AUTH_TOKEN_FILE),
-            insecure=environment.get(INSECURE, "").lower() in _YES,
+            insecure=is_set(INSECURE, environment),
         )
+
+
+def is_set(variable: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a variable that is a switch is on."""
+    return environment.get(variable, "").lower() in _YES
 
 
 class ClientAccess:
     """Makes channels to schedulers, after reading and checking the files that *security* names.
+
+    Channels over TLS follow files that change.
 
     `InvalidSettingError` for an unusable file, and for plaintext to another machine without *insecure*.
     """
@@ -68,14 +76,13 @@ class ClientAccess:
         """Make channels that carry a token of one of *roles*."""
         self._roles = tuple(roles)
         pair = read_pair(security.tls_cert, security.tls_key)
-        self._credentials: grpc.ChannelCredentials | None = None
+        self._credentials: RenewedCredentials | None = None
         self._has_certificate = pair is not None
         self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
         self.metadata()  # so that a file without a matching line is reported now
         if security.tls_ca is not None:
-            authority = read_authority("--tls-ca", security.tls_ca)
-            cert, key = pair or (None, None)
-            self._credentials = grpc.ssl_channel_credentials(authority, key, cert)
+            files = [path for path in (security.tls_ca, security.tls_cert, security.tls_key) if path is not None]
+            self._credentials = RenewedCredentials(files, lambda: _read(security))
         elif pair is not None:
             raise InvalidSettingError(
                 "--tls-cert", str(security.tls_cert), "a certificate of ours needs --tls-ca, to know that of schedulers"
@@ -99,14 +106,19 @@ class ClientAccess:
         if self._credentials is None:
             channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         else:
-            channel = grpc.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
+            channel = self._renewed(grpc.secure_channel, address)
         return channel if self._token is None else grpc.intercept_channel(channel, _TokenBearer(self.metadata))
 
     def aio_channel(self, address: str) -> grpc.aio.Channel:
         """Return a channel to *address* for asyncio; its calls need `metadata`."""
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        return grpc.aio.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
+        channel: grpc.aio.Channel = self._renewed(grpc.aio.secure_channel, address)
+        return channel
+
+    def _renewed(self, secure_channel: Callable[..., Any], address: str) -> Any:
+        assert self._credentials is not None
+        return RenewedChannel(self._credentials, lambda now: secure_channel(address, now, options=CHANNEL_OPTIONS))
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata that a call of an `aio_channel` must carry."""
@@ -118,6 +130,13 @@ class ClientAccess:
         has_tls = self._credentials is not None
         reason = reason_of(details, has_tls=has_tls, has_certificate=self._has_certificate)
         return from_rpc_error(error, address) if reason is None else TlsError(address, reason.kind, reason.advice)
+
+
+def _read(security: ClientSecurity) -> grpc.ChannelCredentials:
+    assert security.tls_ca is not None
+    authority = read_authority("--tls-ca", security.tls_ca)
+    cert, key = read_pair(security.tls_cert, security.tls_key) or (None, None)
+    return grpc.ssl_channel_credentials(authority, key, cert)
 
 
 @dataclass(frozen=True, slots=True)

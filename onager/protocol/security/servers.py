@@ -53,13 +53,16 @@ class ServerSecurity:
     """Every call except health has to carry one of its tokens."""
     insecure: bool = False
     """Whether other machines may call without TLS, and without identifying themselves."""
+    tokens_without_role: bool = False
+    """Whether a token without a role, which allows everything, counts where other machines can call."""
 
 
 class ServerAccess:
     """Opens ports for a server, after reading and checking the files that *security* names.
 
     `InvalidSettingError` for an unusable file, and if other machines can reach *listen* without TLS, or with neither a
-    token nor a client certificate, unless *insecure* is set.
+    token nor a client certificate, unless *insecure* is set; or with a token without a role, unless
+    *tokens_without_role* is set.
     """
 
     def __init__(self, security: ServerSecurity, listen: str, flag: str = "--listen") -> None:
@@ -69,10 +72,10 @@ class ServerAccess:
         self._flag = flag
         self._security = security
         self._last = _Configuration.read(security)
-        self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
+        check_openness(security, listen, flag)
+        self._token = token_file(security, listen)
         if self._token is not None:
             self._token.warn()
-        check_openness(security, listen, flag)
 
     @property
     def interceptors(self) -> "tuple[grpc.aio.ServerInterceptor[Any, Any], ...]":
@@ -133,6 +136,17 @@ def check_openness(security: ServerSecurity, listen: str, flag: str = "--listen"
             f"other machines reach this address, and {'; and '.join(lacking)}; "
             "or listen on 127.0.0.1; or say --insecure if every machine of the network is trusted",
         )
+
+
+def token_file(security: ServerSecurity, listen: str) -> TokenFile | None:
+    """Return the tokens that count at *listen*, if *security* names any.
+
+    `InvalidSettingError` if one has no role, and other machines, which the settings do not trust, reach the address.
+    """
+    if security.auth_token_file is None:
+        return None
+    is_trusting = security.insecure or security.tokens_without_role or is_loopback(listen)
+    return TokenFile(security.auth_token_file, needs_roles=not is_trusting)
 
 
 @dataclass(frozen=True, slots=True)

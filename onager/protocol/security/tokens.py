@@ -51,9 +51,11 @@ class TokenFile:
     logged once.
     """
 
-    def __init__(self, path: Path, flag: str = "--auth-token-file") -> None:
+    def __init__(self, path: Path, flag: str = "--auth-token-file", *, needs_roles: bool = False) -> None:
+        """Read *path*; with *needs_roles*, a file in which a token has no role is unusable."""
         self._path = path
         self._flag = flag
+        self._needs_roles = needs_roles
         self._stamp = self._look()
         self._tokens = self._read()
         self._is_trouble_told = False
@@ -138,6 +140,13 @@ class TokenFile:
             why = f"the token of line {number} has {limits}; {_ADVICE}"
         elif not _TOKEN.fullmatch(words[-1]):
             why = f"the token of line {number} has a character that cannot be printed; {_ADVICE}"
+        elif len(words) == 1 and self._needs_roles:
+            why = (
+                f"the token of line {number} has no role, and other machines may do everything with it; write "
+                f"NAME ROLE TOKEN, with a role of {_ROLES}, or set "
+                "ONAGER_SCHEDULER_TOKENS_WITHOUT_ROLE=true (for an executor in push mode "
+                "ONAGER_EXECUTOR_TOKENS_WITHOUT_ROLE=true) until all have one"
+            )
         elif len(words) == 1:
             return Token(words[0].encode())
         elif words[1] not in list(Role):

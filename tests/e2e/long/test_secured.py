@@ -1,11 +1,12 @@
 """A cluster that other machines reach: over TLS and with a token, from the command line to the executor's Spark."""
 
+import secrets
 import subprocess
 import sys
 
 import onager
 from onager.protocol.security import ClientSecurity
-from tests.integration.security.parts import ROOT, environment, new_token
+from tests.integration.security.parts import ROOT, environment
 from tests.support.etcd.certificates import Authority
 from tests.support.processes.children import end, free_ports, start
 from tests.support.waiting import until
@@ -15,7 +16,9 @@ def test_a_job_runs_over_tls_with_a_token_and_nobody_logs_it(tmp_path):
     authority = Authority(tmp_path)
     pair = authority.issue("server", "127.0.0.1", "localhost")
     token_file, log = tmp_path / "token", tmp_path / "standalone.log"
-    token = new_token(token_file)
+    token = secrets.token_hex(32)
+    token_file.write_text(f"ann operator {token}\n")
+    token_file.chmod(0o600)
     address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-m", "onager", "standalone", "--listen", address.replace("127.0.0.1", "0.0.0.0")]
     command += ["--state-dir", str(tmp_path / "state"), "--slots", "1", "--auth-token-file", str(token_file)]

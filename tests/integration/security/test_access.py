@@ -1,5 +1,6 @@
 """TLS and tokens between real processes: valid ones work, and each invalid one gives its own error."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from onager.errors import OnagerError, SchedulerUnreachableError, TlsError, Toke
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
 from onager.protocol.security import ClientAccess, ClientSecurity
 from tests.integration.security.parts import ROOT, Scheduler, ask, cli, environment, new_token, scheduler
 from tests.support.etcd.certificates import Authority
@@ -237,6 +239,34 @@ def test_a_renewed_certificate_is_served_without_a_restart(files, authority):
         assert reason(running.address(), tls_ca=authority.cacert) == "expired"
         served.cert.write_bytes(fresh.cert.read_bytes())
         ask(running.address(), tls_ca=authority.cacert)
+
+
+async def test_an_authority_that_is_added_is_trusted_without_a_restart(guarded, authority, other, files, token_file):
+    trusted = files / "trusted.pem"
+    trusted.write_bytes(other.cacert.read_bytes())
+    address, request = guarded.address(), pb.ListSchedulersRequest()
+    access = ClientAccess(ClientSecurity(tls_ca=trusted, auth_token_file=token_file), [address])
+    blocking = access.channel(address)
+    async with access.aio_channel(address) as channel:
+        calls = [
+            lambda: OnagerSchedulerStub(channel).ListSchedulers(request, timeout=10, metadata=access.metadata()),
+            lambda: asyncio.to_thread(OnagerSchedulerStub(blocking).ListSchedulers, request, timeout=10),
+        ]
+
+        async def answers() -> list[bool]:
+            told = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+            assert all(isinstance(t, pb.ListSchedulersResponse | grpc.RpcError) for t in told), told
+            return [isinstance(t, pb.ListSchedulersResponse) for t in told]
+
+        assert await answers() == [False, False]
+        trusted.write_text("half of it")
+        assert await answers() == [False, False]
+        trusted.write_bytes(other.cacert.read_bytes() + authority.cacert.read_bytes())
+        end_s = asyncio.get_running_loop().time() + 60
+        while await answers() != [True, True]:
+            assert asyncio.get_running_loop().time() < end_s
+            await asyncio.sleep(0.1)
+    blocking.close()
 
 
 def test_plaintext_to_a_scheduler_that_speaks_tls(guarded):

@@ -1,5 +1,6 @@
 """The decisions of the supervisor; the end-to-end tests start the processes."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -73,6 +74,60 @@ def test_the_executor_does_not_get_the_stores_password(monkeypatch, tmp_path):
     assert "ONAGER_ETCD_PASSWORD=s3cret" in seen["scheduler"]
     assert "s3cret" not in seen["executor"]
     assert "ONAGER_EXECUTOR_SLOTS=1" in seen["executor"]
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "tokens").write_text(f"ann admin {'a' * 32}\n{'w' * 32}\n")
+    return tmp_path / "mine" / "tokens"
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_the_executor_gets_the_token_of_an_executor_only_and_the_scheduler_takes_it(monkeypatch, tmp_path, tokens):
+    monkeypatch.setenv("ONAGER_AUTH_TOKEN_FILE", str(tokens))
+    monkeypatch.setenv("ONAGER_SCHEDULER_TLS_KEY", str(tmp_path / "tls" / "server.key"))
+    monkeypatch.setenv("ONAGER_EXECUTOR_PRIVATE_PATHS", '["/mine"]')
+    supervisor = Standalone(layout(None, str(tmp_path / "state"), None), "127.0.0.1:50", 1, {})
+    supervisor._tokens.refresh()
+    executors = Path(supervisor._executor.environment["ONAGER_EXECUTOR_AUTH_TOKEN_FILE"])
+    schedulers = Path(supervisor._scheduler.environment["ONAGER_SCHEDULER_AUTH_TOKEN_FILE"])
+    (own,) = lines(executors)
+    assert own.split()[1] == "executor"
+    assert lines(schedulers)[:-2] == lines(tokens)
+    assert lines(schedulers)[-2].split()[1] == "scheduler"
+    assert lines(schedulers)[-1] == own
+    assert {oct(path.stat().st_mode)[-3:] for path in (executors, schedulers)} == {"600"}
+    assert json.loads(supervisor._executor.environment["ONAGER_EXECUTOR_PRIVATE_PATHS"]) == [
+        *("/mine", str(tmp_path / "state"), str(tmp_path / "mine"), str(tmp_path / "tls")),
+        str(schedulers.parent.parent),
+    ]
+    tokens.write_text(f"ann admin {'b' * 32}\ntheirs executor {'e' * 32}\n")
+    supervisor._tokens.refresh()
+    assert lines(schedulers)[:-2] == lines(tokens)
+    assert lines(executors) == [f"theirs executor {'e' * 32}", own]  # it counts at all schedulers of a cluster
+    tokens.unlink()
+    supervisor._tokens.refresh()
+    assert lines(executors)[-1] == own
+    supervisor._tokens.remove()
+    assert not schedulers.parent.parent.exists()
+
+
+def test_an_executors_token_file_that_the_user_names_is_kept(monkeypatch, tmp_path, tokens):
+    monkeypatch.setenv("ONAGER_SCHEDULER_AUTH_TOKEN_FILE", str(tokens))
+    monkeypatch.setenv("ONAGER_EXECUTOR_AUTH_TOKEN_FILE", "/theirs")
+    supervisor = Standalone(layout(None, str(tmp_path / "state"), None), "127.0.0.1:50", 1, {})
+    assert "ONAGER_EXECUTOR_AUTH_TOKEN_FILE" not in supervisor._executor.environment
+
+
+def test_a_token_without_a_role_is_refused_by_the_name_of_its_file_where_others_call(monkeypatch, tmp_path, tokens):
+    monkeypatch.setenv("ONAGER_AUTH_TOKEN_FILE", str(tokens))
+    supervisor = Standalone(layout(None, str(tmp_path / "state"), None), "0.0.0.0:50", 1, {})
+    with pytest.raises(InvalidSettingError, match=rf"{tokens}': the token of line 2 has no role"):
+        supervisor.run()
 
 
 def test_a_child_that_dies_is_started_again_ever_later(monkeypatch):

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from onager.errors import InvalidRequestError
-from onager.private_paths import PrivatePaths, steps_back
+from onager.private_paths import PrivatePaths, secret_places, steps_back
 
 
 @pytest.fixture
@@ -74,3 +74,35 @@ def test_steps_back_are_seen():
 def test_what_no_file_can_be_called_is_the_callers_error(place):
     with pytest.raises(InvalidRequestError, match="cannot be a path"):
         place[1].meets("/out\0put")
+
+
+def test_the_directory_of_a_token_or_key_is_private_with_all_that_lies_beside_them(tmp_path):
+    secrets = tmp_path / "secrets"
+    (secrets / "..data").mkdir(parents=True)
+    (secrets / "..data" / "token").write_text("t")
+    (secrets / "token").symlink_to("..data/token")  # as Kubernetes does
+    private = PrivatePaths(secret_places([secrets / "token", None], [str(tmp_path / "exchange"), ""]))
+    for path in ("token", "ca.key", "..data/token", "scheduler/token", ""):
+        assert private.meets(str(secrets / path)), path
+    assert private.meets(str(tmp_path / "data")) is None
+
+
+def test_what_a_link_leads_to_is_private_too(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault" / "token").write_text("t")
+    (tmp_path / "etc" / "token").symlink_to(tmp_path / "vault" / "token")
+    private = PrivatePaths(secret_places([tmp_path / "etc" / "token"], []))
+    assert private.meets(str(tmp_path / "etc" / "other"))
+    assert private.meets(str(tmp_path / "vault" / "other"))
+
+
+@pytest.mark.parametrize("used", ["home", "working", "shared", "open"])
+def test_of_a_directory_that_is_used_for_other_things_only_the_file_is_private(tmp_path, monkeypatch, used):
+    monkeypatch.setenv("HOME", str(tmp_path / ("at/home" if used == "home" else "")))
+    (tmp_path / "at" / "home").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "at" / "home" if used == "working" else tmp_path)
+    (tmp_path / "at").chmod(0o1777 if used == "open" else 0o700)
+    (tmp_path / "at" / "token").write_text("t")
+    shared = [str(tmp_path / "at" / "exchange")] if used == "shared" else []
+    assert secret_places([tmp_path / "at" / "token"], shared) == [tmp_path / "at" / "token"]

@@ -1,11 +1,16 @@
 """Tokens in files, addresses of this machine, and gRPC's words about TLS."""
 
+from dataclasses import replace
+
 import pytest
+from structlog.testing import capture_logs
 
 from onager.errors import InvalidSettingError
 from onager.protocol.security import ClientAccess, ClientSecurity, ServerAccess, ServerSecurity, TokenFile
 from onager.protocol.security.places import is_loopback, leads_nowhere_else
 from onager.protocol.security.reasons import reason_of
+from onager.protocol.security.servers import token_file
+from tests.support.etcd.certificates import Authority
 
 _TOKEN = "0123456789abcdef"
 _OTHER = "fedcba9876543210"
@@ -99,6 +104,29 @@ def test_a_token_alone_does_not_open_a_port_to_other_machines(tmp_path):
     with pytest.raises(InvalidSettingError, match="not encrypted"):
         ServerAccess(ServerSecurity(auth_token_file=path), "[::]:50050")
     ServerAccess(ServerSecurity(auth_token_file=path), "[::1]:50050")
+
+
+def test_where_other_machines_call_every_token_needs_a_role_unless_the_operator_says_otherwise(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(f"ann client {_TOKEN}\n\n{_TOKEN}\n")
+    pair = Authority(tmp_path).issue("server", "127.0.0.1")
+    safe = ServerSecurity(auth_token_file=path, tls_cert=pair.cert, tls_key=pair.key)
+    with pytest.raises(InvalidSettingError, match=r"line 3 has no role.*TOKENS_WITHOUT_ROLE=true"):
+        ServerAccess(safe, "0.0.0.0:50050")
+    ServerAccess(safe, "127.0.0.1:50050")
+    for allowed in ({"tokens_without_role": True}, {"insecure": True}):
+        assert token_file(replace(safe, **allowed), "0.0.0.0:50050").find(f"Bearer {_TOKEN}") is not None
+
+
+def test_a_line_without_a_role_that_is_added_later_does_not_count_either(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(f"ann client {_TOKEN}\n")
+    tokens = token_file(ServerSecurity(auth_token_file=path), "0.0.0.0:50050")
+    path.write_text(f"ann client {_TOKEN}\n{'x' * 32}\n")
+    with capture_logs() as logs:
+        assert tokens.find(f"Bearer {'x' * 32}") is None
+        assert tokens.find(f"Bearer {_TOKEN}").name == "ann"
+    assert [log["event"] for log in logs] == ["tokens_not_read_again"]
 
 
 def test_variables_say_what_flags_say():

@@ -17,6 +17,7 @@ from onager.scheduler.http import attempts
 from onager.scheduler.http.access import COOKIE, SAFE_COOKIE, Access
 from onager.scheduler.http.cookies import LIFE_S, Cookies
 
+LISTEN = "127.0.0.1:50080"
 ANN, BOB, EVE = "a" * 32, "b" * 32, "e" * 32
 
 
@@ -35,12 +36,12 @@ def file(tmp_path):
 
 @pytest.fixture
 def access(file, clock):
-    return Access(ServerSecurity(auth_token_file=file), ["127.0.0.1:50080"], ["onager.example.org"], clock)
+    return Access(ServerSecurity(auth_token_file=file), LISTEN, [LISTEN], ["onager.example.org"], clock)
 
 
 @pytest.fixture
 def open_access(clock):
-    return Access(ServerSecurity(), ["127.0.0.1:50080", "node-7:50050"], ["onager.example.org"], clock)
+    return Access(ServerSecurity(), LISTEN, [LISTEN, "node-7:50050"], ["onager.example.org"], clock)
 
 
 def request(method="GET", *, peer="10.0.0.7", **headers):
@@ -64,7 +65,7 @@ def test_a_token_says_who_calls(access):
 def test_a_login_gives_a_cookie_that_any_scheduler_takes_until_it_ends(access, file, clock):
     caller, cookie = access.log_in(request("POST"), ANN)
     assert (caller.principal, caller.by) == ("ann", "cookie")
-    elsewhere = Access(ServerSecurity(auth_token_file=file), ["10.0.0.9:1"], [], clock)
+    elsewhere = Access(ServerSecurity(auth_token_file=file), LISTEN, ["10.0.0.9:1"], [], clock)
     assert elsewhere.identify(request(cookie=f"{COOKIE}={cookie}")).role is Role.ADMIN
     clock.advance(LIFE_S * 1000 - 1000)
     elsewhere.identify(request(cookie=f"{COOKIE}={cookie}"))
@@ -114,7 +115,7 @@ def test_no_other_cookie_is_taken(access, tmp_path, clock):
 
 def test_the_cookie_has_a_name_of_its_own_under_tls(file, clock, tmp_path):
     security = ServerSecurity(auth_token_file=file, tls_cert=tmp_path / "cert", tls_key=tmp_path / "key")
-    assert Access(security, [], [], clock).cookie == SAFE_COOKIE
+    assert Access(security, LISTEN, [], [], clock).cookie == SAFE_COOKIE
 
 
 def test_only_our_own_pages_may_write_with_a_cookie(access):
