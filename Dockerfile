@@ -2,18 +2,25 @@
 #
 #   docker build -t onager .
 #   docker build -t onager-etcd --target etcd .
+#
+# The images that these begin with can be given with their digests:
+#
+#   docker build --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:… -t onager .
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+ARG DEBIAN_IMAGE=debian:trixie-slim
 
-FROM debian:trixie-slim AS etcd
+FROM ${DEBIAN_IMAGE} AS etcd
 RUN apt-get update \
     && apt-get install -y --no-install-recommends etcd-server etcd-client \
     && rm -rf /var/lib/apt/lists/* \
-    && mkdir -p /data && chown etcd:etcd /data
-USER etcd
+    && mkdir -p /data && chown 10001:10001 /data && chmod 0700 /data
+COPY deploy/etcd-users /usr/local/bin/
+USER 10001:10001
 VOLUME /data
 ENTRYPOINT ["etcd"]
 
 # A wheel, with the kernel compiled by a JDK that the image does not need.
-FROM python:3.11-slim-bookworm AS wheel
+FROM ${PYTHON_IMAGE} AS wheel
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jdk-headless \
     && rm -rf /var/lib/apt/lists/*
@@ -29,7 +36,7 @@ COPY executor executor
 COPY kernel kernel
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel .
 
-FROM python:3.11-slim-bookworm AS onager
+FROM ${PYTHON_IMAGE} AS onager
 # Java for executors, openssl for deploy/make-secrets.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless openssl procps \
@@ -41,7 +48,8 @@ COPY deploy deploy
 COPY --from=wheel /wheel /wheel
 RUN pip install --no-cache-dir --no-deps /wheel/*.whl \
     && useradd --uid 10001 --create-home onager \
-    && mkdir -p /exchange /secrets && chown onager:onager /exchange /secrets
+    && install -d -o onager -g onager -m 0700 /exchange /warehouse /secrets \
+    && for role in scheduler executor client admin etcd; do install -d -o onager -g onager -m 0700 /secrets/$role; done
 USER onager
 ENV PYTHONUNBUFFERED=1 ONAGER_SCHEDULER_LOG_FORMAT=json ONAGER_EXECUTOR_LOG_FORMAT=json
 WORKDIR /home/onager

@@ -10,7 +10,7 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: help setup setup-dev demo cluster test test-all test-deploy simulate chaos lint check format reference protocol page pictures bench clean
+.PHONY: help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -19,6 +19,8 @@ help:
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, FROM_VERSION=DIRECTORY)"
 	@echo "make test-all   every test with every case, and TPC-H distributed, and in a Spark cluster, in every way"
+	@echo "make test-compose   docker-compose.yml with a real engine: built, used, killed; needs docker.io and docker-compose"
+	@echo "make test-etcd   the tests of the store on the newest etcd; needs Go"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
 	@echo "make reference   docs/reference, alert rules and the dashboard, from the code"
 	@echo "make page   scheduler/http/static, from page/; needs Node 20 and npm"
@@ -45,6 +47,12 @@ test-all: lint
 
 test-deploy: setup-dev
 	$(with_java) $(PYTHON) -m pytest deploy
+
+test-compose: setup-dev
+	$(PYTHON) -m deploy.try_compose
+
+test-etcd: setup-dev
+	$(with_java) scripts/test-etcd
 
 SEEDS ?= 2000
 simulate: setup-dev

@@ -109,9 +109,9 @@ class LocalCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What clients and executors have to know."""
-        secrets = self.directory / "secrets"
-        safe = {"ONAGER_TLS_CA": f"{secrets}/ca.pem", "ONAGER_AUTH_TOKEN_FILE": f"{secrets}/token"}
+        """What clients have to know."""
+        own = self.directory / "secrets" / "client"
+        safe = {"ONAGER_TLS_CA": f"{own}/ca.pem", "ONAGER_AUTH_TOKEN_FILE": f"{own}/token"}
         return {"ONAGER_SCHEDULER": self.addresses, **(safe if self._has_tls else {})}
 
     @property
@@ -238,7 +238,8 @@ class LocalCluster:
             ways = [self._way(name, "schedulers", address) for address in self.addresses.split(",")]
             self._add_onager(
                 name, "executor", "--scheduler", ",".join(ways), "--slots", str(self._slots),
-                "--executor-id", name, "--exchange-dir", str(self.exchange), *self._executor_flags.get(name, ()),
+                "--executor-id", name, "--exchange-dir", str(self.exchange),
+                *(self._executor_secrets if self._has_tls else ()), *self._executor_flags.get(name, ()),
             )  # fmt: skip
 
         if self._prometheus:
@@ -280,9 +281,14 @@ class LocalCluster:
 
     @property
     def _server_secrets(self) -> list[str]:
-        secrets = self.directory / "secrets"
-        files = ["--tls-cert", f"{secrets}/server.pem", "--tls-key", f"{secrets}/server.key"]
-        return [*files, "--auth-token-file", f"{secrets}/token"]
+        own = self.directory / "secrets" / "scheduler"
+        files = ["--tls-cert", f"{own}/server.pem", "--tls-key", f"{own}/server.key"]
+        return [*files, "--auth-token-file", f"{own}/token"]
+
+    @property
+    def _executor_secrets(self) -> list[str]:
+        own = self.directory / "secrets" / "executor"
+        return ["--tls-ca", f"{own}/ca.pem", "--auth-token-file", f"{own}/token"]
 
     def _live_executors(self) -> set[int]:
         """Return the process ids of the executors that are there to work."""
@@ -299,7 +305,6 @@ class LocalCluster:
         environment |= {
             "ONAGER_SUPERVISOR_PID": str(os.getpid()),
             "ONAGER_EXECUTOR_DRAIN_GRACE_MS": str(_DRAIN_GRACE_MS),
-            **self.environment,
             **self._environment,
         }
         self._add(name, sys.executable, "-m", "onager", *arguments, **environment)
@@ -318,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page-listen", metavar="H:P", default=f"{HOST}:50080", help="address of the page at HAProxy")
     parser.add_argument("--executors", type=int, default=2)
     parser.add_argument("--slots", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="of each executor")
-    parser.add_argument("--tls", action="store_true", help="with certificates and a token")
+    parser.add_argument("--tls", action="store_true", help="with certificates and tokens")
     options = parser.parse_args(arguments)
     try:
         cluster = LocalCluster(

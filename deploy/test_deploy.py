@@ -77,13 +77,13 @@ class Cluster:
         return int((self.directory / f"{name}.pid").read_text())
 
     def connect(self) -> onager.OnagerClient:
-        secrets = self.directory / "secrets"
+        secrets = self.directory / "secrets" / "client"
         safe = ClientSecurity(tls_ca=secrets / "ca.pem", auth_token_file=secrets / "token")
         return onager.connect(self.address, security=safe if secrets.exists() else ClientSecurity())
 
     def page(self) -> str:
         """Return what a browser gets at the address of the page."""
-        ca = self.directory / "secrets" / "ca.pem"
+        ca = self.directory / "secrets" / "client" / "ca.pem"
         scheme, context = ("https", ssl.create_default_context(cafile=ca)) if ca.exists() else ("http", None)
         with urllib.request.urlopen(f"{scheme}://{self.page_address}/", timeout=10, context=context) as answer:
             text: str = answer.read().decode()
@@ -195,19 +195,19 @@ def test_whatever_is_set_in_the_files_is_a_setting():
 
 def test_the_certificate_of_the_instructions_is_for_the_names_that_schedulers_advertise(tmp_path):
     told = (ROOT / "docs" / "deployment.md").read_text()
-    (command,) = re.findall(r"^deploy/make-secrets secrets((?:.*\\\n)*.*)", told, re.MULTILINE)
+    (command,) = re.findall(r"^ *deploy/make-secrets secrets((?:.*\\\n)*.*)", told, re.MULTILINE)
     names = shlex.split(command.replace("\\\n", " "))
     subprocess.run([ROOT / "deploy" / "make-secrets", tmp_path, *names], check=True)
     manifest = (ROOT / "deploy" / "kubernetes" / "scheduler.yaml").read_text()
     (advertised,) = re.findall(r"ADVERTISE\n +value: (\S+):50050", manifest)
     host = advertised.replace("$(ONAGER_SCHEDULER_SCHEDULER_ID)", "scheduler-2")
     server = grpc.server(ThreadPoolExecutor(1))
-    pair = (tmp_path / "server.key").read_bytes(), (tmp_path / "server.pem").read_bytes()
+    own = tmp_path / "scheduler"
+    pair = (own / "server.key").read_bytes(), (own / "server.pem").read_bytes()
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     server.start()
     options = [("grpc.ssl_target_name_override", host)]
-    # As other schedulers do, which share the certificate.
-    trusted = grpc.ssl_channel_credentials(pair[1])
+    trusted = grpc.ssl_channel_credentials((tmp_path / "client" / "ca.pem").read_bytes())
     try:
         with grpc.secure_channel(f"127.0.0.1:{port}", trusted, options) as channel:
             grpc.channel_ready_future(channel).result(10)
