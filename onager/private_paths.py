@@ -1,13 +1,16 @@
 """Paths that jobs may neither read nor write: the state, the exchange directory, files of tokens and keys."""
 
 import os
-import stat
+import tempfile
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from onager.errors import InvalidRequestError
 from onager.exchange_layout import has_scheme, local_path
+
+_TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked at, not used
 
 
 def steps_back(path: str) -> bool:
@@ -50,26 +53,19 @@ NO_PATHS = PrivatePaths(())
 def secret_places(files: Iterable[Path | None], shared: Iterable[str]) -> list[Path]:
     """Return what is private because of *files* with tokens or keys: each directory in which one lies, as a whole.
 
-    Of a directory that people or jobs use for other things, only the file is private: one that holds one of the
-    *shared* directories, the user's home or the working directory, or in which everybody may write.
+    Of a directory that people or jobs use for other things, only the file is private: one that is or holds one of the
+    *shared* directories, the user's home, the working directory or a directory of temporary files.
     """
-    used = [_real(path) for path in (*shared, str(Path.home()), str(Path.cwd())) if path]
+    own = (os.path.expanduser("~"), os.getcwd(), tempfile.gettempdir(), *_TEMPORARY)  # noqa: PTH109, PTH111 - as text
+    used = [_real(path) for path in (*shared, *own) if path]
     places: list[Path] = []
     for file in filter(None, files):
         # What a link leads to lies elsewhere, and both can be read.
         for path in (file.absolute(), Path(_real(str(file)))):
             real = _real(str(path.parent))
-            is_used = any(_is_below(place, real) for place in used) or _is_open(path.parent)
+            is_used = any(_is_below(place, real) for place in used)
             places += [path] if is_used else [path.parent]
     return list(dict.fromkeys(places))
-
-
-def _is_open(directory: Path) -> bool:
-    """Return whether everybody may write in *directory*, as in ``/tmp``."""
-    try:
-        return bool(directory.stat().st_mode & stat.S_IWOTH)
-    except OSError:
-        return False
 
 
 def _real(path: str) -> str:

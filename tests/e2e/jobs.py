@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, PTH109, PTH110, PTH123, PTH207, T201 - these functions travel alone
+# ruff: noqa: ARG002, PTH109, PTH110, PTH123, T201 - these functions travel alone
 """Python jobs of the end-to-end tests; they travel as source, so each function imports what it needs."""
 
 

@@ -1,4 +1,5 @@
 import os
+import tempfile
 
 import pytest
 
@@ -97,12 +98,12 @@ def test_what_a_link_leads_to_is_private_too(tmp_path):
     assert private.meets(str(tmp_path / "vault" / "other"))
 
 
-@pytest.mark.parametrize("used", ["home", "working", "shared", "open"])
+@pytest.mark.parametrize("used", ["home", "working", "shared", "temporary"])
 def test_of_a_directory_that_is_used_for_other_things_only_the_file_is_private(tmp_path, monkeypatch, used):
     monkeypatch.setenv("HOME", str(tmp_path / ("at/home" if used == "home" else "")))
     (tmp_path / "at" / "home").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "at" / "home" if used == "working" else tmp_path)
-    (tmp_path / "at").chmod(0o1777 if used == "open" else 0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("at" if used == "temporary" else "elsewhere")))
     (tmp_path / "at" / "token").write_text("t")
     shared = [str(tmp_path / "at" / "exchange")] if used == "shared" else []
     assert secret_places([tmp_path / "at" / "token"], shared) == [tmp_path / "at" / "token"]
