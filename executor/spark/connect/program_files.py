@@ -1,10 +1,11 @@
 """The files of a program, in a folder of the exchange directory in which its Python finds them."""
 
+import json
 import os
 import secrets
 import shutil
-import tarfile
-import zipfile
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,9 @@ from pyspark.sql import SparkSession
 from onager.errors import PlanningError
 from onager.exchange_layout import CONNECT_ARTIFACTS, connect_artifact, connect_unpacked, has_scheme, local_path
 from onager.executor.spark.cluster import is_cluster
+from onager.executor.spark.connect import unpacking
 from onager.executor.spark.session import WORKER_DAEMON
+from onager.private_process import without_own_variables
 from onager.program_files import ARCHIVES, IMPORTED, MODULES, files_digest, program_file
 from onager.protocol import onager_pb2 as pb
 
@@ -22,14 +25,8 @@ MOST_UNPACKED_BYTES: Final = 4 * 1024**3
 MOST_UNPACKED: Final = 100_000
 """Files of one archive."""
 
-_DAMAGED: Final = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    EOFError,
-    ValueError,
-    NotImplementedError,  # raised by zipfile, for a compression or an encryption that it does not know
-)
-"""What Python raises for an archive that it cannot unpack."""
+UNPACKED_WITHIN_S: Final = 300.0
+"""How long unpacking one may take."""
 
 
 def artifact_path(artifact: pb.ConnectArtifact, exchange_dir: str) -> Path:
@@ -107,37 +104,26 @@ def _link(folder: Path, links: dict[str, str]) -> None:
 
 
 def _unpack(archive: Path, name: str, folder: Path) -> None:
+    """Unpack *archive* in a process of its own, whose memory, time and space have limits."""
+    kind = "zip" if name.endswith((".zip", ".jar")) else "tar"
+    most = (str(MOST_UNPACKED), str(MOST_UNPACKED_BYTES))
+    command = [sys.executable, "-I", unpacking.__file__, str(archive), kind, str(folder), *most]
     try:
-        if name.endswith((".zip", ".jar")):
-            _unzip(archive, name, folder)
-        else:
-            _untar(archive, name, folder)
-    except _DAMAGED as error:
-        raise PlanningError(f"the archive {name} cannot be unpacked: {error}") from error
-
-
-def _unzip(archive: Path, name: str, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as opened:
-        members = opened.infolist()
-        _check_size(name, len(members), sum(member.file_size for member in members))
-        for member in members:
-            path = Path(opened.extract(member, folder))
-            if not member.is_dir() and (mode := member.external_attr >> 16 & 0o777):
-                path.chmod(mode | 0o600)
-
-
-def _untar(archive: Path, name: str, folder: Path) -> None:
-    with tarfile.open(archive) as opened:
-        count, size = 0, 0
-        for member in opened:
-            count, size = count + 1, size + member.size
-            _check_size(name, count, size)
-        opened.extractall(folder, filter="data")
-
-
-def _check_size(name: str, count: int, size: int) -> None:
-    if count > MOST_UNPACKED or size > MOST_UNPACKED_BYTES:
-        raise PlanningError(
-            f"the archive {name} has {count:,} files of {size:,} bytes or more, and at most {MOST_UNPACKED:,} of "
-            f"{MOST_UNPACKED_BYTES:,} are unpacked: give less, or put it where all executors find it"
+        done = subprocess.run(  # noqa: S603 our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=without_own_variables(os.environ),
+            timeout=UNPACKED_WITHIN_S,
+            check=False,
         )
+    except subprocess.TimeoutExpired:
+        raise PlanningError(f"the archive {name} was not unpacked within {UNPACKED_WITHIN_S:g} s") from None
+    if not done.returncode:
+        return
+    told = json.loads(done.stdout) if done.returncode == 1 and done.stdout else {}
+    if told.get("errno"):
+        raise OSError(told["errno"], told["told"], str(archive))
+    why = told.get("refused", f"cannot be unpacked: the process that did it ended with code {done.returncode}")
+    raise PlanningError(f"the archive {name} {why}")
