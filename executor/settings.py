@@ -12,7 +12,7 @@ from onager.errors import InvalidSettingError
 from onager.exchange_layout import default_warehouse
 from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalogs
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
-from onager.private_paths import PrivatePaths, secret_places
+from onager.private_paths import PrivatePaths
 from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.ports import check_address
@@ -124,8 +124,8 @@ class ExecutorSettings(ProcessSettings):
     @property
     def private(self) -> PrivatePaths:
         """Return the paths that jobs must not touch."""
-        secrets = secret_places((self.auth_token_file, self.tls_key), (self.exchange_dir, self.warehouse_dir))
-        return PrivatePaths([self.exchange_dir, *secrets, *self.private_paths])
+        secrets = (self.auth_token_file, self.tls_key)
+        return PrivatePaths([self.exchange_dir, *self.private_paths], secrets, (self.exchange_dir, self.warehouse_dir))
 
     @property
     def client_security(self) -> ClientSecurity:

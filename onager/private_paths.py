@@ -21,14 +21,22 @@ def steps_back(path: str) -> bool:
 class PrivatePaths:
     """Files and directories that belong to Onager alone, as found on this machine."""
 
-    def __init__(self, paths: Iterable[str | Path | None]) -> None:
-        """Keep *paths*; those behind a URI of another file system are compared by text alone."""
+    def __init__(
+        self, paths: Iterable[str | Path | None], secrets: Iterable[Path | None] = (), shared: Iterable[str] = ()
+    ) -> None:
+        """Keep *paths*; those behind a URI of another file system are compared by text alone.
+
+        The directories of *secrets*, files with tokens and keys, are private, too: see `secret_places`.
+        """
         self._given = tuple(str(path) for path in paths if path is not None and str(path))
+        self._secrets = tuple(path for path in secrets if path is not None)
+        self._shared = tuple(shared)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """Return the paths without links. The first call looks at the file system."""
-        return tuple(dict.fromkeys(_real(path) for path in self._given))
+        places = secret_places(self._secrets, self._shared) if self._secrets else []
+        return tuple(dict.fromkeys(_real(str(path)) for path in (*self._given, *places)))
 
     def meets(self, path: str) -> str | None:
         """Return the private path that *path* is, lies in or contains; None when there is none.

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from onager.private_paths import PrivatePaths, secret_places
+from onager.private_paths import PrivatePaths
 from onager.protocol.field_limits import STREAM_SHARE_PERCENT
 from onager.protocol.security import ClientSecurity, ServerSecurity
 from onager.scheduler.policy.distribution import TaskDistribution
@@ -190,8 +190,8 @@ class SchedulerSettings(ProcessSettings):
         """Return the files and directories that no job's output may meet."""
         state = self.backend.removeprefix("leveldb:") if self.backend.startswith("leveldb:") else None
         files = (self.auth_token_file, self.peer_auth_token_file, self.tls_key, self.peer_tls_key)
-        places = secret_places((*files, self.webhook_secret_file), (self.exchange_dir,))
-        return PrivatePaths([self.exchange_dir, state, *places])
+        secrets = (*files, self.webhook_secret_file)
+        return PrivatePaths([self.exchange_dir, state], secrets, shared=(self.exchange_dir,))
 
     @property
     def scaler_security(self) -> ServerSecurity:

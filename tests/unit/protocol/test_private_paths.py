@@ -3,8 +3,10 @@ import tempfile
 
 import pytest
 
+from onager import private_paths
 from onager.errors import InvalidRequestError
 from onager.private_paths import PrivatePaths, secret_places, steps_back
+from onager.scheduler.settings import SchedulerSettings
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_the_directory_of_a_token_or_key_is_private_with_all_that_lies_beside_th
     (secrets / "..data").mkdir(parents=True)
     (secrets / "..data" / "token").write_text("t")
     (secrets / "token").symlink_to("..data/token")  # as Kubernetes does
-    private = PrivatePaths(secret_places([secrets / "token", None], [str(tmp_path / "exchange"), ""]))
+    private = PrivatePaths([], [secrets / "token", None], [str(tmp_path / "exchange"), ""])
     for path in ("token", "ca.key", "..data/token", "scheduler/token", ""):
         assert private.meets(str(secrets / path)), path
     assert private.meets(str(tmp_path / "data")) is None
@@ -93,7 +95,7 @@ def test_what_a_link_leads_to_is_private_too(tmp_path):
     (tmp_path / "vault").mkdir()
     (tmp_path / "vault" / "token").write_text("t")
     (tmp_path / "etc" / "token").symlink_to(tmp_path / "vault" / "token")
-    private = PrivatePaths(secret_places([tmp_path / "etc" / "token"], []))
+    private = PrivatePaths([], [tmp_path / "etc" / "token"])
     assert private.meets(str(tmp_path / "etc" / "other"))
     assert private.meets(str(tmp_path / "vault" / "other"))
 
@@ -107,3 +109,14 @@ def test_of_a_directory_that_is_used_for_other_things_only_the_file_is_private(t
     (tmp_path / "at" / "token").write_text("t")
     shared = [str(tmp_path / "at" / "exchange")] if used == "shared" else []
     assert secret_places([tmp_path / "at" / "token"], shared) == [tmp_path / "at" / "token"]
+
+
+def test_the_file_system_is_not_looked_at_before_a_path_is_met(monkeypatch, tmp_path):
+    """Schedulers make these on their event loop, and look at them in threads."""
+    with monkeypatch.context() as context:
+        context.setattr(private_paths.os.path, "realpath", None)
+        settings = SchedulerSettings(
+            auth_token_file=tmp_path / "secrets" / "token", tls_key=tmp_path / "secrets" / "key"
+        )
+        private = settings.private
+    assert private.meets(str(tmp_path / "secrets" / "other"))
