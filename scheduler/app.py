@@ -23,6 +23,7 @@ from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.api.tracing import Tracing
 from onager.scheduler.catalog.reading import CatalogLooks
+from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.cluster.member_calls import MemberCalls
@@ -89,7 +90,7 @@ class Replica:
     def __init__(self, settings: SchedulerSettings, backend: StateBackendClient, clock: Clock) -> None:
         self.settings = settings
         self._backend = backend
-        self._clock = clock
+        self.clock = self._clock = clock = ClusterClock(clock)
         self.members = Members(
             backend,
             clock,
@@ -358,6 +359,7 @@ class Replica:
         await check_no_restore_pending(self._backend)
         await self.heads.refresh(is_strict=True)
         await self.members.refresh()
+        await self.member_watch.set_clock()
         await self.executors.start()
         await self.adoption.begin()
         self.steps.look_again()

@@ -114,7 +114,7 @@ async def _run(settings: SchedulerSettings) -> int:
                 stack.enter_context(serving_metrics(settings.metrics_listen, registry))
             backend = ObservedBackend(backend, StateMetrics(registry), clock)
         replica = Replica(settings, backend, clock)
-        lag = None if registry is None else observe(replica, registry, clock, access.refusals)
+        lag = None if registry is None else observe(replica, registry, replica.clock, access.refusals)
         await replica.start()
         checks = HealthServicer()
         await stack.enter_async_context(serving_health(checks, settings.health_listen))
@@ -122,7 +122,7 @@ async def _run(settings: SchedulerSettings) -> int:
             from onager.scheduler.scaler import serving_scaler
 
             await stack.enter_async_context(serving_scaler(replica, settings, settings.scaler_listen))
-        await stack.enter_async_context(_serving_http(replica, clock, registry, access.refusals))
+        await stack.enter_async_context(_serving_http(replica, replica.clock, registry, access.refusals))
         server, port = await serve(replica, settings.listen, access, checks)
         host = settings.listen.rpartition(":")[0]
         loops = asyncio.create_task(replica.run() if lag is None else run_loops(scheduler=replica.run(), lag=lag.run()))

@@ -96,6 +96,13 @@ ALERTS: Final = (
         "A scheduler could not renew its lease in time, or has lost it",
     ),
     Alert(
+        "OnagerClocksDiffer",
+        "warning",
+        "5m",
+        "max by (job) (abs(onager_clock_ahead_seconds)) > 5",
+        "The clock of a scheduler's machine is not that of the others",
+    ),
+    Alert(
         "OnagerStoreErrors",
         "critical",
         "2m",

@@ -12,6 +12,8 @@ from onager.client.progress import JobProgress, StageProgress
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.plain import plain, plain_job
 
+_CLOCK_MS = 1_000
+
 
 def jobs(scheduler: str, wanted: pb.ListJobsRequest, output: str) -> None:
     """Print the jobs that are *wanted*, newest first."""
@@ -175,14 +177,15 @@ def drain(scheduler: str, executor_id: str, reason: str, output: str) -> None:
         print("no other executor takes work: jobs wait until one does", file=sys.stderr)
 
 
-def executors(scheduler: str, output: str) -> None:
-    """Print executors."""
+def executors(scheduler: str, output: str, limit: int, state: str) -> None:
+    """Print executors: all as JSON, else at most *limit* (0: all), and how many there are."""
     with onager.connect(scheduler) as client:
-        found = client.executors()
+        answer = client.list_executors(limit=0 if output == "json" else limit, state=state.replace(" ", "_"))
+    found = answer.executors
     if output == "json":
         print_json([plain(executor) for executor in found])
         return
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = answer.now_ms or time.time_ns() // 1_000_000
     print_table(
         (
             *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "HEAP", "RSS", "CPU", "SPARK"),
@@ -207,6 +210,9 @@ def executors(scheduler: str, output: str) -> None:
             for e in found
         ],
     )
+    if answer.more:
+        states = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in sorted(answer.states.items()))
+        print(f"the first {len(found):,} of {states}: --limit shows more, --state some", file=sys.stderr)
 
 
 def _load(load: pb.ExecutorLoad | None) -> tuple[str, str, str]:
@@ -231,12 +237,13 @@ def _executor_state(executor: pb.ExecutorInfo) -> str:
 def schedulers(scheduler: str, output: str) -> None:
     """Print schedulers."""
     with onager.connect(scheduler) as client:
-        found = client.schedulers()
+        answer = client.list_schedulers()
+    found, now_ms = answer.schedulers, answer.now_ms
     if output == "json":
         print_json([plain(scheduler) for scheduler in found])
         return
     print_table(
-        ("SCHEDULER", "ADDRESS", "HOST", "PID", "VERSION", "STARTED", "UP SECONDS", "ANSWERED"),
+        ("SCHEDULER", "ADDRESS", "HOST", "PID", "VERSION", "STARTED", "UP SECONDS", "CLOCK", "ANSWERED"),
         [
             (
                 s.scheduler_id,
@@ -245,12 +252,20 @@ def schedulers(scheduler: str, output: str) -> None:
                 s.pid,
                 s.version,
                 when(s.started_ms),
-                _seconds(s.started_ms, 0),
+                _seconds(s.started_ms, now_ms),
+                _clock(s.clock_ahead_ms),
                 "yes" if s.answering else "",
             )
             for s in found
         ],
     )
+
+
+def _clock(ahead_ms: int) -> str:
+    """Return by how much a machine's clock is ahead of the cluster's time, or behind it; empty for hardly at all."""
+    if abs(ahead_ms) < _CLOCK_MS:
+        return ""
+    return f"{abs(ahead_ms) / 1000:,.0f} s {'ahead' if ahead_ms > 0 else 'behind'}"
 
 
 def when(moment_ms: int) -> str:

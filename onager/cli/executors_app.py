@@ -13,12 +13,18 @@ app = typer.Typer(help="List executors, or drain one.", invoke_without_command=T
 
 @app.callback()
 @connecting
-def executors(context: typer.Context, output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS) -> None:
+def executors(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=0, help="Print at most so many; 0: all. JSON has all.")] = 100,
+    state: Annotated[str, typer.Option(help="Only these: alive, set_aside, no_space, draining, left or lost.")] = "",
+    output: Output = "table",
+    scheduler: Scheduler = DEFAULT_ADDRESS,
+) -> None:
     """List executors; `drain` has one leave."""
     from onager.cli import admin
 
     if context.invoked_subcommand is None:
-        admin.executors(scheduler, one_of("-o", output, ("table", "json")))
+        admin.executors(scheduler, one_of("-o", output, ("table", "json")), limit, state)
 
 
 @app.command()

@@ -257,13 +257,25 @@ class OnagerClient:
 
     def executors(self) -> list[pb.ExecutorInfo]:
         """Return the executors that the scheduler knows, including lost ones."""
-        answer: pb.ListExecutorsResponse = self._connection.call("ListExecutors", pb.ListExecutorsRequest())
-        return list(answer.executors)
+        return list(self.list_executors().executors)
+
+    def list_executors(self, *, limit: int = 0, after: str = "", state: str = "") -> pb.ListExecutorsResponse:
+        """Return at most *limit* executors (0: all) by id, and how many there are of each state.
+
+        They begin after the one with the id *after*; only those of one *state*, if that is given.
+        """
+        request = pb.ListExecutorsRequest(limit=limit, after=after, state=state)
+        answer: pb.ListExecutorsResponse = self._connection.call("ListExecutors", request)
+        return answer
 
     def schedulers(self) -> list[pb.SchedulerInfo]:
         """Return the schedulers of the cluster; `answering` marks the one that answered."""
+        return list(self.list_schedulers().schedulers)
+
+    def list_schedulers(self) -> pb.ListSchedulersResponse:
+        """Return the schedulers of the cluster, and the time with which theirs are compared."""
         answer: pb.ListSchedulersResponse = self._connection.call("ListSchedulers", pb.ListSchedulersRequest())
-        return list(answer.schedulers)
+        return answer
 
     def audit(
         self, *, since_ms: int = 0, until_ms: int = 0, action: str = "", target: str = "", principal: str = ""

@@ -261,7 +261,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "limit": Number(MAX_CATALOG_A_PAGE, is_cut=True),
         "cursor": STATE_PATH,
     },
-    "ListExecutorsRequest": _NO_FIELDS,
+    "ListExecutorsRequest": {"limit": PLAIN, "after": ID, "state": WORD},
     "ListSchedulersRequest": _NO_FIELDS,
     "ListStateRequest": {"prefix": STATE_PATH, "limit": Number(10_000, is_cut=True)},
     "GetStateRequest": {"key": STATE_PATH},

@@ -876,17 +876,36 @@ class GetCatalogResponse(_message.Message):
     def __init__(self, entries: _Optional[_Iterable[_Union[CatalogEntry, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[CatalogPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., next: _Optional[str] = ...) -> None: ...
 
 class ListExecutorsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("limit", "after", "state")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    after: str
+    state: str
+    def __init__(self, limit: _Optional[int] = ..., after: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
 
 class ListExecutorsResponse(_message.Message):
-    __slots__ = ("executors",)
+    __slots__ = ("executors", "states", "now_ms", "more")
+    class StatesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     EXECUTORS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     executors: _containers.RepeatedCompositeFieldContainer[ExecutorInfo]
-    def __init__(self, executors: _Optional[_Iterable[_Union[ExecutorInfo, _Mapping]]] = ...) -> None: ...
+    states: _containers.ScalarMap[str, int]
+    now_ms: int
+    more: bool
+    def __init__(self, executors: _Optional[_Iterable[_Union[ExecutorInfo, _Mapping]]] = ..., states: _Optional[_Mapping[str, int]] = ..., now_ms: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class SchedulerInfo(_message.Message):
-    __slots__ = ("scheduler_id", "incarnation", "address", "host", "pid", "version", "started_ms", "answering")
+    __slots__ = ("scheduler_id", "incarnation", "address", "host", "pid", "version", "started_ms", "answering", "clock_ahead_ms")
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -895,6 +914,7 @@ class SchedulerInfo(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_AHEAD_MS_FIELD_NUMBER: _ClassVar[int]
     scheduler_id: str
     incarnation: str
     address: str
@@ -903,17 +923,20 @@ class SchedulerInfo(_message.Message):
     version: str
     started_ms: int
     answering: bool
-    def __init__(self, scheduler_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., answering: _Optional[bool] = ...) -> None: ...
+    clock_ahead_ms: int
+    def __init__(self, scheduler_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., answering: _Optional[bool] = ..., clock_ahead_ms: _Optional[int] = ...) -> None: ...
 
 class ListSchedulersRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ListSchedulersResponse(_message.Message):
-    __slots__ = ("schedulers",)
+    __slots__ = ("schedulers", "now_ms")
     SCHEDULERS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
     schedulers: _containers.RepeatedCompositeFieldContainer[SchedulerInfo]
-    def __init__(self, schedulers: _Optional[_Iterable[_Union[SchedulerInfo, _Mapping]]] = ...) -> None: ...
+    now_ms: int
+    def __init__(self, schedulers: _Optional[_Iterable[_Union[SchedulerInfo, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class ListStateRequest(_message.Message):
     __slots__ = ("prefix", "limit")
@@ -2056,14 +2079,18 @@ class AttendRequest(_message.Message):
     def __init__(self, wait_ms: _Optional[int] = ...) -> None: ...
 
 class AttendResponse(_message.Message):
-    __slots__ = ("scheduler_id", "incarnation", "leaving")
+    __slots__ = ("scheduler_id", "incarnation", "leaving", "now_ms", "machine_ms")
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_MS_FIELD_NUMBER: _ClassVar[int]
     scheduler_id: str
     incarnation: str
     leaving: bool
-    def __init__(self, scheduler_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    now_ms: int
+    machine_ms: int
+    def __init__(self, scheduler_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., leaving: _Optional[bool] = ..., now_ms: _Optional[int] = ..., machine_ms: _Optional[int] = ...) -> None: ...
 
 class AskExecutorsRequest(_message.Message):
     __slots__ = ("ask", "wait_ms", "executor_ids")

@@ -66,7 +66,11 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
                 await self._leaving.wait()
         record = self._members.record
         return pb.AttendResponse(
-            scheduler_id=record.scheduler_id, incarnation=record.incarnation, leaving=self._leaving.is_set()
+            scheduler_id=record.scheduler_id,
+            incarnation=record.incarnation,
+            leaving=self._leaving.is_set(),
+            now_ms=self._members.clock.now_ms(),
+            machine_ms=self._members.clock.machine_ms,
         )
 
     @translated

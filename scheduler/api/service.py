@@ -188,8 +188,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
     @translated
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
-        """Return all executors, including those lost lately."""
-        return pb.ListExecutorsResponse(executors=self._executors.infos())
+        """Return executors, including those lost lately, and how many there are of each state."""
+        return self._executors.listed(request)
 
     @translated
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802
@@ -209,7 +209,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802
         """Return all live schedulers, as far as this one knows."""
-        return pb.ListSchedulersResponse(schedulers=self._members.infos())
+        return pb.ListSchedulersResponse(schedulers=self._members.infos(), now_ms=self._members.clock.now_ms())
 
     @translated
     async def ListState(self, request: pb.ListStateRequest, context: Context) -> pb.ListStateResponse:  # noqa: ARG002, N802

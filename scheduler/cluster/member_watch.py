@@ -42,6 +42,23 @@ class MemberWatch:
         """Keep a call to each registered scheduler, for as long as this one lives."""
         await self._background.run(member_watch=self._follow())
 
+    async def set_clock(self) -> None:
+        """Ask the schedulers that are there for the cluster's time, the eldest first, until one tells it."""
+        for record in self._members.elders():
+            channel = self._access.aio_channel(record.address)
+            stub: Any = OnagerReplicaStub(channel)
+            try:
+                answer = await stub.Attend(
+                    pb.AttendRequest(), timeout=self._timeout_s, metadata=self._access.metadata()
+                )
+            except (grpc.aio.AioRpcError, OnagerError):
+                continue
+            finally:
+                await channel.close(None)
+            if answer.incarnation == record.incarnation and answer.now_ms:
+                self._members.clock.follow(answer.now_ms)
+                return
+
     async def _follow(self) -> None:
         attending: dict[str, asyncio.Task[None]] = {}
         while True:
@@ -86,6 +103,7 @@ class MemberWatch:
                         self._members.end(record, "another life of it answers")
                     return
                 self._members.go_on(record)
+                self._members.hear_clock(record, answer)
                 has_answered, pause_s = True, timing.ATTEND_FIRST_PAUSE_S
                 wait_s = 0.0 if answer.leaving else timing.ATTEND_WAIT_S
                 if answer.leaving:

@@ -5,6 +5,7 @@ scheduler that has lost its own goes on serving, and registers again.
 """
 
 import asyncio
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from onager.execution_graph import SCHEMA_MAJOR
 from onager.ids import SchedulerId, new_incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import timing
+from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.loops import watching
 from onager.scheduler.records import Record
 from onager.state_backend import EventKind, KeptLease, Keyspace, StateBackendClient, keep_lease
@@ -53,7 +55,7 @@ class Members:
         self, backend: StateBackendClient, clock: Clock, *, scheduler_id: str, address: str, lease_ttl_s: float
     ) -> None:
         self._backend = backend
-        self._clock = clock
+        self.clock = clock if isinstance(clock, ClusterClock) else ClusterClock(clock)
         self._lease_ttl_s = lease_ttl_s
         self.record = SchedulerRecord(
             scheduler_id=scheduler_id,
@@ -68,6 +70,8 @@ class Members:
         self.lease: KeptLease | None = None
         """The lease of this process, while it has one."""
         self._records: dict[SchedulerId, tuple[int, SchedulerRecord]] = {}
+        self._ahead_ms: dict[str, int] = {}
+        """By how much the clocks of other lives' machines are ahead of the cluster's time."""
         self._ended: set[str] = set()
         """Lives that this scheduler saw end, though their records are still there."""
         self._listeners: list[Callable[[], None]] = []
@@ -121,6 +125,23 @@ class Members:
         found = self._records.get(scheduler_id)
         return None if found is None else found[1]
 
+    def elders(self) -> list[SchedulerRecord]:
+        """Return the live schedulers that registered before this one, the eldest first: they know the cluster's time.
+
+        A scheduler that has not registered comes after all others.
+        """
+        mine = self._records[self.id][0] if self.is_registered else math.inf
+        others = [found for s, found in list(self._records.items()) if s != self.id and s in self.live]
+        return [record for revision, record in sorted(others, key=lambda found: found[0]) if revision < mine]
+
+    def hear_clock(self, record: SchedulerRecord, answer: pb.AttendResponse) -> None:
+        """Take in the time of another scheduler, and set the cluster's clock by the eldest."""
+        if not answer.now_ms:
+            return  # it runs an earlier version
+        if record in self.elders()[:1]:
+            self.clock.follow(answer.now_ms)
+        self._ahead_ms[record.incarnation] = answer.machine_ms - answer.now_ms
+
     def infos(self) -> list[pb.SchedulerInfo]:
         """Return the information shown to people about all schedulers, by id."""
         records = {scheduler_id: record for scheduler_id, (_, record) in self._records.items()}
@@ -137,6 +158,7 @@ class Members:
             version=record.version,
             started_ms=record.started_ms,
             answering=record.incarnation == self.record.incarnation,
+            clock_ahead_ms=self.clock.ahead_ms if record is self.record else self._ahead_ms.get(record.incarnation, 0),
         )
 
     def end(self, record: SchedulerRecord, why: str) -> None:
@@ -186,7 +208,7 @@ class Members:
         while not self._leaving.is_set():
             self._left.clear()
             try:
-                async with keep_lease(self._backend, self._lease_ttl_s, self._clock) as lease:
+                async with keep_lease(self._backend, self._lease_ttl_s, self.clock) as lease:
                     self.lease = lease
                     await self._register(lease)
                     if lease.is_lost:
@@ -277,6 +299,7 @@ class Members:
         found = self._records.pop(scheduler_id, None)
         if found is not None:
             self._forget_end(found[1])
+            self._ahead_ms.pop(found[1].incarnation, None)
             self._tell(scheduler_id)
 
     def _forget_end(self, record: SchedulerRecord) -> bool:
@@ -288,6 +311,7 @@ class Members:
         if scheduler_id == self.id:
             self._look.set()
         else:
+            self.clock.share()
             log.info("schedulers_changed", scheduler_id=scheduler_id, live=len(self.live))
         for listener in self._listeners:
             listener()

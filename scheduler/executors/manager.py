@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
@@ -196,14 +197,33 @@ class ExecutorManager:
 
     def infos(self) -> list[pb.ExecutorInfo]:
         """Return the information shown to people about all executors, by id."""
-        found, now_ms = [], self._clock.now_ms()
-        for record in sorted(self._registry, key=lambda record: record.executor_id):
-            session = self._sessions.get(ExecutorId(record.executor_id))
-            info = executor_info(record, now_ms) if session is None else session.info(now_ms)
-            if (load := self.loads.find(record)) is not None:
-                load.add_to(info)
-            found.append(info)
-        return found
+        now_ms = self._clock.now_ms()
+        return [self._info(r, now_ms) for r in sorted(self._registry, key=lambda record: record.executor_id)]
+
+    def listed(self, request: pb.ListExecutorsRequest) -> pb.ListExecutorsResponse:
+        """Return the executors that are asked for, by id, and how many there are of each state."""
+        now_ms = self._clock.now_ms()
+        states = {record.executor_id: record.told(now_ms)[0] for record in self._registry}
+        wanted = [
+            record
+            for record in self._registry
+            if record.executor_id > request.after and request.state in ("", states[record.executor_id])
+        ]
+        wanted.sort(key=lambda record: record.executor_id)
+        shown = wanted[: request.limit or None]
+        return pb.ListExecutorsResponse(
+            executors=[self._info(record, now_ms) for record in shown],
+            states=Counter(states.values()),
+            now_ms=now_ms,
+            more=len(shown) < len(wanted),
+        )
+
+    def _info(self, record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
+        session = self._sessions.get(ExecutorId(record.executor_id))
+        info = executor_info(record, now_ms) if session is None else session.info(now_ms)
+        if (load := self.loads.find(record)) is not None:
+            load.add_to(info)
+        return info
 
     # ---------------------------------------------------------------- registration
 

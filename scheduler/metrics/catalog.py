@@ -129,6 +129,11 @@ EXECUTOR_CALL_FAILURES: Final = counter(
 # ---------------------------------------------------------------- schedulers
 
 SCHEDULERS: Final = gauge("onager_schedulers", Whose.CLUSTER, "Schedulers that are listed and not known to be dead.")
+CLOCK_AHEAD: Final = gauge(
+    "onager_clock_ahead_seconds",
+    Whose.PROCESS,
+    "By how much the clock of this scheduler's machine is ahead of the time that the schedulers agree on.",
+)
 JOB_TAKEOVERS: Final = counter(
     "onager_job_takeovers_total",
     "Jobs that this scheduler began to drive in another's place: its driver is gone, another scheduler has joined, or "
@@ -187,7 +192,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         *(EXCHANGE_BYTES, EXCHANGE_FILES, EXCHANGE_FREE, EXCHANGE_SPACE, EXECUTOR_CALLS, EXECUTOR_CALL_FAILURES),
     ),
     "Schedulers": (
-        *(SCHEDULERS, JOB_TAKEOVERS, TAKEOVER, LOG_APPEND_CONFLICTS, EVENT_LOOP_LAG, LEASE_REMAINING),
+        *(SCHEDULERS, JOB_TAKEOVERS, TAKEOVER, LOG_APPEND_CONFLICTS, EVENT_LOOP_LAG, LEASE_REMAINING, CLOCK_AHEAD),
         *(AUTH_REFUSALS, HTTP_REQUESTS, CERTIFICATE_EXPIRY, BUILD_INFO),
     ),
     "Store": observed.METRICS,

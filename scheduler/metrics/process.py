@@ -53,6 +53,7 @@ class ProcessLook:
         left_s = 0.0 if lease is None or lease.is_lost else max(0.0, lease.until_s - self._clock.monotonic_s())
         self._was_listed = self._was_listed or left_s > 0
         yield catalog.LEASE_REMAINING, {(): left_s} if self._was_listed else {}
+        yield catalog.CLOCK_AHEAD, {(): self._members.clock.ahead_ms / 1000}
         ends: Labelled = {
             (use,): expiry for use, file in self._certificates.items() if (expiry := expiry_of(file)) is not None
         }

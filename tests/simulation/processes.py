@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 EXCHANGE_DIR = "/exchange"
+REPLICA_SKEW_MS = 10_000
+"""Replicas that are up together agree on a time; they may all be down at once, and then the first back sets it."""
+EXECUTOR_SKEW_MS = 2 * 3_600_000
 
 
 _SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR, machine="simulated")
@@ -34,9 +37,9 @@ _EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated", machin
 """Made once, outside of any simulation: making them takes longer than some simulations."""
 
 
-def draw_skew_ms(rng: random.Random) -> int:
-    """Draw by how much a wall clock is wrong: half of them by less than a second, and the others by up to ten."""
-    return rng.randint(-500, 500) if rng.random() < 0.5 else rng.randint(-10_000, 10_000)
+def draw_skew_ms(rng: random.Random, most_ms: int) -> int:
+    """Draw by how much a wall clock is wrong: half of them by less than a second, and the others by up to *most_ms*."""
+    return rng.randint(-500, 500) if rng.random() < 0.5 else rng.randint(-most_ms, most_ms)
 
 
 class SimulatedBackend(FaultyBackend):
@@ -76,7 +79,7 @@ class SimulatedReplica:
         self.wants_to_live = True
         self.is_leaving = False
         self.began_s = 0.0
-        self.clock = VirtualClock(world.loop, draw_skew_ms(rng))
+        self.clock = VirtualClock(world.loop, draw_skew_ms(rng, REPLICA_SKEW_MS))
         self.is_old = False
         """Whether it is of the version before."""
 
@@ -174,7 +177,9 @@ class SimulatedExecutor:
         self.wants_to_live = True
         self.is_broken = False
         """Whether every task fails there."""
-        self.clock = VirtualClock(world.loop, draw_skew_ms(random.Random(f"clock {number} {world.seed}")))
+        self.clock = VirtualClock(
+            world.loop, draw_skew_ms(random.Random(f"clock {number} {world.seed}"), EXECUTOR_SKEW_MS)
+        )
 
     def _task_rates(self) -> TaskRates:
         rates = self.world.task_rates()

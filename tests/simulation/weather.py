@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onager.execution_graph import ExecutionGraph, StageWork
 from onager.state_backend.faulty import APPLIES_TO, FaultKind
 from tests.simulation.network import Rates
-from tests.simulation.processes import SimulatedExecutor, SimulatedReplica
+from tests.simulation.processes import EXECUTOR_SKEW_MS, REPLICA_SKEW_MS, SimulatedExecutor, SimulatedReplica
 from tests.simulation.worker import TaskRates
 
 if TYPE_CHECKING:
@@ -218,7 +218,8 @@ class Weather:
                     world.later(away_s, setattr, one, "is_store_down", False)
             case 16:
                 place = rng.choice((replica, executor))
-                place.clock.skew_ms = rng.randint(-10_000, 10_000)
+                most_ms = REPLICA_SKEW_MS if place is replica else EXECUTOR_SKEW_MS
+                place.clock.skew_ms = rng.randint(-most_ms, most_ms)
                 world.trace(f"the clock of {place.name} is set, and now wrong by {place.clock.skew_ms} ms")
             case 17 if replica.is_old or world.is_mixed:
                 self._upgrade(replica, is_old=not replica.is_old and rng.random() < 0.5)

@@ -115,6 +115,7 @@ CHANGES = {
         growing("onager_event_loop_lag_seconds_bucket", 240, le="1.0"),
     ],
     "OnagerLeaseNearlyLost": [series("onager_lease_remaining_seconds", "4x40 0.5 3x20")],
+    "OnagerClocksDiffer": [steady("onager_clock_ahead_seconds", -7_200)],
     "OnagerStoreErrors": [growing("onager_state_request_seconds_count", 1, operation="put_txn", outcome="unavailable")],
     "OnagerStoreSlow": [
         growing("onager_state_request_seconds_bucket", 1, operation="put_txn", outcome="ok", le="0.01"),

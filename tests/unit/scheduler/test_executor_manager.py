@@ -448,3 +448,17 @@ async def test_executors_lost_long_ago_are_forgotten(manager, backend, clock):
     await manager.watch.look()
     assert manager.infos() == []
     assert await backend.get(Keyspace.Executors, "e1") is None
+
+
+async def test_a_listing_has_pages_and_tells_how_many_there_are(manager):
+    for number in range(7):
+        await manager.register(request(f"e{number}"))
+    await manager.deregister("e3", "one", "bye")
+    first = manager.listed(pb.ListExecutorsRequest(limit=2))
+    assert [info.executor_id for info in first.executors] == ["e0", "e1"]
+    assert first.more
+    assert dict(first.states) == {"alive": 6, "lost": 1}
+    rest = manager.listed(pb.ListExecutorsRequest(after="e1", state="alive"))
+    assert [info.executor_id for info in rest.executors] == ["e2", "e4", "e5", "e6"]
+    assert not rest.more
+    assert len(manager.listed(pb.ListExecutorsRequest()).executors) == 7

@@ -8,14 +8,17 @@ import grpc
 import pytest
 
 from onager.clock import SystemClock
+from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaStub, add_OnagerReplicaServicer_to_server
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.scheduler.api.replica_service import ReplicaService
 from onager.scheduler.cluster import member_watch
+from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.cluster.members import Members
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.waiting import eventually
+from tests.unit.scheduler.pair import Peer
 
 
 def members_of(store, name, address):
@@ -164,3 +167,52 @@ async def test_a_life_that_registers_again_goes_on(store):
     await backend.put(Keyspace.Schedulers, "b", other.encoded())
     await members.refresh()
     assert sorted(members.live) == ["a", "b"]
+
+
+class SetClock(SystemClock):
+    def __init__(self, ahead_ms):
+        self.ahead_ms = ahead_ms
+
+    def now_ms(self):
+        return super().now_ms() + self.ahead_ms
+
+
+def is_near(one, other):
+    return abs(one.now_ms() - other.now_ms()) < 5_000
+
+
+async def test_a_scheduler_whose_clock_is_wrong_takes_over_the_time_that_is_there(store, other):
+    """Before it acts: it would find that the deadlines of all jobs have passed."""
+    clock = SetClock(2 * 3_600_000)
+    late = Members(MemoryBackend(store), clock, scheduler_id="late", address="127.0.0.1:1", lease_ttl_s=30)
+    watch = member_watch.MemberWatch(late, ClientAccess(ClientSecurity(), ()), timeout_s=5)
+    await late.refresh()
+    await watch.set_clock()
+    assert is_near(late.clock, other.members.clock)
+    assert abs(late.clock.ahead_ms - 2 * 3_600_000) < 5_000
+    clock.ahead_ms = -2 * 3_600_000
+    assert is_near(late.clock, other.members.clock), "nobody sets a time that others share"
+    (mine,) = [info for info in late.infos() if info.scheduler_id == "late"]
+    assert abs(mine.clock_ahead_ms + 2 * 3_600_000) < 5_000
+
+
+async def test_schedulers_keep_to_the_time_of_the_eldest_and_tell_who_differs(store, other):
+    other.members.clock._clock = SetClock(-2 * 3_600_000)
+    async with attending(store) as members:
+        await eventually(lambda: is_near(members.clock, other.members.clock))
+        other.members.clock._clock.ahead_ms = 0
+        assert members.elders() == [other.members.record]
+        # As the other one started to count before its clock was set, it differs now.
+        answer = await other.service.Attend(pb.AttendRequest(), Peer())
+        members.hear_clock(other.members.record, answer)
+        assert [i.clock_ahead_ms for i in members.infos() if i.scheduler_id == "b"] == [
+            answer.machine_ms - answer.now_ms
+        ]
+
+
+def test_a_scheduler_that_was_never_with_others_has_the_time_of_its_machine():
+    clock = SetClock(0)
+    alone = ClusterClock(clock)
+    clock.ahead_ms = 60_000
+    assert abs(alone.now_ms() - clock.now_ms()) < 1_000
+    assert abs(alone.ahead_ms) < 1_000
