@@ -25,6 +25,7 @@ _PROGRAMS: Final = {
     "iptables": "iptables",
     "ip": "iproute2",
     "tar": "tar",
+    "umount": "mount",
 }
 """The packages of Debian that have the programs."""
 _PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -171,4 +172,6 @@ def engine(directory: Path, compose_of: Mapping[str, str]) -> Iterator[Engine]:
         finally:
             process.terminate()
             process.wait()
-            subprocess.run([program("ip"), "link", "delete", "docker0"], check=False, capture_output=True)
+            # What it leaves: its bridge, and the mount of a network of containers.
+            for command in (("ip", "link", "delete", "docker0"), ("umount", "--lazy", f"{run}/exec/netns/default")):
+                subprocess.run([program(command[0]), *command[1:]], check=False, capture_output=True)

@@ -52,6 +52,18 @@ _SEARCH: Final = (
     "if p.suffix in ('.key', '.pem') and '/secrets/' in str(p) or p.name in ('ca.key', 'etcd-ca.key')))"
 )
 
+_READ: Final = """
+import os, pathlib
+for path in pathlib.Path("/proc").glob("[0-9]*"):
+    try:
+        words = (path / "cmdline").read_bytes().split(b"\\0")
+    except OSError:
+        continue  # it has ended
+    if path.name != "1" and any(word.endswith(b"/onager") for word in words[:3]):
+        print("read" if os.access(path / "environ", os.R_OK) else "refused")
+"""
+"""Says whether a process of the same user can read the environment of the process of Onager."""
+
 
 class Compose:
     """docker-compose over the cluster of docker-compose.yml."""
@@ -106,6 +118,7 @@ def check_secrets(compose: Compose) -> None:
     for service, names in own.items():
         found = compose("exec", "-T", service, "python", "-c", _SEARCH).split()
         assert {path.removeprefix("/secrets/") for path in found} == names, (service, found)
+        assert {*compose("exec", "-T", service, "python", "-c", _READ).split()} == {"refused"}, service
     roles = [line.split()[1] for line in compose("exec", "-T", "executor-1", "cat", "/secrets/token").splitlines()]
     assert roles == ["executor"], roles
     assert compose("exec", "-T", "etcd-1", "ls", "/secrets").split() == [
@@ -199,7 +212,10 @@ def use(compose: Compose, say: Callable[[str], None]) -> None:
         if "SELECT 1 AS one" in step:
             assert re.search(r"\b1\b", told), told
     compose("start", "scheduler-1", "scheduler-2")
-    compose.until(lambda: compose.cli("schedulers").count("scheduler-") == _SCHEDULERS, "three schedulers")
+    compose.until(
+        lambda: len(re.findall("^scheduler-", compose.cli("schedulers"), re.MULTILINE)) == _SCHEDULERS,
+        "three schedulers",
+    )
     check_kills(compose)
     say("a job outlived two schedulers and an executor")
     compose("up", "-d")
