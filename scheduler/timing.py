@@ -79,6 +79,9 @@ SHARES_WAIT_S: Final = 1.0
 SHARES_WAIT_RUNNING_S: Final = 0.1
 """And at a running one: they are asked for again, and what else is told should not wait."""
 
+GIVE_UP_S: Final = 30.0
+"""How long work on a job is tried again after an error that does not pass."""
+
 # ---------------------------------------------------------------- executors
 
 EXECUTORS_LOOK_S: Final = 0.25

@@ -16,6 +16,8 @@ from onager.execution_graph import (
     ExecutorLife,
     ExecutorLost,
     ExecutorSlot,
+    Failure,
+    TaskFailed,
     can_judge,
     lives_at_work,
     not_held,
@@ -26,8 +28,9 @@ from onager.protocol.task_keys import task_key
 from onager.scheduler import wire
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.lasting_errors import LastingErrors, is_lasting
 from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
-from onager.scheduler.engine.reports import ReportReader
+from onager.scheduler.engine.reports import ReportReader, failed_task
 from onager.scheduler.engine.reuse import Reuse
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import StoredJob
@@ -42,6 +45,7 @@ log = structlog.get_logger(__name__)
 _READ_AT_ONCE: Final = 16
 _JUDGED_AT_ONCE: Final = 64
 _UPDATED_AT_ONCE: Final = 128
+_LAUNCHING: Final = "the launch of tasks"
 UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 """The errors of a job's record that is missing, or cannot be read here."""
 
@@ -89,6 +93,7 @@ class LocalDriver:
         self._on_room = on_room
         self._on_adopted = on_adopted
         self._reuse = reuse
+        self._errors = LastingErrors(clock)
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
         self._catching_up = asyncio.Lock()
@@ -106,6 +111,7 @@ class LocalDriver:
     def forget(self, job_id: JobId) -> None:
         """Drop what is kept for a job that has ended."""
         self._coordinators.pop(job_id, None)
+        self._errors.forget(job_id)
 
     # ---------------------------------------------------------------- filling slots
 
@@ -123,7 +129,10 @@ class LocalDriver:
             log.warning(
                 "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
             )
+            if (failure := self._errors.note(job_id, _LAUNCHING, error)) is not None:
+                await self._end(job_id, failure)
             raise NotDrivingError(job_id) from error
+        self._errors.passed(job_id, (_LAUNCHING,))
         return self._addressed(job_id, launches)
 
     def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
@@ -139,8 +148,9 @@ class LocalDriver:
         """Apply the reports of *executor*, job by job, and fill its freed slots with next tasks of the same jobs.
 
         A repeated or stale report, or one of an ended, unknown or damaged job, is acknowledged and dropped. A report
-        that could not be stored is not acknowledged, so that it is sent again. Neither is a report of a job that only a
-        newer version can read: a newer scheduler takes it.
+        that could not be stored is not acknowledged, so that it is sent again; after some time with an error that does
+        not pass, the job ends with it. Neither is a report of a job that only a newer version can read: a newer
+        scheduler takes it.
         """
         by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
         for report in reports:
@@ -196,13 +206,42 @@ class LocalDriver:
             log.warning(
                 "reports_not_stored", job_id=job_id, reports=len(mine.keys), error=repr(error), exc_info=not is_ours
             )
-            return job_id, [], 0, []
+            return job_id, await self._one_by_one(job_id, mine, executor, error), 0, []
         finally:
             if planned:
                 self._queue.give_back(job_id, planned)
                 self._on_room()  # decisions committed meanwhile found the session full
         self._queue.grant(job_id, sum(launch.tasks for launch in launches))
+        self._errors.passed(job_id, mine.keys)
         return job_id, mine.keys, freed, self._addressed(job_id, launches)
+
+    async def _one_by_one(
+        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, error: Exception
+    ) -> list[TaskKey]:
+        """Return which of the reports that failed together with *error* are done with, each by itself."""
+        if not is_lasting(error):
+            return []
+        if len(mine.keys) > 1:
+            acknowledged: list[TaskKey] = []
+            for key, report in zip(mine.keys, mine.reports, strict=True):
+                acknowledged += (await self._update_job(job_id, _JobReports([key], [report]), executor, 0))[1]
+            return acknowledged
+        (key,) = mine.keys
+        failure = self._errors.note(job_id, key, error)
+        if failure is None:
+            return []
+        lost = failed_task(key, executor, failure, pb.TaskMetrics(), self._clock.now_ms())
+        return mine.keys if await self._end(job_id, failure, lost) else []
+
+    async def _end(self, job_id: JobId, failure: Failure, task: TaskFailed | None = None) -> bool:
+        """End a job that cannot be driven; return whether that was done."""
+        log.error("job_given_up", job_id=job_id, error=failure.message)
+        try:
+            graph = await self.coordinator(job_id).fail(failure, task)
+        except Exception as error:  # noqa: BLE001 - it is tried again
+            log.error("job_not_ended", job_id=job_id, error=repr(error))  # noqa: TRY400 - the cause was logged
+            return False
+        return not graph.is_active
 
     async def _job_with(self, job_id: JobId, tasks: Iterable[TaskKey]) -> StoredJob:
         """Return the job from the cache if it is followed and *tasks* are in it, else as stored.
@@ -353,9 +392,9 @@ class LocalDriver:
         return sorted(found)
 
     def on_commit(self, job: StoredJob, head: JobHead) -> None:
-        """Drop the coordinator of a job that has ended."""
+        """Drop what is kept for a job that has ended."""
         if not job.graph.is_active:
-            self._coordinators.pop(JobId(head.job_id), None)
+            self.forget(JobId(head.job_id))
 
 
 def _has_something(job: StoredJob | None, lost: ExecutorLost) -> bool:

@@ -10,13 +10,16 @@ from onager.execution_graph import (
     ExecutionGraph,
     ExecutorLost,
     ExecutorSlot,
+    Failure,
     HeldTask,
     JobCancelled,
+    JobFailed,
     LaunchEvent,
     OutputsTaken,
     ResolvedStage,
     RunningStage,
     StageWork,
+    TaskFailed,
     apply_all,
     find_abandonment,
     find_replan,
@@ -162,6 +165,18 @@ class QueryCoordinator:
         """End the job, as *principal* asked; one that has ended stays as it is."""
         cancelled = JobCancelled(reason=reason, at_ms=self._clock.now_ms(), principal=principal)
         return (await self._writers.record(self.job_id, lambda _: Decision([cancelled]))).graph
+
+    async def fail(self, failure: Failure, task: TaskFailed | None = None) -> ExecutionGraph:
+        """End the job with *failure*: that of a *task*, if the graph holds it."""
+
+        def decide(graph: ExecutionGraph) -> Decision:
+            if not graph.is_active:
+                return Decision([])
+            if task is not None and (after := apply_all(graph, (task,))) is not graph:
+                return Decision([task], after)
+            return Decision([JobFailed(failure=failure, at_ms=self._clock.now_ms())])
+
+        return (await self._writers.record(self.job_id, decide)).graph
 
     def _revived(self, graph: ExecutionGraph) -> list[Event]:
         """Return what starts every stage that can start, each laid out by what was measured, or a new plan of them."""

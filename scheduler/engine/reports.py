@@ -157,15 +157,15 @@ class ReportReader:
         """Return the event of one report, with what it names."""
         if not report.HasField("success"):
             failure = self._final(graph, key, executor, wire.failure_from(report.failure))
-            return _failed(key, executor, failure, report.failed_metrics, now_ms), (), None
+            return failed_task(key, executor, failure, report.failed_metrics, now_ms), (), None
         success = report.success
         try:
             if success.HasField("plan") and (misplaced := await self._misplaced(key.job_id, success.plan)) is not None:
-                return _failed(key, executor, misplaced, success.metrics, now_ms), (), None
+                return failed_task(key, executor, misplaced, success.metrics, now_ms), (), None
             return await apart(success.ByteSize(), _succeeded, graph, key, executor, success, now_ms, known)
         except (_Unusable, PlanningError) as error:
             failure = _refused(key, executor, error)
-            return _failed(key, executor, failure, success.metrics, now_ms), (), None
+            return failed_task(key, executor, failure, success.metrics, now_ms), (), None
 
     def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
         """Return *failure*, or one that ends the job if no executor can read a plan, which is never made again."""
@@ -225,7 +225,10 @@ def _may_be_anothers(graph: ExecutionGraph, event: Event) -> bool:
     return isinstance(event, TaskFailed) and is_streaming(graph, graph.stages[event.stage_id])
 
 
-def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, metrics: pb.TaskMetrics, at_ms: int) -> TaskFailed:
+def failed_task(
+    key: TaskKey, executor: ExecutorSlot, failure: Failure, metrics: pb.TaskMetrics, at_ms: int
+) -> TaskFailed:
+    """Return the event of a task that failed, or that counts as failed."""
     return TaskFailed(
         stage_id=key.stage_id,
         stage_attempt=key.stage_attempt,
