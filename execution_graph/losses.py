@@ -33,7 +33,7 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
             return failed(graph, survivor, failure, event.at_ms)
         after = with_stage(after, returned(survivor, lost))
     dead = {*graph.lost_lives, life}
-    gone = rollback.all_lost(after.stages, {}, dead)
+    gone = rollback.all_lost(after.stages, after.last_stage, {}, dead)
     if gone:
         after = with_losses(after, gone, event.reason, event.at_ms)
     lost_lives = tuple(sorted(dead & rollback.lives_with_outputs(after.stages)))
@@ -68,7 +68,7 @@ def with_losses(graph: ExecutionGraph, lost: rollback.Lost, reason: str, at_ms: 
         if after is None:
             return _planned_again(graph)
         graph, lost = after, {i: gone for i, gone in lost.items() if i not in others}
-    gone = rollback.all_lost(graph.stages, lost, graph.lost_lives, others)
+    gone = rollback.all_lost(graph.stages, graph.last_stage, lost, graph.lost_lives, others)
     if any(_was_fused(graph.stages[stage_id]) for stage_id in gone):
         return _planned_again(graph)
     stages = rollback.lose_outputs(graph.stages, gone, at_ms)

@@ -24,20 +24,21 @@ and is here with an empty set when it is to run again."""
 
 
 def all_lost(
-    stages: Stages, lost: Lost, dead: Collection[ExecutorLife], others: Collection[int] = ()
+    stages: Stages, last: Stage, lost: Lost, dead: Collection[ExecutorLife], others: Collection[int] = ()
 ) -> dict[int, frozenset[int]]:
     """Return *lost* and all that goes with it, when outputs bound to the lives in *dead* are gone, too.
 
-    Those count only where they are needed: by a consumer that is not successful, or that is no longer successful
-    because of this loss. A successful stage whose output is not deterministic is lost as a whole, together with
-    everything derived from it, because a second run may differ from what readers have already taken from the first.
-    So is what is derived from *others*: stages whose outputs another job gave, and that are computed after all.
-    Each rule can trigger the other, hence the repetition until nothing changes.
+    Those count only where they are needed: by the job itself, if they are of its *last* stage, or by a consumer that is
+    not successful, or that is no longer successful because of this loss. A successful stage whose output is not
+    deterministic is lost as a whole, together with everything derived from it, because a second run may differ from
+    what readers have already taken from the first. So is what is derived from *others*: stages whose outputs another
+    job gave, and that are computed after all. Each rule can trigger the other, hence the repetition until nothing
+    changes.
     """
     found = dict(lost)
     while True:
         before = dict(found)
-        _add_dead(stages, found, frozenset(dead))
+        _add_dead(stages, last, found, frozenset(dead))
         _add_derived(stages, found, others)
         if found == before:
             return found
@@ -83,12 +84,12 @@ def is_being_published(stages: Stages) -> bool:
     )
 
 
-def _add_dead(stages: Stages, found: dict[int, frozenset[int]], dead: Collection[ExecutorLife]) -> None:
+def _add_dead(stages: Stages, last: Stage, found: dict[int, frozenset[int]], dead: Collection[ExecutorLife]) -> None:
     needing: set[int] = set()
     """Producers of stages that are not successful, or will no longer be."""
     for stage in reversed(stages):  # consumers come last, so one pass reaches everything upstream
         stage_id = stage.spec.stage_id
-        if stage is stages[-1] or stage_id in needing or not isinstance(stage, SuccessfulStage):
+        if stage is last or stage_id in needing or not isinstance(stage, SuccessfulStage):
             gone = outputs_of(stage, dead) if dead else frozenset()
             if gone:
                 found[stage_id] = found.get(stage_id, frozenset()) | gone

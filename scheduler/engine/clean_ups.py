@@ -200,8 +200,6 @@ class CleanUps:
         if known is None or head is None or (known.clean_up, known.reusable) != (head.clean_up, head.reusable):
             self._prepared.pop(job_id, None)
             self._asked.pop(job_id, None)
-        elif job_id in self._owed:
-            self._owed[job_id] = head
 
 
 def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool, keeps_stages: Collection[int] = ()) -> pb.CleanUp:

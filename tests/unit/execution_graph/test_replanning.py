@@ -34,6 +34,7 @@ from onager.execution_graph import (
     lay_out,
     pop_next_tasks,
     revive,
+    rollback,
     violations,
     wanted_tasks,
 )
@@ -606,3 +607,18 @@ def test_the_log_gives_the_graph() -> None:
     job.feed(replanned(job, *swapped(6), dropped=(2, 3, 4), result=7))
     job.finish()
     assert apply_all(start, job.log) == job.graph
+
+
+def test_only_the_last_stage_of_the_job_is_needed_by_itself_and_not_whatever_came_last() -> None:
+    job = owing()
+    begun(job)
+    job.launch("a", 1)
+    assert job.feed(replanned(job))
+    *others, replan = job.graph.stages
+    assert (replan.spec.work, job.graph.last_stage.spec.stage_id) == (StageWork.REPLAN, 4)
+    output = replace(replan.ledger.outputs[0], is_shared=False)
+    ledger = replace(replan.ledger, outputs=replan.ledger.outputs.set(0, output))
+    stages = (*others, replace(replan, ledger=ledger))
+    assert rollback.lives_with_outputs(stages) == {output.life}
+    assert rollback.all_lost(stages, job.graph.last_stage, {}, {output.life}) == {}
+    assert rollback.all_lost(stages, stages[-1], {}, {output.life}) == {5: {0}}
