@@ -4,7 +4,7 @@ import asyncio
 import json
 import random  # noqa: TID251 seeded
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -419,12 +419,12 @@ class RunLedger(Protocol):
     def wrote(self, life: str, key: TaskKey, nonce: str, value: int, *, is_shared: bool) -> None: ...
 
 
-def read_result(exchange: Exchange, path: str) -> list[bytes]:
-    """Return what `result_files.read_result` would yield from the file at *path*."""
+def read_result(exchange: Exchange, path: str, first: int) -> Generator[bytes, None, None]:
+    """Yield what `result_files.read_result` would from the file at *path*."""
     nonce = path.rpartition("-")[2].removesuffix(".arrow")
     found = exchange.written.get(nonce)
     if found is None or not found.is_there:
         from onager.errors import FetchFailedError
 
         raise FetchFailedError(f"result file {path} is missing")
-    return list(result_files.read_inline(arrow_stream(rows_of(found.value)), path, ""))
+    yield from list(result_files.read_inline(arrow_stream(rows_of(found.value)), path, ""))[first:]
