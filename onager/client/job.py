@@ -7,8 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import pyarrow as pa
-
 from onager.client.connection import Connection
 from onager.client.events import JobEvent, watch_events
 from onager.client.exports import read_timeline, save_export, write_export
@@ -25,6 +23,7 @@ from onager.protocol.limits import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 ProgressCallback = Callable[[JobProgress], None]
 
@@ -201,7 +200,7 @@ class JobHandle:
         answer: pb.CancelJobResponse = self._connection.call("CancelJob", request)
         return JobState(pb.JobState.Name(answer.state).lower())
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> "Iterator[pa.RecordBatch]":
         """Wait for the job, then yield its result batch by batch, in the order of partitions and batches.
 
         A broken connection is reopened and continues where it broke. The result of EXPLAIN ANALYZE is one row with the
@@ -209,7 +208,7 @@ class JobHandle:
         """
         return self._reader().batches()
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """Wait for the job, and return its result as one Arrow table (duplicate column names included)."""
         return read_table(self._reader())
 

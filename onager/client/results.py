@@ -5,9 +5,7 @@ received, so that no row is lost or duplicated.
 """
 
 from collections.abc import Iterator
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from onager.client.connection import Connection
 from onager.client.events import watch_events
@@ -17,6 +15,9 @@ from onager.client.task_costs import task_costs
 from onager.errors import OnagerError
 from onager.explain_analyze import COLUMN, is_analyzed
 from onager.protocol import onager_pb2 as pb
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # which takes a quarter of a second: only for those who read a result
 
 
 class ResultReader:
@@ -33,14 +34,16 @@ class ResultReader:
         """Whether it is that of EXPLAIN ANALYZE; known, like the schema, once the first message has arrived."""
 
     @property
-    def schema(self) -> pa.Schema:
+    def schema(self) -> "pa.Schema":
         """The result's schema; known once the first message has arrived."""
         if self._schema is None:
             raise OnagerError(f"the scheduler sent no schema for the result of job {self._job_id}")
         return self._schema
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> "Iterator[pa.RecordBatch]":
         """Yield the record batches; only one is in memory at a time."""
+        import pyarrow as pa
+
         for chunk in self._connection.stream(self._open):
             if chunk.schema:
                 self._schema = pa.ipc.read_schema(pa.py_buffer(chunk.schema))
@@ -53,8 +56,10 @@ class ResultReader:
         if self._pieces:
             raise OnagerError(f"the result of job {self._job_id} ended in the middle of a batch")
 
-    def _plan(self) -> pa.RecordBatch:
+    def _plan(self) -> "pa.RecordBatch":
         """Return the plan as it ran, which is shown in place of the rows that EXPLAIN ANALYZE has made."""
+        import pyarrow as pa
+
         plan = get_final_plan(self._connection, self._job_id)
         has_costs = counts_few_tasks(plan)
         costs = task_costs(watch_events(self._connection, self._job_id, 0, follow=False)) if has_costs else {}
@@ -69,7 +74,9 @@ class ResultReader:
         messages: Iterator[pb.ResultChunk] = stub.FetchResult(request, timeout=deadline_s)
         return messages
 
-    def _take(self, chunk: pb.ResultChunk) -> pa.RecordBatch | None:
+    def _take(self, chunk: pb.ResultChunk) -> "pa.RecordBatch | None":
+        import pyarrow as pa
+
         if not chunk.record_batch:
             return None
         self._pieces.append(chunk.record_batch)
@@ -81,7 +88,9 @@ class ResultReader:
         return pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
 
 
-def read_table(reader: ResultReader) -> pa.Table:
+def read_table(reader: ResultReader) -> "pa.Table":
     """Return the rest of *reader*'s result as one table."""
+    import pyarrow as pa
+
     batches = list(reader.batches())
     return pa.Table.from_batches(batches, reader.schema)

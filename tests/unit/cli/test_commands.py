@@ -281,6 +281,12 @@ def test_help_needs_neither_grpc_nor_spark():
     assert "standalone" in told.stdout
 
 
+def test_commands_load_arrow_only_for_a_result():
+    code = "import sys, onager.cli.admin, onager.cli.submit; assert not {'pyarrow', 'pandas'} & set(sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+
+
 def test_a_reader_that_leaves_early_is_no_error(job):
     batch = pa.record_batch({"id": list(range(200_000))})
     job.schema, job.partitions = batch.schema, [[batch]]
