@@ -39,7 +39,7 @@ _MADE: Final = {
     ),
 }
 """What stands for the images of docker-compose.yml and of the Dockerfile where they cannot be pulled."""
-_WAIT_S: Final = 300.0
+_WAIT_S: Final = 900.0
 _POLL_S: Final = 1.0
 _SCHEDULERS: Final = 3
 _EXECUTORS: Final = 2
@@ -47,11 +47,15 @@ _LONG: Final = (
     "SELECT id % 10 AS k, sum(crc32(sha2(repeat(cast(id AS string), 100), 512))) AS s FROM range(6000000) "
     "GROUP BY k ORDER BY k"
 )
-_SEARCH: Final = (
-    "import pathlib; print(*sorted(str(p) for p in pathlib.Path('/').rglob('*') "
-    "if p.suffix in ('.key', '.pem') and '/secrets/' in str(p) or p.name in ('ca.key', 'etcd-ca.key')))"
-)
-
+_SEARCH: Final = """
+import os
+for directory, below, files in os.walk("/"):
+    below[:] = [name for name in below if directory != "/" or name not in ("dev", "proc", "sys")]
+    for name in files:
+        if name in ("ca.key", "etcd-ca.key") or directory == "/secrets" and name.endswith((".key", ".pem")):
+            print(os.path.join(directory, name))
+"""
+"""Prints the certificates and keys of a container, and the keys of authorities wherever they are."""
 _READ: Final = """
 import os, pathlib
 for path in pathlib.Path("/proc").glob("[0-9]*"):
