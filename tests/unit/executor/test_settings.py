@@ -1,10 +1,12 @@
 """Settings: what is refused, and what the environment says."""
 
 import pytest
+import structlog
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from onager.errors import InvalidSettingError
-from onager.executor.main import pause_s
+from onager.executor.main import _warn_of_places, pause_s
 from onager.executor.settings import ExecutorSettings
 
 
@@ -85,3 +87,24 @@ def test_the_first_restart_is_immediate_and_pauses_grow_to_half_a_minute():
 )
 def test_tables_without_a_location_lie_beside_the_exchange_unless_told_otherwise(given, warehouse):
     assert ExecutorSettings(**given).warehouse_dir == warehouse
+
+
+def test_what_lies_beside_a_token_or_a_key_is_private_and_that_it_cannot_be_is_told(tmp_path):
+    for name in ("secrets", "tls", "exchange"):
+        (tmp_path / name).mkdir(mode=0o700)
+    (tmp_path / "token").write_text("t")
+    settings = ExecutorSettings(
+        exchange_dir=str(tmp_path / "exchange"),
+        auth_token_file=tmp_path / "secrets" / "token",
+        tls_key=tmp_path / "tls" / "key",
+    )
+    for path in ("secrets/others-token", "tls/ca.key", "exchange/x"):
+        assert settings.private.meets(str(tmp_path / path)), path
+    assert settings.private.meets(str(tmp_path / "data")) is None
+    beside = settings.model_copy(update={"auth_token_file": tmp_path / "token"})
+    assert beside.private.meets(str(tmp_path / "token"))
+    assert beside.private.meets(str(tmp_path / "data")) is None
+    for given, told in ((settings, []), (beside, ["secrets_beside_other_files"])):
+        with capture_logs() as logs:
+            _warn_of_places(given, structlog.get_logger())
+        assert [log["event"] for log in logs] == told
