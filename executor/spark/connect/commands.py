@@ -165,7 +165,7 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
 def _job_of_statement(*, is_bound: bool) -> Carried:
     if is_bound:
         raise refused("values and DataFrames that are bound in a statement that changes tables", "write them into it")
-    return Carried([], work=STATEMENT)
+    return Carried([_EMPTY], work=STATEMENT)
 
 
 def _made(jvm: Jvm, plan: Any, session: ConnectSession) -> _Made:
@@ -255,3 +255,15 @@ def _no_rows() -> bytes:
 
 _NO_ROWS: Final = _no_rows()
 """The request whose answer is that of a call that returns nothing."""
+
+
+def _empty() -> bytes:
+    relation = Relation()
+    relation.local_relation.schema = "struct<>"
+    response = ExecutePlanResponse()
+    response.sql_command_result.relation = relation.SerializeToString()
+    return bytes(response.SerializeToString())
+
+
+_EMPTY: Final = _empty()
+"""The response to a statement that gives no rows: a DataFrame without columns. Every client but PySpark requires it."""

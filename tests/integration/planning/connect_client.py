@@ -167,7 +167,7 @@ class ConnectClient:
         reply = self._answer(apply=request.SerializeToString())
         if reply.HasField("job"):
             self._run(request, reply.job.work)
-            return []
+            return [ExecutePlanResponse.FromString(response) for response in reply.job.responses]
         self._apply(reply.applied)
         return [ExecutePlanResponse.FromString(response) for response in reply.applied.responses]
 

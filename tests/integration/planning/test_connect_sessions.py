@@ -12,7 +12,7 @@ from pyspark.sql import functions as classic_functions
 from pyspark.sql.connect import functions as connect_functions
 from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.dataframe import DataFrame
-from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse
+from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse, Plan
 from pyspark.sql.types import LongType, StructField, StructType
 
 from onager.executor.work import SparkLostError
@@ -270,6 +270,37 @@ def test_a_function_of_another_python_is_refused_by_both_versions(client: Connec
     function.common_inline_user_defined_function.python_udf.python_ver = "3.9"
     with pytest.raises(Exception, match=r"(?s)PYTHON_VERSION_MISMATCH.*3\.9"):
         client.rows(plan)
+
+
+COMMANDS = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.sales (a INT, day DATE) USING parquet PARTITIONED BY (day)",
+    "ALTER TABLE shop.sales ADD PARTITION (day = DATE'2026-01-01')",
+    "SHOW PARTITIONS shop.sales",
+    "ANALYZE TABLE shop.sales COMPUTE STATISTICS NOSCAN",
+    "CREATE VIEW shop.seen AS SELECT a FROM shop.sales",
+    "SHOW TABLES IN shop",
+    "DESCRIBE shop.sales",
+    "DROP VIEW shop.seen",
+    "TRUNCATE TABLE shop.sales",
+    "SET spark.sql.shuffle.partitions = 3",
+    "CREATE TEMPORARY VIEW three AS SELECT * FROM range(3)",
+    "SHOW VIEWS",
+    "DROP VIEW three",
+    "DROP DATABASE shop CASCADE",
+)
+
+
+def test_a_command_gives_the_dataframe_that_it_gives_in_plain_spark(
+    executor: OneExecutor, client: ConnectClient
+) -> None:
+    # The client would otherwise make a DataFrame of the text, and carry the command out again with each action.
+    for text in COMMANDS:
+        (result,) = [told.sql_command_result for told in client.sql(text) if told.HasField("sql_command_result")]
+        frame = Plan(root=result.relation)
+        plain = executor.spark.sql(text)
+        assert client.schema(frame) == plain.schema, text
+        assert client.rows(frame) == rows_of(plain.toArrow()), text
 
 
 def test_settings_of_onager_are_set_by_statements_too(client: ConnectClient) -> None:
