@@ -34,6 +34,7 @@ from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.operations import Operations
+from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.adoption import Adoption
@@ -305,6 +306,7 @@ class Replica:
         )
         self.connect_calls = ConnectCalls(self.executors)
         sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
+        running = RunningOperations(backend, self.heads, self.local)
         operations = Operations(
             backend,
             clock,
@@ -312,7 +314,7 @@ class Replica:
             self.connect_calls,
             submissions,
             self.service.looks,
-            self.local,
+            running,
             self.heads,
             self.results,
             settings.exchange_dir,
@@ -320,7 +322,9 @@ class Replica:
         )
         artifacts = Artifacts(sessions, settings.exchange_dir, clock)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
-        self.spark_connect = SparkConnectService(sessions, operations, artifacts, checkpoints, self.executors, clock)
+        self.spark_connect = SparkConnectService(
+            sessions, operations, running, artifacts, checkpoints, self.executors, clock
+        )
         self.gateway = ExecutorGateway(
             settings,
             self.executors,

@@ -5,13 +5,19 @@ worth compressing start with the byte 0.
 """
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar, Final, Self
 
 import zstandard
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from onager.errors import SchemaVersionError, StateCorruptError
+from onager.state_backend import Keyspace, Op
+
+Expected = Mapping[tuple[Keyspace, str], int]
+Extra = tuple[Sequence[Op], Expected]
+"""What is written in one transaction with something else, and what that expects."""
+NOTHING_MORE: Final[Extra] = ((), {})
 
 COMPRESS_ABOVE_BYTES: Final = 64 * 1024
 """Records up to this size stay as plain JSON."""

@@ -11,6 +11,7 @@ from onager.scheduler.engine.new_jobs import NewJobs
 from onager.scheduler.jobs.job_specs import Submission, check_spec, checked
 from onager.scheduler.jobs.places import check_place_apart
 from onager.scheduler.jobs.program_specs import check_program, spec_of_step
+from onager.scheduler.records import NOTHING_MORE, Extra
 from onager.scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger(__name__)
@@ -23,11 +24,11 @@ class Submissions:
         self._settings = settings
         self._new_jobs = new_jobs
 
-    async def submit(self, request: pb.SubmitJobRequest, retry_of: str = "") -> bool:
+    async def submit(self, request: pb.SubmitJobRequest, retry_of: str = "", extra: Extra = NOTHING_MORE) -> bool:
         """Store a job, which is durable when this returns, and return whether it existed.
 
-        *retry_of* is the job that it repeats. `InvalidRequestError` for what is no job, `JobConflictError` when another
-        job has its id.
+        *retry_of* is the job that it repeats. *extra* is written with the job. `InvalidRequestError` for what is no
+        job, `JobConflictError` when another job has its id, `BusyError` when what *extra* expects does not hold.
         """
         submission = await apart(request.ByteSize(), checked_submission, request, self._settings.session_max_tasks)
         spec = request.spec
@@ -38,7 +39,7 @@ class Submissions:
                 await check_place_apart(sink.path, self._settings.private)
         job_id = JobId(request.job_id)
         terms = submission.terms.model_copy(update={"principal": principal(), "retry_of": retry_of})
-        existed = await self._new_jobs.store(job_id, request.client_id, spec, submission, terms)
+        existed = await self._new_jobs.store(job_id, request.client_id, spec, submission, terms, extra)
         if not existed:
             log.info(
                 "job_submitted",

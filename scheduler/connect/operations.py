@@ -6,11 +6,10 @@ A command's answer is stored in one transaction with its effect.
 
 import asyncio
 import base64
-import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from onager.clock import Clock
@@ -20,7 +19,6 @@ from onager.ids import JobId
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import STREAM_LIMITS
-from onager.protocol.security import principal
 from onager.protocol.serving import counted
 from onager.scheduler.api.looking import JobLooks
 from onager.scheduler.api.submitting import Submissions
@@ -29,34 +27,25 @@ from onager.scheduler.connect.failures import ConnectError, from_job, from_reply
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
 from onager.scheduler.connect.responses import Cursor, Ids, cursor_after, progress, rows
-from onager.scheduler.connect.sessions import Session, Sessions
+from onager.scheduler.connect.running import LABEL_CHARS, OPERATION, SESSION, TAG, USER, RunningOperations, job_id_of
+from onager.scheduler.connect.sessions import Session, Sessions, end_of
 from onager.scheduler.connect.settings import check_settings
-from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.connect_calls import ConnectCalls
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, result_batches, result_schema
+from onager.scheduler.records import NOTHING_MORE, Expected, Extra
 from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient
 
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
-_NAMESPACE: Final = uuid.UUID("5f0a4d1c-7a2e-5b58-9d0c-0b6a6e9f1c55")
 _TRIES: Final = 30
 _TAGS: Final = 32
 _TAG_CHARS: Final = 200
-_USER, _SESSION, _OPERATION, _PLAN, _PIECES = (
-    f"connect.{name}" for name in ("user", "session", "op", "plan", "pieces")
-)
-_TAG: Final = "connect.tag."
-_LABEL_CHARS: Final = 256
+_PLAN, _PIECES = "connect.plan", "connect.pieces"
 
 
 _Done = TypeVar("_Done")
-
-
-def job_id_of(key: SessionKey, operation_id: str) -> JobId:
-    """Return the id of an operation's job."""
-    return JobId(f"connect-{uuid.uuid5(_NAMESPACE, f'{key.path}/{operation_id}').hex}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +72,11 @@ class Operation:
         return Ids(self.key.session_id, self.server_side_session_id, self.operation_id)
 
 
+class _Recorded(NamedTuple):
+    record: OperationRecord
+    mod_revision: int
+
+
 class Operations:
     """Begins operations, finds them again, and ends them."""
 
@@ -94,7 +88,7 @@ class Operations:
         calls: ConnectCalls,
         submissions: Submissions,
         looks: JobLooks,
-        local: LocalDriver,
+        running: RunningOperations,
         heads: JobHeads,
         results: ResultStore,
         exchange_dir: str,
@@ -107,7 +101,7 @@ class Operations:
         self._calls = calls
         self._submissions = submissions
         self._looks = looks
-        self._local = local
+        self._running = running
         self._heads = heads
         self._results = results
         self._exchange_dir = exchange_dir
@@ -160,33 +154,32 @@ class Operations:
         """Yield the responses of an operation, which begins unless it has begun before."""
         digest = digest_of_plan(request)
         if kind == "relation":
-            await self._submit(session.message, operation, request, digest, "")
+            await self._submit(session.message, operation, request, digest, "", NOTHING_MORE)
             async for response in self._of_job(operation, Cursor()):
                 yield response
             return
         found = await self._find(operation)
-        if found is not None and found.digest != digest:
+        if found is not None and found.record.digest != digest:
             raise _taken(operation)
-        record = found or await self._apply(session, operation, request, digest)
-        if isinstance(record, OperationRecord):
-            if record.work:
-                as_it_was = pb.ConnectSession.FromString(base64.b64decode(record.session))
-                await self._submit(as_it_was, operation, request, digest, record.work)
-            async for response in self._of_record(operation, record, 0):
+        done = found or await self._apply(session, operation, request, digest)
+        if isinstance(done, _Recorded):
+            if done.record.work and not done.record.is_begun:
+                await self._begin(operation, request, done)
+            async for response in self._of_record(operation, done.record, 0):
                 yield response
             return
-        for response in _numbered(operation.ids, record, "!"):
+        for response in _numbered(operation.ids, done, "!"):
             yield response
         yield operation.ids.complete()
 
     async def _apply(
         self, session: Session, operation: Operation, request: Any, digest: str
-    ) -> OperationRecord | list[bytes]:
+    ) -> _Recorded | list[bytes]:
         """Have Spark carry out a command; return what was recorded, or the only response, where that is all."""
         content = request.SerializeToString()
         is_checkpoint = request.plan.command.HasField("checkpoint_command")
 
-        async def tried(session: Session) -> OperationRecord | list[bytes] | None:
+        async def tried(session: Session) -> _Recorded | list[bytes] | None:
             if is_checkpoint:
                 job, applied = begun(session, operation.job_id, self._exchange_dir)
             else:
@@ -207,31 +200,41 @@ class Operations:
             )
             put, expected = Put(*operation.place, record.encoded()), {operation.place: ABSENT}
             if applied.changes:
-                is_written = await self._sessions.apply(session, applied, ([put], expected)) is not None
-            else:
-                is_written = isinstance(await self._backend.put_txn([put], expect=expected), Committed)
-            if is_written:
-                return record
+                if (changed := await self._sessions.apply(session, applied, ([put], expected))) is not None:
+                    return _Recorded(record, changed.mod_revision)
+            elif isinstance(written := await self._backend.put_txn([put], expect=expected), Committed):
+                return _Recorded(record, written.revision)
             if (found := await self._find(operation)) is not None:
-                if found.digest != digest:
+                if found.record.digest != digest:
                     raise _taken(operation)
                 return found
             return None
 
         return await self._until_done(session, tried)
 
-    async def _find(self, operation: Operation) -> OperationRecord | None:
+    async def _find(self, operation: Operation) -> _Recorded | None:
         found = await self._backend.get(*operation.place)
-        return None if found is None else OperationRecord.decoded(found.value, f"ConnectOperations/{found.key}")
+        if found is None:
+            return None
+        record = OperationRecord.decoded(found.value, f"ConnectOperations/{found.key}")
+        return _Recorded(record, found.mod_revision)
+
+    async def _begin(self, operation: Operation, request: Any, recorded: _Recorded) -> None:
+        """Submit the job that carries a command out, and note that in the same transaction: it is done only once."""
+        record = recorded.record
+        begun = Put(*operation.place, record.model_copy(update={"is_begun": True}).encoded())
+        as_it_was = pb.ConnectSession.FromString(base64.b64decode(record.session))
+        extra: Extra = ([begun], {operation.place: recorded.mod_revision})
+        await self._submit(as_it_was, operation, request, record.digest, record.work, extra)
 
     async def _submit(
-        self, session: pb.ConnectSession, operation: Operation, request: Any, digest: str, work: str
+        self, session: pb.ConnectSession, operation: Operation, request: Any, digest: str, work: str, extra: Extra
     ) -> None:
         if (head := self._heads.get(operation.job_id)) is not None:
             if head.labels.get(_PLAN) != digest:
                 raise _taken(operation)
             return
-        if (running := sum(1 for _ in self._running(operation.key))) >= MAX_OPERATIONS:
+        if (running := sum(1 for _ in self._running.as_last_seen(operation.key))) >= MAX_OPERATIONS:
             raise too_large("the session", running + 1, MAX_OPERATIONS, "operations that run at a time")
         content = request.SerializeToString()
         plan = pb.ConnectPlan(request=content, session=session, work=work)
@@ -242,9 +245,9 @@ class Operations:
             name=f"spark connect {work or 'query'}",
             conf={k: v for k, v in session.conf.items() if k.startswith(PREFIX)},  # Spark's come with the session
             labels={
-                _USER: operation.key.user[:_LABEL_CHARS],
-                _SESSION: operation.key.session_id,
-                _OPERATION: operation.operation_id,
+                USER: operation.key.user[:LABEL_CHARS],
+                SESSION: operation.key.session_id,
+                OPERATION: operation.operation_id,
                 _PLAN: digest,
                 **_tags(request.tags),
                 **({_PIECES: "yes"} if _takes_pieces(request) else {}),
@@ -253,8 +256,10 @@ class Operations:
         submission = pb.SubmitJobRequest(
             job_id=operation.job_id, spec=spec, client_id=f"spark-connect-{operation.key.session_id}"
         )
+        ops, expected = extra
+        is_open: Expected = {end_of(operation.key): ABSENT}
         try:
-            await self._submissions.submit(submission)
+            await self._submissions.submit(submission, extra=(ops, {**expected, **is_open}))
         except JobConflictError:
             # The session may have changed since the operation began. What counts is its plan.
             job = await self._looks.fresh(operation.job_id)
@@ -268,14 +273,14 @@ class Operations:
         if last_response_id.endswith("!"):
             yield operation.ids.complete()
             return
-        record = await self._find(operation)
-        if record is None:
+        found = await self._find(operation)
+        if found is None:
             cursor = cursor_after(last_response_id)
             async for response in self._of_job(operation, cursor):
                 yield response
             return
         after = last_response_id.removeprefix("+")
-        async for response in self._of_record(operation, record, int(after) if after.isdecimal() else 0):
+        async for response in self._of_record(operation, found.record, int(after) if after.isdecimal() else 0):
             yield response
 
     async def _of_record(
@@ -283,21 +288,23 @@ class Operations:
     ) -> AsyncGenerator[bytes, None]:
         observed = b""
         if record.work:
-            async for response in self._until_ended(operation):
+            async for response in self._until_ended(operation, is_begun=record.is_begun):
                 yield response
             observed = _observed(await self._succeeded(operation))
         for response in list(_numbered(operation.ids, map(base64.b64decode, record.responses), ""))[after:]:
             yield response
         yield operation.ids.complete() + observed
 
-    async def _until_ended(self, operation: Operation) -> AsyncGenerator[bytes, None]:
-        """Yield how far the job is, until it has ended."""
+    async def _until_ended(self, operation: Operation, *, is_begun: bool = False) -> AsyncGenerator[bytes, None]:
+        """Yield how far the job is, until it has ended; *is_begun*: it was submitted, if its record is gone by now."""
         try:
             async for told in self._looks.progress(operation.job_id):
                 if told.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
                     break
                 yield progress(operation.ids, told)
         except JobNotFoundError:
+            if is_begun:
+                raise _forgotten(operation) from None
             raise invalid("OPERATION_NOT_FOUND", operation.operation_id, "Operation not found.") from None
 
     async def _succeeded(self, operation: Operation) -> StoredJob:
@@ -339,36 +346,6 @@ class Operations:
                 async for response in answers:
                     yield response
 
-    # ---------------------------------------------------------------- ending
-
-    def _running(self, key: SessionKey) -> Iterator[JobHead]:
-        user = key.user[:_LABEL_CHARS]
-        for head in self._heads.active():
-            if head.labels.get(_SESSION) == key.session_id and head.labels.get(_USER) == user:
-                yield head
-
-    async def interrupt(self, key: SessionKey, *, tag: str = "", operation_id: str = "") -> list[str]:
-        """Cancel the operations of a session that run: all, those with a tag, or one; return their ids."""
-        interrupted = []
-        for head in list(self._running(key)):
-            if operation_id and head.labels.get(_OPERATION) != operation_id:
-                continue
-            if tag and tag not in (value for name, value in head.labels.items() if name.startswith(_TAG)):
-                continue
-            graph = await self._local.coordinator(JobId(head.job_id)).cancel("interrupted by its client", principal())
-            if graph.state is JobState.CANCELLED:
-                interrupted.append(head.labels[_OPERATION])
-        return interrupted
-
-    async def states(self, key: SessionKey, operation_ids: Iterable[str]) -> dict[str, JobState | None]:
-        """Return the states of operations: of those that are named, or of all that run; None for unknown ones."""
-        wanted = list(operation_ids) or [head.labels[_OPERATION] for head in self._running(key)]
-        found: dict[str, JobState | None] = {}
-        for operation_id in wanted:
-            head = self._heads.get(job_id_of(key, operation_id))
-            found[operation_id] = None if head is None else head.state
-        return found
-
     async def failure(self, key: SessionKey, operation_id: str) -> ConnectError | None:
         """Return the error with which an operation's job failed; None if it did not, or is gone."""
         try:
@@ -383,6 +360,11 @@ def cancelled() -> ConnectError:
     return ConnectError(
         "OPERATION_CANCELED", "[OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008", "HY008"
     )
+
+
+def _forgotten(operation: Operation) -> ConnectError:
+    why = "It was carried out, or has failed, and how it ended is not known any more: look at what it should write."
+    return invalid("OPERATION_ABANDONED", operation.operation_id, why)
 
 
 def _taken(operation: Operation) -> ConnectError:
@@ -402,7 +384,7 @@ def _numbered(ids: Ids, responses: Iterable[bytes], mark: str) -> Iterator[bytes
 
 
 def _tags(tags: Iterable[str]) -> dict[str, str]:
-    found = {f"{_TAG}{number}": tag for number, tag in enumerate(dict.fromkeys(tags))}
+    found = {f"{TAG}{number}": tag for number, tag in enumerate(dict.fromkeys(tags))}
     if len(found) > _TAGS:
         raise too_large("the operation", len(found), _TAGS, "tags")
     for tag in found.values():

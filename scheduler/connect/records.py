@@ -81,6 +81,10 @@ class SessionRecord(Record):
     used_ms: int = 0
     closed_ms: int = 0
     """When its client ended it; 0: it has not."""
+    cloned_from: str = ""
+    """Of a clone: the other id of its model."""
+    is_made: bool = True
+    """False while a clone is being made: it counts as ended until then, and goes with the ended ones."""
     written_by: str = ""
     """Drawn for each write, to find out what became of one whose outcome was unknown."""
 
@@ -102,6 +106,8 @@ class OperationRecord(Record):
     """Of a job: which; empty: there is none."""
     session: str = ""
     """Of a job: the session as it was when the operation began, in Base64."""
+    is_begun: bool = False
+    """Of a job: whether it was submitted, in the transaction that wrote this. It is never submitted again."""
 
 
 def session_message(record: SessionRecord, commands: dict[int, bytes]) -> pb.ConnectSession:

@@ -28,6 +28,7 @@ from onager.scheduler.connect.failures import OF_OPERATION, ConnectError, invali
 from onager.scheduler.connect.operations import Operation, Operations
 from onager.scheduler.connect.plans import checked
 from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.connect.settings import Defaults, check_settings
 from onager.scheduler.executors.manager import ExecutorManager
@@ -51,6 +52,7 @@ class SparkConnectService:
         self,
         sessions: Sessions,
         operations: Operations,
+        running: RunningOperations,
         artifacts: Artifacts,
         checkpoints: Checkpoints,
         executors: ExecutorManager,
@@ -58,6 +60,7 @@ class SparkConnectService:
     ) -> None:
         self._sessions = sessions
         self._operations = operations
+        self._running = running
         self._artifacts = artifacts
         self._checkpoints = checkpoints
         self._executors = executors
@@ -94,7 +97,7 @@ class SparkConnectService:
         session = None if is_all else self._sessions.at_hand(self._key(request))
         session = session or await self._open(request)
         if is_all:
-            await self._operations.interrupt(session.key, operation_id=request.operation_id)
+            await self._running.interrupt(session.key, operation_id=request.operation_id.lower())
         return self._answer(session, ReleaseExecuteResponse(operation_id=request.operation_id))
 
     async def AnalyzePlan(self, request: Any, content: bytes) -> Any:  # noqa: N802
@@ -125,8 +128,8 @@ class SparkConnectService:
         if request.interrupt_type == _BY_TAG:
             wanted["tag"] = request.operation_tag
         elif request.interrupt_type == _BY_OPERATION:
-            wanted["operation_id"] = request.operation_id
-        interrupted = [] if "" in wanted.values() else await self._operations.interrupt(session.key, **wanted)
+            wanted["operation_id"] = request.operation_id.lower()
+        interrupted = [] if "" in wanted.values() else await self._running.interrupt(session.key, **wanted)
         return self._answer(session, InterruptResponse(interrupted_ids=interrupted))
 
     async def GetStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
@@ -134,9 +137,12 @@ class SparkConnectService:
         session = await self._open(request)
         answer = GetStatusResponse()
         if request.HasField("operation_status"):
-            states = await self._operations.states(session.key, request.operation_status.operation_ids)
+            asked = {given.lower(): given for given in request.operation_status.operation_ids}
+            states = await self._running.states(session.key, asked)
             for operation_id, state in states.items():
-                answer.operation_statuses.add(operation_id=operation_id, state=_STATES.get(state, 2))
+                answer.operation_statuses.add(
+                    operation_id=asked.get(operation_id, operation_id), state=_STATES.get(state, 2)
+                )
         return self._answer(session, answer)
 
     # ---------------------------------------------------------------- sessions
@@ -154,8 +160,8 @@ class SparkConnectService:
     async def ReleaseSession(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """End a session, and what it runs."""
         key = self._key(request)
-        await self._operations.interrupt(key)
         session = await self._sessions.close(key)
+        await self._running.interrupt(key)  # from now on, none begins
         answer = ReleaseSessionResponse(session_id=key.session_id)
         if session is not None:
             answer.server_side_session_id = session.record.server_side_session_id
@@ -164,7 +170,7 @@ class SparkConnectService:
     async def CloneSession(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """Make a session like another one."""
         session = await self._open(request)
-        new = SessionKey(session.key.user, request.new_session_id or str(uuid.uuid4()))
+        new = SessionKey(session.key.user, request.new_session_id.lower() or str(uuid.uuid4()))
         made = await self._sessions.clone(session, new)
         answer = CloneSessionResponse(
             new_session_id=new.session_id, new_server_side_session_id=made.record.server_side_session_id

@@ -1,5 +1,6 @@
 """Sessions in the store: opened by whoever asks first, changed only as they were read, ended by name or by age."""
 
+import re
 import secrets
 import uuid
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from typing import Final
 import structlog
 
 from onager.clock import Clock
-from onager.errors import BusyError, OutcomeUnknownError
+from onager.errors import BusyError, OutcomeUnknownError, SchemaVersionError, StateCorruptError
 from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import KEPT
@@ -27,7 +28,7 @@ from onager.scheduler.connect.records import (
     SessionRecord,
     session_message,
 )
-from onager.scheduler.records import pack_blob, unpack
+from onager.scheduler.records import NOTHING_MORE, Extra, pack_blob, unpack
 from onager.state_backend import (
     ABSENT,
     Committed,
@@ -50,6 +51,8 @@ _USED_EVERY_MS: Final = 60_000
 _TOMBSTONE_MS: Final = 3_600_000
 _TRIES: Final = 20
 _PAGE: Final = 200
+_NAMES: Final = re.compile(rb"[0-9a-f]{64}|connect-[0-9a-f]{32}")
+"""What looks like the digest of a file, or the id of a checkpoint, in a record that cannot be read: that stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,6 @@ class Session:
     def key(self) -> SessionKey:
         """Return the session's key."""
         return self.record.key
-
-
-Expected = Mapping[tuple[Keyspace, str], int]
-Extra = tuple[Sequence[Op], Expected]
-"""What is written in one transaction with a session, and what that expects."""
 
 
 class Sessions:
@@ -126,7 +124,9 @@ class Sessions:
             if session.record.closed_ms:
                 raise invalid("SESSION_CLOSED", key.session_id, "Session was closed.")
             if self._clock.now_ms() - session.record.used_ms > _USED_EVERY_MS:
-                session = await self._write(session, session.record, [], ([], {})) or await self.find(key) or session
+                session = (
+                    await self._write(session, session.record, [], NOTHING_MORE) or await self.find(key) or session
+                )
             return session
         raise BusyError(f"session {key.session_id} changes too often to be opened")
 
@@ -143,7 +143,7 @@ class Sessions:
         await self._check_room(key)
         record = SessionRecord(user=key.user, session_id=key.session_id, server_side_session_id=str(uuid.uuid4()))
         session = Session(record.model_copy(update={"created_ms": self._clock.now_ms()}), ABSENT, pb.ConnectSession())
-        made = await self._write(session, session.record, [], ([], {}))
+        made = await self._write(session, session.record, [], NOTHING_MORE)
         if made is not None:
             log.info("connect_session_opened", user=key.user, session=key.session_id)
         return made
@@ -155,7 +155,7 @@ class Sessions:
             raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, "sessions (end some of them)")
 
     async def change(
-        self, session: Session, change: Callable[[SessionRecord], SessionRecord], extra: Extra = ((), {})
+        self, session: Session, change: Callable[[SessionRecord], SessionRecord], extra: Extra = NOTHING_MORE
     ) -> Session | None:
         """Write what *change* makes of a session, with *extra*; None when either is not as it was read."""
         return await self._write(session, _next(change(session.record)), [], extra)
@@ -202,33 +202,49 @@ class Sessions:
             if session is None or session.record.closed_ms:
                 return session
             gone = {"closed_ms": self._clock.now_ms(), "conf": {}, "entries": (), "artifacts": ()}
-            ops = [DeleteRange(Keyspace.ConnectEntries, f"{key.path}/")]
-            if await self._write(session, _next(session.record.model_copy(update=gone)), ops, ([], {})) is not None:
+            ops: list[Op] = [DeleteRange(Keyspace.ConnectEntries, f"{key.path}/"), Put(*end_of(key), b"{}")]
+            if await self._write(session, _next(session.record.model_copy(update=gone)), ops, NOTHING_MORE) is not None:
                 log.info("connect_session_closed", user=key.user, session=key.session_id)
                 return session
         raise BusyError(f"session {key.session_id} changes too often to be closed")
 
     async def clone(self, session: Session, to: SessionKey) -> Session:
-        """Make a session of *session* as it is."""
+        """Make a session of *session* as it is; the same call again returns the one that was made, while it is new."""
         _check_id(to.session_id)
-        if await self.find(to) is not None:
+        found = await self.find(to)
+        if found is None:
+            await self._check_room(to)
+            found = await self._begin_clone(session, to) or await self.find(to)
+        if found is None or not _is_new_clone(found.record, session.record):
             raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
-        await self._check_room(to)
+        if found.record.is_made:
+            return found
         stored = [
             Put(Keyspace.ConnectEntries, f"{to.path}/{entry.number:08d}", pack_blob(message.command))
             for entry, message in zip(session.record.entries, session.message.entries, strict=True)
         ]
         await self._backend.put_all(stored)
-        own = {
-            "session_id": to.session_id,
-            "server_side_session_id": str(uuid.uuid4()),
-            "created_ms": self._clock.now_ms(),
-        }
-        record = session.record.model_copy(update=own)
-        made = await self._write(Session(record, ABSENT, pb.ConnectSession()), record, [], ([], {}))
+        own = {"user", "session_id", "server_side_session_id", "created_ms", "cloned_from"}
+        record = session.record.model_copy(update=found.record.model_dump(include=own))
+        made = await self._write(found, record, [], NOTHING_MORE)
         if made is None:
-            raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
+            raise BusyError(f"session {to.session_id} is being made by another call: try again")
         return made
+
+    async def _begin_clone(self, session: Session, to: SessionKey) -> Session | None:
+        """Write the record of a clone that has no entries yet: by it a sweep finds what a dead scheduler leaves."""
+        now_ms = self._clock.now_ms()
+        record = SessionRecord(
+            user=to.user,
+            session_id=to.session_id,
+            server_side_session_id=str(uuid.uuid4()),
+            revision=session.record.revision,
+            created_ms=now_ms,
+            closed_ms=now_ms,
+            cloned_from=session.record.server_side_session_id,
+            is_made=False,
+        )
+        return await self._write(Session(record, ABSENT, pb.ConnectSession()), record, [], NOTHING_MORE)
 
     async def _write(self, session: Session, record: SessionRecord, ops: Sequence[Op], extra: Extra) -> Session | None:
         mine = secrets.token_hex(8)
@@ -263,7 +279,12 @@ class Sessions:
         while True:
             page = await self._backend.scan(Keyspace.ConnectSessions, limit=_PAGE, start_after=after)
             for item in page:
-                record = SessionRecord.decoded(item.value, f"ConnectSessions/{item.key}")
+                try:
+                    record = SessionRecord.decoded(item.value, f"ConnectSessions/{item.key}")
+                except (StateCorruptError, SchemaVersionError) as error:
+                    log.warning("connect_session_unreadable", key=item.key, error=str(error))
+                    kept.update(found.decode() for found in _NAMES.findall(item.value))
+                    continue
                 is_over = record.closed_ms and now_ms - record.closed_ms > _TOMBSTONE_MS
                 if is_over or now_ms - record.used_ms > self._retention_ms:
                     await self._forget(item.key, item.mod_revision)
@@ -282,6 +303,17 @@ class Sessions:
             DeleteRange(Keyspace.ConnectOperations, f"{path}/"),
         ]
         await self._backend.put_txn(ops, expect={(Keyspace.ConnectSessions, path): mod_revision})
+
+
+def end_of(key: SessionKey) -> tuple[Keyspace, str]:
+    """Return the place that is taken once a session has ended: no job is submitted for it any more."""
+    return Keyspace.ConnectOperations, f"{key.path}/end"
+
+
+def _is_new_clone(record: SessionRecord, model: SessionRecord) -> bool:
+    """Return whether *record* is what a clone of *model* is made as, or is becoming one."""
+    is_open = not record.closed_ms or not record.is_made
+    return is_open and (record.cloned_from, record.revision) == (model.server_side_session_id, model.revision)
 
 
 def _next(record: SessionRecord) -> SessionRecord:

@@ -30,6 +30,7 @@ from onager.scheduler.jobs.job_specs import Submission
 from onager.scheduler.jobs.job_speculation import speculation_of
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.program_specs import encoded_steps
+from onager.scheduler.records import NOTHING_MORE, Extra
 from onager.scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger(__name__)
@@ -55,11 +56,17 @@ class NewJobs:
         return self._members.writes_major >= TABLES_MAJOR
 
     async def store(
-        self, job_id: JobId, client_id: str, spec: pb.JobSpec, submission: Submission, terms: JobTerms
+        self,
+        job_id: JobId,
+        client_id: str,
+        spec: pb.JobSpec,
+        submission: Submission,
+        terms: JobTerms,
+        extra: Extra = NOTHING_MORE,
     ) -> bool:
-        """Store a job with its specification, durable when this returns; return whether it existed.
+        """Store a job with its specification, durable when this returns, and *extra*; return whether it existed.
 
-        `JobConflictError` when another job has its id.
+        `JobConflictError` when another job has its id, `BusyError` when what *extra* expects does not hold.
         """
         content, digest = submission.content, submission.digest
         now_ms = self._clock.now_ms()
@@ -89,7 +96,7 @@ class NewJobs:
             await self._blobs.put(job_id, steps)
             graph = _program(graph, spec.program, [digest_of(step) for step in steps], now_ms)
         try:
-            _, existed = await self._jobs.submit(graph, terms, blob)
+            _, existed = await self._jobs.submit(graph, terms, blob, extra)
         except JobConflictError:
             await self._blobs.release(job_id, [digest, *(digest_of(step) for step in steps)])
             raise

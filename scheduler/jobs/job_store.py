@@ -16,6 +16,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import (
+    BusyError,
     CatalogConflictError,
     JobConflictError,
     JobNotFoundError,
@@ -38,7 +39,7 @@ from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFla
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.loops import in_portions
-from onager.scheduler.records import pack
+from onager.scheduler.records import NOTHING_MORE, Extra, pack
 from onager.state_backend import (
     ABSENT,
     Conflict,
@@ -163,12 +164,17 @@ class JobStore:
         return self._active.get(job_id) or self._ended.get(job_id)
 
     async def submit(
-        self, graph: ExecutionGraph, terms: JobTerms | None = None, blob: BlobWrites | None = None
+        self,
+        graph: ExecutionGraph,
+        terms: JobTerms | None = None,
+        blob: BlobWrites | None = None,
+        extra: Extra = NOTHING_MORE,
     ) -> tuple[StoredJob, bool]:
         """Store a new job, and *blob* with it or before it; return it, and whether it existed already.
 
         A job of the same id and spec is the same job, however long ago it was submitted and whatever became of it;
-        with another spec it is a `JobConflictError`.
+        with another spec it is a `JobConflictError`. *extra* is written in the same transaction: `BusyError` when there
+        is no such job, and what that expects does not hold.
         """
         job_id = JobId(graph.job_id)
         terms = terms or JobTerms()
@@ -185,12 +191,14 @@ class JobStore:
             **terms.model_dump(),
         )
         head = head_of(graph, terms)
+        more, expected = extra
         ops = [
             *chunks,
             Put(Keyspace.ActiveJobs, job_id, header.encoded()),
             Put(Keyspace.JobHeads, job_id, self.heads.encoded(head)),
+            *more,
         ]
-        expect = {(keyspace, str(job_id)): ABSENT for keyspace in job_log.HEADER_KEYSPACES}
+        expect = {(keyspace, str(job_id)): ABSENT for keyspace in job_log.HEADER_KEYSPACES} | dict(expected)
         for _ in range(_TRIES):
             beside, blob = blob, None
             if beside is None:
@@ -217,6 +225,10 @@ class JobStore:
             try:
                 found = await self.load(job_id)
             except JobNotFoundError:
+                if isinstance(result, Conflict) and any(
+                    _revision_of(result.found[place]) != revision for place, revision in expected.items()
+                ):
+                    raise BusyError(f"what belongs to job {job_id} has changed: try again") from None
                 continue  # the outcome was unknown, and the job is not there: try again, only one write can win
             if found.graph.spec_digest != graph.spec_digest:
                 raise JobConflictError(job_id)

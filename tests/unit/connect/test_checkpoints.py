@@ -12,8 +12,9 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import CHECKPOINT, KEPT, ExecutePlanRequest, ExecutePlanResponse
 from onager.scheduler.connect.checkpoints import GRACE_MS, Checkpoints
 from onager.scheduler.connect.failures import ConnectError
-from onager.scheduler.connect.operations import Operation, Operations, job_id_of
+from onager.scheduler.connect.operations import Operation, Operations
 from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.connect.running import RunningOperations, job_id_of
 from onager.scheduler.connect.sessions import Sessions
 
 ANN = SessionKey("ann", str(uuid.UUID(int=1)))
@@ -32,7 +33,7 @@ class Jobs:
     def active(self):
         return []
 
-    async def submit(self, request):
+    async def submit(self, request, **_):
         self.submitted.append(SimpleNamespace(job_id=request.job_id, labels=request.spec.labels, spec=request.spec))
 
     async def progress(self, _job_id):
@@ -44,8 +45,9 @@ class Jobs:
 
 def scheduler(backend, clock, jobs, exchange_dir="/nowhere"):
     sessions = Sessions(backend, clock, retention_s=3600)
+    running = RunningOperations(backend, jobs, None)
     return Operations(
-        backend, clock, sessions, None, jobs, jobs, None, jobs, None, exchange_dir=exchange_dir, readers=None
+        backend, clock, sessions, None, jobs, jobs, running, jobs, None, exchange_dir=exchange_dir, readers=None
     ), sessions
 
 

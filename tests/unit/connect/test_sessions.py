@@ -99,6 +99,70 @@ async def test_a_clone_is_like_its_model_and_changes_alone(sessions):
         await sessions.clone(session, to)
 
 
+async def test_a_clone_that_is_asked_for_again_is_the_same_one(sessions, backend, clock):
+    session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view("v")]), NOTHING)
+    to = SessionKey(ANN.user, str(uuid.UUID(int=3)))
+    made = await sessions.clone(session, to)
+    again = await Sessions(backend, clock, retention_s=60).clone(session, to)
+    assert again.record.server_side_session_id == made.record.server_side_session_id
+    other = await sessions.open(SessionKey(ANN.user, str(uuid.UUID(int=4))))
+    with pytest.raises(ConnectError, match="ALREADY_EXISTS"):
+        await sessions.clone(other, to)
+    await sessions.close(to)
+    with pytest.raises(ConnectError, match="ALREADY_EXISTS"):
+        await sessions.clone(session, to)
+
+
+@pytest.mark.parametrize("dies_at", ["put_all", "end"])
+async def test_a_clone_that_a_dead_scheduler_has_left_is_made_or_goes(sessions, backend, clock, monkeypatch, dies_at):
+    session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view("v")]), NOTHING)
+    to = SessionKey(ANN.user, str(uuid.UUID(int=3)))
+    dying = Sessions(backend, clock, retention_s=3600)
+    if dies_at == "put_all":
+        monkeypatch.setattr(backend, "put_all", raising)
+    else:
+        begin = dying._begin_clone
+
+        async def begin_and_lose_the_rest(*of):
+            begun = await begin(*of)
+            monkeypatch.setattr(dying, "_write", raising)
+            return begun
+
+        monkeypatch.setattr(dying, "_begin_clone", begin_and_lose_the_rest)
+    with pytest.raises(ConnectionError):
+        await dying.clone(session, to)
+    monkeypatch.undo()
+    with pytest.raises(ConnectError, match="SESSION_CLOSED"):
+        await sessions.open(to)
+    if dies_at == "end":
+        await sessions.clone(session, to)
+        assert await names(sessions, to) == ["v"]
+        return
+    clock.advance(3_700_000)
+    await sessions.open(ANN)
+    await sessions.sweep()
+    assert not await backend.get_from_prefix(Keyspace.ConnectEntries, f"{to.path}/")
+    assert await sessions.find(to) is None
+
+
+async def raising(*_):
+    raise ConnectionError("killed")
+
+
+@pytest.mark.parametrize(
+    "record", [b"{", b'{"user": "bob", "artifacts": [{"digest": "%s"}]}' % (b"a" * 64), b'{"v": 99}']
+)
+async def test_a_record_that_cannot_be_read_keeps_no_other_from_its_end(sessions, backend, clock, record):
+    old, first = SessionKey("zoe", str(uuid.UUID(int=2))), f"aaa/{uuid.UUID(int=1)}"
+    await backend.put(Keyspace.ConnectSessions, first, record)
+    await sessions.apply(await sessions.open(old), pb.ConnectApplied(put=[view("v")]), NOTHING)
+    clock.advance(3_700_000)
+    kept = await sessions.sweep()
+    assert [item.key for item in await backend.get_from_prefix(Keyspace.ConnectSessions, "")] == [first]
+    assert not await backend.get_from_prefix(Keyspace.ConnectEntries, "")
+    assert ("a" * 64 in kept) == (b"digest" in record), "its files stay"
+
+
 async def test_a_user_has_a_limited_number_of_sessions_and_takes_none_from_others(sessions, monkeypatch):
     monkeypatch.setattr(module, "MAX_SESSIONS", 3)
     for number in range(3):

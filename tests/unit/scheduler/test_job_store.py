@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from onager.errors import JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
+from onager.errors import BusyError, JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
     ExecutorLost,
     JobCancelled,
@@ -20,7 +20,7 @@ from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.job_heads import JobHead, JobTerms, head_of
 from onager.scheduler.jobs.job_log import JobHeader
 from onager.scheduler.jobs.job_store import Committed, Lost
-from onager.state_backend import Keyspace
+from onager.state_backend import ABSENT, Keyspace, Put
 from onager.state_backend.memory import MemoryStore
 from tests.unit.scheduler.small_graphs import SLOT, UnsureBackend, append, graph, keys, planned, store, succeeded
 
@@ -76,6 +76,22 @@ async def test_a_submission_of_unknown_outcome_is_settled(clock, fate):
     _, existed = await store(backend, clock).submit(graph())
     assert not existed
     assert (await store(backend, clock).load(JOB)).seq == 0
+
+
+@pytest.mark.parametrize("fate", ["lost", "done"])
+async def test_what_is_written_with_a_job_is_written_with_it_or_not_at_all(clock, fate):
+    backend = UnsureBackend(MemoryStore(clock))
+    backend.script = [fate]
+    jobs, place = store(backend, clock), (Keyspace.ConnectOperations, "ann/session/op")
+    extra = ([Put(*place, b"begun")], {place: ABSENT})
+    _, existed = await jobs.submit(graph(), extra=extra)
+    assert not existed
+    assert (await backend.get(*place)).value == b"begun"
+    _, existed = await jobs.submit(graph(), extra=extra)
+    assert existed, "the job is there, and was written with it"
+    with pytest.raises(BusyError):
+        await jobs.submit(graph("job-2"), extra=extra)
+    assert await keys(backend, Keyspace.ActiveJobs) == {"ActiveJobs/job-1"}
 
 
 async def test_a_small_spec_is_stored_with_its_job_in_one_transaction(backend, clock):

@@ -1,0 +1,88 @@
+"""Operations that run: found by the labels of their jobs, also of those that another scheduler has just submitted."""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from onager.execution_graph import JobState
+from onager.ids import JobId
+from onager.protocol.security import principal
+from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.state_backend import Keyspace, StateBackendClient
+
+USER, SESSION, OPERATION = "connect.user", "connect.session", "connect.op"
+"""Labels of an operation's job."""
+TAG: Final = "connect.tag."
+LABEL_CHARS: Final = 256
+_NAMESPACE: Final = uuid.UUID("5f0a4d1c-7a2e-5b58-9d0c-0b6a6e9f1c55")
+_PREFIX: Final = "connect-"
+_PAGE: Final = 100
+"""Keys of a read; a transaction takes 128."""
+
+
+def job_id_of(key: SessionKey, operation_id: str) -> JobId:
+    """Return the id of an operation's job."""
+    return JobId(f"{_PREFIX}{uuid.uuid5(_NAMESPACE, f'{key.path}/{operation_id}').hex}")
+
+
+class RunningOperations:
+    """The operations of sessions that run, and their ends."""
+
+    def __init__(self, backend: StateBackendClient, heads: JobHeads, local: LocalDriver) -> None:
+        self._backend = backend
+        self._heads = heads
+        self._local = local
+
+    def as_last_seen(self, key: SessionKey) -> Iterator[JobHead]:
+        """Yield the heads of the session's jobs that have not ended, as this scheduler's watch has told them."""
+        user = key.user[:LABEL_CHARS]
+        for head in self._heads.active():
+            if head.labels.get(SESSION) == key.session_id and head.labels.get(USER) == user:
+                yield head
+
+    async def interrupt(self, key: SessionKey, *, tag: str = "", operation_id: str = "") -> list[str]:
+        """Cancel the operations of a session that run: all, those with a tag, or one; return their ids."""
+        await (self._read([job_id_of(key, operation_id)]) if operation_id else self._read_active())
+        interrupted = []
+        for head in list(self.as_last_seen(key)):
+            if operation_id and head.labels.get(OPERATION) != operation_id:
+                continue
+            if tag and tag not in (value for name, value in head.labels.items() if name.startswith(TAG)):
+                continue
+            graph = await self._local.coordinator(JobId(head.job_id)).cancel("interrupted by its client", principal())
+            if graph.state is JobState.CANCELLED:
+                interrupted.append(head.labels[OPERATION])
+        return interrupted
+
+    async def states(self, key: SessionKey, operation_ids: Iterable[str]) -> dict[str, JobState | None]:
+        """Return the states of operations: of those that are named, or of all that run; None for unknown ones."""
+        wanted = list(operation_ids)
+        if wanted:
+            await self._read([job_id_of(key, operation_id) for operation_id in wanted])
+        else:
+            await self._read_active()
+            wanted = [head.labels[OPERATION] for head in self.as_last_seen(key)]
+        found: dict[str, JobState | None] = {}
+        for operation_id in wanted:
+            head = self._heads.get(job_id_of(key, operation_id))
+            found[operation_id] = None if head is None else head.state
+        return found
+
+    async def _read_active(self) -> None:
+        """Read the heads of all operations that run, as far as the watch has not told them."""
+        after = _PREFIX  # keys come in order, and a prefix of a scan ends with a slash
+        while True:
+            page = await self._backend.scan_keys(Keyspace.ActiveJobs, limit=_PAGE, start_after=after)
+            ours = [JobId(key) for key in page if key.startswith(_PREFIX)]
+            await self._read(ours)
+            if not page.has_more or len(ours) < len(page.items):
+                return
+            after = ours[-1]
+
+    async def _read(self, job_ids: Iterable[JobId]) -> None:
+        unknown = [job_id for job_id in job_ids if self._heads.get(job_id) is None]
+        for start in range(0, len(unknown), _PAGE):
+            places = [(Keyspace.JobHeads, str(job_id)) for job_id in unknown[start : start + _PAGE]]
+            self._heads.learn((await self._backend.read_txn(places)).values)

@@ -1,0 +1,152 @@
+"""Operations that run at any scheduler, and those whose jobs are forgotten: two replicas whose watches tell nothing."""
+
+import uuid
+
+import pytest
+
+from onager.execution_graph import JobState
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import ExecutePlanRequest, ExecutePlanResponse, request_of
+from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.connect.running import job_id_of
+from onager.state_backend import Keyspace
+from tests.unit.scheduler.pair import Pair
+
+SESSION = str(uuid.UUID(int=0xABC))
+OPERATION = str(uuid.UUID(int=0xDEF))
+KEY = SessionKey("ann", SESSION)
+JOB = job_id_of(KEY, OPERATION)
+
+
+class Executor:
+    """Says of each command that it is a job."""
+
+    async def call(self, *_):
+        response = ExecutePlanResponse()
+        response.sql_command_result.relation = b"nothing"
+        return pb.ConnectReply(job=pb.ConnectJob(work="write", responses=[response.SerializeToString()]))
+
+
+@pytest.fixture
+async def pair(clock):
+    made = Pair(clock)
+    await made.start()
+    for replica in made.replicas.values():
+        replica.spark_connect._operations._calls = Executor()
+    return made
+
+
+def asked(kind, **fields):
+    request = kind(session_id=SESSION, **fields)
+    request.user_context.user_id = "ann"
+    return request
+
+
+def write(text="INSERT INTO t VALUES (1)", operation_id=OPERATION):
+    request = asked(ExecutePlanRequest, operation_id=operation_id, tags=["nightly"])
+    request.plan.command.sql_command.sql = text
+    return request
+
+
+async def begun(replica, request):
+    """Begin an operation, and leave it."""
+    responses = replica.spark_connect.ExecutePlan(request, b"")
+    await anext(responses)
+    await responses.aclose()
+
+
+async def told(responses):
+    return [ExecutePlanResponse.FromString(response) async for response in responses]
+
+
+async def end(replica):
+    await replica.local.coordinator(JOB).cancel("enough", "")
+
+
+async def forget(pair):
+    """Remove all records of the job, as after its retention."""
+    backend = pair.here._backend
+    for keyspace in (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.FailedJobs, Keyspace.JobHeads):
+        await backend.delete(keyspace, JOB)
+    for replica in pair.replicas.values():
+        await replica.heads.refresh()
+        replica.jobs.forget(JOB)
+
+
+async def test_a_write_whose_job_is_forgotten_is_not_carried_out_again(pair):
+    await begun(pair.here, write())
+    await end(pair.here)
+    await forget(pair)
+    for replica in pair.replicas.values():
+        reattached = asked(request_of("ReattachExecute"), operation_id=OPERATION)
+        for ask in (lambda at: at.ExecutePlan(write(), b""), lambda at: at.ReattachExecute(reattached, b"")):  # noqa: B023
+            with pytest.raises(ConnectError, match=r"INVALID_HANDLE\.OPERATION_ABANDONED.*look at what"):
+                await told(ask(replica.spark_connect))
+    assert not await pair.here._backend.scan_keys(Keyspace.ActiveJobs, limit=10)
+
+
+async def test_a_write_that_was_noted_and_not_submitted_is_submitted_once(pair, monkeypatch):
+    operations = pair.here.spark_connect._operations
+
+    async def die(*_):
+        raise ConnectionError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(operations, "_begin", die)
+        with pytest.raises(ConnectionError):
+            await begun(pair.here, write())
+    assert await pair.here._backend.get(Keyspace.ConnectOperations, f"{KEY.path}/{OPERATION}") is not None
+    await begun(pair.there, write())
+    await begun(pair.here, write())
+    assert list(await pair.here._backend.scan_keys(Keyspace.ActiveJobs, limit=10)) == [JOB]
+    with pytest.raises(ConnectError, match="OPERATION_ALREADY_EXISTS"):
+        await begun(pair.here, write("INSERT INTO t VALUES (2)"))
+
+
+@pytest.mark.parametrize("case", [str.lower, str.upper])
+@pytest.mark.parametrize("how", ["all", "tag", "operation", "release", "session"])
+async def test_what_another_scheduler_has_just_begun_is_interrupted(pair, how, case):
+    await begun(pair.there, write(operation_id=case(OPERATION)))
+    assert pair.here.heads.get(JOB) is None, "the watch has told nothing"
+    service, operation_id = pair.here.spark_connect, case(OPERATION)
+    match how:
+        case "release":
+            release = asked(request_of("ReleaseExecute"), operation_id=operation_id)
+            release.release_all.SetInParent()
+            assert (await service.ReleaseExecute(release, b"")).operation_id == operation_id
+        case "session":
+            await service.ReleaseSession(asked(request_of("ReleaseSession")), b"")
+        case _:
+            kind = {"all": 1, "tag": 2, "operation": 3}[how]
+            wanted = {"tag": {"operation_tag": "nightly"}, "operation": {"operation_id": operation_id}}.get(how, {})
+            answer = await service.Interrupt(asked(request_of("Interrupt"), interrupt_type=kind, **wanted), b"")
+            assert list(answer.interrupted_ids) == [OPERATION]
+    assert (await pair.here.jobs.load(JOB)).graph.state is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("case", [str.lower, str.upper])
+async def test_the_state_of_what_another_scheduler_has_just_begun_is_told(pair, case):
+    await begun(pair.there, write(operation_id=case(OPERATION)))
+    for named in ([], [case(OPERATION)]):
+        request = asked(request_of("GetStatus"))
+        request.operation_status.operation_ids.extend(named)
+        (status,) = (await pair.here.spark_connect.GetStatus(request, b"")).operation_statuses
+        assert (status.operation_id, status.state) == ((named or [OPERATION])[0], 2)
+
+
+async def test_nothing_begins_in_a_session_that_ends_meanwhile(pair):
+    service = pair.there.spark_connect
+    submit = service._operations._submissions.submit
+
+    async def late(*args, **kwargs):
+        await pair.here.spark_connect.ReleaseSession(asked(request_of("ReleaseSession")), b"")
+        return await submit(*args, **kwargs)
+
+    service._operations._submissions.submit = late
+    query = asked(ExecutePlanRequest, operation_id=OPERATION)
+    query.plan.root = b"relation"
+    for request in (write(), query):
+        with pytest.raises(Exception, match=r"try again|SESSION_CLOSED"):
+            await begun(pair.there, request)
+    assert not await pair.here._backend.scan_keys(Keyspace.ActiveJobs, limit=10)
