@@ -430,12 +430,16 @@ class UnsupportedPlanError(PlanningError):
 
 
 class SideEffectError(PlanningError):
-    """A statement before the last would change something while the job is planned."""
+    """A statement would change something while the job is planned, or does what Onager does not do."""
 
-    def __init__(self, statement: str, advice: str) -> None:
-        super().__init__(f"{statement} would change something while the job is planned: {advice}")
+    def __init__(
+        self, statement: str, advice: str, why: str = "would change something while the job is planned"
+    ) -> None:
+        """*why* goes on behind the statement."""
+        super().__init__(f"{statement} {why}: {advice}")
         self.statement = statement
         self.advice = advice
+        self.why = why
 
 
 class UserCodeError(PlanningError):

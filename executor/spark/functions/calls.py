@@ -118,7 +118,7 @@ class FunctionCalls:
             case "user":
                 raise UserCodeError(answer["message"], answer["traceback"], raised=answer["raised"])
             case "side_effect":
-                raise SideEffectError(answer["statement"], answer["advice"])
+                raise SideEffectError(answer["statement"], answer["advice"], answer["why"])
             case "planning":
                 raise PlanningError(answer["message"])
         raise RuntimeError(f"the process of the job's function failed:\n{answer.get('message')}")

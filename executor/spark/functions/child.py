@@ -97,7 +97,12 @@ def _told(connection: job_spark.Connection | None, error: BaseException) -> dict
                 "raised": error.raised[:_MOST_NAME],
             }
         case SideEffectError():
-            return {"kind": "side_effect", "statement": _shortened(error.statement), "advice": error.advice}
+            return {
+                "kind": "side_effect",
+                "statement": _shortened(error.statement),
+                "advice": error.advice,
+                "why": error.why,
+            }
         case OnagerError():
             return {"kind": "planning", "message": _shortened(str(error))}
     origin = jvm_error(error)

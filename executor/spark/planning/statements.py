@@ -35,7 +35,16 @@ _ADVICE = (
     "functions, and INSERT OVERWRITE DIRECTORY … USING are allowed; the last one must be a query, SHOW, DESCRIBE or "
     "EXPLAIN, or one of these"
 )
-_DATA_ADVICE = "it removes, changes or loads rows of a table; write it with INSERT OVERWRITE, or make another table"
+_NOT_DONE = "is a statement that Onager does not carry out"
+_DATA_ADVICE = (
+    "rows of a table are not changed where they are; write them anew with INSERT OVERWRITE, or into another table with "
+    "CREATE TABLE … AS"
+)
+_LATER_ADVICE = (
+    "drop the table and make it anew in one script (DROP TABLE …; CREATE TABLE … AS SELECT …), or give a DataFrame to "
+    "writeTo(…).createOrReplace()"
+)
+_LOAD_ADVICE = "read the files in a query, and write its rows with INSERT INTO"
 _NO_CATALOG_ADVICE = (
     "these executors have the tables of a Hive metastore, which are read and not changed: before the last statement "
     "only SET, RESET, USE, temporary views, temporary functions, variables and INSERT OVERWRITE DIRECTORY … USING are "
@@ -258,13 +267,22 @@ def check_harmless(
         "DropView": "only a temporary view of this job can be dropped",
         "CreateViewCommand": "all jobs share a global view; make a TEMPORARY one",
     }
-    raise SideEffectError(str(statement), advice.get(name) or _advice(name, has_catalog=has_catalog))
+    if name in advice:
+        raise SideEffectError(str(statement), advice[name])
+    raise _refusal(statement, name, has_catalog=has_catalog)
 
 
-def _advice(name: str, *, has_catalog: bool) -> str:
+def _refusal(statement: Statement, name: str, *, has_catalog: bool) -> SideEffectError:
+    """Return the error for a statement of the class *name*, which changes more than the session."""
     if not has_catalog:
-        return _NO_CATALOG_ADVICE
-    return _DATA_ADVICE if name in LATER | {"LoadData"} else _ADVICE
+        return SideEffectError(str(statement), _NO_CATALOG_ADVICE)
+    if name in CHANGING_ROWS:
+        return SideEffectError(str(statement), _DATA_ADVICE, _NOT_DONE)
+    if name in LATER:
+        return SideEffectError(str(statement), _LATER_ADVICE, _NOT_DONE)
+    if name == "LoadData":
+        return SideEffectError(str(statement), _LOAD_ADVICE, _NOT_DONE)
+    return SideEffectError(str(statement), _ADVICE)
 
 
 def _check_setting(statement: Statement, plan: Any) -> None:
@@ -309,14 +327,14 @@ def last_query(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) 
     if is_command(jvm, plan):
         if name in HARMLESS | IGNORED or name in {"CreateViewCommand", "CreateTempViewUsing"}:
             raise PlanningError(f"{statement} is the last statement, but it gives no rows: end the script with a query")
-        raise SideEffectError(str(statement), _advice(name, has_catalog=has_catalog))
+        raise _refusal(statement, name, has_catalog=has_catalog)
     return plan, None
 
 
 def check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
     """Raise `SideEffectError` if *plan* contains a statement that changes data, such as part of a multi-insert."""
     if found := QueryTools(jvm).first_of(plan, DATA_MODIFYING):
-        raise SideEffectError(str(statement), _DATA_ADVICE if found in CHANGING_ROWS else _ADVICE)
+        raise _refusal(statement, found, has_catalog=True)
 
 
 def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:

@@ -344,8 +344,8 @@ def test_what_there_is_is_shown(executor, catalog):
         ("INSERT INTO ice.shop.sales (colour) VALUES (1)", "colour"),
         ("INSERT INTO ice.shop.sales VALUES (1)", "NOT_ENOUGH_DATA_COLUMNS"),
         ("INSERT INTO ice.shop.sales (id) VALUES ('x')", "CANNOT_SAFELY_CAST"),
-        ("DELETE FROM ice.shop.sales", "it removes, changes or loads rows of a table"),
-        ("UPDATE ice.shop.sales SET id = 1", "it removes, changes or loads rows"),
+        ("DELETE FROM ice.shop.sales", "rows of a table are not changed where they are"),
+        ("UPDATE ice.shop.sales SET id = 1", "rows of a table are not changed"),
         (
             "MERGE INTO ice.shop.sales t USING ice.shop.sales s ON t.id = s.id WHEN MATCHED THEN DELETE",
             "it removes, ch",
