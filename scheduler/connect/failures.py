@@ -31,6 +31,7 @@ _AS_SPARK: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     "UnsupportedPlanError": _NOT_DONE,
     "SideEffectError": _NOT_DONE,
     "PlanningError": _NOT_DONE,
+    "onager.failure.RefusedException": _NOT_DONE,
 }
 """Errors of executors that are not Spark's: the condition that Spark has for it, its state, and Spark's classes."""
 
@@ -67,6 +68,9 @@ class ConnectError(Exception):
         super().__init__(message)
         self.error_class, self.sql_state, self.classes, self.code = error_class, sql_state, classes, code
         self.details = _details(details, self)
+        root = self.details.errors[self.details.root_error_idx].spark_throwable
+        if root.error_class:  # what Spark's server would tell, also where the job's failure tells another one
+            self.error_class, self.sql_state = root.error_class, root.sql_state or sql_state
         self.error_id = ""
 
 
@@ -101,9 +105,7 @@ def _told(
     if error_class not in _AS_SPARK:
         return ConnectError(error_class, message, sql_state, classes=classes, details=details)
     condition, state, classes = _AS_SPARK[error_class]
-    return ConnectError(
-        condition, f"[{condition}] {message} SQLSTATE: {state}", state, classes=classes, details=details
-    )
+    return ConnectError(condition, f"[{condition}] {message} SQLSTATE: {state}", state, classes=classes)
 
 
 OF_OPERATION: Final = "operation/"

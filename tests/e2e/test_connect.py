@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from onager.cli.java import find_java_home
 from onager.exchange_layout import CHECKPOINTS
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import HANGS_S
 
+JDBC = Path(__file__).with_name("JdbcProgram.java")
 PROGRAM = Path(__file__).with_name("connect_program.py")
 SLOW = """
 import sys, time
@@ -65,7 +68,6 @@ asked = [
     lambda: spark.sql("BEGIN SELECT 1; END"),
     lambda: spark.readStream.format("rate").load().writeStream.format("console").start(),
     lambda: spark.range(3).write.bucketBy(2, "id").parquet(sys.argv[2]),
-    lambda: spark.range(3).write.format("noop").mode("overwrite").save(),
     lambda: DataFrame(SQL("INSERT OVERWRITE DIRECTORY '" + sys.argv[2] + "' USING csv SELECT 1"), spark).collect(),
     lambda: DataFrame(SQL("CREATE TEMPORARY VIEW v AS SELECT 1"), spark).select("*").collect(),
     lambda: spark.read.parquet(sys.argv[3] + "/*").collect(),
@@ -173,12 +175,38 @@ def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path
         .splitlines()
     )
     assert not (tmp_path / "out").exists()
-    words = ["global view", "variable", "BEGIN", "streaming", "buckets", "noop"]
+    words = ["global view", "variable", "BEGIN", "streaming", "bucketby"]
     words += ["InsertIntoDir", "CreateViewCommand", "cannot be read"]
     assert len(told) == len(words) + 1
     for word, line in zip(words, told, strict=False):
         assert word.lower() in line.lower().replace("_", ""), line
     assert told[-1] == "3"
+
+
+def test_a_jdbc_client_queries_and_changes_tables(cluster):
+    jars = Path(pyspark.__file__).parent / "jars"
+    java = [find_java_home() / "bin" / "java", "-Xmx256m", "-XX:TieredStopAtLevel=1"]
+    command = [*java, "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{jars}/connect-repl/*:{jars}/*"]
+    done = subprocess.run([*command, JDBC, remote(cluster)], capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [
+        "create false",
+        "insert 0",
+        "ctas false",
+        "rows [1,a, 2,null]",
+        "copy [23]",
+        "query true [1]",
+        "show [default,jdbc_copy,false, default,jdbc_sold,false]",
+        "product Apache Spark Connect Server 4.3.0",
+        "catalogs [spark_catalog]",
+        "schemas [default]",
+        "tables [jdbc_copy, jdbc_sold]",
+        "columns [id, what]",
+        "schema spark_catalog.default",
+        "mistake 21S01",
+        "drop falsefalse",
+        "left []",
+    ]
 
 
 def test_files_of_a_program_are_there_for_its_functions_also_on_a_new_executor(cluster, tmp_path):

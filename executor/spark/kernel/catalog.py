@@ -18,6 +18,7 @@ class JavaCatalog:
         self._java = jvm.java_class("onager.catalog.OnagerCatalog").next(jvm_session(base))
         self._statements = jvm.java_class("onager.catalog.Statements")
         self._writes = jvm.java_class("onager.catalog.TableWrite")
+        self._writers = jvm.java_class("onager.catalog.Writers")
         self._truncation = jvm.java_class("onager.catalog.Truncation")
         self._json = jvm.java_class("onager.values.Json")
         self.session: JavaObject = self._java.session()
@@ -54,6 +55,10 @@ class JavaCatalog:
     def table_write(self, parsed: JavaObject) -> JavaObject:
         """Plan a statement that writes a table; see Java's `TableWrite`."""
         return self._writes.of(self._java, parsed)
+
+    def writer(self, command: JavaObject) -> JavaObject:
+        """Plan a command about a table that a writer of Spark's has made; see Java's `Writers`."""
+        return self._writers.of(self._java, command)
 
     def foreign_write(self, write: JavaObject) -> dict[str, Any]:
         """Return the fields of Java's `ForeignWrite`."""

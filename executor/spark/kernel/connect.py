@@ -20,6 +20,7 @@ class JavaConnect:
         self._session = session
         self._java = self._jvm.java_class("onager.spark43.ConnectSession")(jvm_session(session), user)
         self._reads = self._jvm.java_class("onager.plan.ConnectReads")
+        self._plans = self._jvm.java_class("onager.spark43.WriterPlans")
         self._checkpoints = self._jvm.java_class("onager.plan.Checkpoints")
 
     def analyze(self, request: bytes) -> bytes:
@@ -29,6 +30,15 @@ class JavaConnect:
     def plan(self, relation: bytes) -> JavaObject:
         """Return the plan of a Relation before its analysis: nothing of it has run, not even a command."""
         return self._java.plan(relation)
+
+    def writing(self, command: bytes) -> JavaObject:
+        """Return the plan of a Command that writes, as Spark's writers make it, before its analysis."""
+        return self._java.writing(command)
+
+    def written(self, command: JavaObject) -> tuple[JavaObject, str]:
+        """Return the query that *command*, of `writing`, writes to a path, and its format; "": it writes nothing."""
+        planned = self._plans.dataset(jvm_session(self._session), command)
+        return planned.query(), str(planned.format())
 
     def dataset(self, plan: JavaObject) -> JavaObject:
         """Return the dataset of a plan, which has not run, but for commands in it."""
@@ -44,6 +54,11 @@ class JavaConnect:
         ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
         """
         return {str(name) for name in listed(self._reads.of(jvm_session(self._session), kind, message))}
+
+    def check_result(self, schema: JavaObject) -> None:
+        """Raise Spark's error for a column of a result of a type that is switched off."""
+        conf = jvm_session(self._session).sessionState().conf()
+        self._jvm.java_class("org.apache.spark.sql.catalyst.util.TypeUtils").failUnsupportedDataType(schema, conf)
 
     def keep(self, relation_id: str, folder: str, schema: str) -> None:
         """Have the relation *relation_id* stand for the checkpoint in *folder*, of *schema*, as JSON."""

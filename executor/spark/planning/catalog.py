@@ -93,7 +93,13 @@ class PlanningCatalog:
 
         Raises Spark's errors, and what the kernel says of tables that cannot be written.
         """
-        planned = self._java.table_write(parsed)
+        return self._written(self._java.table_write(parsed))
+
+    def writer(self, command: JavaObject) -> TableWrite | None:
+        """Do as `table_write` for a command that a writer of DataFrames has made, before its analysis."""
+        return self._written(self._java.writer(command))
+
+    def _written(self, planned: JavaObject) -> TableWrite | None:
         if planned.query() is None:
             return None
         if (foreign := planned.foreign()) is not None:

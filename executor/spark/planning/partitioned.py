@@ -1,4 +1,7 @@
-"""Outputs with partitions or buckets: in every task, rows of one directory come together, and rows of one file."""
+"""The columns of outputs: their names, and the order of rows for partitions and buckets.
+
+In every task, rows of one directory come together, and rows of one file.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (what PySpark's own documents call it)
@@ -7,6 +10,14 @@ from pyspark.sql.types import StringType
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.planning.names import quoted
 from onager.protocol import onager_pb2 as pb
+
+
+def check_names(frame: DataFrame) -> None:
+    """Raise Spark's error if two columns of *frame* have one name: no reader could tell them apart."""
+    session = frame.sparkSession
+    jvm = Jvm.of(session)
+    is_exact = bool(jvm_session(session).sessionState().conf().caseSensitiveAnalysis())
+    jvm.java_class("org.apache.spark.sql.util.SchemaUtils").checkColumnNameDuplication(jvm.seq(frame.columns), is_exact)
 
 
 def partitioned(frame: DataFrame, sink: pb.Sink) -> DataFrame:

@@ -29,7 +29,7 @@ from onager.executor.spark.planning.job_session import (
     planned_settings,
     register_views,
 )
-from onager.executor.spark.planning.partitioned import partitioned
+from onager.executor.spark.planning.partitioned import check_names, partitioned
 from onager.executor.spark.planning.script_steps import ScriptSteps, program
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
@@ -325,6 +325,8 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: Pr
             )
         if not query.is_table:
             check_options(Jvm.of(session), sink.format, sink.options, f"the output {sink.path}", is_written=True)
+        if not query.is_kept:
+            check_names(frame)
         schema = frame.schema.json()
         # A sink in a statement is written with Spark's defaults; a sink of the job is written without loss.
         sink = completed(sink, schema) if said is None else sink

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, jvm_session, kind
-from onager.executor.spark.planning.catalog import PlanningCatalog
+from onager.executor.spark.planning.catalog import PlanningCatalog, TableWrite
 from onager.executor.spark.planning.foreign import foreign_rows
 from onager.executor.spark.planning.parameters import Parser, parser_with
 from onager.executor.spark.planning.script_steps import ScriptStep, ScriptSteps, check_statements
@@ -247,9 +247,20 @@ def _table_write(
     with placed(statement, is_alone=is_alone):
         with catalog.changing():
             write = catalog.table_write(plan)
-        if write is None:
-            return PlannedScript(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
-        frame = DataFrame(_rows(session, jvm, write.query), session).toDF(*write.names)
+        return _planned_write(session, jvm, write)
+
+
+def plan_writer(session: SparkSession, command: Any, catalog: PlanningCatalog) -> PlannedScript:
+    """Change *catalog* as *command* does, which a writer of DataFrames has made of a table, and return its query."""
+    with catalog.changing():
+        write = catalog.writer(command)
+    return _planned_write(session, Jvm.of(session), write)
+
+
+def _planned_write(session: SparkSession, jvm: Jvm, write: TableWrite | None) -> PlannedScript:
+    if write is None:
+        return PlannedScript(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
+    frame = DataFrame(_rows(session, jvm, write.query), session).toDF(*write.names)
     if write.foreign is not None:
         return PlannedScript(*foreign_rows(frame, write.foreign), is_table=True)
     return PlannedScript(frame, write.sink, is_table=True)

@@ -1,10 +1,13 @@
 """A client of Spark Connect without a server: PySpark's own client makes the requests, and an executor answers them."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.connect import plan as plans
+from pyspark.sql.connect.client.core import ConfigResult
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import (
     AnalyzePlanRequest,
@@ -17,14 +20,18 @@ from pyspark.sql.connect.proto import (
 )
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from onager.exchange_layout import connect_artifact
-from onager.executor.exchange import carry_out, plan_publish
+from onager.executor.exchange import carry_out, held_partitions, plan_publish
 from onager.executor.spark.connect import ConnectRequests
 from onager.ids import new_nonce
+from onager.manifests import TablePlaces
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import ConfigRequest as OwnConfigRequest
 from onager.scheduler.connect.checkpoints import begun
 from onager.scheduler.connect.sessions import Session
+from onager.scheduler.connect.settings import Defaults
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor
 
@@ -50,6 +57,12 @@ class ConnectClient:
         # It would ask the server how large a plan is before it is compressed.
         self.spark.client._plan_compression_threshold = -1
         self.spark.client._plan_compression_algorithm = "NONE"
+        self.spark.client.execute_command = self._executed  # type: ignore[method-assign]
+        self.spark.client.to_table = self._fetched  # type: ignore[method-assign]
+        self.spark.client.to_pandas = self._in_pandas  # type: ignore[method-assign]
+        self.spark.client.schema = self.schema  # type: ignore[method-assign]
+        self.spark.client.config = self._config  # type: ignore[method-assign]
+        self._settings = Defaults(self._describe)
         self.stored = pb.ConnectSession(user="ann", session_id=self.spark.session_id)
         self.stages = 0
         """Those of the last job."""
@@ -127,17 +140,7 @@ class ConnectClient:
         job, applied = begun(Session(None, 0, self.stored), relation, directory)  # type: ignore[arg-type]
         request = ExecutePlanRequest()
         request.plan.command.checkpoint_command.relation.CopyFrom(self._plan(frame).root)
-        outcome = self._planned(request, job.work, CUT | conf)
-        sink = pb.Sink(schema_json=outcome.schema_json)
-        sink.MergeFrom(outcome.sink)
-        if outcome.HasField("fused_output"):
-            outputs = [outcome.fused_output]
-        else:
-            last = outcome.stages[-1].stage_id
-            with self._executor.running(outcome) as run:
-                tasks = sorted(run.reports.items())
-                outputs = [report.success.output for (stage_id, _), report in tasks if stage_id == last]
-        carry_out(plan_publish(self._executor.job_id, sink, outputs, new_nonce()))
+        self._publish(self._planned(request, job.work, CUT | conf))
         self._apply(applied)
         # Without a session: it would tell the server when it is collected.
         return DataFrame(plans.CachedRemoteRelation(relation, None), self.spark)  # type: ignore[arg-type]
@@ -163,6 +166,34 @@ class ConnectClient:
     def command(self, command: Command) -> list[ExecutePlanResponse]:
         return self._carry_out(ExecutePlanRequest(plan=Plan(command=command)))
 
+    def _executed(self, command: Command, *_: Any) -> tuple[None, dict[str, Any], None]:
+        """Carry out what a writer or `spark.sql` asks the server for."""
+        told = self.command(command)
+        results = [response.sql_command_result for response in told if response.HasField("sql_command_result")]
+        return None, {"sql_command_result": results[0].relation} if results else {}, None
+
+    def _fetched(self, plan: Plan, *_: Any) -> tuple[pa.Table, Any, None]:
+        """Return the rows that an action asks the server for."""
+        schema = self.schema(plan)
+        rows = [dict(zip(schema.names, row, strict=True)) for row in self.rows(plan)]
+        return pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema, None
+
+    def _in_pandas(self, plan: Plan, *_: Any, **__: Any) -> tuple[Any, None]:
+        return self._fetched(plan)[0].to_pandas(), None
+
+    def _config(self, operation: Any) -> ConfigResult:
+        if operation.WhichOneof("op_type") in ("set", "unset"):
+            request = ConfigRequest(operation=operation)
+            self._apply(self._answer(configure=request.SerializeToString()).applied)
+            return ConfigResult(pairs=[], warnings=[])
+        asked = OwnConfigRequest.FromString(ConfigRequest(operation=operation).SerializeToString())
+        session = Session(None, 0, self.stored)  # type: ignore[arg-type]
+        answer = asyncio.run(self._settings.read(session, asked.operation))
+        return ConfigResult([(p.key, p.value if p.HasField("value") else None) for p in answer.pairs], [])
+
+    async def _describe(self) -> pb.ConnectDefaults:
+        return self.defaults()
+
     def _carry_out(self, request: ExecutePlanRequest) -> list[ExecutePlanResponse]:
         reply = self._answer(apply=request.SerializeToString())
         if reply.HasField("job"):
@@ -180,8 +211,24 @@ class ConnectClient:
         self.observed = outcome.fused_observed
         if not work:
             return self._executor.run(outcome)
-        self._catalog.commit(outcome)  # the statements of these tests write no rows
+        self._catalog.commit(outcome, self._publish(outcome) if outcome.sink.path else None)
         return []
+
+    def _publish(self, outcome: pb.PlanOutcome) -> TablePlaces | None:
+        """Publish what a job writes; return where the rows of a table's partitions are."""
+        sink = pb.Sink(schema_json=outcome.schema_json)
+        sink.MergeFrom(outcome.sink)
+        if outcome.HasField("fused_output"):
+            outputs = [outcome.fused_output]
+        else:
+            last = outcome.stages[-1].stage_id
+            with self._executor.running(outcome) as run:
+                tasks = sorted(run.reports.items())
+                outputs = [report.success.output for (stage_id, _), report in tasks if stage_id == last]
+        held = held_partitions(self._catalog.read, sink.table) if sink.HasField("table") else None
+        manifest = plan_publish(self._executor.job_id, sink, outputs, new_nonce(), held=held)
+        carry_out(manifest)
+        return manifest.table
 
     def _planned(self, request: ExecutePlanRequest, work: str, conf: dict[str, str]) -> pb.PlanOutcome:
         plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)

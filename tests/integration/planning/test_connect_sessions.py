@@ -1,11 +1,14 @@
 """Sessions of Spark Connect, made anew for each request: what programs see is what plain Spark shows."""
 
 import datetime as dt
+import re
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as classic_functions
@@ -15,6 +18,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse, Plan
 from pyspark.sql.types import LongType, StructField, StructType
 
+from onager.executor.spark.connect.requests import failure_of
 from onager.executor.work import SparkLostError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
@@ -262,6 +266,50 @@ def test_what_a_jvm_that_is_lost_would_say_is_no_error_of_the_client(
     monkeypatch.setattr(client._requests, "_within", refused)
     with pytest.raises(SparkLostError):
         client.schema(client.spark.range(3))
+
+
+def test_advice_of_spark_that_does_not_help_here_is_followed_by_advice_that_does(
+    executor: OneExecutor, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.json").write_text("{")
+    frame = executor.spark.read.schema("a INT, _corrupt_record STRING").json(str(tmp_path)).select("_corrupt_record")
+    with pytest.raises(PySparkException) as told:
+        frame.collect()
+    failure = failure_of(executor.spark, told.value)
+    details = FetchErrorDetailsResponse.FromString(failure.details)
+    of_task = executor.runner.kernel.describe(told.value._origin)
+    for message in (failure.message, details.errors[details.root_error_idx].message, of_task["message"]):
+        assert "cache() keeps no rows: call checkpoint()" in message
+
+
+TIMES = ("SELECT TIME'12:00:00'", "SELECT current_time()", "SELECT array(TIME'12:00:00')")
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_times_are_switched_on_by_their_setting_only(text: str, executor: OneExecutor, client: ConnectClient) -> None:
+    with pytest.raises(PySparkException) as told:
+        client.rows(lazy(client, text))
+    assert told.value.getCondition() == "UNSUPPORTED_TIME_TYPE"
+    client.set("spark.sql.timeType.enabled", "true")
+    assert len(client.rows(lazy(client, text))) == 1
+
+
+def test_every_setting_that_a_client_asks_for_is_known(client: ConnectClient) -> None:
+    told, package = client.defaults(), Path(pyspark.__file__).parent
+    asked: set[str] = set()
+    for path in (package / "sql" / "connect").rglob("*.py"):
+        asked.update(re.findall(r'"(spark\.(?:sql|connect)\.[\w.]*\w)"', path.read_text()))
+    for path in package.glob("jars/connect-repl/spark-connect-client-j*.jar"):
+        with zipfile.ZipFile(path) as jar:
+            for name in jar.namelist():
+                # A text in a class file: a byte 1, its length in two bytes, and it.
+                asked.update(
+                    re.findall(
+                        r"\x01\x00.(spark\.(?:sql|connect)\.[\w.]*\w)", jar.read(name).decode("latin-1"), re.DOTALL
+                    )
+                )
+    assert asked - {*told.conf, *told.known} == {"spark.connect.SparkConnectService", "spark.connect.remote"}
+    assert told.conf["spark.connect.session.planCompression.threshold"] == "10485760"
 
 
 def test_a_function_of_another_python_is_refused_by_both_versions(client: ConnectClient) -> None:

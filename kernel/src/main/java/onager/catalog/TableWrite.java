@@ -1,5 +1,8 @@
 package onager.catalog;
 
+import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -18,7 +21,9 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.V2CreateTableAsSelectPlan;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util$;
 import org.apache.spark.sql.execution.command.CreateDataSourceTableAsSelectCommand;
+import org.apache.spark.sql.execution.command.DataWritingCommand$;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -33,7 +38,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public record TableWrite(LogicalPlan query, List<String> names, String path, String format, Map<String, String> options, String mode,
         List<String> partitionBy, Buckets buckets, OfTable table, ForeignWrite foreign) {
-    private static final TableWrite NOTHING = new TableWrite(null, List.of(), "", "", Map.of(), "", List.of(), null, null,
+    static final TableWrite NOTHING = new TableWrite(null, List.of(), "", "", Map.of(), "", List.of(), null, null,
             null);
 
     /** The buckets of a table, by columns, and the columns by which each file is sorted. */
@@ -62,7 +67,8 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
             LogicalPlan query = ((V2WriteCommand) analyzed).query();
             return new TableWrite(query, ForeignWrite.names(analyzed), "", "", Map.of(), "", List.of(), null, null, foreign);
         }
-        if (analyzed instanceof V2CreateTableAsSelectPlan made && made.name() instanceof ResolvedIdentifier name) {
+        if (analyzed instanceof V2CreateTableAsSelectPlan made && made.name() instanceof ResolvedIdentifier name
+                && !CatalogV2Util$.MODULE$.isSessionCatalog(name.catalog())) {
             throw new RefusedException("it makes a table of the catalog " + name.catalog().name() + ", which is not Onager's: make it with the catalog's own "
                     + "tools, and write it with INSERT INTO or INSERT OVERWRITE");
         }
@@ -91,6 +97,12 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         return write.intoPartitions(catalog, after, replaced, insert.staticPartitions(), replaces && !moves);
     }
 
+    private static TableWrite appended(OnagerCatalog catalog, CatalogTable table, LogicalPlan query, List<String> names) {
+        TableWrite write = into(table, query, names, "append");
+        return table.partitionColumnNames().isEmpty() ? write
+                : write.intoPartitions(catalog, table, "nothing", Seqs.map(Map.of()), false);
+    }
+
     private static TableWrite made(OnagerCatalog catalog, CreateDataSourceTableAsSelectCommand command) {
         SparkSession session = catalog.session();
         var tables = session.sessionState().catalog();
@@ -99,16 +111,30 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
             if (command.mode() == SaveMode.Ignore) {
                 return NOTHING;
             }
+            if (command.mode() == SaveMode.Append) {
+                return appended(catalog, catalog.written(name.database().get(), name.table()), command.query(), Seqs.list(command.outputColumnNames()));
+            }
             throw CatalogErrors.tableExists(name.database().get(), name.table());
         }
+        String mode = modeAt(session, command);
         List<String> names = Seqs.list(command.outputColumnNames());
         CatalogTable table = CatalogCodec.withSchema(command.table(), CatalogSessions.schemaOfTable(command.query(), names));
         boolean tracks = !table.partitionColumnNames().isEmpty() && session.sessionState().conf().manageFilesourcePartitions();
         tables.createTable(tracks ? CatalogCodec.withTrackedPartitions(table) : table, false, false);
         CatalogTable there = catalog.getTable(name.database().get(), name.table());
-        TableWrite write = into(there, command.query(), names, "error");
+        TableWrite write = into(there, command.query(), names, mode);
         return there.partitionColumnNames().isEmpty() ? write
                 : write.intoPartitions(catalog, there, "matching", Seqs.map(Map.of()), false);
+    }
+
+    /** Returns the mode in which files of a new table are written; Spark's error if there are others at a place that was given. */
+    private static String modeAt(SparkSession session, CreateDataSourceTableAsSelectCommand command) {
+        URI place = command.table().storage().locationUri().getOrElse(() -> null);
+        if (place == null || command.table().tableType().equals(CatalogTableType.MANAGED()) || !Files.exists(Path.of(place.getPath()))) {
+            return "error";
+        }
+        DataWritingCommand$.MODULE$.assertEmptyRootPath(place, command.mode(), session.sessionState().newHadoopConf());
+        return "overwrite";
     }
 
     /** Returns this, into partitions of *table*; below a new folder of its own if *hasOwn*. */

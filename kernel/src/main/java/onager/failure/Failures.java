@@ -291,7 +291,7 @@ public final class Failures {
             return "the Hive metastore does not answer, and tables are looked up there (" + text(away).lines().findFirst().orElse("") + ")";
         }
         if (said instanceof Throwable spoken) {
-            String m = spoken.getMessage();
+            String m = Advice.with(spoken.getMessage(), said);
             return root == spoken || root.getMessage() == null || m.contains(root.getMessage()) ? m : m + ": " + text(root);
         }
         return text(root);

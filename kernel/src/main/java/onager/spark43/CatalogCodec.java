@@ -245,6 +245,10 @@ public final class CatalogCodec {
         return copy(of, new TableIdentifier(name, Option.apply(database)), of.storage(), of.schema(), of.properties(), of.stats());
     }
 
+    public static CatalogTable withName(CatalogTable of, TableIdentifier name) {
+        return copy(of, name, of.storage(), of.schema(), of.properties(), of.stats());
+    }
+
     public static CatalogTable withProperties(CatalogTable of, Map<String, String> properties) {
         return copy(of, of.identifier(), of.storage(), of.schema(), properties, of.stats());
     }

@@ -12,22 +12,27 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.locks.LockSupport;
+import onager.failure.Advice;
 import onager.failure.RefusedException;
 import onager.values.Background;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.connect.proto.AnalyzePlanRequest;
+import org.apache.spark.connect.proto.Command;
 import org.apache.spark.connect.proto.ExecutePlanRequest;
 import org.apache.spark.connect.proto.ExecutePlanResponse;
+import org.apache.spark.connect.proto.FetchErrorDetailsResponse;
 import org.apache.spark.connect.proto.ReattachOptions;
 import org.apache.spark.connect.proto.Relation;
 import org.apache.spark.connect.proto.UserContext;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connect.common.DataTypeProtoConverter$;
+import org.apache.spark.sql.connect.config.Connect$;
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner;
 import org.apache.spark.sql.connect.service.ExecuteHolder;
 import org.apache.spark.sql.connect.service.ExecuteKey;
@@ -83,6 +88,12 @@ public final class ConnectSession implements AutoCloseable {
     public LogicalPlan plan(byte[] relation) throws IOException {
         SparkConnectPlanner planner = new SparkConnectPlanner(holder, Option.empty());
         return planner.transformRelation(parsed(relation, Relation::parseFrom));
+    }
+
+    /** Return the plan of an encoded Command that writes, as Spark's writers make it: not analyzed, and only its query is planned. */
+    public LogicalPlan writing(byte[] command) throws IOException {
+        SparkConnectPlanner planner = new SparkConnectPlanner(holder, Option.empty());
+        return planner.transformCommand(parsed(command, Command::parseFrom)).get().apply(new QueryPlanningTracker(Option.empty()));
     }
 
     /** Return the dataset of a plan; it has not run, but for commands in it. */
@@ -183,12 +194,18 @@ public final class ConnectSession implements AutoCloseable {
     public static List<Object> describe(Throwable error, int most) {
         String kind = error instanceof SparkThrowable told && told.getCondition() != null ? told.getCondition() : "";
         String state = error instanceof SparkThrowable told && told.getSqlState() != null ? told.getSqlState() : "";
-        String message = error.getMessage() == null ? error.toString() : error.getMessage();
-        byte[] details = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, true).toByteArray();
-        if (details.length > most) {
-            details = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, false).toByteArray();
-        }
+        String message = Advice.with(error.getMessage() == null ? error.toString() : error.getMessage(), error);
+        byte[] details = details(error, message, true);
+        details = details.length > most ? details(error, message, false) : details;
         return List.of(kind, state, message, details.length > most ? new byte[0] : details);
+    }
+
+    private static byte[] details(Throwable error, String message, boolean hasTraces) {
+        FetchErrorDetailsResponse.Builder told = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, hasTraces).toBuilder();
+        if (error.getMessage() != null && told.getErrorsCount() > 0) {
+            told.getErrorsBuilder(told.getRootErrorIdx()).setMessage(message);
+        }
+        return told.build().toByteArray();
     }
 
     /** A setting that sessions have; without a value it is undefined. */
@@ -196,6 +213,7 @@ public final class ConnectSession implements AutoCloseable {
 
     /** Return the settings that sessions have, as a JSON array of {@link Setting}. */
     public static String settings(SparkSession session) throws JsonProcessingException {
+        Connect$.MODULE$.CONNECT_SESSION_PLAN_COMPRESSION_THRESHOLD(); // once its class is known, its settings are
         var conf = session.sessionState().conf();
         List<Setting> found = new ArrayList<>();
         for (var entry : SQLConf$.MODULE$.getConfigEntries()) {
