@@ -174,6 +174,8 @@ def _write(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -
     path = write.path or next(value for key, value in write.options.items() if key.lower() == "path")
     if write.mode == _IGNORE and not has_scheme(path) and os.path.lexists(local_path(path)):
         return PlannedScript(made.spark.range(0), None)
+    for name in write.partitioning_columns:  # directories are called as the writer says
+        frame = frame.withColumnRenamed(name, name)
     sink = pb.Sink(
         path=path,
         format=file_format,
@@ -181,7 +183,7 @@ def _write(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -
         options={key: value for key, value in write.options.items() if key.lower() != "path"},
         partition_by=list(write.partitioning_columns),
     )
-    return PlannedScript(frame, sink)
+    return PlannedScript(frame, sink, takes_any_option=True)
 
 
 def _write_v2(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:

@@ -247,8 +247,8 @@ class _Query:
     """Whether its result is its plan, as it ran."""
     is_done: bool = False
     """Whether it was a statement that changes the catalog: it has no rows, and nothing is left to run."""
-    is_table: bool = False
-    """Whether it writes a table."""
+    takes_any_option: bool = False
+    """Whether an option of its sink may be one without effect."""
     is_kept: bool = False
     """Whether it writes a checkpoint."""
 
@@ -296,7 +296,13 @@ def _of_connect(
     if connect_query is None:
         raise PlanningError("this executor was made without Spark Connect, and the job is an operation of it")
     script = until_planned.enter_context(connect_query(spec.connect, session, tables))
-    return _Query(script.frame, script.sink, is_done=script.is_done, is_table=script.is_table, is_kept=script.is_kept)
+    return _Query(
+        script.frame,
+        script.sink,
+        is_done=script.is_done,
+        takes_any_option=script.takes_any_option,
+        is_kept=script.is_kept,
+    )
 
 
 def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: PrivatePaths) -> _Query:
@@ -323,7 +329,7 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: Pr
             raise PlanningError(
                 f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(SINK_FORMATS)}"
             )
-        if not query.is_table:
+        if not query.takes_any_option:
             check_options(Jvm.of(session), sink.format, sink.options, f"the output {sink.path}", is_written=True)
         if not query.is_kept:
             check_names(frame)
@@ -361,7 +367,7 @@ def _frame(
     )
     if isinstance(script, ScriptSteps):
         return script
-    return _Query(script.frame, script.sink, script.is_analyzed, script.is_done, script.is_table)
+    return _Query(script.frame, script.sink, script.is_analyzed, script.is_done, script.takes_any_option)
 
 
 @contextmanager

@@ -63,6 +63,10 @@ CALLS: dict[str, str] = {
         rows.write.sortBy('a').saveAsTable('u')
         rows.write.sortBy('a').parquet('{dir}/p')
         rows.write.bucketBy(2, 'a').parquet('{dir}/p')""",
+    "a dataset": """
+        rows.where('a > 1').write.parquet('{dir}/p')
+        rows.write.partitionBy('K').mode('overwrite').json('{dir}/p')
+        rows.write.option('mergeSchema', 'true').option('nothing', '1').mode('overwrite').parquet('{dir}/p')""",
     "what is there already": """
         rows.write.saveAsTable('t')
         rows.write.saveAsTable('t')

@@ -17,6 +17,8 @@ import onager.store.Store;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -53,8 +55,13 @@ public final class Whole {
         Spec told = Json.read(spec, Spec.class);
         Outcome made = groups.followed(exchanges(plan) + 1, () -> {
             long started = System.currentTimeMillis();
-            var bound = new Bound(session, plan, query.toRdd(), List.of(), null, 0L); // an adaptive query runs all stages but the last
-            var whole = new Whole(sc, store, Json.read(spec, OutputSpec.class), told.nonce, bound.partitions());
+            OutputSpec output = Json.read(spec, OutputSpec.class);
+            RDD<InternalRow> rows = query.toRdd(); // an adaptive query runs all stages but the last
+            if (output.layout() == OutputSpec.Layout.SINK && rows.getNumPartitions() == 0) {
+                rows = sc.parallelize(Seqs.seq(), 1, Seqs.tag(InternalRow.class)); // as in Spark, a file tells the columns
+            }
+            var bound = new Bound(session, plan, rows, List.of(), null, 0L);
+            var whole = new Whole(sc, store, output, told.nonce, bound.partitions());
             return whole.run(bound, outputs, started);
         });
         var measured = told.metrics == null || told.metrics == BoundPlan.Wanted.OFF ? null : BoundPlan.measured(plan);
