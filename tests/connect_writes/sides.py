@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import re
 import shutil
 from collections import Counter
@@ -25,6 +24,8 @@ _OF_OTHER_CATALOGS: Final = frozenset({"append", "overwritePartitions", "replace
 """What Spark's DataFrameWriterV2 does with tables of other catalogs only, and here with all."""
 _OTHER_CATALOG: Final = frozenset({"_LEGACY_ERROR_TEMP_1012", "UNSUPPORTED_FEATURE.TABLE_OPERATION"})
 """Spark's conditions for these."""
+_DROPPING: Final = frozenset({"saveAsTable", "replace view"})
+"""Calls with which Spark drops what is there before it has found every error."""
 _OVERWRITTEN: Final = frozenset({"UNSUPPORTED_OVERWRITE.TABLE", "UNSUPPORTED_OVERWRITE.PATH"})
 """Spark's conditions for reading what is overwritten, which is done here."""
 
@@ -78,7 +79,9 @@ class Side:
         form = next((form for form in _READ for name in names if f".{form}" in name), "")
         if not form:
             raise FileNotFoundError("there are no files of a format that is read")
-        return self.spark.read.format(form).load(str(directory))
+        # Which file's columns count does not follow from their names, which are drawn.
+        reader = self.spark.read.option("mergeSchema", "true")
+        return reader.format("text" if form == "csv" else form).load(str(directory))
 
     def forget(self, touched: str) -> None:
         """Remove a table, a view or a dataset."""
@@ -102,7 +105,7 @@ class Side:
             condition = getattr(error, "getCondition", lambda: None)() or type(error).__name__
             return Outcome(condition=condition, message=" ".join(str(error).split())[:300])
         if hasattr(value, "to_dict"):
-            value = json.dumps(value.to_dict("list"), default=str)
+            value = as_multiset([tuple(row.items()) for row in value.to_dict("records")])
         elif isinstance(value, list):
             value = as_multiset([tuple(row) for row in value])
         return Outcome((value, _sorted(printed.getvalue())))
@@ -123,7 +126,7 @@ class Comparison:
 
     def give(self, call: Call) -> str:
         """Give a call to both sides; return what is different, or ""."""
-        before = {touched: self.plain.look(touched) for touched in call.touches} if call.what == "saveAsTable" else {}
+        before = {touched: self.plain.look(touched) for touched in call.touches} if call.what in _DROPPING else {}
         expected, got = self.plain.run(call.text), self.ours.run(call.text)
         if expected.condition == "LOCATION_ALREADY_EXISTS":  # what an earlier error of Spark's has left
             self._tidy(expected.message)
