@@ -48,7 +48,7 @@ public final class Writers {
     private static TableWrite saved(OnagerCatalog catalog, SaveAsV1TableCommand save) {
         var tables = catalog.session().sessionState().catalog();
         var name = tables.qualifyIdentifier(save.tableDesc().identifier());
-        if (tables.tableExists(name)) {
+        if (catalog.databaseExists(name.database().get()) && tables.tableExists(name)) {
             if (save.mode() == SaveMode.Ignore) {
                 return TableWrite.NOTHING;
             }
