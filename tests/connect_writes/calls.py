@@ -13,7 +13,7 @@ DIRECTORY: Final = "{dir}"
 ACTIONS: Final = ("show()", "collect()", "count()", "toPandas()")
 _FORMATS: Final = ("parquet", "parquet", "orc", "json", "csv", "PARQUET")
 _ODD_FORMATS: Final = ("text", "noop", "nosuch", "binaryFile")
-_MODES: Final = ("append", "append", "overwrite", "error", "ignore")
+_MODES: Final = ("append", "append", "overwrite", "overwrite", "error", "ignore")
 _COLUMNS: Final = {"a": "INT", "b": "STRING", "k": "INT"}
 _VALUES: Final = {
     "INT": ("1", "2", "NULL"),
@@ -73,7 +73,7 @@ class Drawn:
 
     def _to_table(self) -> Call:
         table = self._one(TABLES)
-        text = f"{self._frame()}.write{self._format(0.7)}{self._mode()}{self._layout(0.3)}"
+        text = f"{self._frame()}.write{self._format(0.4)}{self._mode()}{self._layout(0.2)}"
         if self._may(0.06):
             text += f".option('path', '{DIRECTORY}/{self._one(PATHS)}')"
         return Call(f"{text}.saveAsTable({table!r})", (table,), "saveAsTable")
@@ -98,7 +98,7 @@ class Drawn:
         if how in {"create", "replace", "createOrReplace"}:
             text += f".using({self._one(_FORMATS[:5])!r})"
             if self._may(0.3):
-                by = self._one(("'k'", "'b'", "'nope'", "'k', 'b'", "F.bucket(2, 'k')", "F.years('k')"))
+                by = self._one(("'k'", "'k'", "'b'", "'nope'", "'k', 'b'", "F.bucket(2, 'k')", "F.years('k')"))
                 columns = by if by.startswith("F.") else ", ".join(f"F.col({each})" for each in by.split(", "))
                 text += f".partitionedBy({columns})"
             if self._may(0.2):
@@ -137,7 +137,7 @@ class Drawn:
     def _schema(self) -> list[tuple[str, str]]:
         """Draw columns: mostly those that tables have, in their order."""
         columns = list(_COLUMNS.items())
-        match self._random.choices(range(8), (50, 10, 8, 8, 6, 8, 6, 4))[0]:
+        match self._random.choices(range(8), (72, 6, 4, 4, 4, 4, 4, 2))[0]:
             case 1:
                 self._random.shuffle(columns)
             case 2:
@@ -207,7 +207,8 @@ class Drawn:
 
 
 _OFTEN: Final = {
-    **dict.fromkeys(("create", "ctas", "insert", "insert plainly", "insert values"), 5),
+    **dict.fromkeys(("create", "ctas", "insert", "insert values"), 6),
+    "insert plainly": 10,
     **dict.fromkeys(("drop", "rename column", "drop database", "database", "set", "refresh", "show tables"), 1),
 }
 _STATEMENTS: Final = {

@@ -1,5 +1,6 @@
 """Writers of DataFrames over Spark Connect, and statements with an action behind them, against plain Spark."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,7 +128,10 @@ def comparison(executor: OneExecutor, client: ConnectClient, tmp_path: Path) -> 
 def test_a_writer_does_what_it_does_in_plain_spark(name: str, comparison: Comparison) -> None:
     rows = "spark.sql(\"SELECT 1 AS a, 'x' AS b, 2 AS k\")"
     for text in CALLS[name].split("\n")[1:]:
-        call = Call(text.strip().replace("rows", rows), ("t", "u", "path:p"), "saveAsTable")
+        touched = [name for name in ("t", "u", "v") if re.search(rf"\b{name}\b", text)]
+        touched += ["path:p"] if "/p'" in text else []
+        what = "saveAsTable" if "'overwrite'" in text else ""
+        call = Call(text.strip().replace("rows", rows), tuple(touched), what)
         assert not comparison.give(call), text
     assert not comparison.counts["refused"]
 
@@ -156,15 +160,15 @@ def test_a_second_writer_appends_to_tables_by_name_and_wants_every_column(client
     assert told.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
 
 
-@pytest.mark.parametrize("seed", some(range(4)))
+@pytest.mark.parametrize("seed", some(range(3)))
 def test_drawn_calls_do_what_they_do_in_plain_spark(seed: int, comparison: Comparison) -> None:
     comparison.plain.spark.sql("CREATE DATABASE shop")
     comparison.ours.spark.sql("CREATE DATABASE shop")
     drawn = Drawn(seed)
-    for _ in range(25):
+    for _ in range(20):
         comparison.give(drawn.call())
     assert not comparison.differences
-    assert comparison.counts["same"] > 12
+    assert comparison.counts["same"] > 10
 
 
 @pytest.mark.parametrize(
