@@ -22,6 +22,7 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from onager.errors import OnagerError
 from onager.exchange_layout import connect_artifact
 from onager.executor.exchange import carry_out, held_partitions, plan_publish
 from onager.executor.spark.connect import ConnectRequests
@@ -30,6 +31,7 @@ from onager.manifests import TablePlaces
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import ConfigRequest as OwnConfigRequest
 from onager.scheduler.connect.checkpoints import begun
+from onager.scheduler.connect.failures import from_reply
 from onager.scheduler.connect.sessions import Session
 from onager.scheduler.connect.settings import Defaults
 from tests.support.catalog import MemoryCatalog
@@ -42,6 +44,9 @@ class ConnectError(Exception):
     def __init__(self, failure: pb.ConnectFailure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+    def getCondition(self) -> str:  # noqa: N802 - as PySpark calls it
+        return self.failure.error_class
 
 
 class ConnectClient:
@@ -168,7 +173,13 @@ class ConnectClient:
 
     def _executed(self, command: Command, *_: Any) -> tuple[None, dict[str, Any], None]:
         """Carry out what a writer or `spark.sql` asks the server for."""
-        told = self.command(command)
+        try:
+            told = self.command(command)
+        except OnagerError as error:
+            failure = pb.ConnectFailure(error_class=type(error).__name__, message=str(error))
+            raise ConnectError(
+                pb.ConnectFailure(error_class=from_reply(failure).error_class, message=str(error))
+            ) from error
         results = [response.sql_command_result for response in told if response.HasField("sql_command_result")]
         return None, {"sql_command_result": results[0].relation} if results else {}, None
 
@@ -206,7 +217,7 @@ class ConnectClient:
         return frame if isinstance(frame, Plan) else frame._plan.to_proto(self.spark.client)
 
     def _run(self, request: ExecutePlanRequest, work: str) -> list[tuple[Any, ...]]:
-        outcome = self._planned(request, work, CUT)
+        outcome = self._planned(request, work, {} if work else CUT)
         self.stages = len(outcome.stages)
         self.observed = outcome.fused_observed
         if not work:

@@ -23,7 +23,7 @@ CALLS: dict[str, str] = {
         rows.withColumns({'k': F.lit(1)}).select('a', 'k', 'a').write.mode('overwrite').parquet('{dir}/p')
         rows.toDF('a', 'A', 'k').write.mode('overwrite').parquet('{dir}/p')
         rows.toDF('a', 'A', 'k').write.mode('overwrite').json('{dir}/p')
-        rows.toDF('a', 'A', 'k').write.mode('append').csv('{dir}/p')
+        rows.toDF('a', 'A', 'k').write.csv('{dir}/c')
         rows.toDF('a', 'k', 'K').write.mode('ignore').orc('{dir}/none')
         rows.toDF('a', 'A', 'k').write.saveAsTable('t')
         rows.toDF('a', 'A', 'k').writeTo('t').create()
