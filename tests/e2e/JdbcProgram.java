@@ -45,7 +45,7 @@ public final class JdbcProgram {
             DatabaseMetaData told = connection.getMetaData();
             System.out.println("product " + told.getDatabaseProductName() + " " + told.getDatabaseProductVersion());
             System.out.println("catalogs " + rows(told.getCatalogs()));
-            System.out.println("schemas " + column(told.getSchemas(), "TABLE_SCHEM"));
+            System.out.println("schemas " + column(told.getSchemas(), "TABLE_SCHEM").contains("default"));
             System.out.println("tables " + column(told.getTables(null, "default", "jdbc%", null), "TABLE_NAME"));
             System.out.println("columns " + column(told.getColumns(null, "default", "jdbc_sold", "%"), "COLUMN_NAME"));
             System.out.println("schema " + connection.getCatalog() + "." + connection.getSchema());

@@ -199,7 +199,7 @@ def test_a_jdbc_client_queries_and_changes_tables(cluster):
         "show [default,jdbc_copy,false, default,jdbc_sold,false]",
         "product Apache Spark Connect Server 4.3.0",
         "catalogs [spark_catalog]",
-        "schemas [default]",
+        "schemas true",
         "tables [jdbc_copy, jdbc_sold]",
         "columns [id, what]",
         "schema spark_catalog.default",

@@ -160,6 +160,17 @@ def test_a_second_writer_appends_to_tables_by_name_and_wants_every_column(client
     assert told.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
 
 
+def test_an_overwrite_of_some_partitions_of_a_dataset_is_refused_and_keeps_all(
+    client: ConnectClient, tmp_path: Path
+) -> None:
+    rows = client.spark.sql("SELECT 1 AS a, 2 AS k")
+    client.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    rows.write.mode("overwrite").partitionBy("k").parquet(f"{tmp_path}/out")
+    with pytest.raises(Exception, match="partitionOverwriteMode=static"):
+        rows.selectExpr("a", "3 AS k").write.mode("overwrite").partitionBy("k").parquet(f"{tmp_path}/out")
+    assert [each.name for each in (tmp_path / "out").glob("k=*")] == ["k=2"]
+
+
 @pytest.mark.parametrize("seed", some(range(3)))
 def test_drawn_calls_do_what_they_do_in_plain_spark(seed: int, comparison: Comparison) -> None:
     comparison.plain.spark.sql("CREATE DATABASE shop")

@@ -1,5 +1,7 @@
 package onager.spark43;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import onager.failure.RefusedException;
 import onager.values.Seqs;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -59,6 +61,10 @@ public final class WriterPlans {
     public static Dataset dataset(SparkSession session, LogicalPlan command) {
         LogicalPlan analyzed = CatalogSessions.analyzed(session, command);
         if (analyzed instanceof InsertIntoHadoopFsRelationCommand insert) {
+            if (insert.dynamicPartitionOverwrite() && Files.exists(Path.of(insert.outputPath().toUri().getPath()))) {
+                throw new RefusedException("only those partitions of a dataset would be replaced that get rows: write a table (saveAsTable, "
+                        + "insertInto), or replace all with spark.sql.sources.partitionOverwriteMode=static");
+            }
             return new Dataset(insert.query(), name(insert.fileFormat()));
         }
         if (analyzed instanceof V2WriteCommand write && write.table() instanceof DataSourceV2Relation to && to.table() == NoopTable$.MODULE$) {
