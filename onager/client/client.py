@@ -22,6 +22,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_JOBS_A_PAGE
 from onager.protocol.limits import DEFAULT_ADDRESS, PROTOCOL_VERSION
 from onager.protocol.security import ClientSecurity
+from onager.redaction import shown_script, words_of
 
 ADDRESS_VARIABLE = "ONAGER_SCHEDULER"
 """The variable with the schedulers' addresses, used when none are given."""
@@ -108,7 +109,9 @@ class OnagerClient:
         """
         spec = job_spec(
             sql=text,
-            name=_title(text) if name is None else name,
+            name=_title(text, words_of({key: str(value) for key, value in (conf or {}).items()}))
+            if name is None
+            else name,
             views=views or {},
             conf=conf or {},
             py_files=py_files,
@@ -308,8 +311,8 @@ class OnagerClient:
         return ClusterState(self._connection)
 
 
-def _title(text: str, limit: int = 60) -> str:
-    """Return a short name for a query: its first words, without leading comments."""
-    lines = (line.strip() for line in text[:4096].splitlines())
+def _title(text: str, secret_words: frozenset[str], limit: int = 60) -> str:
+    """Return a short name for a query: its first words, without leading comments and without secrets."""
+    lines = (line.strip() for line in shown_script(text[:4096], secret_words).splitlines())
     words = " ".join(" ".join(line for line in lines if line and not line.startswith("--")).split())
     return words if len(words) <= limit else words[: limit - 1] + "…"

@@ -21,6 +21,7 @@ from onager.ids import BlobDigest, JobId
 from onager.job_settings import deadline_ms_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
+from onager.redaction import shown_script, words_of
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.job_adaptive import adaptive_of
@@ -77,7 +78,7 @@ class NewJobs:
             await self._blobs.put(job_id, [content])
         graph = submit(
             job_id=job_id,
-            name=spec.name,
+            name=shown_script(spec.name, words_of(spec.conf)),
             client_id=client_id,
             spec_digest=digest,
             at_ms=now_ms,

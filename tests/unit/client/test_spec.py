@@ -125,5 +125,18 @@ def test_py_files_are_modules_or_zips(tmp_path):
 
 
 def test_a_title_is_the_querys_first_words():
-    assert _title("-- a comment\n\nSELECT  a\nFROM t") == "SELECT a FROM t"
-    assert _title("x" * 100) == "x" * 59 + "…"
+    assert _title("-- a comment\n\nSELECT  a\nFROM t", frozenset()) == "SELECT a FROM t"
+    assert _title("x" * 100, frozenset()) == "x" * 59 + "…"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM jdbc_table OPTIONS (password 'hunter2hunter2hunter2hunter2hunter2hunter2')",
+        "SET spark.hadoop.fs.s3a.secret.key = hunter2; SELECT 1",
+        "SET my.word = hunter2; SELECT 1",
+        "SELECT 'postgresql://me:hunter2@host/db'",
+    ],
+)
+def test_a_title_has_no_secret(text):
+    assert "hunter2" not in _title(text, frozenset({"my.word"}))
