@@ -238,7 +238,7 @@ class LocalCluster:
             ways = [self._way(name, "schedulers", address) for address in self.addresses.split(",")]
             self._add_onager(
                 name, "executor", "--scheduler", ",".join(ways), "--slots", str(self._slots),
-                "--executor-id", name, "--exchange-dir", str(self.exchange),
+                "--executor-id", name, "--exchange-dir", str(self.exchange), "--root", "/",
                 *(self._executor_secrets if self._has_tls else ()), *self._executor_flags.get(name, ()),
             )  # fmt: skip
 

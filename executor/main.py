@@ -144,6 +144,7 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: Att
         clock=SystemClock(),
         planning_timeout_s=settings.planning_timeout_ms / 1000,
         private=settings.private,
+        allow=settings.allow,
         logs=logs,
         catalogs=settings.foreign_catalogs,
         streams=StreamSettings(

@@ -12,7 +12,7 @@ from onager.errors import InvalidSettingError
 from onager.exchange_layout import default_warehouse
 from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalogs
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
-from onager.private_paths import PrivatePaths
+from onager.private_paths import SYSTEM, PrivatePaths
 from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.ports import check_address
@@ -49,7 +49,14 @@ class ExecutorSettings(ProcessSettings):
     ``NAME=iceberg`` for what PyIceberg is configured to use. All executors need the same."""
     private_paths: tuple[str, ...] = ()
     """Files and directories that jobs may neither read nor write, such as the state of a scheduler on this machine.
-    The exchange directory, and the directories in which `auth_token_file` and `tls_key` lie, are always private."""
+    The exchange directory, the directories in which `auth_token_file` and `tls_key` lie, ``/proc``, ``/sys`` and
+    ``/dev`` are always private."""
+    roots: tuple[str, ...] = ()
+    """The only directories whose files jobs may read and write, besides tables in the warehouse. Empty: any that are
+    not private where all schedulers are on loopback and there is no `auth_token_file`; elsewhere none."""
+    allow: tuple[str, ...] = ()
+    """What jobs may use besides files in Spark's own formats and data sources in Python: data sources by name
+    (``jdbc``), file systems with a colon (``s3a:``), and ``transform``, the programs of ``TRANSFORM … USING``."""
     spark_conf: dict[str, str] = Field(default_factory=dict)
     """Settings of the executor's own SparkSession. With ``spark.master=spark://…`` tasks run in that cluster."""
     executor_id: str = ""
@@ -123,9 +130,19 @@ class ExecutorSettings(ProcessSettings):
 
     @property
     def private(self) -> PrivatePaths:
-        """Return the paths that jobs must not touch."""
-        secrets = (self.auth_token_file, self.tls_key)
-        return PrivatePaths([self.exchange_dir, *self.private_paths], secrets, (self.exchange_dir, self.warehouse_dir))
+        """Return the paths that jobs must not touch, and those that they may."""
+        return PrivatePaths(
+            [self.exchange_dir, *self.private_paths, *SYSTEM],
+            (self.auth_token_file, self.tls_key),
+            (self.exchange_dir, self.warehouse_dir),
+            roots=self._open_roots,
+            tables=self.warehouse_dir,
+        )
+
+    @property
+    def _open_roots(self) -> tuple[str, ...] | None:
+        is_alone = self.auth_token_file is None and all(map(leads_nowhere_else, self.scheduler_addresses))
+        return None if is_alone and not self.roots else self.roots
 
     @property
     def client_security(self) -> ClientSecurity:

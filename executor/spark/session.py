@@ -22,12 +22,13 @@ from onager.errors import OnagerError, VersionMismatchError
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.spark import cluster
 from onager.executor.spark.jvm_output import JvmOutput
-from onager.executor.spark.kernel.classes import FOREIGN_CATALOG, FOREIGN_TABLES, GUARD
+from onager.executor.spark.kernel.access import close_file_systems
+from onager.executor.spark.kernel.classes import FOREIGN_CATALOG, FOREIGN_TABLES, GUARD, GUARDED_FILES
 from onager.executor.spark.kernel.execution import answer_promptly
 from onager.executor.spark.kernel_jar import kernel_jar
 from onager.executor.spark.starting import StartingJvm, started_jvms
 from onager.executor.work import ClusterAwayError
-from onager.private_paths import NO_PATHS, PrivatePaths
+from onager.private_paths import NO_PATHS, PrivatePaths, real_path
 
 log = structlog.get_logger()
 
@@ -49,6 +50,8 @@ WORKER_DAEMON: Final = "onager.executor.spark.worker_daemon"
 """The daemon of Spark's Python workers, unless they have another Python."""
 _CALM: Final = ("INFO", "WARN", "ERROR", "FATAL", "OFF")
 _VERBOSE: Final = ("ALL", "TRACE", "DEBUG")
+_NO_ENTITIES: Final = "-Djavax.xml.accessExternalDTD= -Djavax.xml.accessExternalSchema="
+"""Options of the JVM by which no XML, nor a schema of it, brings in other files."""
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -62,10 +65,12 @@ def start_session(
     private: PrivatePaths = NO_PATHS,
     logs: AttemptLogs | None = None,
     catalogs: Sequence[str] = (),
+    allow: Sequence[str] = (),
 ) -> SparkSession:
     """Start this process's Spark, by default ``local[slots]`` on the loopback interface, without the web UI.
 
-    *conf* overrides every default; queries cannot read *private* paths. With a cluster as master, the kernel's jar is
+    *conf* overrides every default; queries use only the files that *private* leaves them, and the data sources and file
+    systems that are always open or that *allow* names. With a cluster as master, the kernel's jar is
     shipped to the cluster's processes, which must share *exchange_dir*. Raises `InvalidSettingError` when the settings
     do not say that they do, `ClusterAwayError` when the cluster does not answer or starts no process for this executor,
     and `VersionMismatchError` when another version of Spark is installed.
@@ -92,13 +97,13 @@ def start_session(
     settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
     given_options = settings.get("spark.driver.extraJavaOptions", "")
     level = conf.get("spark.log.level", "ERROR").upper()
-    options = (_logging(settings, level, is_cluster=is_cluster), collector(settings), given_options)
+    options = (_logging(settings, level, is_cluster=is_cluster), collector(settings), _NO_ENTITIES, given_options)
     settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
     others = settings.get("spark.sql.extensions")
     extensions = [GUARD, *([FOREIGN_TABLES] if catalogs else []), *([others] if others else [])]
     settings["spark.sql.extensions"] = ",".join(extensions)
     settings |= {f"spark.sql.catalog.{name}": FOREIGN_CATALOG for name in catalogs}
-    settings["spark.onager.privatePaths"] = "\n".join(private.paths)
+    settings |= _access(settings, private, allow, has_catalogs=bool(catalogs))
     if settings.get("spark.driver.bindAddress") == _LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -118,9 +123,28 @@ def start_session(
         except BaseException:
             spark.stop()
             raise
+    close_file_systems(spark)
     answer_promptly(spark.sparkContext._gateway)  # noqa: SLF001  (PySpark keeps it nowhere else)
     _silence_errors_of_queries()
     return spark
+
+
+def _access(
+    settings: Mapping[str, str], private: PrivatePaths, allow: Sequence[str], *, has_catalogs: bool
+) -> dict[str, str]:
+    """Return the settings from which the kernel knows what jobs may read and use: see Java's `Access`."""
+    warehouse = settings["spark.sql.warehouse.dir"]
+    has_hive = settings.get("spark.sql.catalogImplementation") == "hive"
+    roots = {} if private.roots is None else {"spark.onager.roots": "\n".join(private.roots)}
+    return roots | {
+        "spark.hadoop.fs.file.impl": GUARDED_FILES,
+        # Of the processes of a cluster; those of a local Spark are the driver's.
+        "spark.executor.extraJavaOptions": f"{_NO_ENTITIES} {settings.get('spark.executor.extraJavaOptions', '')}",
+        "spark.onager.privatePaths": "\n".join(private.paths),
+        "spark.onager.warehouse": real_path(warehouse),
+        "spark.onager.allow": "\n".join(allow),
+        "spark.onager.catalogs": str(has_catalogs or has_hive).lower(),
+    }
 
 
 def _silence_errors_of_queries() -> None:

@@ -89,13 +89,14 @@ class SparkWorker:
         streams: StreamSettings | None = None,
         planning_timeout_s: float = 0.0,
         private: PrivatePaths = NO_PATHS,
+        allow: Sequence[str] = (),
         logs: AttemptLogs | None = None,
         catalogs: Sequence[ForeignCatalog] = (),
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 
         *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log.
-        *catalogs*: others than Onager's own.
+        *private* and *allow*: what jobs may read, write and use. *catalogs*: others than Onager's own.
         """
         if catalogs and conf.get(_CATALOG, "in-memory") != "in-memory":
             raise InvalidSettingError(
@@ -105,7 +106,7 @@ class SparkWorker:
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
-        self._private = PrivatePaths([exchange_dir, *private.paths])
+        self._private = private.with_paths([exchange_dir], tables=warehouse)
         self._spark = start_session(
             slots,
             conf,
@@ -115,6 +116,7 @@ class SparkWorker:
             private=self._private,
             logs=logs,
             catalogs=self._foreign.names,
+            allow=allow,
         )
         self._processes = FunctionProcesses()
         try:

@@ -39,6 +39,18 @@ Catalogs = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=iceberg:URI?K=V&…", help="A catalog besides Onager's own; repeatable."),
 ]
+Roots = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DIR",
+        help="A directory that jobs may read and write; repeatable.",
+        show_default="any, where all is on loopback and without tokens",
+    ),
+]
+Allowed = Annotated[
+    list[str] | None,
+    typer.Option(metavar="jdbc|s3a:|transform|…", help="What else jobs may use; repeatable.", show_default="nothing"),
+]
 
 
 def _exchange_dir(default: str) -> Any:
@@ -106,6 +118,8 @@ def standalone(
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     catalog: Catalogs = None,
+    root: Roots = None,
+    allow: Allowed = None,
     http_listen: Annotated[
         str | None,
         typer.Option(
@@ -138,6 +152,8 @@ def standalone(
         slots,
         pairs("--spark-conf", spark_conf or [], last_counts=True),
         catalogs=catalog or [],
+        roots=root or [],
+        allow=allow or [],
         http_listen=http_listen,
         has_page=not no_http,
     )
@@ -231,6 +247,8 @@ def executor(
     ] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     catalog: Catalogs = None,
+    root: Roots = None,
+    allow: Allowed = None,
     executor_id: Annotated[
         str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
     ] = None,
@@ -285,6 +303,8 @@ def executor(
         "exchange_shared": exchange_shared,
         "warehouse": warehouse,
         "catalogs": catalog or None,
+        "roots": root or None,
+        "allow": allow or None,
         "executor_id": executor_id,
         "mode": mode,
         "listen": listen,

@@ -20,12 +20,13 @@ from onager.cli.standalone_tokens import StandaloneTokens
 from onager.client.client import default_addresses
 from onager.client.connection import parse_addresses
 from onager.errors import InvalidSettingError, OnagerError
-from onager.exchange_layout import check_local
+from onager.exchange_layout import check_local, default_warehouse
 from onager.private_files import make_private_directory
 from onager.private_paths import secret_places
 from onager.protocol.ports import can_listen
 from onager.protocol.security import ClientSecurity
 from onager.protocol.security.clients import is_set
+from onager.protocol.security.places import is_loopback
 
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
@@ -45,6 +46,7 @@ _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - 
 _EXECUTORS_TOKEN: Final = "ONAGER_EXECUTOR_AUTH_TOKEN_FILE"  # noqa: S105 - the name of a variable
 _SECRETS: Final = ("AUTH_TOKEN_FILE", "PEER_AUTH_TOKEN_FILE", "TLS_KEY", "PEER_TLS_KEY", "WEBHOOK_SECRET_FILE")
 _TRUSTING: Final = ("ONAGER_SCHEDULER_INSECURE", "ONAGER_INSECURE", "ONAGER_SCHEDULER_TOKENS_WITHOUT_ROLE")
+_ROOTS: Final = "ONAGER_EXECUTOR_ROOTS"
 _SCHEDULERS_OWN: Final = "ONAGER_ETCD_"
 """The prefix of variables with credentials of the store, which the executor, where users' code runs, must not see."""
 
@@ -146,6 +148,8 @@ class Standalone:
         spark_conf: Mapping[str, str],
         *,
         catalogs: Sequence[str] = (),
+        roots: Sequence[str] = (),
+        allow: Sequence[str] = (),
         http_listen: str | None = None,
         has_page: bool = True,
     ) -> None:
@@ -170,8 +174,12 @@ class Standalone:
         arguments += [] if slots is None else ["--slots", str(slots)]
         for key, value in spark_conf.items():
             arguments += ["--spark-conf", f"{key}={value}"]
-        for catalog in catalogs:
-            arguments += ["--catalog", catalog]
+        for flag, values in {"--catalog": catalogs, "--root": roots, "--allow": allow}.items():
+            for value in values:
+                arguments += [flag, value]
+        if not (roots or is_loopback(self._listen) or _ROOTS in os.environ):
+            # The executor's scheduler is on loopback, but jobs come from elsewhere: of local files they get tables.
+            arguments += ["--root", default_warehouse(exchange)]
         self._tokens = _tokens(directories.exchange_dir, self._listen)
         if self._tokens is not None:
             self._scheduler.environment |= {"ONAGER_SCHEDULER_AUTH_TOKEN_FILE": str(self._tokens.scheduler)}

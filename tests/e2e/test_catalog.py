@@ -23,6 +23,7 @@ BY_DAY = "SELECT * FROM shop.by_day ORDER BY day"
 
 @pytest.fixture
 def cluster(shared_cluster) -> Iterator[Cluster]:
+    """A cluster whose queries may run programs, by which they are held."""
     yield shared_cluster
     shared_cluster.client.sql("DROP DATABASE IF EXISTS shop CASCADE").wait()
 

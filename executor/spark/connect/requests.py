@@ -8,11 +8,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from onager.errors import CatalogConflictError, OnagerError
+from onager.errors import CatalogConflictError, InvalidSettingError, OnagerError
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.failures import is_unanswered
+from onager.executor.spark.kernel.access import refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.job_session import active
@@ -125,8 +126,8 @@ def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplie
     for pair in operation.set.pairs:
         if not pair.key.startswith(PREFIX):
             try:
-                session.conf.set(pair.key, pair.value)
-            except (PySparkException, Py4JJavaError):
+                _set(session, pair.key, pair.value)
+            except (PySparkException, Py4JJavaError, InvalidSettingError):
                 if operation.set.silent:
                     continue
                 raise
@@ -142,6 +143,12 @@ def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplie
         catalog=call.session.catalog,
         database=call.session.database,
     )
+
+
+def _set(session: SparkSession, key: str, value: str) -> None:
+    if (why := refused_setting(session, key, value)) is not None:
+        raise InvalidSettingError(key, value, why)
+    session.conf.set(key, value)
 
 
 def _applied(call: pb.ConnectCall, carried: Carried) -> pb.ConnectReply:

@@ -16,14 +16,15 @@ from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
 from onager.executor.exchange import Description, null_text, read_description
 from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.access import refused_setting
 from onager.executor.spark.kernel.plans import PlanTools
 from onager.executor.spark.planning.formats import check_options, merged, says
 from onager.executor.spark.planning.view_schemas import ViewSchemas, schema_key
 from onager.job_settings import PREFIX, check_known
+from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 
 HADOOP_PREFIX = "spark.hadoop."
-CATALOG_PREFIX = "spark.sql.catalog."
 FORMATS = {
     "parquet": "parquet",
     "pq": "parquet",
@@ -102,8 +103,9 @@ def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> None:
                 key, value, "settings of a job start with spark. or onager. (for Hadoop: spark.hadoop.NAME=…)"
             )
         name = key.removeprefix(HADOOP_PREFIX)
-        is_free = name != key or key.startswith(CATALOG_PREFIX)
-        if not is_free and not session.conf.isModifiable(key):
+        if (why := refused_setting(session, key, value)) is not None:
+            raise InvalidSettingError(key, value, why)
+        if name == key and not session.conf.isModifiable(key):
             raise InvalidSettingError(key, value, _why_fixed(session, key))
         try:
             session.conf.set(name, value)
@@ -145,21 +147,25 @@ def changed_settings(session: SparkSession, before: Mapping[str, str], changes: 
                 session.conf.unset(key)
 
 
-def register_views(session: SparkSession, spec: pb.JobSpec) -> None:
+def register_views(session: SparkSession, spec: pb.JobSpec, private: PrivatePaths = NO_PATHS) -> None:
     """Make the job's views; of a SQL job only those that its text may refer to, since each view lists its files."""
     text = spec.sql.text.lower() if spec.HasField("sql") else ""
     could_mean_any = not text or _ANY_NAME.search(text) is not None
     for view in spec.views:
         if not could_mean_any and view.name.isidentifier() and view.name.lower() not in text:
             continue
-        register_view(session, view, spec.conf)
+        register_view(session, view, spec.conf, private)
 
 
-def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str]) -> None:
-    """Make one view over files, for a job under *conf*.
+def register_view(
+    session: SparkSession, view: pb.View, conf: Mapping[str, str], private: PrivatePaths = NO_PATHS
+) -> None:
+    """Make one view over files, for a job under *conf*; `PlanningError` for files that jobs may not read.
 
     Spark's errors about paths and options are raised unchanged, with a note that names the view.
     """
+    if not has_scheme(view.path) and (why := private.refusal(view.path)) is not None:
+        raise PlanningError(f"view {view.name}: {view.path} cannot be read: {why}")
     described = read_description(view.path)
     if described is not None and view.format not in {"", described.format}:
         described = None  # an explicit format overrides the description

@@ -253,6 +253,8 @@ def check_harmless(
         check_reads_only(jvm, statement, plan.plan())
         return
     if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.isTemp():
+        if name == "CreateFunctionCommand" and plan.resources().size():
+            raise SideEffectError(str(statement), _RESOURCES_ADVICE)
         return
     if _drops_temporary_view(session, jvm, plan, made):
         return

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from onager.clock import SystemClock
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
-from onager.private_paths import PrivatePaths
+from onager.private_paths import SYSTEM, PrivatePaths
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.spark.runner import PLANNING_CONF, JobRun
 
@@ -35,10 +35,11 @@ def private_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(exchange_dir: Path, private_dir: Path) -> Iterator[SparkSession]:
     private_dir.mkdir()
     conf = {**PLANNING_CONF, "spark.hadoop.planted.secret.key": PLANTED, "spark.driver.planted.secret": "shown"}
+    private = PrivatePaths([private_dir, *SYSTEM])
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ONAGER_ETCD_PASSWORD", PLANTED)
         environment.setenv("USERS_VARIABLE", "kept")
-        session = start_session(SLOTS, conf, str(exchange_dir), private=PrivatePaths([private_dir]))
+        session = start_session(SLOTS, conf, str(exchange_dir), private=private, allow=["viewfs:"])
     yield session
     stop_with_its_jvm(session)
 

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import IllegalArgumentException, PySparkException
 
 OURS = "where Onager keeps files of its own"
 
@@ -36,11 +36,9 @@ def test_files_that_are_ours_are_read_by_no_query(spark, token, tmp_path, text):
     text = text.format(
         token=token, directory=token.parent, name=token.parent.name, above=token.parent.parent, link=tmp_path / "link"
     )
-    *before, last = text.split(";")
-    for statement in before:
-        spark.sql(statement)
-    with pytest.raises(IllegalArgumentException, match=OURS):
-        spark.sql(last).collect()
+    with pytest.raises(PySparkException) as raised:
+        [spark.sql(statement).collect() for statement in text.split(";")]
+    assert OURS in str(spark._jvm.onager.failure.Failures.chain(raised.value._origin).toString())
 
 
 def test_what_to_do_instead_is_said(spark, token):

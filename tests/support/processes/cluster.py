@@ -140,7 +140,7 @@ class Cluster:
         *on_small_disk*, it sees an exchange directory of 1 MiB.
         """
         arguments = ["executor", "--scheduler", self.address, "--slots", str(slots), "--executor-id", executor_id]
-        arguments += ["--exchange-dir", str(self.exchange_dir)]
+        arguments += ["--exchange-dir", str(self.exchange_dir), "--allow", "transform"]
         small_disk = self.exchange_dir if on_small_disk else None
         process = self.start(executor_id, arguments, environment, code, small_disk=small_disk)
         self.executors[executor_id] = process

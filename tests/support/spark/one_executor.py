@@ -28,6 +28,7 @@ from onager.executor.spark.session import start_session
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import CatalogReader
 from onager.ids import BlobDigest, JobId
+from onager.private_paths import SYSTEM, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.testing.job import JobRun, result_table
 from onager.testing.layout import Layout, Marked, lay_out
@@ -35,6 +36,12 @@ from onager.testing.run import rows_of
 from tests.support.waiting import HANGS_S
 
 FOREIGN = "ice"
+OTHER_CATALOG = {
+    "spark.sql.catalog.other": "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+    "spark.sql.catalog.other.url": "jdbc:derby:memory:none;create=true",
+    "spark.sql.catalog.other.driver": "org.apache.derby.jdbc.EmbeddedDriver",
+}
+"""A catalog of Spark's own kind that the operator has configured."""
 CUT = {"onager.fusion.maxBytes": "0", "spark.sql.shuffle.partitions": "3"}
 
 
@@ -47,8 +54,15 @@ class OneExecutor:
         """What jobs are planned with."""
         self.foreign: ForeignTables | None = None
         """The tables of the catalog `FOREIGN`."""
+        warehouse = default_warehouse(str(directory))
         self.spark: SparkSession = start_session(
-            2, {}, str(directory), warehouse=default_warehouse(str(directory)), catalogs=[FOREIGN]
+            2,
+            OTHER_CATALOG,
+            str(directory),
+            warehouse=warehouse,
+            private=PrivatePaths([*SYSTEM], tables=warehouse),
+            catalogs=[FOREIGN],
+            allow=["jdbc", "transform"],
         )
         self.processes = FunctionProcesses()
         self.functions = FunctionCalls(self.spark, self.processes)

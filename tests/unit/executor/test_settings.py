@@ -108,3 +108,25 @@ def test_what_lies_beside_a_token_or_a_key_is_private_and_that_it_cannot_be_is_t
         with capture_logs() as logs:
             _warn_of_places(given, structlog.get_logger())
         assert [log["event"] for log in logs] == told
+
+
+@pytest.mark.parametrize(
+    ("given", "roots"),
+    [
+        ({}, None),
+        ({"scheduler": "localhost:1,[::1]:2"}, None),
+        ({"scheduler": "localhost:1", "roots": ("/data",)}, ("/data",)),
+        ({"scheduler": "localhost:1", "auth_token_file": "/tokens/executor"}, ()),
+        ({"scheduler": "localhost:1,scheduler-2:1"}, ()),
+        ({"scheduler": "scheduler-2:1", "insecure": True}, ()),
+        ({"scheduler": "scheduler-2:1", "roots": ("/data", "/srv")}, ("/data", "/srv")),
+    ],
+)
+def test_which_places_are_open_to_jobs(given, roots):
+    private = ExecutorSettings(exchange_dir="/var/lib/onager/exchange", **given).private
+    assert private.roots == roots
+    assert private.refusal("/var/lib/onager/warehouse/t") is None
+    for path in ("/proc/self/environ", "/sys/kernel", "/dev/mem", "/var/lib/onager/exchange/job-1"):
+        assert private.refusal(path) is not None
+    assert (private.refusal("/data/in") is None) is (roots is None or "/data" in roots)
+    assert (private.refusal("/home/me") is None) is (roots is None)

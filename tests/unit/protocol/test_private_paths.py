@@ -5,7 +5,7 @@ import pytest
 
 from onager import private_paths
 from onager.errors import InvalidRequestError
-from onager.private_paths import PrivatePaths, secret_places, steps_back
+from onager.private_paths import SYSTEM, PrivatePaths, secret_places, steps_back
 from onager.scheduler.settings import SchedulerSettings
 
 
@@ -120,3 +120,42 @@ def test_the_file_system_is_not_looked_at_before_a_path_is_met(monkeypatch, tmp_
         )
         private = settings.private
     assert private.meets(str(tmp_path / "secrets" / "other"))
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("{0}/data/in/x", None),
+        ("{0}/warehouse/t", None),
+        ("{0}/warehouse", None),
+        ("{0}/out", "it is in none of the directories that jobs may use"),
+        ("{0}/data/in", "where Onager keeps files of its own"),
+        ("{0}/data/in/link/x", "it is in none"),
+        ("{0}/data/in/exchange/job-1", "where Onager keeps files of its own"),
+        ("{0}/data/in/../other", "it is in none"),
+        ("/proc/self/environ", "which is the system's"),
+        ("/dev/shm/x", "which is the system's"),
+    ],
+)
+def test_with_roots_only_what_lies_in_them_is_for_jobs(tmp_path, path, why):
+    (tmp_path / "data" / "in").mkdir(parents=True)
+    (tmp_path / "data" / "in" / "link").symlink_to(tmp_path)
+    own = [tmp_path / "data" / "in" / "exchange", *SYSTEM]
+    private = PrivatePaths(own, roots=[str(tmp_path / "data" / "in")], tables=str(tmp_path / "warehouse"))
+    told = private.refusal(path.format(tmp_path))
+    assert told is None if why is None else told is not None and why in told
+
+
+def test_without_roots_everything_but_what_is_private_is_for_jobs(tmp_path):
+    private = PrivatePaths([tmp_path / "exchange", *SYSTEM])
+    assert private.refusal(str(tmp_path / "out")) is None
+    assert private.refusal(str(tmp_path / "exchange" / "job-1")) is not None
+    assert PrivatePaths([], roots=[]).refusal(str(tmp_path)) is not None
+
+
+def test_a_root_below_a_private_place_is_for_jobs(tmp_path):
+    private = PrivatePaths([tmp_path, *SYSTEM], roots=[str(tmp_path / "data")], tables="/dev/shm/warehouse")
+    assert private.refusal(str(tmp_path / "data" / "out")) is None
+    assert private.refusal("/dev/shm/warehouse/t") is None
+    assert private.refusal(str(tmp_path / "other")) is not None
+    assert private.refusal("/dev/shm/other") is not None

@@ -1,45 +1,48 @@
 package onager.plan;
 
-import java.io.IOException;
-import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
+import onager.access.Access;
+import onager.access.JobSettings;
 import onager.failure.RefusedException;
+import onager.spark43.Formats;
 import onager.spark43.Lookups;
+import onager.spark43.Variables;
 import onager.values.Seqs;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.FileTable;
-import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * Restricts SQL in an executor's Spark: it must not read the paths in `spark.onager.privatePaths`, nor call Java methods (`reflect` and
- * similar functions) unless `spark.onager.reflect` is true. It also brings the rule that reads very many files as growing ones.
+ * Restricts SQL in an executor's Spark to what {@link Access} allows: it reads no other places and data sources, runs no programs, sees no
+ * environment, and calls no Java methods (`reflect` and similar functions) unless `spark.onager.reflect` is true. It also brings the rule
+ * that reads very many files as growing ones.
  */
 public final class Guard extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
-    private static final String PATHS = "spark.onager.privatePaths";
     private static final String REFLECT = "spark.onager.reflect";
 
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
+        extensions.injectParser((session, parser) -> Variables.in(parser));
+        GuardedRequests.inject(extensions); // before any other rule looks for files
         extensions.injectCheckRule(session -> {
-            List<String> paths = paths(session);
             return plan -> {
-                if (!paths.isEmpty()) {
-                    check(plan, paths);
-                }
+                check(session, plan);
                 return BoxedUnit.UNIT;
             };
         });
         GrowingReads.inject(extensions);
-        if (!SparkEnv.get().conf().getBoolean(REFLECT, false)) {
+        if (!isReflecting()) {
             for (String name : List.of("reflect", "java_method", "try_reflect")) {
                 extensions.injectFunction(Lookups.replaced(name, arguments -> {
                     throw new RefusedException(name + " can call any Java method, with the rights of the executor, and is refused: "
@@ -50,55 +53,66 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
         return BoxedUnit.UNIT;
     }
 
-    /** Throw if one of *locations*, which a query of *session* would read, is private. */
-    public static void checkRead(SparkSession session, Stream<org.apache.hadoop.fs.Path> locations) {
-        List<String> paths = paths(session);
-        if (!paths.isEmpty()) {
-            checkAll(Seqs.seq(locations.toList()), paths);
-        }
+    /** Whether the operator lets queries call Java methods. */
+    static boolean isReflecting() {
+        return SparkEnv.get().conf().getBoolean(REFLECT, false);
     }
 
-    private static List<String> paths(SparkSession session) {
-        return session.sparkContext().getConf().get(PATHS, "").lines().toList();
+    /** Throw if one of *locations*, which a query of *session* would read, is not for jobs. */
+    public static void checkRead(SparkSession session, Stream<Path> locations) {
+        String home = home(session);
+        Access access = Access.get();
+        locations.forEach(path -> access.checkRead(path, home));
     }
 
-    private static void check(LogicalPlan plan, List<String> paths) {
-        if (plan instanceof LogicalRelation files && files.relation() instanceof HadoopFsRelation relation) {
-            checkAll(relation.location().rootPaths(), paths);
-        } else if (plan instanceof DataSourceV2Relation source && source.table() instanceof FileTable table) {
-            checkAll(table.fileIndex().rootPaths(), paths);
-        }
-        Queries.below(plan).forEach(each -> check(each, paths));
+    /** Return the file system of paths that name none. */
+    static String home(SparkSession session) {
+        return FileSystem.getDefaultUri(session.sparkContext().hadoopConfiguration()).getScheme();
     }
 
-    private static void checkAll(Seq<org.apache.hadoop.fs.Path> roots, List<String> paths) {
-        for (var root : Seqs.list(roots)) {
-            String real = real(root);
-            for (String path : paths) {
-                boolean holds = isBelow(path, real);
-                if (holds || isBelow(real, path)) {
-                    throw new RefusedException(root.toString().replaceFirst("^file:", "") + " cannot be read: it "
-                            + (holds ? "holds " : "is in ") + path + ", where Onager keeps files of its own"
-                            + (holds ? "; name the directories below it that are wanted" : "; read from elsewhere"));
-                }
+    private static void check(SparkSession session, LogicalPlan plan) {
+        if (plan instanceof LogicalRelation files) {
+            CatalogTable table = files.catalogTable().getOrElse(() -> null);
+            if (files.relation() instanceof HadoopFsRelation relation) {
+                boolean isOfCatalog = isOfCatalog(table) || relation.location() instanceof FixedFileIndex;
+                checkRoots(session, relation.location().rootPaths(), isOfCatalog);
+                checkFormat(session, isOfCatalog ? null : Formats.name(relation.fileFormat()));
+                checkOptions(Seqs.each(relation.options().keysIterator()));
+            } else if (table != null && table.provider().isDefined()) {
+                checkFormat(session, table.provider().get());
             }
+        } else if (plan instanceof DataSourceV2Relation source && source.table() instanceof FileTable table) {
+            checkRoots(session, table.fileIndex().rootPaths(), false);
+            checkFormat(session, table.formatName());
+        }
+        Queries.below(plan).forEach(each -> check(session, each));
+    }
+
+    /** Whether *table* is Hive's, which the operator has configured; its tables, and Iceberg's, may lie on any file system. */
+    private static boolean isOfCatalog(CatalogTable table) {
+        return table != null && Access.get().hasCatalogs();
+    }
+
+    private static void checkRoots(SparkSession session, scala.collection.immutable.Seq<Path> roots, boolean isOfCatalog) {
+        checkRead(session, Seqs.list(roots).stream().filter(path -> !isOfCatalog || isLocal(path)));
+    }
+
+    private static boolean isLocal(Path path) {
+        return "file".equals(path.toUri().getScheme());
+    }
+
+    private static void checkFormat(SparkSession session, String name) {
+        if (name != null) {
+            GuardedRequests.checkFormat((org.apache.spark.sql.classic.SparkSession) session, name);
         }
     }
 
-    private static boolean isBelow(String path, String directory) {
-        return path.equals(directory) || path.startsWith(directory.endsWith("/") ? directory : directory + "/");
-    }
-
-    private static String real(org.apache.hadoop.fs.Path path) {
-        String scheme = path.toUri().getScheme();
-        if (scheme != null && !scheme.equals("file")) {
-            return path.toString();
-        }
-        Path local = Path.of(path.toUri().getPath());
-        try {
-            return local.toRealPath().toString();
-        } catch (IOException e) {
-            return local.normalize().toString(); // it does not exist, or is not readable
+    static void checkOptions(Iterable<String> names) {
+        for (String name : names) {
+            String why = JobSettings.ofOption(name);
+            if (why != null) {
+                throw new RefusedException("the option " + name + " is refused: " + why);
+            }
         }
     }
 }

@@ -54,6 +54,8 @@ public final class ConnectSession implements AutoCloseable {
     private static final int DEEPEST = 1024;
 
     private static final String UNREADABLE = "the plan cannot be read, since it is damaged or nested more than 1,024 deep (%s): split it up with temporary views";
+    /** Source: what Spark shows of a setting that it redacts. */
+    private static final String REDACTED = "*********(redacted)";
     private static final long LOOK_NANOS = 500_000;
     private static final SparkConnectService$ SERVICE = SparkConnectService$.MODULE$;
 
@@ -221,7 +223,8 @@ public final class ConnectSession implements AutoCloseable {
             found.add(new Setting(entry.key(), value, !session.conf().isModifiable(entry.key()), conf.contains(entry.key())));
         }
         for (var pair : Seqs.each(conf.getAllConfs().iterator())) {
-            found.add(new Setting(pair._1(), pair._2(), !session.conf().isModifiable(pair._1()), true));
+            String value = Variables.isSecret(pair._1()) ? REDACTED : pair._2();
+            found.add(new Setting(pair._1(), value, !session.conf().isModifiable(pair._1()), true));
         }
         return Json.text(found);
     }

@@ -1,0 +1,17 @@
+"""What jobs may read and use."""
+
+from pyspark.sql import SparkSession
+
+from onager.executor.spark.jvm import Jvm
+
+
+def close_file_systems(session: SparkSession) -> None:
+    """Have all sessions of this Spark refuse the file systems that jobs may not use: see Java's `FileSystems`."""
+    context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
+    Jvm.of(session).java_class("onager.access.FileSystems").close(context.hadoopConfiguration())
+
+
+def refused_setting(session: SparkSession, key: str, value: str) -> str | None:
+    """Return why no job may set *key* to *value*; None: it may, if Spark lets it."""
+    why = Jvm.of(session).java_class("onager.access.JobSettings").refusal(key, value)
+    return None if why is None else str(why)

@@ -1,0 +1,57 @@
+package onager.access;
+
+import java.io.IOException;
+import java.net.URI;
+import java.util.Locale;
+import java.util.ServiceConfigurationError;
+import java.util.ServiceLoader;
+import java.util.TreeSet;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+
+/** The file systems of this Spark. */
+public final class FileSystems {
+    private static final Pattern IMPLEMENTATION = Pattern.compile("fs\\.([^.]+)\\.impl");
+    private static final String LOCAL = "file";
+
+    private FileSystems() {}
+
+    /**
+     * Has *conf*, from which all sessions take theirs, refuse the file systems that jobs may not use; throws an IllegalStateException if
+     * local files are not guarded.
+     */
+    public static void close(Configuration conf) throws IOException {
+        URI local = URI.create("file:///");
+        if (!(FileSystem.get(local, conf) instanceof GuardedFiles)) {
+            FileSystem.get(local, conf).close(); // made by somebody before the settings were known; closed, it is made anew
+        }
+        if (!(FileSystem.get(local, conf) instanceof GuardedFiles)) {
+            throw new IllegalStateException("files are not guarded: fs.file.impl is " + conf.get("fs.file.impl"));
+        }
+        Access access = Access.get();
+        if (access.hasCatalogs()) {
+            return; // whose tables lie where they say; what queries name is checked in their plans
+        }
+        var schemes = new TreeSet<String>();
+        for (var loaded = ServiceLoader.load(FileSystem.class).iterator(); loaded.hasNext();) {
+            try {
+                schemes.add(loaded.next().getScheme());
+            } catch (ServiceConfigurationError | LinkageError | UnsupportedOperationException e) {
+                // what cannot be made cannot be used
+            }
+        }
+        for (var entry : conf) {
+            var named = IMPLEMENTATION.matcher(entry.getKey());
+            if (named.matches()) {
+                schemes.add(named.group(1).toLowerCase(Locale.ROOT));
+            }
+        }
+        schemes.remove(LOCAL);
+        for (String scheme : schemes) {
+            if (!access.allowsSomeOf(scheme)) {
+                conf.set("fs." + scheme + ".impl", RefusedFiles.class.getName());
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+"""What jobs may read and use in an executor's Spark: formats, file systems, files by their real paths, settings."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from onager.executor.spark.kernel.access import refused_setting
+from onager.executor.spark.kernel.connect import connect_settings
+
+SECRET = "planted-0123456789"
+
+
+@pytest.fixture
+def token(private_dir: Path) -> Path:
+    file = private_dir / "secret"
+    file.write_text(SECRET)
+    return file
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    return spark.newSession()
+
+
+def refusal(act) -> str:
+    with pytest.raises(
+        Exception, match=r"(?s)may use|is refused|cannot be (read|used)|which no job reads|a job cannot set"
+    ) as raised:
+        act()
+    assert SECRET not in str(raised.value)
+    return str(raised.value)
+
+
+# ---------------------------------------------------------------- formats
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("jdbc", "JDBC", "org.apache.spark.sql.jdbc", "libsvm", "image", "rate", "socket", "console"),
+        "org.apache.spark.sql.execution.datasources.jdbc.JdbcRelationProvider",
+    ],
+)
+def test_a_data_source_that_is_not_named_is_refused_before_it_is_made(session, name, tmp_path):
+    url = f"jdbc:derby:{tmp_path}/made;create=true"
+    options = f"OPTIONS (url '{url}', dbtable 'x')"
+    for act in (
+        lambda: session.read.format(name).option("url", url).option("dbtable", "x").load(),
+        lambda: session.sql(f"CREATE TEMPORARY VIEW v USING {name} {options}"),
+        lambda: session.sql(f"CREATE TABLE t_{tmp_path.name.replace('-', '_')} USING {name} {options}"),
+    ):
+        assert f"start executors with --allow {name}" in refusal(act)
+    assert not (tmp_path / "made").exists()
+
+
+def test_formats_of_files_are_read_by_their_names_and_classes(session, tmp_path):
+    for name in ("parquet", "orc", "csv", "json", "xml"):
+        options = {"rowTag": "row", "header": "true"}
+        session.range(3).write.format(name).options(**options).save(str(tmp_path / name))
+        assert session.read.format(name.upper()).options(**options).load(str(tmp_path / name)).count() == 3
+    (tmp_path / "text").write_text("a\n")
+    for name in ("text", "binaryFile", "org.apache.spark.sql.execution.datasources.text.TextFileFormat"):
+        assert session.read.format(name).load(str(tmp_path / "text")).count() == 1
+    session.range(3).write.format("noop").mode("overwrite").save()
+
+
+def test_data_sources_in_python_and_their_options_are_used(session):
+    class Reader(DataSourceReader):
+        def read(self, partition):  # noqa: ARG002 - Spark's names
+            yield (1,)
+
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls):
+            return "numbers_of_ours"
+
+        def schema(self):
+            return "a INT"
+
+        def reader(self, schema):  # noqa: ARG002
+            return Reader()
+
+    session.dataSource.register(Numbers)
+    assert session.read.format("numbers_of_ours").option("fs.any.name", "x").load().collect() == [(1,)]
+
+
+def test_what_is_no_data_source_is_told_by_spark(session):
+    with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+        session.read.format("no_such_source").load("/tmp/none")
+
+
+# ---------------------------------------------------------------- file systems and links
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:1/x", "har://file-127.0.0.1/x.har", "ftp://h/x", "webhdfs://h/x"])
+def test_a_file_system_that_is_not_named_is_refused(session, uri):
+    scheme = uri.partition(":")[0]
+    assert f"start executors with --allow {scheme}:" in refusal(lambda: session.read.text(uri).collect())
+    path = session._jvm.org.apache.hadoop.fs.Path(uri)
+    conf = session.sparkContext._jsc.hadoopConfiguration()
+    assert f"--allow {scheme}:" in refusal(lambda: path.getFileSystem(conf))
+
+
+def test_a_file_system_that_stands_for_local_files_opens_no_private_one(session, token):
+    """It is allowed here, so the files themselves are guarded."""
+    reader = session.read.option("fs.viewfs.mounttable.m.link./x", f"file://{token.parent}")
+    assert "where Onager keeps files of its own" in refusal(lambda: reader.text("viewfs://m/x/secret").collect())
+
+
+def test_a_link_is_read_as_what_it_leads_to(session, token, tmp_path):
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    (tmp_path / "in" / "sub" / "a.txt").symlink_to(token)
+    (tmp_path / "dir").symlink_to(token.parent)
+    (tmp_path / "plain.txt").write_text("plain\n")
+    (tmp_path / "in" / "sub" / "b.txt").symlink_to(tmp_path / "plain.txt")
+    for act in (
+        lambda: session.read.option("recursiveFileLookup", "true").text(str(tmp_path / "in")).collect(),
+        lambda: session.read.text(str(tmp_path / "in" / "*")).collect(),
+        lambda: session.read.option("header", "true").csv(str(tmp_path / "in" / "sub" / "a.txt")).columns,
+        lambda: session.read.text(str(tmp_path / "dir")).collect(),
+        lambda: session.read.text(str(tmp_path / "di*" / "secret")).collect(),
+    ):
+        assert "where Onager keeps files of its own" in refusal(act)
+    assert session.read.text(str(tmp_path / "in" / "sub" / "b.txt")).collect() == [("plain",)]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/proc/self/environ", "/proc/{pid}/environ", "file:///proc/self/environ", "file:/proc/1/cmdline", "/dev/zero"],
+)
+def test_the_system_is_not_read(session, path):
+    path = path.format(pid=os.getpid())
+    assert "which is the system's" in refusal(lambda: session.read.text(path).collect())
+    assert "which is the system's" in refusal(lambda: session.read.format("binaryFile").load(path).collect())
+
+
+def test_a_location_is_a_place_like_any_other(session, token):
+    text = f"CREATE TABLE secrets_{token.parent.name} (line STRING) USING text LOCATION '{token.parent}'"
+    assert "where Onager keeps files of its own" in refusal(lambda: session.sql(text))
+
+
+# ---------------------------------------------------------------- programs, jars, variables, XML
+
+
+def test_no_query_runs_a_program_or_loads_a_jar(session, token):
+    text = f"SELECT TRANSFORM(id) USING 'cat {token}' AS (l STRING) FROM range(1)"
+    assert "start executors with --allow transform" in refusal(lambda: session.sql(text).collect())
+    assert "is refused" in refusal(
+        lambda: session.sql("CREATE TEMPORARY FUNCTION f AS 'a.B' USING JAR '/tmp/none.jar'")
+    )
+
+
+@pytest.mark.parametrize("name", ["env:PATH", "system:java.class.path"])
+def test_variables_of_sql_are_not_of_the_environment(session, name):
+    assert "which no job reads" in refusal(lambda: session.sql(f"SELECT '${{{name}}}'").collect())
+    session.sql("SET variable = 3")
+    assert session.sql("SELECT ${variable} + ${hivevar:variable}").collect() == [(6,)]
+
+
+def test_xml_brings_in_no_other_file(session, token, tmp_path):
+    (tmp_path / "rows.xml").write_text("<rows><row><a>1</a></row></rows>")
+    (tmp_path / "schema.xsd").write_text(
+        f'<?xml version="1.0"?><!DOCTYPE s [<!ENTITY e SYSTEM "file://{token}">]>'
+        '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">&e;</xs:schema>'
+    )
+    reader = session.read.format("xml").option("rowTag", "row").option("rowValidationXSDPath", f"{tmp_path}/schema.xsd")
+    entity = f'<!DOCTYPE a [<!ENTITY e SYSTEM "file://{token}">]><a>&e;</a>'
+    for act in (
+        lambda: reader.load(f"{tmp_path}/rows.xml").collect(),
+        lambda: session.sql(f"SELECT xpath_string('{entity}', 'a')").collect(),
+        lambda: session.sql(f"SELECT from_xml('{entity}', 'a STRING')").collect(),
+    ):
+        try:
+            shown = str(act())
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            shown = str(error)
+        assert SECRET not in shown
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("fs.file.impl", "org.apache.hadoop.fs.LocalFileSystem"),
+        ("fs.file.impl.disable.cache", "true"),
+        ("spark.hadoop.fs.file.impl", "org.apache.hadoop.fs.LocalFileSystem"),
+        ("spark.hadoop.fs.s3a.access.key", "k"),
+        ("spark.hadoop.fs.viewfs.impl", "any.Class"),
+        ("fs.defaultFS", "viewfs://m/"),
+        ("spark.hadoop.hadoop.security.credential.provider.path", "localjceks://file/x"),
+        ("spark.hadoop.io.compression.codecs", "any.Class"),
+        ("parquet.crypto.factory.class", "any.Class"),
+        ("spark.sql.catalog.x", "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"),
+        ("spark.sql.catalog.x.url", "jdbc:derby:memory:x"),
+        ("spark.sql.catalog.spark_catalog", "any.Class"),
+        ("spark.sql.sources.commitProtocolClass", "any.Class"),
+        ("spark.sql.adaptive.customCostEvaluatorClass", "any.Class"),
+        ("spark.sql.extendedExplainProviders", "any.Class"),
+        ("spark.sql.execution.pyspark.python", "/bin/sh"),
+        ("spark.sql.defaultCatalog", "${env:PATH}"),
+        ("spark.sql.session.timeZone", "${system:user.home}"),
+    ],
+)
+def test_settings_that_load_classes_change_file_systems_or_read_the_environment_are_executors(session, key, value):
+    assert refused_setting(session, key, value) is not None
+    if "${" not in value:  # else the parser refuses it
+        assert f"a job cannot set {key}" in refusal(lambda: session.sql(f"SET {key}={value}"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.sql.shuffle.partitions", "3"),
+        ("spark.sql.session.timeZone", "UTC"),
+        ("spark.sql.orc.impl", "native"),
+        ("spark.hadoop.parquet.block.size", "1048576"),
+        ("spark.hadoop.mapreduce.input.fileinputformat.split.maxsize", "1"),
+        ("spark.hadoop.fs.viewfs.mounttable.m.link./x", "file:///tmp"),
+        ("spark.acme.report.day", "2026-03-01"),
+        ("onager.fusion.maxBytes", "0"),
+        ("day", "2026-03-01"),
+    ],
+)
+def test_other_settings_are_jobs(session, key, value):
+    assert refused_setting(session, key, value) is None
+
+
+def test_every_setting_of_sessions_that_names_a_class_or_a_program_has_been_judged(session):
+    """A newer Spark may have more: each is looked at before a job may set it."""
+    entries = [setting["key"] for setting in connect_settings(session)]
+    named = re.compile(r"(?i)class(es)?$|providers?$|factory$|impl$|\.python$|location$")
+    suspicious = {key for key in entries if named.search(key)}
+    free = {key for key in suspicious if session.conf.isModifiable(key) and refused_setting(session, key, "x") is None}
+    harmless = {"spark.sql.orc.impl", "spark.sql.defaultColumn.allowedProviders"}
+    assert free == harmless | {"spark.sql.streaming.forceDeleteTempCheckpointLocation"}
+
+
+@pytest.mark.parametrize(
+    "option", ["fs.file.impl", "fs.file.impl.disable.cache", "io.compression.codecs", "option.fs.s3a.impl"]
+)
+def test_options_of_files_reach_no_file_system(session, option, tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    for act in (
+        lambda: session.read.option(option, "true").text(str(tmp_path)),
+        lambda: session.sql(f"CREATE TEMPORARY VIEW v USING text OPTIONS (path '{tmp_path}', '{option}' 'true')"),
+        lambda: session.sql(f"SELECT * FROM text.`{tmp_path}` WITH ('{option}' = 'true')"),
+    ):
+        assert f"the option {option} is refused" in refusal(act)
+
+
+def test_a_secret_of_the_executors_is_no_variable(session):
+    with pytest.raises(IllegalArgumentException, match="a secret of the executors"):
+        session.sql("SELECT '${spark.hadoop.planted.secret.key}'").collect()
