@@ -21,6 +21,8 @@ METRICS: Final = "onager.metrics"
 """What tasks report of their plan's operators: ``off``, ``rows`` (the default), or ``full``."""
 PLANNING_TIMEOUT: Final = "onager.planning.timeout"
 """How long the Python function of a job may take, such as ``90s``, ``15m`` or ``2h``; 0: as long as it wants."""
+OVERWRITE_ANYTHING: Final = "onager.overwrite.anything"
+"""Whether an output may replace a directory that holds more than a dataset: ``true`` or ``false`` (the default)."""
 
 WEIGHT: Final = "onager.weight"
 """A job's share of the slots, relative to other jobs."""
@@ -50,7 +52,7 @@ SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 
 PLANNERS: Final = (
     FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, FEED_FROM_FILES, METRICS, PLANNING_TIMEOUT,
-    REUSE,
+    REUSE, OVERWRITE_ANYTHING,
 )  # fmt: skip
 """The settings that the planning task reads."""
 SCHEDULERS: Final = (
@@ -121,6 +123,14 @@ def may_be_reused(conf: Mapping[str, str], job_id: str) -> bool:
     """Return whether other jobs may take outputs of a job: by default those of other steps of the same program."""
     scope = reuse_of(conf)
     return scope == "cluster" or (scope == "job" and program_of(job_id) is not None)
+
+
+def overwrites_anything(conf: Mapping[str, str]) -> bool:
+    """Return whether an output may replace what is no dataset; `InvalidSettingError` for another text."""
+    text = conf.get(OVERWRITE_ANYTHING, "false").strip().lower()
+    if text not in {"true", "false"}:
+        raise InvalidSettingError(OVERWRITE_ANYTHING, conf[OVERWRITE_ANYTHING], "give true or false")
+    return text == "true"
 
 
 def check_known(key: str, value: str) -> None:

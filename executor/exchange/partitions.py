@@ -14,6 +14,7 @@ from typing import Any, Final
 from onager.catalog_records import CatalogKey, folded, new_partitions_at, page_key, read_page, read_record
 from onager.errors import SinkError, StateCorruptError
 from onager.exchange_layout import has_scheme, is_below, join, local_path, location_path, path_location, uri_quoted
+from onager.executor.exchange.datasets import check_replaced
 from onager.manifests import Move, Place, TablePlaces
 from onager.private_paths import PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
@@ -92,8 +93,8 @@ def _check_place(path: str, location: str, sink: pb.Sink, private: PrivatePaths)
             f"the partition {path} lies at {location}, to which no file can be moved: give it a place on the file "
             "system of its table (ALTER TABLE … PARTITION … SET LOCATION)"
         )
-    if (met := private.meets(place)) is not None:
-        raise SinkError(f"{location} cannot be written: {met} is where Onager keeps files of its own")
+    if (why := private.refusal(place)) is not None:
+        raise SinkError(f"{location} cannot be written: {why}")
     if not is_below(location, path_location(sink.path)) and _device(Path(place)) != _device(
         Path(local_path(sink.path))
     ):
@@ -108,15 +109,18 @@ def _device(path: Path) -> int:
     return next(each for each in (path, *path.parents) if each.exists()).stat().st_dev
 
 
-def replaced_files(table: pb.SinkTable, places: TablePlaces, held: HeldPartitions) -> bytes:
+def replaced_files(sink: pb.Sink, places: TablePlaces, held: HeldPartitions) -> bytes:
     """Return the list of the files that rows replace, as JSON, named from the table's folder; empty: there are none.
 
-    Partitions that lie elsewhere are left out: their files are somebody else's.
+    Partitions that lie elsewhere are left out: their files are somebody else's. `SinkError` if a partition's folder
+    holds more than files of rows, unless *sink* may replace anything.
     """
-    home = Path(location_path(table.location))
+    home = Path(location_path(sink.table.location))
     files = []
     for path, location in held.locations.items():
         folder = Path(location_path(location))
         if places.replaces_at(path) and folder.is_relative_to(home) and folder != home:
+            if folder.is_dir() and not sink.replaces_anything:
+                check_replaced(folder)
             files += [str(file.relative_to(home)) for file in folder.rglob("*") if file.is_file()]
     return json.dumps(sorted(files), ensure_ascii=False, indent=0).encode() if files else b""

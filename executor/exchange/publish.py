@@ -23,6 +23,7 @@ from onager.datasets import SINK_FORMATS
 from onager.errors import SinkError, TargetExistsError
 from onager.exchange_layout import SUCCESS, has_scheme, is_checkpoint, local_path, staging_directory
 from onager.executor.exchange import description
+from onager.executor.exchange.datasets import check_replaced
 from onager.executor.exchange.directory import remove_tree
 from onager.executor.exchange.durable import sync_directories, with_parents, write_durably
 from onager.executor.exchange.partitions import HeldPartitions, replaced_files, written_places
@@ -66,7 +67,8 @@ class Files:
 def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
     """Raise `SinkError` if nothing can ever be published at *sink*, `TargetExistsError` if the target must stay.
 
-    It can never be at, in or above a *private* path, since it would mix with those files, or replace them.
+    It can never be at, in or above a *private* path, since it would mix with those files, or replace them; nor outside
+    of the roots. What it replaces is empty or a dataset, unless it may replace anything.
     """
     if has_scheme(sink.path):
         raise SinkError(
@@ -82,10 +84,10 @@ def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
         raise SinkError(
             f"{sink.path} has '..' or '.' in it, which leads elsewhere wherever there is a link: give a path without"
         )
-    if (met := private.meets(sink.path)) is not None:
-        raise SinkError(
-            f"{sink.path} cannot be written: {met} is where Onager keeps files of its own; give a directory elsewhere"
-        )
+    if (why := private.refusal(sink.path)) is not None:
+        raise SinkError(f"{sink.path} cannot be written: {why}")
+    if private.roots is not None and not private.is_below_root(sink.path):
+        raise SinkError(f"{sink.path} cannot be written: it is a root itself; give a directory below it")
     if target == target.parent:
         raise SinkError(f"{sink.path} cannot be replaced by a dataset: give a directory below it")
     exists = os.path.lexists(target)
@@ -93,6 +95,8 @@ def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
         raise TargetExistsError(sink.path)
     if exists and not target.is_dir():
         raise SinkError(f"{sink.path} is a file: a dataset is a directory, give another path")
+    if exists and sink.mode == "overwrite" and not sink.replaces_anything:
+        check_replaced(target)
 
 
 def check_appended(sink: pb.Sink) -> None:
@@ -142,7 +146,7 @@ def plan_publish(
     described = description.describe(sink)
     if described is not None and (moves or is_checkpoint(target)) and not _holds_undescribed(target, sink):
         moves.insert(0, _stage(description.NAME, described.to_bytes(), staging, nonce))
-    if table is not None and held is not None and (replaced := replaced_files(sink.table, table, held)):
+    if table is not None and held is not None and (replaced := replaced_files(sink, table, held)):
         moves.append(_stage(REPLACED, replaced, staging, nonce))
     if not moves:
         staging.mkdir(parents=True, exist_ok=True)  # else a task has made it

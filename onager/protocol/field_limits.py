@@ -208,6 +208,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "table": PART,
         "buckets": PART,
         "foreign": Text(64 * KIB),
+        "replaces_anything": PLAIN,
     },
     "SinkBuckets": {"count": PLAIN, "by": Many(100, Text(1_024)), "sort_by": Many(100, Text(1_024))},
     "SinkTable": {

@@ -97,7 +97,7 @@ class PyFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by", "table", "buckets", "foreign")
+    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by", "table", "buckets", "foreign", "replaces_anything")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class Sink(_message.Message):
     TABLE_FIELD_NUMBER: _ClassVar[int]
     BUCKETS_FIELD_NUMBER: _ClassVar[int]
     FOREIGN_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_ANYTHING_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     mode: str
@@ -123,7 +124,8 @@ class Sink(_message.Message):
     table: SinkTable
     buckets: SinkBuckets
     foreign: str
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., table: _Optional[_Union[SinkTable, _Mapping]] = ..., buckets: _Optional[_Union[SinkBuckets, _Mapping]] = ..., foreign: _Optional[str] = ...) -> None: ...
+    replaces_anything: bool
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ..., table: _Optional[_Union[SinkTable, _Mapping]] = ..., buckets: _Optional[_Union[SinkBuckets, _Mapping]] = ..., foreign: _Optional[str] = ..., replaces_anything: _Optional[bool] = ...) -> None: ...
 
 class SinkBuckets(_message.Message):
     __slots__ = ("count", "by", "sort_by")

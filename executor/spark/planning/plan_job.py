@@ -44,7 +44,7 @@ from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted
 from onager.executor.work import CatalogReader
 from onager.explain_analyze import marked_analyzed
-from onager.job_settings import METRICS, SORT_PARALLEL_FROM_BYTES
+from onager.job_settings import METRICS, SORT_PARALLEL_FROM_BYTES, overwrites_anything
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
@@ -282,7 +282,7 @@ def _query(
     may_step: bool,
 ) -> _Query | ScriptSteps:
     """Return the job's query, and its sink with all options; or its steps."""
-    query = _frame(spec, session, tables, call_function, until_planned, may_step=may_step)
+    query = _frame(spec, session, tables, call_function, until_planned, private, may_step=may_step)
     return query if isinstance(query, ScriptSteps) else _checked(spec, session, query, private)
 
 
@@ -336,6 +336,7 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: Pr
         schema = frame.schema.json()
         # A sink in a statement is written with Spark's defaults; a sink of the job is written without loss.
         sink = completed(sink, schema) if said is None else sink
+        sink.replaces_anything = overwrites_anything(spec.conf)
         check_target(sink, NO_PATHS if query.is_kept else private)
         described = pb.Sink(schema_json=schema)
         described.MergeFrom(sink)
@@ -350,11 +351,12 @@ def _frame(
     tables: PlanningCatalog | None,
     call_function: CallFunction,
     until_planned: ExitStack,
+    private: PrivatePaths,
     *,
     may_step: bool,
 ) -> _Query | ScriptSteps:
     """Return the job's query, and the sink if its script names one; or its steps."""
-    register_views(session, spec)
+    register_views(session, spec, private)
     if spec.HasField("python"):
         return _Query(until_planned.enter_context(call_function(spec, session)), None)
     script = plan_script(

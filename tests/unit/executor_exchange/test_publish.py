@@ -350,7 +350,7 @@ def stage_partitions(
     home = base / "t"
     for name in ("v-1/k=a", "k=c") if held is None else ():
         (home / name).mkdir(parents=True)
-        (home / name / "part-old.parquet").write_text("old")
+        (home / name / "part-00000-old.parquet").write_text("old")
     sink = pb.Sink(path=str(home), format="parquet", mode="append", partition_by=["k"], table=TABLE)
     sink.table.location, sink.table.replaces, sink.table.within = f"file:{home}", replaces, within
     if replaces != "nothing":
@@ -374,7 +374,7 @@ def files_of(home: Path) -> dict[str, str]:
     }
 
 
-OLD_ROWS = {"v-1/k=a/part-old.parquet": "old", "k=c/part-old.parquet": "old"}
+OLD_ROWS = {"v-1/k=a/part-00000-old.parquet": "old", "k=c/part-00000-old.parquet": "old"}
 
 
 def test_added_rows_go_to_where_their_partitions_lie_and_are_taken_back(tmp_path):
@@ -449,9 +449,9 @@ def test_no_rows_go_to_a_partition_to_which_no_file_can_be_moved(tmp_path, locat
 @pytest.mark.parametrize(
     ("replaces", "within", "gone"),
     [
-        ("written", "", {"v-1/k=a/part-old.parquet"}),
-        ("matching", "k=a", {"v-1/k=a/part-old.parquet"}),
-        ("matching", "", {"v-1/k=a/part-old.parquet", "k=c/part-old.parquet"}),
+        ("written", "", {"v-1/k=a/part-00000-old.parquet"}),
+        ("matching", "k=a", {"v-1/k=a/part-00000-old.parquet"}),
+        ("matching", "", {"v-1/k=a/part-00000-old.parquet", "k=c/part-00000-old.parquet"}),
     ],
 )
 def test_rows_that_replace_others_lie_beside_them_until_those_are_removed(tmp_path, replaces, within, gone):
