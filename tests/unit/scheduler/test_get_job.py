@@ -6,6 +6,7 @@ import pytest
 
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_specs import encode_spec
@@ -67,3 +68,14 @@ async def test_a_plan_that_has_not_been_made_has_its_planning_alone(replica):
     plan = await replica.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=JOB), None)
     assert (plan.job_id, plan.state, plan.next) == (JOB, pb.QUEUED, 0)
     assert [(stage.info.stage_id, stage.reported) for stage in plan.stages] == [(0, 0)]
+
+
+@pytest.mark.parametrize("name", ["SET a.password = hunter2; SELECT 1", "SELECT * FROM t OPTIONS (my.word 'hunter2…"])
+async def test_no_secret_is_kept_in_a_name(replica, name):
+    spec = pb.JobSpec(name=name, sql=pb.SqlScript(text="SELECT 1"), conf={"spark.redaction.regex": "(?i)my.word"})
+    request = pb.SubmitJobRequest(job_id="job-2", spec=spec, client_id="c", protocol_version=PROTOCOL_VERSION)
+    await replica.service.SubmitJob(request, None)
+    job = await replica.jobs.load(JobId("job-2"))
+    assert "hunter2" not in job.graph.name
+    answer = await replica.service.GetJob(pb.GetJobRequest(job_id="job-2"), None)
+    assert "hunter2" not in answer.progress.name
