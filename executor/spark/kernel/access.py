@@ -11,6 +11,12 @@ def close_file_systems(session: SparkSession) -> None:
     Jvm.of(session).java_class("onager.access.FileSystems").close(context.hadoopConfiguration())
 
 
+def refused_option(jvm: Jvm, key: str) -> str | None:
+    """Return why no job may give *key* as an option of files; None: it may."""
+    why = jvm.java_class("onager.access.JobSettings").ofOption(key)
+    return None if why is None else str(why)
+
+
 def refused_setting(session: SparkSession, key: str, value: str) -> str | None:
     """Return why no job may set *key* to *value*; None: it may, if Spark lets it."""
     why = Jvm.of(session).java_class("onager.access.JobSettings").refusal(key, value)

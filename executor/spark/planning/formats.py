@@ -9,6 +9,7 @@ from typing import Final
 from onager.errors import PlanningError
 from onager.executor.exchange import has_odd_keys
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel.access import refused_option
 from onager.protocol import onager_pb2 as pb
 
 _SPARK = "org.apache.spark.sql."
@@ -113,7 +114,11 @@ def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose:
         name = key.lower()
         if name == "maxrecordsperfile" and is_written and not re.fullmatch(r"\d{1,18}", options[key]):
             raise PlanningError(f"{whose}: {key} is a number of rows, not {options[key]}; 0 sets no limit")
-        if name in known or name.startswith((*_OF_HADOOP, f"{file_format}.")):
+        if name.startswith((*_OF_HADOOP, f"{file_format}.")):
+            if (why := refused_option(jvm, key)) is not None:
+                raise PlanningError(f"{whose}: the option {key} is refused: {why}")
+            continue
+        if name in known:
             continue
         raise PlanningError(
             f"{whose}: the option {key} has no effect when {file_format} is {'written' if is_written else 'read'}"
