@@ -10,13 +10,14 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench clean
+.PHONY: machines help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
 	@echo "make format  let ruff format and fix"
 	@echo "make bench   TPC-H against plain Spark (SF=0.1, FORCED=1 cuts every exchange)"
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
+	@echo "make machines   three machines as namespaces of this one, cut off, stopped, gone (ONLY=TEXT: these faults)"
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, FROM_VERSION=DIRECTORY)"
 	@echo "make test-all   every test with every case, and TPC-H distributed, and in a Spark cluster, in every way"
 	@echo "make test-compose   docker-compose.yml with a real engine: built, used, killed; needs docker.io and docker-compose"
@@ -57,6 +58,9 @@ test-etcd: setup-dev
 SEEDS ?= 2000
 simulate: setup-dev
 	$(PYTHON) -m tests.simulation --seeds $(SEEDS) $(if $(FROM),--from $(FROM))
+
+machines: setup-dev
+	$(with_java) $(PYTHON) -m tests.machines $(if $(ONLY),--only '$(ONLY)') --json var/machines.json
 
 MINUTES ?= 5
 chaos: setup-dev

@@ -1,0 +1,133 @@
+"""Clients outside of the machines whose answers are known; each request is written down with how long it took."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.machines.cluster import connect
+
+_PAUSE_S: Final = 0.3
+_PATIENCE_S: Final = 400.0
+"""Longer than any fault: a request that fails before is an error of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that was answered, or that failed."""
+
+    client: str
+    began_s: float
+    took_s: float
+    wrong: str = ""
+
+
+@dataclass(slots=True)
+class Client:
+    """Makes one kind of request again and again, in a thread of its own, and looks at each answer."""
+
+    name: str
+    ask: Callable[[], str]
+    """Makes one request; returns what is wrong with its answer, which is nothing as a rule."""
+    requests: list[Request] = field(default_factory=list)
+    waiting_since_s: float | None = None
+    _is_over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        assert self._thread is not None
+        self._thread.join(_PATIENCE_S)
+        assert not self._thread.is_alive(), f"{self.name} is still waiting for an answer"
+
+    def answered_since(self, moment_s: float) -> int:
+        """Return how many requests began after *moment_s*, and were answered."""
+        return sum(request.began_s >= moment_s for request in self.requests)
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            self.waiting_since_s = began_s = time.monotonic()
+            try:
+                wrong = self.ask()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+                wrong = f"{type(error).__name__}: {error}"[:500]
+            self.requests.append(Request(self.name, began_s, time.monotonic() - began_s, wrong))
+            self.waiting_since_s = None
+            self._is_over.wait(_PAUSE_S)
+
+
+class Jobs:
+    """Queries with known sums, over an exchange that is cut."""
+
+    def __init__(self, addresses: str) -> None:
+        self._client = connect(addresses, retry_timeout_s=_PATIENCE_S)
+        self._number = 0
+
+    def __call__(self) -> str:
+        self._number += 1
+        rows = 1_000 + self._number
+        text = f"SELECT sum(n) AS n FROM (SELECT id % 7 AS k, count(*) AS n FROM range({rows}) GROUP BY id % 7)"
+        job = self._client.sql(text, conf={"onager.fusion.maxBytes": "0", "onager.deadline": "15m"})
+        return _differs(job.to_arrow().to_pydict(), {"n": [rows]})
+
+
+class Table:
+    """Inserts of unique numbers, each of which every later read must find, once."""
+
+    def __init__(self, addresses: str) -> None:
+        self._client = connect(addresses, retry_timeout_s=_PATIENCE_S)
+        self._client.sql("CREATE TABLE numbers (n BIGINT) USING parquet").wait()
+        self._given: list[int] = []
+
+    def __call__(self) -> str:
+        number = len(self._given) + 1
+        if number % 3:
+            self._client.sql(f"INSERT INTO numbers VALUES ({number})").wait()
+            self._given.append(number)
+            return ""
+        self._given.append(number)
+        self._client.sql(f"INSERT INTO numbers VALUES ({number})").wait()
+        found = self._client.sql("SELECT n FROM numbers ORDER BY n").to_arrow().to_pydict()
+        return _differs(found, {"n": self._given})
+
+
+class Datasets:
+    """Datasets at new paths, each read again."""
+
+    def __init__(self, addresses: str, folder: str) -> None:
+        self._client = connect(addresses, retry_timeout_s=_PATIENCE_S)
+        self._folder = folder
+        self._number = 0
+
+    def __call__(self) -> str:
+        self._number += 1
+        path = f"{self._folder}/dataset-{self._number}"
+        self._client.sql(f"SELECT id FROM range({self._number}, {self._number + 50})", output=path).wait()
+        found = self._client.sql("SELECT count(*) AS n, min(id) AS low FROM d", views={"d": path}).to_arrow()
+        return _differs(found.to_pydict(), {"n": [50], "low": [self._number]})
+
+
+class Connect:
+    """An unmodified PySpark, through the proxy beside it."""
+
+    def __init__(self, address: str) -> None:
+        from pyspark.sql import SparkSession
+
+        self._spark: Any = SparkSession.builder.remote(f"sc://{address}").create()
+        self._spark.sql("CREATE TABLE told (n BIGINT) USING parquet")
+        self._given: list[int] = []
+
+    def __call__(self) -> str:
+        self._given.append(len(self._given) + 1)
+        self._spark.sql(f"INSERT INTO told VALUES ({self._given[-1]})")
+        found = [row.n for row in self._spark.table("told").orderBy("n").collect()]
+        return _differs(found, self._given)
+
+
+def _differs(found: object, expected: object) -> str:
+    return "" if found == expected else f"{found} instead of {expected}"
