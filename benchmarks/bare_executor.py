@@ -148,6 +148,9 @@ class BareWorker:
         """Return true: there is no JVM that could die."""
         return True
 
+    def end(self) -> None:
+        """Return none: as above."""
+
     def close(self) -> None:
         """Stop everything."""
         with self._lock:

@@ -36,6 +36,7 @@ from onager.execution_graph.events import (
     JobCancelled,
     JobFailed,
     JobPlanned,
+    JvmDeath,
     LaunchesRepeated,
     LaunchEvent,
     OutputsTaken,
@@ -52,6 +53,7 @@ from onager.execution_graph.events import (
     StagesStarted,
     StepEnded,
     StragglersFound,
+    SuspectTask,
     TakenOutput,
     TaskFailed,
     TasksLaunched,
@@ -79,6 +81,7 @@ from onager.execution_graph.graph import (
 )
 from onager.execution_graph.invariants import violations
 from onager.execution_graph.layout import lay_out
+from onager.execution_graph.losses import find_culprit
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
@@ -103,6 +106,7 @@ from onager.execution_graph.scheduling import (
     has_runnable_work,
     has_task_for,
     held_tasks,
+    is_alone,
     is_held,
     lives_at_work,
     lost_launches,
@@ -132,6 +136,7 @@ from onager.execution_graph.stages import (
     StageWork,
     SuccessfulStage,
     SupersededStage,
+    Suspicion,
     TakenFrom,
     TaskLedger,
     TaskMetrics,
@@ -177,6 +182,7 @@ __all__ = [
     "JobFailed",
     "JobPlanned",
     "JobState",
+    "JvmDeath",
     "LaunchEvent",
     "LaunchesRepeated",
     "OperatorReport",
@@ -216,6 +222,8 @@ __all__ = [
     "Succeeded",
     "SuccessfulStage",
     "SupersededStage",
+    "SuspectTask",
+    "Suspicion",
     "TakenFrom",
     "TakenOutput",
     "TaskFailed",
@@ -245,6 +253,7 @@ __all__ = [
     "encode_graph",
     "encoding_graph",
     "find_abandonment",
+    "find_culprit",
     "find_replan",
     "find_stragglers",
     "has_begun",
@@ -253,6 +262,7 @@ __all__ = [
     "has_task_for",
     "held_stages",
     "held_tasks",
+    "is_alone",
     "is_held",
     "is_repeatable",
     "is_streaming",

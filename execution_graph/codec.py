@@ -4,10 +4,10 @@ A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer
 a newer minor version added. Each record is written under the lowest version that reads it correctly, so the previous
 version can still read records that use nothing new:
 
-    1.7    all but what follows; with it came what laying out stages is decided from, which a reader of 1.6 does without
-           (1.6: how durations are distributed, ends of failed attempts' logs; 1.5: who wrote a batch, more metrics,
-           what was wasted; 1.4: causes of failures; 1.3: that a job says why it streams no more; 1.2: pauses before
-           retries)
+    1.11   all but what follows; with it came how JVMs ended and which tasks run alone, which a reader of 1.10 does
+           without (1.7: what laying out stages is decided from; 1.6: how durations are distributed, ends of failed
+           attempts' logs; 1.5: who wrote a batch, more metrics, what was wasted; 1.4: causes of failures; 1.3: that a
+           job says why it streams no more; 1.2: pauses before retries)
     2.6    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
     3.4    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
     4.0    with stages that were laid out by what was measured (`layout`): a reader that does not know that would launch
@@ -75,7 +75,7 @@ REUSE_MAJOR = 8
 """The version of records of jobs that have taken outputs of others."""
 FOREIGN_MAJOR = 9
 """The version of records of jobs that write tables of other catalogs."""
-_MINORS = {1: 10, 2: 9, 3: 7, 4: 3, 5: 2, 6: 2, 7: 2, 8: 0, 9: 0}
+_MINORS = {1: 11, 2: 10, 3: 8, 4: 4, 5: 3, 6: 3, 7: 3, 8: 1, 9: 1}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500

@@ -4,7 +4,7 @@ Times are wall-clock milliseconds taken where the event was decided, so that eve
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -355,6 +355,30 @@ class TasksLost:
     type: Literal["tasks_lost"] = "tasks_lost"
 
 
+class SuspectTask(NamedTuple):
+    """A task that was running in a JVM when it ended."""
+
+    job_id: str
+    stage_id: int
+    stage_attempt: int
+    partition: int
+    task_attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JvmDeath:
+    """An executor's JVM ended by itself, and its agent, which lived on, reported how."""
+
+    is_memory: bool
+    """Whether there is evidence that memory ran out."""
+    was_alone: bool
+    """Whether its only task had the executor to itself, without planning and requests of Spark Connect."""
+    tasks: int
+    """How many tasks were running in it, of all jobs."""
+    suspects: tuple[SuspectTask, ...] = ()
+    """Those of them that belong to this job."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLost:
     """One life of an executor ended: its running tasks are gone, and its outputs where they are not shared."""
@@ -364,7 +388,10 @@ class ExecutorLost:
     reason: str
     at_ms: int
     is_drained: bool = False
-    """It left on request: its running tasks were not the cause."""
+    """Its running tasks do not count as the cause: it left, nobody knows how it ended, or `death` says more. Only
+    schedulers of earlier versions write False."""
+    death: Annotated[JvmDeath | None, SPARSE] = None
+    """Set if its JVM ended by itself."""
     type: Literal["executor_lost"] = "executor_lost"
 
 

@@ -94,6 +94,8 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C9
     limit = graph.limits.task_max_failures
     if graph.is_active and any(n >= limit for n in ledger.failures.values()):
         yield f"{name} has a partition that failed more often than is allowed"
+    if any(p in ledger.outputs for p in ledger.suspicions):
+        yield f"{name} suspects a partition that has its output"
     if any(o.is_durable != (not o.incarnation) for o in ledger.outputs.values()):
         yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
     yield from _of_layout(graph, stage, name)

@@ -1,16 +1,36 @@
-"""The loss of executors and outputs, and its consequences."""
+"""The loss of executors and outputs, and its consequences.
 
+Which task ended a JVM is found out, not guessed. A loss says nothing about tasks unless the JVM ended by itself while
+its agent lived. Of several tasks in such a JVM none is blamed, and each runs alone the next time. So does an only task
+if there is evidence that memory ran out, and otherwise after the second such end. A task that ends the JVM in which it
+runs alone fails its job: with that evidence at once, without it after the fourth time (`find_culprit`).
+"""
+
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import has_another, in_hands_of, returned
-from onager.execution_graph.events import ExecutorLost
+from onager.execution_graph.events import ExecutorLost, JvmDeath, SuspectTask, TaskFailed
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
 from onager.execution_graph.pipelined import abandoned, is_streaming
 from onager.execution_graph.reuse import taken_in, taken_of, with_taken_lost
 from onager.execution_graph.settling import failed, plan_kept, settled, with_stage
-from onager.execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
+from onager.execution_graph.stages import (
+    ExecutorLife,
+    ResolvedStage,
+    RunningStage,
+    Stage,
+    StageWork,
+    Suspicion,
+    TaskLedger,
+)
+
+DEATHS_BEFORE_ALONE = 2
+"""So many JVMs end without evidence of memory before their only task runs alone."""
+DEATHS_ALONE = 4
+"""So many JVMs end without evidence of memory before the task that ran alone in them fails its job."""
 
 
 def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGraph:
@@ -27,7 +47,10 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
         if is_streaming(graph, stage):
             return abandoned(graph, event.reason, event.at_ms)
         suspects = [] if event.is_drained else sorted(p for p in lost if not has_another(stage, p))
-        survivor = replace(stage, ledger=stage.ledger.after_executor_loss(len(lost), suspects))
+        ledger = stage.ledger.after_executor_loss(len(lost), suspects)
+        if event.death is not None:
+            ledger = _suspecting(ledger, event.death, _suspects_of(graph, stage, lost, event.death))
+        survivor = replace(stage, ledger=ledger)
         failure = _killer(graph, survivor, suspects, event)
         if failure is not None:
             return failed(graph, survivor, failure, event.at_ms)
@@ -38,6 +61,68 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
         after = with_losses(after, gone, event.reason, event.at_ms)
     lost_lives = tuple(sorted(dead & rollback.lives_with_outputs(after.stages)))
     return after if lost_lives == after.lost_lives else replace(after, lost_lives=lost_lives)
+
+
+def find_culprit(graph: ExecutionGraph, event: ExecutorLost) -> TaskFailed | None:
+    """Return the event that fails the job, to precede *event*, if a task that ran alone is the cause of the loss."""
+    death = event.death
+    if death is None or not death.was_alone or not graph.is_active:
+        return None
+    life = ExecutorLife(event.executor_id, event.incarnation)
+    for stage in graph.stages:
+        if not isinstance(stage, RunningStage) or is_streaming(graph, stage) or stage.spec.work is StageWork.REPLAN:
+            continue
+        lost = in_hands_of(life, stage)
+        for partition in _suspects_of(graph, stage, lost, death):
+            deaths = stage.ledger.suspicions.get(partition, Suspicion()).deaths + 1
+            if not death.is_memory and deaths < DEATHS_ALONE:
+                continue
+            task = f"Task {partition} in stage {stage.spec.stage_id}"
+            message = (
+                f"{task} ran out of memory, though its executor ran nothing else ({event.reason}). Give executors more "
+                "memory (--spark-conf spark.driver.memory=…), or let the query keep less of it at once"
+                if death.is_memory
+                else f"{task} ended the JVMs of {deaths} executors that ran nothing else (the last one, {event.reason})"
+            )
+            return TaskFailed(
+                stage_id=stage.spec.stage_id,
+                stage_attempt=stage.attempt,
+                partition=partition,
+                task_attempt=lost[partition],
+                executor_id=event.executor_id,
+                failure=Failure(
+                    kind=FailureKind.USER_ERROR,
+                    message=message,
+                    error_class="java.lang.OutOfMemoryError" if death.is_memory else None,
+                ),
+                at_ms=event.at_ms,
+            )
+    return None
+
+
+def _suspects_of(graph: ExecutionGraph, stage: RunningStage, lost: Mapping[int, int], death: JvmDeath) -> list[int]:
+    """Return the partitions of *stage* that were running in the JVM, without those of which another attempt runs."""
+    return sorted(
+        p
+        for p, attempt in lost.items()
+        if SuspectTask(graph.job_id, stage.spec.stage_id, stage.attempt, p, attempt) in death.suspects
+        and not has_another(stage, p)
+    )
+
+
+def _suspecting(ledger: TaskLedger, death: JvmDeath, suspects: Collection[int]) -> TaskLedger:
+    found = {p: _suspected(ledger.suspicions.get(p, Suspicion()), death) for p in suspects}
+    return replace(ledger, suspicions=ledger.suspicions.update(found)) if found else ledger
+
+
+def _suspected(before: Suspicion, death: JvmDeath) -> Suspicion:
+    """Return the suspicion of one task after the end of a JVM in which it was running."""
+    is_unexplained = death.tasks == 1 and not death.is_memory
+    if before.runs_alone:
+        return replace(before, deaths=before.deaths + 1) if is_unexplained and death.was_alone else before
+    if is_unexplained and before.deaths + 1 < DEATHS_BEFORE_ALONE:
+        return replace(before, deaths=before.deaths + 1)
+    return Suspicion(runs_alone=True)
 
 
 def _killer(graph: ExecutionGraph, stage: RunningStage, suspects: list[int], event: ExecutorLost) -> Failure | None:

@@ -9,7 +9,14 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from onager.execution_graph.attempts import held, running_stage
-from onager.execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
+from onager.execution_graph.events import (
+    LaunchesRepeated,
+    LaunchEvent,
+    StagesStarted,
+    TasksLaunched,
+    TasksLost,
+    TasksSpeculated,
+)
 from onager.execution_graph.failures import FailureKind
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.replanning import held_stages, held_until_ms
@@ -134,34 +141,61 @@ def pop_next_tasks(
     were launched before come ahead of fresh ones; those that failed come only when their pause is over. A task that
     failed on the slot's executor is left to those of *executors*, which take work, on which it did not fail, if there
     are any; as in Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a pipelined job's query
-    go to executors that can stream. If there is no task for the slot, it gets second attempts of stragglers, on another
-    executor than the first.
+    go to executors that can stream. A task that shall run alone is launched by itself: at once by an empty executor,
+    where it comes first, and by any other only if there is nothing else for it, because that one takes no more work
+    until the task is done. If there is no task for the slot, it gets second attempts of stragglers, on another executor
+    than the first.
     """
     if not graph.is_active or limit <= 0:
         return None
+    lone: tuple[RunningStage, int] | None = None
+    for stage in _launchable(graph, slot, at_ms):
+        pending = _pending(stage, at_ms)
+        if stage.ledger.failed_on:
+            pending = _not_left_to_others(stage, pending, slot.executor_id, executors)
+        if stage.ledger.suspicions:
+            waiting = list(pending)
+            first = next((p for p in waiting if stage.ledger.runs_alone(p)), None)
+            lone = lone if lone is not None or first is None else (stage, first)
+            if lone is not None and slot.is_empty:
+                break
+            pending = (p for p in waiting if not stage.ledger.runs_alone(p))
+        tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for p in islice(pending, limit)))
+        if tasks:
+            return _launched(stage, slot, tasks, at_ms)
+    if lone is not None:
+        stage, partition = lone
+        return _launched(stage, slot, ((partition, stage.ledger.next_attempt(partition)),), at_ms)
+    return pop_speculative(graph, slot, limit, at_ms)
+
+
+def _launchable(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int) -> Iterator[RunningStage]:
+    """Yield the stages with pending tasks that the slot's executor can run, in launch order."""
     is_unfit = graph.is_pipelined and not slot.can_stream
     replan, held = graph.replan, held_stages(graph, at_ms)
     for stage in graph.stages if replan is None else (graph.stages[replan.replan_id], *graph.stages):
         if not isinstance(stage, RunningStage) or stage.pending_count <= 0 or stage.spec.stage_id in held:
             continue
-        if is_unfit and stage.spec.work is StageWork.QUERY:
-            continue
-        pending = _pending(stage, at_ms)
-        if stage.ledger.failed_on:
-            pending = _not_left_to_others(stage, pending, slot.executor_id, executors)
-        tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for p in islice(pending, limit)))
-        if not tasks:
-            continue
-        return TasksLaunched(
-            stage_id=stage.spec.stage_id,
-            stage_attempt=stage.attempt,
-            executor_id=slot.executor_id,
-            incarnation=slot.incarnation,
-            list_number=slot.list_number,
-            tasks=tasks,
-            at_ms=at_ms,
-        )
-    return pop_speculative(graph, slot, limit, at_ms)
+        if not (is_unfit and stage.spec.work is StageWork.QUERY):
+            yield stage
+
+
+def _launched(stage: RunningStage, slot: ExecutorSlot, tasks: tuple[tuple[int, int], ...], at_ms: int) -> TasksLaunched:
+    return TasksLaunched(
+        stage_id=stage.spec.stage_id,
+        stage_attempt=stage.attempt,
+        executor_id=slot.executor_id,
+        incarnation=slot.incarnation,
+        list_number=slot.list_number,
+        tasks=tasks,
+        at_ms=at_ms,
+    )
+
+
+def is_alone(graph: ExecutionGraph, launch: LaunchEvent) -> bool:
+    """Return whether *launch* is of a task that shall run alone."""
+    ledger = graph.stages[launch.stage_id].ledger
+    return any(ledger.runs_alone(partition) for partition, _ in launch.tasks)
 
 
 def has_task_for(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int, executors: Collection[str] = ()) -> bool:

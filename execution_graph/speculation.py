@@ -140,6 +140,7 @@ def _stragglers_of(
         for p, t in sorted(stage.running.items())
         if at_ms - t.launched_ms > policy.min_task_runtime_ms
         and p not in stage.speculatable
+        and not stage.ledger.runs_alone(p)
         and may_be_speculated(stage, p)
         and any(_may_run_second(stage, p, executor_id) for executor_id in executors)
     ]

@@ -213,6 +213,8 @@ class ExecutorSlot:
     list_number: int
     can_stream: bool = False
     """Whether its tasks can stream to other executors while they run, and read streams from them."""
+    is_empty: bool = False
+    """Whether the executor holds no task, as far as the scheduler knows."""
 
 
 @quick_dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +294,16 @@ class RetryPause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """That a task may have ended the JVM in which it was running (`losses`)."""
+
+    deaths: Annotated[int, SPARSE] = 0
+    """How many JVMs ended, without evidence of memory, while it was their only task; once it runs alone, since then."""
+    runs_alone: Annotated[bool, SPARSE] = False
+    """Whether the next executor that runs it runs nothing else meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLedger:
     """What a stage's tasks have achieved and suffered; kept over changes of the stage's state.
 
@@ -307,6 +319,11 @@ class TaskLedger:
     """The executors of those failures, and those that could not read the plan; each once, in order of first
     occurrence."""
     executor_losses: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    """Counted only where a scheduler of an earlier version lost the executor."""
+    suspicions: Annotated[PartitionMap[Suspicion], SPARSE] = field(default_factory=Map)
+    """Of partitions that have no output. This only advises the scheduler that launches or that loses executors: no
+    event's effect on anything else depends on it, so a scheduler that does not know the field computes the same
+    graph."""
     successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """How often a partition succeeded, if its output was lost and it had to run again (or it has no output now)."""
     speculated: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
@@ -335,6 +352,11 @@ class TaskLedger:
         """Return how often *partition* has succeeded over the job's life."""
         return self.successes.get(partition, 0) + (1 if partition in self.outputs else 0)
 
+    def runs_alone(self, partition: int) -> bool:
+        """Return whether an executor that runs *partition* shall run nothing else meanwhile."""
+        suspicion = self.suspicions.get(partition)
+        return suspicion is not None and suspicion.runs_alone
+
     def last_known_attempt(self, partition: int, attempt: int) -> int:
         """Return the latest attempt number that was launched, if the ordinary one is *attempt*."""
         return max(attempt, self.speculated.get(partition, 0))
@@ -357,6 +379,7 @@ class TaskLedger:
             failures=without(self.failures, outputs),
             failed_on=without(self.failed_on, outputs),
             executor_losses=without(self.executor_losses, outputs),
+            suspicions=without(self.suspicions, outputs),
             metrics=self.metrics.merge(*first),
             wasted=self.wasted.merge(*again) if again else self.wasted,
             operators=with_reports(self.operators, operators) if operators else self.operators,

@@ -27,6 +27,16 @@ class SparkLostError(Exception):
     """Spark's JVM does not answer: its executor is about to end."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """How a worker ended by itself."""
+
+    how: str
+    """For people, to follow "ended": such as "with exit code 3"."""
+    is_memory: bool = False
+    """Whether there is evidence that memory ran out."""
+
+
 class CatalogReader(Protocol):
     """Reads the catalog, which schedulers keep. Callable from any thread."""
 
@@ -99,6 +109,10 @@ class Worker(Protocol):
 
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false, it stays false."""
+        ...
+
+    def end(self) -> WorkerEnd | None:
+        """Return how its process ended; None while that is not known."""
         ...
 
     def close(self) -> None:

@@ -11,17 +11,20 @@ from onager.execution_graph import (
     FetchFailure,
     HeldTask,
     JobState,
+    JvmDeath,
     OutputLayout,
     SinkBuckets,
     SinkSpec,
     SinkTable,
     StageWork,
+    SuspectTask,
     TaskMetrics,
     TaskOutput,
 )
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_CONTEXT_CHARS, MAX_MESSAGE_CHARS, MAX_TAIL_CHARS
+from onager.protocol.task_keys import task_key
 
 WORK: Final = {
     StageWork.PLAN: pb.PLAN,
@@ -55,6 +58,13 @@ def held_task(key: TaskKey) -> HeldTask:
 def task_key_of(job_id: JobId, held: HeldTask) -> TaskKey:
     """Return the identity of a task of *job_id*."""
     return TaskKey(job_id, StageId(held.stage_id), held.stage_attempt, Partition(held.partition), held.task_attempt)
+
+
+def death_from(message: pb.JvmDeath) -> JvmDeath:
+    """Return how a JVM ended, as its agent told; the tasks are of any jobs."""
+    running = tuple(SuspectTask(*task_key(task)) for task in message.running)
+    was_alone = message.alone and len(running) == 1
+    return JvmDeath(is_memory=message.memory, was_alone=was_alone, tasks=len(running), suspects=running)
 
 
 def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str, *, bucket_sizes: str = "") -> TaskOutput:

@@ -34,7 +34,7 @@ from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
 from onager.executor.agent.threads import Threads
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.settings import ExecutorSettings
-from onager.executor.work import Worker
+from onager.executor.work import Worker, WorkerEnd
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
@@ -155,7 +155,11 @@ class Agent:
             read=self._threads.logs,
         )
         self._connect = ConnectLanes(
-            gateway.access, self._serve_connect, executor_id=self._id, incarnation=identity.incarnation
+            gateway.access,
+            self._serve_connect,
+            executor_id=self._id,
+            incarnation=identity.incarnation,
+            on_quiet=lambda: self._in_hand.start(),  # noqa: PLW0108 - made below
         )
         self._is_pressed = asyncio.Event()
         """Set when running tasks have only the grace period left: at a signal, not when schedulers drain it."""
@@ -184,6 +188,7 @@ class Agent:
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
             catalog=self._catalog,
+            is_quiet=lambda: self._connect.is_quiet,
         )
         self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
         self._told_by_heartbeat = 0
@@ -212,14 +217,17 @@ class Agent:
         self._background.start("looks at the exchange", self._exchange.run())
         self._background.start("samples of the load", self._load.run())
         self._background.start("looks at running tasks", self._progress.run())
+        end = None
         try:
             outcome = await self._ended
+            if outcome.ending is Ending.WORKER_DIED:
+                end = await self._threads.liveness(self._worker.end)
         finally:
             await self._background.close()
             await self._connect.close()
             self._threads.close()
         if outcome.ending is not Ending.REFUSED:
-            await self._say_goodbye(outcome.message)
+            await self._say_goodbye(outcome.message, end)
         return outcome
 
     def request_drain(self) -> None:
@@ -246,16 +254,28 @@ class Agent:
         if not self._ended.done():
             self._ended.set_result(Outcome(ending, message, was_leaving=self._draining.is_set()))
 
-    async def _say_goodbye(self, reason: str) -> None:
+    async def _say_goodbye(self, reason: str, end: WorkerEnd | None) -> None:
         await self._reporter.flush(_LAST_WORDS_S)
         request = pb.DeregisterExecutorRequest(
             executor_id=self._id, incarnation=self._identity.incarnation, reason=reason
         )
+        if end is not None:
+            self._describe_death(request, end)
         try:
             await self._gateway.deregister(request, _LAST_WORDS_S)
         except OnagerError as e:
             # Its lease ends it instead.
             tell(self._log, "deregistration_not_delivered", e)
+
+    def _describe_death(self, request: pb.DeregisterExecutorRequest, end: WorkerEnd) -> None:
+        """Tell how the JVM ended, and which tasks were running in it."""
+        running = self._attempts.running()
+        had_company = len(running) != 1 or not self._attempts.has_lone or not self._connect.is_quiet
+        what = "1 task was" if len(running) == 1 else f"{len(running)} tasks were"
+        request.reason = f"its JVM ended {end.how}; {what} running in it" + ("" if had_company else ", alone")
+        request.death.memory, request.death.alone = end.is_memory, not had_company
+        request.death.running.extend(task_id(key) for key in running)
+        self._log.warning("jvm_ended", how=end.how, is_memory=end.is_memory, running=[str(key) for key in running])
 
     def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None] | None":
         if self._ended.done():
@@ -435,7 +455,7 @@ class Agent:
         self._clean_ups.were_told(self._told_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)
-        self._connect.hear(() if self._draining.is_set() else answer.connect_at)
+        self._connect.hear(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)
 
     def _serve_connect(self, call: pb.ConnectCall) -> pb.ConnectReply:
         return self._worker.connect(call, self._catalog)
@@ -444,6 +464,8 @@ class Agent:
 
     def _accept(self, task_sets: Iterable[pb.TaskSet]) -> None:
         self._in_hand.accept(task_sets, is_leaving=self._draining.is_set())
+        if self._attempts.has_lone:
+            self._connect.hear(())  # others serve them until that task has ended
         self._note_change()
         self._in_hand.start()
 

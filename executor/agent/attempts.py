@@ -38,6 +38,8 @@ class _Attempt:
     report: pb.TaskReport | None = None
     reply_to: str = ""
     """The address to which its report goes first; empty for any scheduler."""
+    is_alone: bool = False
+    """Whether nothing else may run here meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class AttemptTable:
     An attempt is *held* from its launch until its report is acknowledged. Held attempts make up the running list with
     which the scheduler reconciles, and a slot counts as free only when its attempt is no longer held. Acknowledged
     attempts are remembered for a while.
+
+    An attempt that shall run alone starts once all before it have ended. Until it has ended itself, no slot is free.
     """
 
     def __init__(self, slots: int, clock: Clock, rss_bytes: Callable[[TaskKey], int] = lambda _: 0) -> None:
@@ -67,6 +71,8 @@ class AttemptTable:
         self._held: dict[TaskKey, _Attempt] = {}
         self._queue: deque[tuple[TaskKey, pb.TaskSet]] = deque()
         self._active = 0
+        self._lone: TaskKey | None = None
+        """The latest attempt that shall run alone, even if it is over."""
         self._lately: set[TaskKey] = set()
         """Acknowledged since `_since_s`."""
         self._before: set[TaskKey] = set()
@@ -75,11 +81,23 @@ class AttemptTable:
     @property
     def free_slots(self) -> int:
         """Return how many more tasks the scheduler may launch here."""
-        return max(0, self._slots - len(self._held))
+        return 0 if self.has_lone else max(0, self._slots - len(self._held))
+
+    @property
+    def has_lone(self) -> bool:
+        """Return whether an attempt that shall run alone waits or runs."""
+        return self._lone is not None and self._lone in self._held and not self._is_finished(self._lone)
+
+    def _is_finished(self, key: TaskKey) -> bool:
+        return self._held[key].state is AttemptState.FINISHED
+
+    def running(self) -> list[TaskKey]:
+        """Return the attempts that the worker has, in order."""
+        return sorted(key for key, attempt in self._held.items() if attempt.state is AttemptState.RUNNING)
 
     def freed_by(self, count: int) -> int:
         """Return how many more slots are free once *count* held attempts are acknowledged."""
-        return max(0, self._slots - len(self._held) + count) - self.free_slots
+        return 0 if self.has_lone else max(0, self._slots - len(self._held) + count) - self.free_slots
 
     @property
     def active(self) -> int:
@@ -103,11 +121,12 @@ class AttemptTable:
         """Hold the tasks of *task_set* that are new, and queue them.
 
         They are refused if more than two tasks per slot would be held, or if they stream and no slot is free, because
-        the tasks in the slots may wait for them. The report of a task that is already held goes to the scheduler that
-        sent it last.
+        the tasks in the slots may wait for them; and while an attempt that shall run alone waits or runs. The report of
+        a task that is already held goes to the scheduler that sent it last.
         """
         accepted, refused, known = [], [], []
         now_ms = self._clock.now_ms()
+        lone = {task.partition for task in task_set.tasks if task.alone}
         room = self._slots - self._unfinished if task_set.pipelined else 2 * self._slots - len(self._held)
         for key in task_keys(task_set):
             held = self._held.get(key)
@@ -117,23 +136,33 @@ class AttemptTable:
             elif key in self._lately or key in self._before:
                 known.append(key)
             else:
-                self._held[key] = _Attempt(AttemptState.QUEUED, now_ms, reply_to=task_set.reply_to)
-                if refuses_all or room <= 0:
+                is_alone = key.partition in lone
+                is_refused = refuses_all or room <= 0 or self.has_lone
+                self._held[key] = _Attempt(AttemptState.QUEUED, now_ms, reply_to=task_set.reply_to, is_alone=is_alone)
+                if is_refused:
                     refused.append(key)
                     continue
+                self._lone = key if is_alone else self._lone
                 self._queue.append((key, task_set))
                 accepted.append(key)
                 room -= 1
         return Launch(tuple(accepted), tuple(refused), tuple(known))
 
-    def take_startable(self) -> list[pb.TaskSet]:
-        """Return the queued tasks that have a slot now, oldest first, those of one launch together."""
+    def take_startable(self, *, is_quiet: bool = True) -> list[pb.TaskSet]:
+        """Return the queued tasks that have a slot now, oldest first, those of one launch together.
+
+        One that shall run alone has to wait unless *is_quiet*: nothing but tasks is done here.
+        """
         taken: list[tuple[pb.TaskSet, list[TaskKey]]] = []
         while self._queue and self._active < self._slots:
-            key, task_set = self._queue.popleft()
+            key, task_set = self._queue[0]
             attempt = self._held.get(key)
             if attempt is None or attempt.state is not AttemptState.QUEUED:
-                continue  # it was cancelled while it waited
+                self._queue.popleft()  # it was cancelled while it waited
+                continue
+            if attempt.is_alone and (self._active or not is_quiet):
+                break
+            self._queue.popleft()
             attempt.state = AttemptState.PREPARING
             self._active += 1
             if taken and taken[-1][0] is task_set:

@@ -35,15 +35,44 @@ class ConnectLanes:
     """The calls that wait at schedulers."""
 
     def __init__(
-        self, access: ClientAccess, serve: Serve, *, executor_id: ExecutorId | str, incarnation: Incarnation
+        self,
+        access: ClientAccess,
+        serve: Serve,
+        *,
+        executor_id: ExecutorId | str,
+        incarnation: Incarnation,
+        on_quiet: Callable[[], None] = lambda: None,
     ) -> None:
-        """*serve* answers a request, in a thread; what it raises, but `SparkLostError`, is a defect."""
+        """*serve* answers a request, in a thread; what it raises, but `SparkLostError`, is a defect.
+
+        *on_quiet* is called when no request is being served any more.
+        """
         self._access = access
         self._serve = serve
+        self._on_quiet = on_quiet
+        self._served = 0
         self._threads = Calls("connect", AT_ONCE)
         self._executor_id = executor_id
         self._incarnation = incarnation
         self._lanes: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request is being served, even for a scheduler that has given it to another executor."""
+        return not self._served
+
+    async def _answered(self, call: pb.ConnectCall) -> pb.ConnectReply:
+        work = asyncio.ensure_future(self._threads(self._serve, call))
+        self._served += 1
+        work.add_done_callback(self._note_end)  # the lane may be gone before
+        return await asyncio.shield(work)
+
+    def _note_end(self, work: "asyncio.Future[pb.ConnectReply]") -> None:
+        if not work.cancelled():
+            work.exception()  # it is the lane's, if there still is one
+        self._served -= 1
+        if self.is_quiet:
+            self._on_quiet()
 
     def hear(self, addresses: Iterable[str]) -> None:
         """Wait at the schedulers at *addresses*, and no longer at others."""
@@ -99,7 +128,7 @@ class ConnectLanes:
                 await backoff.sleep()
                 continue
             backoff.reset()
-            reply = await self._threads(self._serve, answer.call) if answer.HasField("call") else None
+            reply = await self._answered(answer.call) if answer.HasField("call") else None
 
     async def close(self) -> None:
         """End every call."""

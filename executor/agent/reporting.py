@@ -144,7 +144,7 @@ class Reporter:
             await self._unfilled.wait()
             await asyncio.sleep(_OFFER_AFTER_S)
             self._unfilled.clear()
-            slots, self._untold_slots = self._untold_slots, 0
+            slots, self._untold_slots = min(self._untold_slots, self._attempts.free_slots), 0
             if not (slots and self.refills and self._polls_waiting):
                 continue  # the next poll offers them
             try:

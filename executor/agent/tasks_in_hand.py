@@ -44,13 +44,14 @@ class TasksInHand:
         on_death: Callable[[str], None],
         logs: AttemptLogs,
         catalog: CatalogReader,
+        is_quiet: Callable[[], bool] = lambda: True,
     ) -> None:
         """Make it.
 
         *spawn* runs work in the background. *on_report* is called when there is a report to send, *on_no_space* when a
         task found no space to write into, and *on_death* with the reason why the worker cannot run anything any more.
         *logs* has what attempts logged, of which the end goes with the report of a failed one. Jobs are planned with
-        what *catalog* reads.
+        what *catalog* reads. *is_quiet* returns whether the worker does nothing but tasks.
         """
         self._attempts = attempts
         self._worker = worker
@@ -63,6 +64,7 @@ class TasksInHand:
         self._on_death = on_death
         self._logs = logs
         self._catalog = catalog
+        self._is_quiet = is_quiet
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._reported: deque[pb.TaskReport] = deque()
         """Reports of the worker's threads that are not processed yet."""
@@ -79,13 +81,15 @@ class TasksInHand:
                 self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
                 self._on_report()
             if launch.refused:
-                why = "the executor is leaving" if is_leaving else "the executor has no slot for the task"
+                why = "the executor has no slot for the task"
+                why = "the executor runs another task alone" if self._attempts.has_lone else why
+                why = "the executor is leaving" if is_leaving else why
                 self._log.warning("launch_refused", job_id=task_set.job_id, tasks=len(launch.refused), why=why)
                 self._finish_all(killed(launch.refused, why, self._clock.now_ms()))
 
     def start(self) -> None:
         """Start what is queued and has a slot now."""
-        for task_set in self._attempts.take_startable():
+        for task_set in self._attempts.take_startable(is_quiet=self._is_quiet()):
             self._spawn(self._start(task_set))
 
     async def _start(self, task_set: pb.TaskSet) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql.types import LongType
 from onager.errors import OnagerError, VersionMismatchError
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.spark import cluster
+from onager.executor.spark.jvm_end import exit_option
 from onager.executor.spark.jvm_output import JvmOutput
 from onager.executor.spark.kernel.access import close_file_systems
 from onager.executor.spark.kernel.classes import FOREIGN_CATALOG, FOREIGN_TABLES, GUARD, GUARDED_FILES
@@ -97,7 +98,8 @@ def start_session(
     settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
     given_options = settings.get("spark.driver.extraJavaOptions", "")
     level = conf.get("spark.log.level", "ERROR").upper()
-    options = (_logging(settings, level, is_cluster=is_cluster), collector(settings), _NO_ENTITIES, given_options)
+    choices = (collector(settings), exit_option(_options(settings)), _NO_ENTITIES)
+    options = (_logging(settings, level, is_cluster=is_cluster), *choices, given_options)
     settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
     others = settings.get("spark.sql.extensions")
     extensions = [GUARD, *([FOREIGN_TABLES] if catalogs else []), *([others] if others else [])]
@@ -222,9 +224,14 @@ def collector(settings: Mapping[str, str]) -> str:
     that most pages of a hash table take several.
     """
     memory = _bytes(settings["spark.driver.memory"])
-    options = (settings.get("spark.driver.extraJavaOptions", ""), *(os.environ.get(name, "") for name in _JAVA_OPTIONS))
-    is_chosen = any(re.search(r"-XX:[+-]Use\w+GC\b", given) for given in options)
+    is_chosen = re.search(r"-XX:[+-]Use\w+GC\b", _options(settings)) is not None
     return "" if is_chosen or memory is None or memory > _SMALL_HEAP else "-XX:+UseParallelGC"
+
+
+def _options(settings: Mapping[str, str]) -> str:
+    """Return the options that the JVM is given by others."""
+    variables = (os.environ.get(name, "") for name in _JAVA_OPTIONS)
+    return " ".join((settings.get("spark.driver.extraJavaOptions", ""), *variables))
 
 
 def page_size(settings: Mapping[str, str], slots: int, *, is_cluster: bool) -> str | None:
@@ -260,7 +267,7 @@ def is_alive(spark: SparkSession) -> bool:
     try:
         return not context._jsc.sc().isStopped()  # noqa: SLF001
     except (Py4JError, OSError):
-        return process.poll() is None  # a later call finds a dying JVM dead
+        return not has_died(spark)
 
 
 def has_died(spark: SparkSession) -> bool:

@@ -39,6 +39,7 @@ from onager.executor.spark.connect import ConnectRequests, connect_query, failur
 from onager.executor.spark.control_tasks import Action, ControlTasks
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.jvm_end import MemoryKills, described
 from onager.executor.spark.kernel.execution import check_lookups
 from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.load import ProcessTree
@@ -54,7 +55,7 @@ from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
 from onager.executor.spark.stage_plan import MetricsWanted
-from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError
+from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError, WorkerEnd
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
 from onager.job_settings import may_be_reused
 from onager.manifests import Manifest
@@ -118,6 +119,7 @@ class SparkWorker:
             catalogs=self._foreign.names,
             allow=allow,
         )
+        self._memory_kills = MemoryKills()
         self._processes = FunctionProcesses()
         try:
             warm_up(self._spark)
@@ -280,7 +282,17 @@ class SparkWorker:
 
     def is_alive(self) -> bool:
         """Return whether the JVM, its Spark and the cluster behind it appear to run."""
-        return self._runner.is_alive() and (self._cluster is None or self._cluster.is_reached())
+        if not self._runner.is_alive():
+            return False
+        self._memory_kills.look()
+        return self._cluster is None or self._cluster.is_reached()
+
+    def end(self) -> WorkerEnd | None:
+        """Return how the JVM ended; None while it runs, whatever became of Spark in it."""
+        if not has_died(self._spark):
+            return None
+        code = self._spark.sparkContext._gateway.proc.poll()  # noqa: SLF001 - PySpark keeps it nowhere else
+        return described(code, was_killed_for_memory=self._memory_kills.are_more)
 
     def close(self) -> None:
         """Stop Spark and the processes of functions, and reap the JVM."""

@@ -489,7 +489,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "keys_only": PLAIN,
         "start_after": STATE_PATH,
     },
-    "DeregisterExecutorRequest": {**_LIFE, "reason": REASON},
+    "DeregisterExecutorRequest": {**_LIFE, "reason": REASON, "death": PART},
+    "JvmDeath": {"memory": PLAIN, "alone": PLAIN, "running": TASKS},
     "AwaitAsksRequest": {**_LIFE, "wait_ms": PLAIN, "draining": PLAIN, "answers": Many(64, PART, is_cut=True)},
     "LogsAnswer": {"number": PLAIN, "logs": Many(MAX_LOGS, PART, is_cut=True), "left_out": PLAIN},
     "AttemptLog": {
@@ -553,12 +554,14 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "list_number": PLAIN,
         "reports": Many(MAX_SLOTS, PART, is_cut=True),
         "freed_slots": Number(MAX_SLOTS, is_cut=True),
+        "empty": PLAIN,
     },
     "ForwardedSlots": {
         "job_id": ID,
         **_LIFE,
         "list_number": PLAIN,
         "slots": Number(MAX_SLOTS, is_cut=True),
+        "empty": PLAIN,
     },
     "ForwardedList": {**_LIFE, "list_number": PLAIN, "held": TASKS, "disproves": PLAIN},
     "WatchedJob": {"job_id": ID, "log_seq": PLAIN, "progress": Unused()},
@@ -622,7 +625,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "first_producer": PLAIN,
         "end_producer": PLAIN,
     },
-    "TaskAttempt": {"partition": PLAIN, "task_attempt": PLAIN},
+    "TaskAttempt": {"partition": PLAIN, "task_attempt": PLAIN, "alone": PLAIN},
     "StageInputLocations": {
         "stage_id": PLAIN,
         "outputs": Many(2**20, PART),

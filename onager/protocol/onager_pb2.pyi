@@ -1179,12 +1179,14 @@ class AuditEntry(_message.Message):
     def __init__(self, at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., peer: _Optional[str] = ..., scheduler_id: _Optional[str] = ..., action: _Optional[str] = ..., target: _Optional[str] = ..., detail: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...
 
 class TaskAttempt(_message.Message):
-    __slots__ = ("partition", "task_attempt")
+    __slots__ = ("partition", "task_attempt", "alone")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TASK_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ALONE_FIELD_NUMBER: _ClassVar[int]
     partition: int
     task_attempt: int
-    def __init__(self, partition: _Optional[int] = ..., task_attempt: _Optional[int] = ...) -> None: ...
+    alone: bool
+    def __init__(self, partition: _Optional[int] = ..., task_attempt: _Optional[int] = ..., alone: _Optional[bool] = ...) -> None: ...
 
 class TaskOutput(_message.Message):
     __slots__ = ("nonce", "executor_id", "shared", "rows", "bytes", "inline", "files", "payload_digest", "checksum")
@@ -1917,14 +1919,26 @@ class LogsAnswer(_message.Message):
     def __init__(self, number: _Optional[int] = ..., logs: _Optional[_Iterable[_Union[AttemptLog, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class DeregisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "reason")
+    __slots__ = ("executor_id", "incarnation", "reason", "death")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    DEATH_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     reason: str
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    death: JvmDeath
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reason: _Optional[str] = ..., death: _Optional[_Union[JvmDeath, _Mapping]] = ...) -> None: ...
+
+class JvmDeath(_message.Message):
+    __slots__ = ("memory", "alone", "running")
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    ALONE_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    memory: bool
+    alone: bool
+    running: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, memory: _Optional[bool] = ..., alone: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
 
 class DeregisterExecutorResponse(_message.Message):
     __slots__ = ()
@@ -1961,18 +1975,20 @@ class JobLoad(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., running: _Optional[int] = ..., available: _Optional[int] = ..., log_seq: _Optional[int] = ..., head_revision: _Optional[int] = ...) -> None: ...
 
 class ForwardedSlots(_message.Message):
-    __slots__ = ("job_id", "executor_id", "incarnation", "list_number", "slots")
+    __slots__ = ("job_id", "executor_id", "incarnation", "list_number", "slots", "empty")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     executor_id: str
     incarnation: str
     list_number: int
     slots: int
-    def __init__(self, job_id: _Optional[str] = ..., executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
+    empty: bool
+    def __init__(self, job_id: _Optional[str] = ..., executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., slots: _Optional[int] = ..., empty: _Optional[bool] = ...) -> None: ...
 
 class FilledSlots(_message.Message):
     __slots__ = ("task_sets", "failed")
@@ -1983,18 +1999,20 @@ class FilledSlots(_message.Message):
     def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., failed: _Optional[bool] = ...) -> None: ...
 
 class ForwardedReports(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "list_number", "reports", "freed_slots")
+    __slots__ = ("executor_id", "incarnation", "list_number", "reports", "freed_slots", "empty")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     FREED_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     list_number: int
     reports: _containers.RepeatedCompositeFieldContainer[TaskReport]
     freed_slots: int
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ...) -> None: ...
+    empty: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ..., empty: _Optional[bool] = ...) -> None: ...
 
 class AppliedReports(_message.Message):
     __slots__ = ("acknowledged", "task_sets", "all_acknowledged")

@@ -13,6 +13,7 @@ from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
+from onager.scheduler import wire
 from onager.scheduler.catalog.reading import read_catalog
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
@@ -125,10 +126,10 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         """Apply reports, and fill the slots that they free; the executor may be polling another scheduler."""
         session = await self._heard(request)
         freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
-        # Another scheduler may have received the executor's latest list.
-        slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
         reported = {task_key(report.task) for report in request.reports}
         session.reporting |= reported
+        # Another scheduler may have received the executor's latest list.
+        slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
         try:
             updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
             for key in updated.acknowledged:
@@ -185,7 +186,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         context: Context,  # noqa: ARG002
     ) -> pb.DeregisterExecutorResponse:
         """Let an executor go."""
-        await self._executors.deregister(request.executor_id, request.incarnation, request.reason)
+        death = wire.death_from(request.death) if request.HasField("death") else None
+        await self._executors.deregister(request.executor_id, request.incarnation, request.reason, death)
         return pb.DeregisterExecutorResponse()
 
     async def _heard(self, request: Call, *, is_heartbeat: bool = False) -> ExecutorSession:

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from onager.execution_graph import ExecutorSlot
@@ -118,7 +119,8 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self._view.told(job))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
-        updated = await self._local.update(_slot(part), part.reports, part.freed_slots)
+        slot = replace(_slot(part), is_empty=part.empty)
+        updated = await self._local.update(slot, part.reports, part.freed_slots)
         is_all = len(updated.acknowledged) == len(part.reports)
         return pb.AppliedReports(
             all_acknowledged=is_all,
@@ -128,7 +130,8 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     async def _fill(self, part: pb.ForwardedSlots) -> pb.FilledSlots:
         try:
-            launches = await self._local.fill_shares(JobId(part.job_id), [Share(_slot(part), part.slots)])
+            slot = replace(_slot(part), is_empty=part.empty)
+            launches = await self._local.fill_shares(JobId(part.job_id), [Share(slot, part.slots)])
         except NotDrivingError:
             return pb.FilledSlots(failed=True)
         return pb.FilledSlots(task_sets=[launch.task_set for launch in launches])

@@ -90,6 +90,7 @@ class RemoteDriver:
             list_number=executor.list_number,
             reports=reports,
             freed_slots=freed,
+            empty=executor.is_empty,
         )
         keys = [task_key(report.task) for report in reports]
         applied: pb.AppliedReports = await self._send("reports", message, executor.executor_id)
@@ -111,6 +112,7 @@ class RemoteDriver:
                     incarnation=slot.incarnation,
                     list_number=slot.list_number,
                     slots=slots,
+                    empty=slot.is_empty,
                 ),
                 slot.executor_id,
             )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onager.clock import Clock
 from onager.execution_graph import (
@@ -22,9 +22,11 @@ from onager.execution_graph import (
     TaskFailed,
     apply_all,
     find_abandonment,
+    find_culprit,
     find_replan,
     find_stragglers,
     has_failed_somewhere,
+    is_alone,
     lay_out,
     lost_launches,
     pop_next_tasks,
@@ -158,8 +160,17 @@ class QueryCoordinator:
         )
 
     async def lose_executor(self, lost: ExecutorLost) -> None:
-        """Take back the tasks of an executor that is gone."""
-        await self._writers.record(self.job_id, lambda _: Decision([lost]))
+        """Take back the tasks of an executor that is gone, and fail the job if one of them is the cause."""
+        mine = lost
+        if lost.death is not None:
+            suspects = tuple(task for task in lost.death.suspects if task.job_id == self.job_id)
+            mine = replace(lost, death=replace(lost.death, suspects=suspects))
+
+        def decide(graph: ExecutionGraph) -> Decision:
+            culprit = find_culprit(graph, mine)
+            return Decision([mine] if culprit is None else [culprit, mine])
+
+        await self._writers.record(self.job_id, decide)
 
     async def cancel(self, reason: str, principal: str = "") -> ExecutionGraph:
         """End the job, as *principal* asked; one that has ended stays as it is."""
@@ -206,7 +217,8 @@ class QueryCoordinator:
             launched = pop_next_tasks(graph, slot, left, self._clock.now_ms(), executors)
             if launched is None:
                 break
-            left -= len(launched.tasks)
+            left = 0 if is_alone(graph, launched) else left - len(launched.tasks)
+            slot = replace(slot, is_empty=False)
             graph = apply_all(graph, (launched,))
             started = self._revived(graph)
             events += [launched, *started]

@@ -65,6 +65,13 @@ class StageCoordinator:
         self, graph: ExecutionGraph, launch: LaunchEvent, *, fetches_inputs: bool = False
     ) -> list[pb.TaskSet]:
         """Return the messages for the executor of *launch*: one, or one for each portion of a growing stage."""
+        found = self._task_sets(graph, launch, fetches_inputs=fetches_inputs)
+        ledger = graph.stages[launch.stage_id].ledger
+        for task in (task for task_set in found for task in task_set.tasks if ledger.suspicions):
+            task.alone = ledger.runs_alone(task.partition)
+        return found
+
+    def _task_sets(self, graph: ExecutionGraph, launch: LaunchEvent, *, fetches_inputs: bool) -> list[pb.TaskSet]:
         spec = graph.stages[launch.stage_id].spec
         if spec.feed is not None:
             return [self._of_portion(*part, fetches_inputs=fetches_inputs) for part in _by_portion(spec.feed, launch)]

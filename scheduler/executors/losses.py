@@ -6,7 +6,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError
-from onager.execution_graph import ExecutorLost
+from onager.execution_graph import ExecutorLost, JvmDeath
 from onager.scheduler import timing
 from onager.scheduler.executors.records import ExecutorRecord, Loss
 from onager.scheduler.executors.registry import ExecutorRegistry
@@ -52,15 +52,14 @@ class ExecutorLosses:
         self._recent = {life: found for life, found in self._recent.items() if found[0] > horizon_s}
         return [lost for _, lost in self._recent.values()]
 
-    async def tell(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool = False) -> None:
+    async def tell(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None = None) -> None:
         """Tell the jobs; `tell_due` repeats what could not be stored now."""
-        await self._pay(self._owe(executor_id, incarnation, reason, is_drained=is_drained))
+        await self._pay(self._owe(executor_id, incarnation, reason, death))
 
-    def found_elsewhere(self, record: ExecutorRecord, reason: str) -> None:
+    def found_elsewhere(self, record: ExecutorRecord, reason: str, death: JvmDeath | None = None) -> None:
         """Tell the jobs at the next look."""
         if (record.executor_id, record.incarnation) not in self._owed:
-            is_drained = record.state == "draining"
-            self._owe(record.executor_id, record.incarnation, reason, is_drained=is_drained)
+            self._owe(record.executor_id, record.incarnation, reason, death)
 
     async def tell_due(self, registry: ExecutorRegistry) -> None:
         """Tell jobs of losses that could not be stored before, and of those that another scheduler found.
@@ -76,13 +75,14 @@ class ExecutorLosses:
             else:
                 await self._pay(lost)
 
-    def _owe(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool) -> ExecutorLost:
+    def _owe(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None) -> ExecutorLost:
         lost = self._owed[executor_id, incarnation] = ExecutorLost(
             executor_id=executor_id,
             incarnation=incarnation,
             reason=f"executor {executor_id}: {reason}",
             at_ms=self._clock.now_ms(),
-            is_drained=is_drained,
+            is_drained=True,
+            death=death,
         )
         self._recent[executor_id, incarnation] = (self._clock.monotonic_s(), lost)
         return lost

@@ -15,7 +15,7 @@ from onager.errors import (
     StateUnavailableError,
     UnknownExecutorError,
 )
-from onager.execution_graph import ExecutorLost
+from onager.execution_graph import ExecutorLost, JvmDeath
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security.places import is_loopback
@@ -438,15 +438,18 @@ class ExecutorManager:
         if session.suspect_s is None and not session.is_gone:
             session.suspect_s = self._clock.monotonic_s()
 
-    async def deregister(self, executor_id: str, incarnation: str, reason: str) -> None:
-        """End a life of an executor at its own request; its remaining tasks are launched again."""
+    async def deregister(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None = None) -> None:
+        """End a life of an executor at its own request; its remaining tasks are launched again.
+
+        *death*: how its JVM ended, if it ended by itself.
+        """
         if not self.is_alive(executor_id, incarnation):
             await self.refresh()  # it may just have registered with another scheduler
         found = self._registry.find(executor_id)
         if found is not None and self.is_alive(executor_id, incarnation):
-            await self.lose(found, Loss.SAID_GOODBYE, reason or "it left")
+            await self.lose(found, Loss.SAID_GOODBYE, reason or "it left", death)
 
-    async def lose(self, record: ExecutorRecord, how: Loss, reason: str) -> None:
+    async def lose(self, record: ExecutorRecord, how: Loss, reason: str, death: JvmDeath | None = None) -> None:
         """End a life of an executor: it no longer counts, and its tasks are launched again.
 
         A drained executor counts as having left if it said goodbye, or held no tasks.
@@ -458,7 +461,7 @@ class ExecutorManager:
         if known.incarnation == record.incarnation and known.state != "lost":
             has_left = known.state == "draining" and (how is Loss.SAID_GOODBYE or self._holds_nothing(known))
             ended = {"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason, "has_left": has_left}
-            gone = known.model_copy(update=ended)
+            gone = known.model_copy(update={**ended, "death": death})
             self._registry.expect(gone)
             try:
                 result = await self._backend.put_txn(
@@ -487,22 +490,23 @@ class ExecutorManager:
             self.end_session(session)
         told = known if known.incarnation == record.incarnation else record
         if is_mine:
-            await self._tell_lost(told, reason, has_left=has_left)
+            await self._tell_lost(told, reason, has_left=has_left, death=death)
         else:
-            self._losses.found_elsewhere(told, reason)
+            self._losses.found_elsewhere(told, reason, death)
 
     def _holds_nothing(self, record: ExecutorRecord) -> bool:
         session = self._sessions.get(ExecutorId(record.executor_id))
         return session is not None and session.incarnation == record.incarnation and not session.held
 
-    async def _tell_lost(self, record: ExecutorRecord, reason: str, *, has_left: bool = False) -> None:
+    async def _tell_lost(
+        self, record: ExecutorRecord, reason: str, *, has_left: bool = False, death: JvmDeath | None = None
+    ) -> None:
         what = {"executor_id": record.executor_id, "incarnation": record.incarnation, "reason": reason}
         if has_left:
             log.info("executor_left", **what)
         else:
             log.warning("executor_lost", **what)
-        is_drained = record.state == "draining"
-        await self._losses.tell(record.executor_id, record.incarnation, reason, is_drained=is_drained)
+        await self._losses.tell(record.executor_id, record.incarnation, reason, death)
 
     async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:
         """Tell the jobs that a life is over which some of them still count on."""
@@ -541,7 +545,7 @@ class ExecutorManager:
         if before is not None and before.state != "lost" and before.incarnation != record.incarnation:
             self._losses.found_elsewhere(before, "it started again")
         elif before is not None and before.state != "lost" and record.state == "lost":
-            self._losses.found_elsewhere(before, record.reason or "it is gone")
+            self._losses.found_elsewhere(before, record.reason or "it is gone", record.death)
         session = self._sessions.get(ExecutorId(record.executor_id))
         if session is None:
             return

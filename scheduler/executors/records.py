@@ -7,7 +7,7 @@ from typing import Literal
 
 import psutil
 
-from onager.execution_graph import ExecutorSlot
+from onager.execution_graph import ExecutorSlot, JvmDeath
 from onager.ids import ExecutorId, Incarnation, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
@@ -74,6 +74,9 @@ class ExecutorRecord(Record):
     """Why it gets no work for now: its exchange is full. Schedulers of the previous version do not know the field."""
     has_left: bool = False
     """Whether it left after a drain, as it wanted to. Schedulers of the previous version do not know the field."""
+    death: JvmDeath | None = None
+    """How its JVM ended, if it ended by itself, with suspects of all jobs. Schedulers of the previous version do not
+    know the field."""
 
     def is_set_aside(self, now_ms: int) -> bool:
         """Return whether it is quarantined."""
@@ -148,7 +151,12 @@ class ExecutorSession:
     @property
     def slot(self) -> ExecutorSlot:
         """Return the slot on which a task launched now would run."""
-        return ExecutorSlot(self.record.executor_id, self.record.incarnation, self.list_number)
+        return ExecutorSlot(
+            self.record.executor_id,
+            self.record.incarnation,
+            self.list_number,
+            is_empty=self.held.keys() <= self.reporting,
+        )
 
     def note_launch(self, task_set: pb.TaskSet, now_s: float) -> None:
         """Remember that tasks are on their way to the executor."""

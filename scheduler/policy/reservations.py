@@ -16,16 +16,19 @@ class ExecutorReservation:
     incarnation: Incarnation
     list_number: int
     job_id: JobId | None = None
+    is_empty: bool = False
+    """Whether the executor holds no task."""
 
     @property
     def slot(self) -> ExecutorSlot:
         """Return the slot as the graph sees it."""
-        return ExecutorSlot(self.executor_id, self.incarnation, self.list_number)
+        return ExecutorSlot(self.executor_id, self.incarnation, self.list_number, is_empty=self.is_empty)
 
     @classmethod
     def of(cls, slot: ExecutorSlot, job_id: JobId | None = None) -> "ExecutorReservation":
         """Return *slot* as a reservation."""
-        return cls(ExecutorId(slot.executor_id), Incarnation(slot.incarnation), slot.list_number, job_id)
+        life = ExecutorId(slot.executor_id), Incarnation(slot.incarnation)
+        return cls(*life, slot.list_number, job_id, is_empty=slot.is_empty)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 
 from benchmarks.tpch.comparison import difference
 from onager.execution_graph import RetryLimits
+from onager.execution_graph.losses import DEATHS_ALONE, DEATHS_BEFORE_ALONE
 from tests.chaos.faults import EndedByItself, Injected
 from tests.chaos.schedule import FaultKind
 from tests.chaos.workload import JobRecord
@@ -23,7 +24,6 @@ _LIMITS: Final = RetryLimits()
 _SLOW_S: Final = 15.0
 """How much later than it strikes a fault may show."""
 _LONGEST_START_S: Final = 60.0
-_HURTS_EXECUTOR: Final = {FaultKind.KILL_EXECUTOR, FaultKind.KILL_JVM, FaultKind.PAUSE_EXECUTOR}
 _CUTS_EXECUTOR: Final = {FaultKind.REFUSE, FaultKind.HOLD, FaultKind.DELAY}
 _HURTS_ETCD: Final = {kind for kind in FaultKind if "ETCD" in kind.name}
 _ESCAPED: Final = ("Traceback", "ERROR asyncio", "ERROR grpc", "Task exception", "Exception in callback")
@@ -80,10 +80,10 @@ def explanation(record: JobRecord, faults: Sequence[Injected]) -> str | None:
         killed = [f for f in met if f.fault.kind is FaultKind.KILL_PYTHON_WORKER]
         if len(killed) >= _LIMITS.task_max_failures:
             return f"{len(killed)} Python workers were killed meanwhile"
-    if kind == "executor_lost":
-        lost = [f for f in met if f.fault.kind in _HURTS_EXECUTOR or _cuts_executor(f)]
-        if len(lost) >= _LIMITS.task_max_executor_losses:
-            return f"{len(lost)} faults hurt executors meanwhile: the task was taken for their killer"
+    if kind == "user_error" and "ended the JVMs" in record.failure.message:
+        killed = [f for f in met if f.fault.kind is FaultKind.KILL_JVM]
+        if len(killed) >= DEATHS_BEFORE_ALONE + DEATHS_ALONE:
+            return f"{len(killed)} JVMs were killed meanwhile: the task was taken for the cause"
     return None
 
 
@@ -172,10 +172,6 @@ def _entry(line: str) -> dict[str, Any]:
         return dict(json.loads(line)) if line.startswith("{") else {}
     except ValueError:
         return {}
-
-
-def _cuts_executor(injected: Injected) -> bool:
-    return injected.fault.kind in _CUTS_EXECUTOR and "executor" in injected.fault.target
 
 
 def _hides_etcd(injected: Injected, name: str) -> bool:

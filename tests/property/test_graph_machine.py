@@ -1,6 +1,6 @@
 """A job under any sequence of events: reordered, repeated and delayed."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
@@ -26,6 +26,7 @@ from onager.execution_graph import (
     JobCancelled,
     JobPlanned,
     JobState,
+    JvmDeath,
     OutputsTaken,
     PartitionsAdded,
     Pipeline,
@@ -43,6 +44,7 @@ from onager.execution_graph import (
     StragglersFound,
     Succeeded,
     SuccessfulStage,
+    SuspectTask,
     TakenOutput,
     TaskFailed,
     TaskOutput,
@@ -58,11 +60,13 @@ from onager.execution_graph import (
     encode_batch,
     encode_graph,
     find_abandonment,
+    find_culprit,
     find_replan,
     find_stragglers,
     has_begun,
     has_runnable_work,
     held_tasks,
+    is_alone,
     is_streaming,
     lay_out,
     lost_launches,
@@ -494,7 +498,10 @@ class World(RuleBasedStateMachine):
     @rule(executor=EXECUTORS, limit=st.integers(1, 3))
     def tasks_are_launched(self, executor: str, limit: int) -> None:
         self.stages_start()
-        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor], can_stream=True)
+        is_empty = not wanted_tasks(self.graph, executor, self.incarnation(executor))
+        slot = ExecutorSlot(
+            executor, self.incarnation(executor), self.lists[executor], can_stream=True, is_empty=is_empty
+        )
         event = pop_next_tasks(self.graph, slot, limit, self.tick())
         self.nothing_paused_is_handed_out(event)
         paused = len(paused_tasks(self.graph, self.now_ms))
@@ -519,7 +526,7 @@ class World(RuleBasedStateMachine):
         slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor], can_stream=True)
         event = pop_next_tasks(self.plain, slot, limit, self.tick())
         if event is not None:
-            self.note_launch(event)
+            self.note_launch(event, knows_ends=False)
 
     def nothing_paused_is_handed_out(self, event: TasksLaunched | TasksSpeculated | None) -> None:
         if isinstance(event, TasksLaunched):
@@ -533,8 +540,10 @@ class World(RuleBasedStateMachine):
             longest_ms = LONGEST_PAUSE_MS if paused.failures else UNCOUNTED_PAUSE_MS
             assert self.now_ms < paused.until_ms <= self.now_ms + max(LONGEST_PAUSE_MS, longest_ms)
 
-    def note_launch(self, event: TasksLaunched | TasksSpeculated) -> None:
+    def note_launch(self, event: TasksLaunched | TasksSpeculated, *, knows_ends: bool = True) -> None:
         stage = self.graph.stages[event.stage_id]
+        if knows_ends and isinstance(event, TasksLaunched) and is_alone(self.graph, event):
+            assert len(event.tasks) == 1, "it does not run alone"
         for partition, attempt in event.tasks:
             task = HeldTask(stage.spec.stage_id, stage.attempt, partition, attempt)
             assert task not in self.handed_out, f"{task} is handed out twice"
@@ -735,6 +744,49 @@ class World(RuleBasedStateMachine):
                 assert old.ledger.outputs == new.ledger.outputs, "an executor took shared outputs with it"
                 assert old.attempt == new.attempt
 
+    @rule(
+        executor=EXECUTORS, is_memory=st.booleans(), was_alone=st.booleans(), others=st.integers(0, 1), data=st.data()
+    )
+    def jvm_ends_by_itself(
+        self, executor: str, *, is_memory: bool, was_alone: bool, others: int, data: st.DataObject
+    ) -> None:
+        """Some of the executor's tasks were running: none fails the job that had company, and none is forgotten."""
+        wanted = sorted(wanted_tasks(self.graph, executor, self.incarnation(executor)))
+        running = data.draw(st.sets(st.sampled_from(wanted))) if wanted else set()
+        was_alone = was_alone and len(running) == 1 and not others
+        lost = ExecutorLost(
+            executor_id=executor,
+            incarnation=self.incarnation(executor),
+            reason="its JVM ended",
+            at_ms=self.tick(),
+            is_drained=True,
+            death=JvmDeath(
+                is_memory=is_memory,
+                was_alone=was_alone,
+                tasks=len(running) + others,
+                suspects=tuple(SuspectTask("job-1", *astuple(task)) for task in sorted(running)),
+            ),
+        )
+        before = self.graph
+        culprit = find_culprit(before, lost)
+        assert culprit is None or was_alone, "it had company"
+        self.dead.add((lost.executor_id, lost.incarnation))
+        self.lives[executor] += 1
+        if culprit is not None:
+            self.send(culprit, arrives=True)
+            assert isinstance(self.graph.outcome, Failed)
+        self.send(lost, arrives=True)
+        if self.graph.is_active and not before.is_pipelined and (is_memory or len(running) + others > 1):
+            for task in running:
+                self.it_runs_alone_next(before, task)
+
+    def it_runs_alone_next(self, before: ExecutionGraph, task: HeldTask) -> None:
+        stage, now = before.stages[task.stage_id], self.graph.stages[task.stage_id]
+        assert isinstance(stage, RunningStage)
+        has_another = task.partition in stage.speculative
+        if not has_another and stage.spec.work is not StageWork.REPLAN:
+            assert now.ledger.runs_alone(task.partition)
+
     @rule(executor=EXECUTORS, data=st.data())
     def executor_lists_its_work(self, executor: str, data: st.DataObject) -> None:
         wanted = wanted_tasks(self.graph, executor, self.incarnation(executor))
@@ -906,11 +958,11 @@ class World(RuleBasedStateMachine):
 
 
 def as_before(graph: ExecutionGraph) -> ExecutionGraph:
-    """Return *graph* as a reader has it that ignores pauses, causes, and what laying out stages is decided from.
+    """Return *graph* as a reader has it that ignores pauses, causes, ends of JVMs, and what layouts are decided from.
 
     Without what people alone read of them.
     """
-    stages = [replace(s, ledger=replace(s.ledger, failed_on=Map())) for s in graph.stages]
+    stages = [replace(s, ledger=replace(s.ledger, failed_on=Map(), suspicions=Map())) for s in graph.stages]
     stages = [replace(s, paused=Map()) if isinstance(s, RunningStage) else s for s in stages]
     stages = [replace(s, failure=replace(s.failure, cause=None)) if isinstance(s, FailedStage) else s for s in stages]
     outcome, pipeline = graph.outcome, graph.pipeline
@@ -924,6 +976,8 @@ def as_before(graph: ExecutionGraph) -> ExecutionGraph:
 
 
 def without_cause(event: Event) -> Event:
+    if isinstance(event, ExecutorLost):
+        return replace(event, death=None)
     if not isinstance(event, TaskFailed):
         return event
     return replace(event, failure=replace(event.failure, cause=None))

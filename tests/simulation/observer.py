@@ -113,6 +113,9 @@ class Observer(RunLedger):
         """New plans of jobs, by the digest of the plan of the stage with the result."""
         self._trace = trace
         self.losses: Counter[str] = Counter()
+        self.lone_deaths: Counter[tuple[str, int, int, bool]] = Counter()
+        """How often a JVM ended by itself while a task, by (job, stage, partition), was the only one in it; and whether
+        for lack of memory."""
         """How often each executor was lost, or began another life: a snapshot does not show the events of its batch."""
         self._hearts: dict[str, bytes] = {}
         self._executors: dict[str, ExecutorRecord] = {}
@@ -593,6 +596,13 @@ class Observer(RunLedger):
         self._trace(f"{life} ended {key}: {kind}")
         if kind != "success":
             self.jobs[key.job_id].failures[kind] += 1
+
+    def died(self, running: list[TaskKey], *, is_memory: bool) -> None:
+        """Note that a JVM ended by itself, with the tasks *running* in it."""
+        if len(running) == 1:
+            (key,) = running
+            self.lone_deaths[key.job_id, key.stage_id, key.partition, is_memory] += 1
+        self.counts["ends of JVMs"] += 1
 
     def missed(self, life: str, key: TaskKey, nonce: str) -> None:
         self._trace(f"{life} misses {nonce} for {key}")

@@ -1,5 +1,6 @@
 """What must hold when faults have ended: for every job, and for the store after retention."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from onager.execution_graph import (
@@ -12,6 +13,7 @@ from onager.execution_graph import (
     Succeeded,
     SupersededStage,
 )
+from onager.execution_graph.losses import DEATHS_ALONE
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.audit import AuditRecord
@@ -32,6 +34,9 @@ _TOLD = {JobState.SUCCESSFUL: pb.SUCCESSFUL, JobState.FAILED: pb.FAILED, JobStat
 _OF_JOBS = (
     "JobHeads/", "ActiveJobs/", "CompletedJobs/", "FailedJobs/", "JobLog/", "GraphChunks/", "Results/", "History/"
 )  # fmt: skip
+
+
+_CULPRIT = re.compile(r"Task (?P<partition>\d+) in stage (?P<stage>\d+) (?P<what>ran out of memory|ended the JVMs)")
 
 
 class Oracles:
@@ -93,14 +98,19 @@ class Oracles:
                 raise Violation(f"{job.job_id} failed, and nobody has changed the catalog: {message}")
             self._world.observer.counts["jobs that found the catalog changed"] += 1
             return
+        if kind is FailureKind.USER_ERROR and (why := _CULPRIT.match(message)) is not None:
+            is_memory = why["what"] == "ran out of memory"
+            task = (job.job_id, int(why["stage"]), int(why["partition"]))
+            if self._world.observer.lone_deaths[*task, is_memory] < (1 if is_memory else DEATHS_ALONE):
+                raise Violation(f"{job.job_id} failed without cause: {message}")
+            self._world.observer.counts["jobs that ended JVMs"] += 1
+            return
         seen = job.failures[kind.value]
         enough = {
             FailureKind.USER_ERROR: 1,
             FailureKind.IO_ERROR: job.graph.limits.task_max_failures if job.graph else 4,
             FailureKind.FETCH_FAILED: 4,
         }
-        if kind is FailureKind.EXECUTOR_LOST and self._world.observer.losses.total() >= 8:
-            return
         if seen < enough.get(kind, 1_000_000):
             raise Violation(f"{job.job_id} failed without cause: {kind}: {message}")
 

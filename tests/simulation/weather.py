@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from onager.execution_graph import ExecutionGraph, StageWork
+from onager.executor.work import WorkerEnd
 from onager.state_backend.faulty import APPLIES_TO, FaultKind
 from tests.simulation.network import Rates
 from tests.simulation.processes import EXECUTOR_SKEW_MS, REPLICA_SKEW_MS, SimulatedExecutor, SimulatedReplica
@@ -175,8 +176,9 @@ class Weather:
             case 11:
                 self._restart(replica)
             case 12 if executor.worker is not None and executor.process is not None:
-                world.trace(f"the JVM of {executor.life} dies")
-                executor.worker.die()
+                is_memory = random.Random(f"memory {executor.life} {world.seed}").random() < 0.5
+                world.trace(f"the JVM of {executor.life} dies{' for lack of memory' if is_memory else ''}")
+                executor.worker.die(WorkerEnd("as the weather has it", is_memory=is_memory))
             case 14:
                 world.trace(f"everything fails on {executor.name}")
                 executor.is_broken = True

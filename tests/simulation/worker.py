@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from onager import result_files
 from onager.exchange_layout import staging_directory
 from onager.execution_graph import TaskRead
-from onager.executor.work import Assignment, OnReport, failure_report
+from onager.executor.work import Assignment, OnReport, WorkerEnd, failure_report
 from onager.ids import JobId, TaskKey
 from onager.job_settings import ADAPTIVE
 from onager.manifests import Manifest, Move
@@ -89,7 +89,10 @@ class SimulatedWorker:
         self._running: dict[TaskKey, tuple[asyncio.TimerHandle, OnReport]] = {}
         self._seen: dict[TaskKey, Seen] = {}
         """The catalog when tasks began to plan."""
+        self._lone: TaskKey | None = None
+        """The latest task that was to run alone."""
         self._is_alive = True
+        self._end: WorkerEnd | None = None
         self._kept: set[JobId] = set()
         self._streamed: set[JobId] = set()
 
@@ -99,8 +102,12 @@ class SimulatedWorker:
         loop = asyncio.get_running_loop()
         self._ledger.given(self._life, assignment.task_set)
         self._kept.add(JobId(assignment.task_set.job_id))
+        lone = {task.partition for task in assignment.task_set.tasks if task.alone}
         for key in task_keys(assignment.task_set):
             self._ledger.began(self._life, key)
+            if self._running and (self._lone in self._running or key.partition in lone):
+                self._ledger.fail(f"{self._life} runs {key} beside others, of {sorted(self._running)}")
+            self._lone = key if key.partition in lone else self._lone
             if assignment.task_set.work == pb.PLAN:
                 self._seen[key] = dict(self._ledger.catalog.records)
             takes_s = self._rng.uniform(0.01, 0.3)
@@ -163,9 +170,14 @@ class SimulatedWorker:
     def is_alive(self) -> bool:
         return self._is_alive
 
-    def die(self) -> None:
-        """Lose the JVM."""
-        self._is_alive = False
+    def end(self) -> WorkerEnd | None:
+        return self._end
+
+    def die(self, end: WorkerEnd | None = None) -> None:
+        """Lose the JVM, as *end* says."""
+        self._is_alive, self._end = False, end
+        if end is not None:
+            self._ledger.died(list(self._running), is_memory=end.is_memory)
         for timer, _ in self._running.values():
             timer.cancel()
         self._exchange.lose_streams(self._life)
@@ -407,6 +419,8 @@ class RunLedger(Protocol):
     """What really happened on executors, for the oracles; implemented by `observer.Observer`."""
 
     def trace(self, text: str) -> None: ...
+    def fail(self, text: str) -> None: ...
+    def died(self, running: list[TaskKey], *, is_memory: bool) -> None: ...
     def replanned(self, result_digest: str, plan: JobPlan) -> None: ...
     def given(self, life: str, task_set: pb.TaskSet) -> None: ...
     def began(self, life: str, key: TaskKey) -> None: ...

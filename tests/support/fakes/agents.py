@@ -75,6 +75,9 @@ class ScriptedWorker:
     def is_alive(self):
         return True
 
+    def end(self):
+        return None
+
     def close(self):
         pass
 

@@ -19,7 +19,7 @@ from onager.executor.agent.push import Port
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import Contents
 from onager.executor.settings import ExecutorSettings
-from onager.executor.work import Assignment, OnReport
+from onager.executor.work import Assignment, OnReport, WorkerEnd
 from onager.ids import Incarnation, JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import status
@@ -184,6 +184,7 @@ class ScriptedWorker:
     permille: int = 0
     load: pb.ExecutorLoad | None = None
     start_error: Exception | None = None
+    ended: WorkerEnd | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
@@ -230,6 +231,9 @@ class ScriptedWorker:
 
     def is_alive(self) -> bool:
         return self.alive
+
+    def end(self) -> WorkerEnd | None:
+        return self.ended
 
     def close(self) -> None:
         self.alive = False

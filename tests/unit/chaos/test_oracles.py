@@ -43,7 +43,7 @@ def test_a_wrong_result_is_never_explained():
     ("kind", "message", "fault", "count"),
     [
         ("io_error", "Python worker exited unexpectedly", FaultKind.KILL_PYTHON_WORKER, 4),
-        ("executor_lost", "was running on 8 executors", FaultKind.KILL_EXECUTOR, 8),
+        ("user_error", "Task 0 in stage 1 ended the JVMs of 4 executors", FaultKind.KILL_JVM, 6),
     ],
 )
 def test_a_failure_needs_as_many_faults_as_the_rule_says(kind, message, fault, count):

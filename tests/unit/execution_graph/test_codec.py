@@ -347,20 +347,20 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
         return [extended(v) for v in found] if isinstance(found, list) else found
 
     graph = json.dumps(extended(json.loads(encode_graph(job.graph))), separators=(",", ":")).encode()
-    assert decode_graph(with_version(graph, "1.11")) == job.graph
+    assert decode_graph(with_version(graph, "1.12")) == job.graph
     batch = EventBatch(batch_id="b", events=tuple(job.log))
     data = json.dumps(extended(json.loads(encode_batch(batch))), separators=(",", ":")).encode()
-    assert decode_batch(with_version(data, "1.11")) == batch
+    assert decode_batch(with_version(data, "1.12")) == batch
 
 
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    newer = {speculating: b"2.9", laid_out: b"4.3", replanned_twice: b"5.2", growing: b"6.2", partitioned: b"7.2"}
-    newer |= {reusing: b"8.0", foreign: b"9.0"}
-    version = (newer | {pipelined: b"3.7"}).get(make, b"1.10")
+    newer = {speculating: b"2.10", laid_out: b"4.4", replanned_twice: b"5.3", growing: b"6.3", partitioned: b"7.3"}
+    newer |= {reusing: b"8.1", foreign: b"9.1"}
+    version = (newer | {pipelined: b"3.8"}).get(make, b"1.11")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
-    version = (newer | {abandoned: b"3.7"}).get(make, b"1.10")
+    version = (newer | {abandoned: b"3.8"}).get(make, b"1.11")
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
         b'{"schema_version":"%b",' % version
     )
@@ -368,34 +368,34 @@ def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: t
 
 def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:
     job = Job(graph=new_graph(pipeline=Pipeline()))
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.7",'), "others would plan it as they know it"
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.8",'), "others would plan it as they know it"
     job.launch("a")
     job.feed(job.plan(*chain(2)))
     job.finish()
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.10",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.11",')
     again = abandoned()
-    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.10",')
+    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.11",')
 
 
 def test_a_job_that_needed_not_all_of_its_rows_is_news_when_it_has_ended_too() -> None:
     job = pipelined()
     job.succeed(3, 0, 1)
     assert not job.graph.is_active
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.7",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.8",')
 
 
 def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None:
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.10",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.11",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.9",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.9",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.10",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.10",')
 
 
-@pytest.mark.parametrize("version", ["1.11", "2.10", "3.8", "4.4", "5.3", "6.3", "7.3", "8.1"])
+@pytest.mark.parametrize("version", ["1.12", "2.11", "3.9", "4.5", "5.4", "6.4", "7.4", "8.2"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):
@@ -495,7 +495,7 @@ def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
     place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
     with pytest.raises(StateCorruptError, match="cannot be read"):
         read_in_portions(data[:place] + b"x" + data[place + 1 :])
-    newer = with_version(data, "1.11")
+    newer = with_version(data, "1.12")
     with pytest.raises(SchemaVersionError):
         read_in_portions(newer[:place] + b"x" + newer[place + 1 :])
 

@@ -430,7 +430,7 @@ def test_a_layout_survives_losses_and_the_record() -> None:
     job.feed(ExecutorLost(executor_id="a", incarnation="a1", reason="gone", at_ms=job.tick()))
     assert job.stage(2).spec.partitions == 1
     stored = encode_graph(job.graph)
-    assert b'"schema_version":"4.3"' in stored
+    assert b'"schema_version":"4.4"' in stored
     assert decode_graph(stored) == job.graph
     job.finish("c")
     assert job.graph.state == "successful"

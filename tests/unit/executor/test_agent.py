@@ -12,9 +12,10 @@ from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.execution_graph import TABLES_MAJOR
 from onager.executor.agent.agent import Ending
 from onager.executor.exchange import Contents, JobFiles
+from onager.executor.work import WorkerEnd
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
-from onager.protocol.task_keys import task_id
+from onager.protocol.task_keys import task_id, task_key
 from onager.supervision import LoopEndedError
 from tests.support.fakes.scripted_gateway import PLAN_BLOB, PLAN_DIGEST, key, lose, refuse, rig, serve, task_set
 from tests.support.waiting import HANGS_S, eventually
@@ -381,6 +382,50 @@ async def test_a_dead_worker_is_announced_and_its_failures_are_nobodys_error():
         assert r.gateway.outcomes() == {key(1): "success"}
         assert [goodbye.incarnation for goodbye in r.gateway.goodbyes] == ["life-1"]
         assert "JVM" in r.gateway.goodbyes[0].reason
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+async def test_how_a_jvm_ended_is_told_with_the_tasks_that_were_running_in_it(tasks):
+    async with rig() as r:
+        r.worker.ended = WorkerEnd("with exit code 3", is_memory=True)
+        await r.gateway.launches.put(task_set(*range(tasks)))
+        await eventually(lambda: len(r.worker.started) == tasks)
+        r.worker.alive = False
+        async with asyncio.timeout(20):
+            await r.outcome
+        (goodbye,) = r.gateway.goodbyes
+        assert [task_key(task) for task in goodbye.death.running] == [key(p) for p in range(tasks)]
+        assert goodbye.death.memory
+        assert not goodbye.death.alone
+        assert goodbye.reason.startswith("its JVM ended with exit code 3; ")
+
+
+async def test_a_task_that_runs_alone_is_told_so_when_the_jvm_ends():
+    async with rig() as r:
+        r.worker.ended = WorkerEnd("by SIGKILL")
+        alone = task_set(1)
+        alone.tasks[0].alone = True
+        await r.gateway.launches.put(task_set(0))
+        await eventually(lambda: r.worker.started == [key(0)])
+        await r.gateway.launches.put(alone)
+        await eventually(lambda: len(r.agent._attempts.held()) == 2)
+        assert r.worker.started == [key(0)], "it waits until the other one has ended"
+        r.worker.succeed(key(0))
+        await eventually(lambda: r.worker.started == [key(0), key(1)])
+        r.worker.alive = False
+        async with asyncio.timeout(20):
+            await r.outcome
+        assert r.gateway.goodbyes[0].death.alone
+
+
+async def test_an_end_of_which_nothing_is_known_is_told_as_none():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await eventually(lambda: r.worker.started)
+        r.worker.alive = False
+        async with asyncio.timeout(20):
+            await r.outcome
+        assert not r.gateway.goodbyes[0].HasField("death")
 
 
 async def test_a_failure_of_a_live_worker_is_reported_as_it_is():

@@ -118,6 +118,44 @@ def test_freed_slots_are_none_while_more_is_held_than_there_are_slots():
     assert table.freed_by(3) == 1
 
 
+def lone(partition):
+    found = task_set(partition)
+    found.tasks[0].alone = True
+    return found
+
+
+def test_a_task_that_runs_alone_waits_for_all_others_and_keeps_the_slots():
+    table = AttemptTable(4, ManualClock())
+    running(table, 0)
+    assert table.accept(lone(1)).accepted == (key(1),)
+    assert table.take_startable() == []
+    assert (table.free_slots, table.freed_by(1)) == (0, 0)
+    assert table.accept(task_set(2)).refused == (key(2),), "another executor can have it now"
+    table.finish(done(key(0)))
+    table.finish(done(key(2)))
+    assert table.take_startable(is_quiet=False) == [], "something else than a task is done here"
+    (part,) = table.take_startable()
+    assert task_keys(part) == [key(1)]
+    assert table.mark_running([key(1)]) == table.running() == [key(1)]
+    table.acknowledge([key(0), key(2)])
+    assert table.free_slots == 0
+    table.finish(done(key(1)))
+    assert (table.free_slots, table.freed_by(1)) == (3, 1)
+    table.acknowledge([key(1)])
+    assert table.free_slots == 4
+
+
+def test_a_task_that_was_to_run_alone_and_was_cancelled_keeps_nothing():
+    table = AttemptTable(2, ManualClock())
+    running(table, 0)
+    table.accept(lone(1))
+    for report in killed([key(1)], "cancelled", 0):
+        table.finish(report)
+    assert not table.has_lone
+    assert table.accept(task_set(2)).accepted == (key(2),)
+    assert [task_keys(part) for part in table.take_startable()] == [[key(2)]]
+
+
 def test_a_second_report_of_an_attempt_is_dropped():
     table = AttemptTable(1, ManualClock())
     running(table, 0)

@@ -1,6 +1,7 @@
 """Replies to requests of Spark Connect reach who asked, or an error does."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 
 import grpc.aio
@@ -55,17 +56,17 @@ class Asker(services.OnagerExecutorGatewayServicer):
 
 
 @asynccontextmanager
-async def awaiting_at(gateway, serve):
+async def awaiting_at(gateway, serve, **more):
     """Have lanes that *serve* wait at a server with *gateway* within the context."""
     server = grpc.aio.server()
     services.add_OnagerExecutorGatewayServicer_to_server(gateway, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     access = ClientAccess(ClientSecurity(), [address])
-    lanes = ConnectLanes(access, serve, executor_id="e1", incarnation=Incarnation("1"))
+    lanes = ConnectLanes(access, serve, executor_id="e1", incarnation=Incarnation("1"), **more)
     try:
         lanes.hear([address])
-        yield
+        yield lanes
     finally:
         await lanes.close()
         await server.stop(None)
@@ -97,3 +98,25 @@ async def test_who_asked_is_told_that_a_reply_was_refused(is_failure):
     else:
         assert told.failure.message.startswith("the answer cannot be passed on: ")
         assert "it is too large" in told.failure.message
+
+
+async def test_what_an_executor_serves_goes_on_when_its_lanes_go_and_its_end_is_told():
+    """A task that is to run alone waits for it."""
+    begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    quiet = asyncio.Event()
+
+    def serve(call):
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(30)
+        return pb.ConnectReply(number=call.number)
+
+    async with awaiting_at(Asker(), serve, on_quiet=quiet.set) as lanes:
+        assert lanes.is_quiet
+        await asyncio.wait_for(begun.wait(), 30)
+        lanes.hear([])
+        await asyncio.sleep(0)
+        assert not lanes.is_quiet
+        may_end.set()
+        await asyncio.wait_for(quiet.wait(), 30)
+        assert lanes.is_quiet

@@ -7,8 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from onager.execution_graph import FailureKind, SpeculationPolicy, TasksLost
-from onager.ids import JobId
+from onager.execution_graph import (
+    ExecutorLost,
+    Failed,
+    FailureKind,
+    JvmDeath,
+    SpeculationPolicy,
+    SuspectTask,
+    TasksLost,
+)
+from onager.ids import JobId, TaskKey
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.dispatcher import Dispatcher
@@ -315,3 +323,57 @@ async def test_a_round_that_fails_late_ends_the_dispatcher(backend, clock):
             await loop
     poll.cancel()
     await asyncio.gather(poll, return_exceptions=True)
+
+
+def jvm_died(executor_id, partitions, *, is_memory=True, was_alone=False, attempt=0):
+    suspects = tuple(SuspectTask(JOB, 1, 0, p, attempt) for p in partitions)
+    death = JvmDeath(is_memory=is_memory, was_alone=was_alone, tasks=len(suspects), suspects=suspects)
+    return ExecutorLost(
+        executor_id=executor_id, incarnation="life", reason="its JVM ended", at_ms=9, is_drained=True, death=death
+    )
+
+
+def lone(task_sets):
+    return [task.partition for task_set in task_sets for task in task_set.tasks if task.alone]
+
+
+async def test_a_suspect_goes_alone_to_an_executor_that_holds_nothing(hall):
+    await hall.running_job(6)
+    await hall.tasks.fill_reservations([_reservation(session_of())] * 3)
+    await hall.local.lose_executor(jvm_died("e1", (0, 1, 2)))
+    busy, empty = session_of("e2"), session_of("e1")
+    busy.held[TaskKey("other", 1, 0, 0, 0)] = 0.0
+    at_busy = await polled(hall.dispatcher, busy, 3, 1)
+    assert (partitions(at_busy), lone(at_busy)) == ([3, 4, 5], [])
+    at_empty = await polled(hall.dispatcher, empty, 4, 1)
+    assert partitions(at_empty) == lone(at_empty) == [0], "one, although four slots are free"
+
+
+async def test_a_suspect_waits_for_no_empty_executor_if_nothing_else_is_left_for_the_slot(hall):
+    await hall.running_job(2)
+    await hall.tasks.fill_reservations([_reservation(session_of())] * 2)
+    await hall.local.lose_executor(jvm_died("e1", (0, 1)))
+    busy = session_of("e2")
+    busy.held[TaskKey("other", 1, 0, 0, 0)] = 0.0
+    task_sets = await polled(hall.dispatcher, busy, 3, 1)
+    assert partitions(task_sets) == lone(task_sets) == [0]
+
+
+async def test_what_runs_out_of_memory_alone_ends_its_job_and_no_other(hall):
+    await hall.running_job(1)
+    await hall.tasks.fill_reservations([_reservation(session_of())])
+    await hall.local.lose_executor(jvm_died("e1", (0,)))
+    (task_set,) = await polled(hall.dispatcher, session_of("e2"), 4, 1)
+    assert task_set.tasks[0].alone
+    others = replace(
+        jvm_died("e2", (), was_alone=True),
+        death=JvmDeath(is_memory=True, was_alone=True, tasks=1, suspects=(SuspectTask("job-2", 1, 0, 0, 1),)),
+    )
+    await hall.local.lose_executor(others)
+    assert hall.jobs.cached(JOB).graph.is_active, "the other job's task was the cause"
+    (task_set,) = await polled(hall.dispatcher, session_of("e3"), 4, 1)
+    attempt = task_set.tasks[0].task_attempt
+    await hall.local.lose_executor(jvm_died("e3", (0,), was_alone=True, attempt=attempt))
+    outcome = hall.jobs.cached(JOB).graph.outcome
+    assert isinstance(outcome, Failed)
+    assert "ran out of memory" in outcome.failure.message

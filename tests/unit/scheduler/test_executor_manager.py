@@ -15,6 +15,7 @@ from onager.errors import (
     UnknownExecutorError,
     VersionMismatchError,
 )
+from onager.execution_graph import JvmDeath, SuspectTask
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
@@ -22,7 +23,7 @@ from onager.scheduler import timing
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.manager import ExecutorManager
-from onager.scheduler.executors.records import Loss
+from onager.scheduler.executors.records import ExecutorRecord, Loss
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
 
@@ -102,7 +103,7 @@ async def test_registering_again_in_the_same_life_loses_nothing(manager, lost):
 async def test_a_new_life_ends_the_old_one_at_once(manager, lost):
     await manager.register(request())
     await manager.register(request(incarnation="two"))
-    assert [(event.incarnation, event.is_drained) for event in lost] == [("one", False)]
+    assert [(event.incarnation, event.is_drained) for event in lost] == [("one", True)]
     assert manager.is_alive("e1", "two")
     assert not manager.is_alive("e1", "one")
 
@@ -462,3 +463,25 @@ async def test_a_listing_has_pages_and_tells_how_many_there_are(manager):
     assert [info.executor_id for info in rest.executors] == ["e2", "e4", "e5", "e6"]
     assert not rest.more
     assert len(manager.listed(pb.ListExecutorsRequest()).executors) == 7
+
+
+async def test_how_a_jvm_ended_is_kept_and_told_by_every_scheduler(manager, backend, clock, lost):
+    told_there = []
+
+    async def on_lost(event):
+        told_there.append(event)
+
+    there = made(backend, clock, on_lost)
+    await manager.register(request())
+    await there.start()
+    task = SuspectTask("job-1", 1, 0, 7, 2)
+    death = JvmDeath(is_memory=True, was_alone=True, tasks=1, suspects=(task,))
+    await manager.deregister("e1", "one", "its JVM ended with exit code 3", death)
+    assert [(event.death, event.is_drained) for event in lost] == [(death, True)]
+    stored = await backend.get(Keyspace.Executors, "e1")
+    assert ExecutorRecord.decoded(stored.value, "e1").death == death
+    await there.refresh()
+    await there.tell_losses()
+    assert [event.death for event in told_there] == [death]
+    await manager.register(request(incarnation="two"))
+    assert manager.require("e1", "two").record.death is None
