@@ -151,6 +151,13 @@ class BareWorker:
     def end(self) -> None:
         """Return none: as above."""
 
+    def enforce_deadlines(self) -> str:
+        """Return none: nothing takes long."""
+        return ""
+
+    def kill(self) -> None:
+        """Do nothing: as above."""
+
     def close(self) -> None:
         """Stop everything."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import os
 import signal
 import sys
@@ -18,7 +19,8 @@ import structlog
 from onager.clock import SystemClock
 from onager.errors import ExchangeFullError, InvalidSettingError, OnagerError
 from onager.exchange_layout import check_local, local_path
-from onager.executor.agent.agent import Agent, Ending, Outcome
+from onager.executor.agent.agent import Agent
+from onager.executor.agent.endings import Ending, Outcome
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
@@ -97,9 +99,18 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         worker.close()
         return EXIT_FAILED
     log.info("executor_ended", ending=outcome.ending.name.lower(), reason=outcome.message)
+    return _end(settings, worker, outcome, began_s)
+
+
+def _end(settings: ExecutorSettings, worker: Worker, outcome: Outcome, began_s: float) -> int:
+    """Release everything, and return the exit code of the process or, if its JVM is no more, start it again."""
+    if outcome.ending is Ending.WORKER_GIVEN_UP:
+        worker.kill()
     worker.close()
     if outcome.ending is Ending.WORKER_DIED and not outcome.was_leaving:
         _start_again(settings, lived_s=time.monotonic() - began_s)
+    if outcome.ending is Ending.WORKER_GIVEN_UP and not outcome.was_leaving:
+        _start_again(settings, lived_s=math.inf)  # it did not die early: it was ended
     if outcome.ending is Ending.REFUSED:
         sys.stderr.write(f"{outcome.message}\n")
         return EXIT_REFUSED
@@ -143,6 +154,7 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: Att
         executor_id=settings.executor_id,
         clock=SystemClock(),
         planning_timeout_s=settings.planning_timeout_ms / 1000,
+        cancel_grace_s=settings.cancel_grace_ms / 1000,
         private=settings.private,
         allow=settings.allow,
         logs=logs,

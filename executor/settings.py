@@ -84,7 +84,11 @@ class ExecutorSettings(ProcessSettings):
     drain_grace_ms: int = Field(default=30_000, ge=0)
     """How long, after SIGTERM, running tasks may continue and streams stay readable before they are stopped."""
     planning_timeout_ms: int = Field(default=3_600_000, ge=0)
-    """How long a job's Python function may take if the job does not set ``onager.planning.timeout``; 0: no limit."""
+    """How long planning a job may take, its Python function included, if the job does not set
+    ``onager.planning.timeout``; 0: no limit."""
+    cancel_grace_ms: int = Field(default=20_000, ge=1_000)
+    """How long what was cancelled, or has taken too long, may go on in Spark before the JVM is ended and started again.
+    What else was running there is run again, and counts no failure."""
     blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
     """Memory for a cache of stage plans and job specifications."""
     tls_ca: Path | None = None

@@ -72,7 +72,7 @@ class Worker(Protocol):
         ...
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
-        """Stop *tasks*: each is soon reported with a failure, or with its success when that came first."""
+        """Stop *tasks*: each is reported once it has ended, with a failure unless its success came first."""
         ...
 
     def kept_jobs(self) -> Collection[JobId]:
@@ -113,6 +113,14 @@ class Worker(Protocol):
 
     def end(self) -> WorkerEnd | None:
         """Return how its process ended; None while that is not known."""
+        ...
+
+    def enforce_deadlines(self) -> str:
+        """Stop what has taken too long; return what did not stop in time, if anything: then `kill` is next."""
+        ...
+
+    def kill(self) -> None:
+        """End its process at once; `close` follows."""
         ...
 
     def close(self) -> None:

@@ -454,12 +454,12 @@ class UserCodeError(PlanningError):
 
 
 class PlanningTimeoutError(PlanningError):
-    """The job's Python function did not return in time."""
+    """Planning the job, or its Python function, took too long."""
 
     def __init__(self, timeout_s: float, setting: str) -> None:
         super().__init__(
-            f"the job's function did not return within {timeout_s:g} s and was stopped; if it needs longer to plan the "
-            f"job, submit it with a larger {setting} (such as --conf {setting}=2h)"
+            f"planning the job took more than {timeout_s:g} s and was stopped; if it needs longer, submit the job with "
+            f"a larger {setting} (such as --conf {setting}=2h)"
         )
         self.timeout_s = timeout_s
 

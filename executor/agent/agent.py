@@ -8,8 +8,6 @@ registers again.
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
-from enum import Enum, auto
 
 import structlog
 
@@ -22,6 +20,7 @@ from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.clean_ups import CleanUps
 from onager.executor.agent.connect import ConnectLanes
+from onager.executor.agent.endings import Ending, Outcome, describe_death, until_over
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
 from onager.executor.agent.load_watch import LoadWatch
@@ -46,33 +45,9 @@ _CALM_S = 0.05
 _POLLS_AT_ONCE = 4
 """This many may follow each other without that pause: a job that ends brings clean-ups, and the next job must find a
 poll."""
-_ALIVE_CHECK_S = 0.5
 _LAST_WORDS_S = 5.0
 _READ_CHECK_S = 0.5
 """How often a leaving executor asks whether the jobs that read its streams have ended."""
-
-
-class Ending(Enum):
-    """Why the agent stopped."""
-
-    DRAINED = auto()
-    """On request, with every report delivered."""
-    STOPPED = auto()
-    """On request, with tasks stopped."""
-    WORKER_DIED = auto()
-    """The worker cannot run anything any more: the process has to start again."""
-    REFUSED = auto()
-    """No scheduler will ever take this executor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How the agent ended."""
-
-    ending: Ending
-    message: str = ""
-    was_leaving: bool = False
-    """Whether it took no more work by then."""
 
 
 class Agent:
@@ -260,22 +235,12 @@ class Agent:
             executor_id=self._id, incarnation=self._identity.incarnation, reason=reason
         )
         if end is not None:
-            self._describe_death(request, end)
+            describe_death(request, end, self._attempts, is_quiet=self._connect.is_quiet)
         try:
             await self._gateway.deregister(request, _LAST_WORDS_S)
         except OnagerError as e:
             # Its lease ends it instead.
             tell(self._log, "deregistration_not_delivered", e)
-
-    def _describe_death(self, request: pb.DeregisterExecutorRequest, end: WorkerEnd) -> None:
-        """Tell how the JVM ended, and which tasks were running in it."""
-        running = self._attempts.running()
-        had_company = len(running) != 1 or not self._attempts.has_lone or not self._connect.is_quiet
-        what = "1 task was" if len(running) == 1 else f"{len(running)} tasks were"
-        request.reason = f"its JVM ended {end.how}; {what} running in it" + ("" if had_company else ", alone")
-        request.death.memory, request.death.alone = end.is_memory, not had_company
-        request.death.running.extend(task_id(key) for key in running)
-        self._log.warning("jvm_ended", how=end.how, is_memory=end.is_memory, running=[str(key) for key in running])
 
     def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None] | None":
         if self._ended.done():
@@ -476,9 +441,13 @@ class Agent:
     # ---------------------------------------------------------------- ends
 
     async def _watch_worker(self) -> None:
-        while await self._threads.liveness(self._worker.is_alive):  # noqa: ASYNC110 - a process's death has no event here
-            await asyncio.sleep(_ALIVE_CHECK_S)
-        self._end(Ending.WORKER_DIED, DEATH_NOTICE)
+        stuck = await until_over(self._worker, self._threads)
+        if not stuck:
+            self._end(Ending.WORKER_DIED, DEATH_NOTICE)
+            return
+        self._log.error("jvm_given_up", reason=stuck, running=[str(key) for key in self._attempts.running()])
+        await self._in_hand.wait_until_judged()
+        self._end(Ending.WORKER_GIVEN_UP, f"its JVM was ended, because {stuck}")
 
     async def _drain(self) -> None:
         await self._draining.wait()

@@ -69,6 +69,10 @@ class TasksInHand:
         self._reported: deque[pb.TaskReport] = deque()
         """Reports of the worker's threads that are not processed yet."""
         self._is_judging_due = False
+        self._judged = asyncio.Event()
+        self._judged.set()
+        self._judging = 0
+        """Failures of which it is not yet certain that the worker survived them."""
         self._loop = asyncio.get_running_loop()
 
     # ---------------------------------------------------------------- coming in and starting
@@ -192,7 +196,22 @@ class TasksInHand:
         else:
             self._spawn(self._judge_failure(report))
 
+    async def wait_until_judged(self) -> None:
+        """Wait until no failure is being judged."""
+        await asyncio.sleep(0)
+        await self._judged.wait()
+
     async def _judge_failure(self, report: pb.TaskReport) -> None:
+        self._judging += 1
+        self._judged.clear()
+        try:
+            await self._judge_failure_late(report)
+        finally:
+            self._judging -= 1
+            if not self._judging:
+                self._judged.set()
+
+    async def _judge_failure_late(self, report: pb.TaskReport) -> None:
         # When the worker's process dies, its tasks fail in many ways; none of these is the user's error.
         await asyncio.sleep(_DEATH_RATTLE_S)
         if await self._threads.liveness(self._worker.is_alive):

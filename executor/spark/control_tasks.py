@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 
 import structlog
 from py4j.protocol import Py4JError
@@ -10,7 +12,8 @@ from py4j.protocol import Py4JError
 from onager.clock import Clock
 from onager.executor.attempt_logs import AttemptLogs, working_on
 from onager.executor.spark import failures
-from onager.executor.spark.cancellation import Cancellation
+from onager.executor.spark.cancellation import Cancellation, TaskCancelledError
+from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.work import Assignment, OnReport
 from onager.ids import JobId, TaskKey
@@ -44,7 +47,10 @@ class ControlTasks:
         actions: Mapping[int, Action],
         clock: Clock,
         logs: AttemptLogs | None = None,
+        deadlines: Deadlines | None = None,
     ) -> None:
+        """*deadlines* are told of each task, from its start to its end."""
+        self._deadlines = deadlines or Deadlines(clock, inf)
         self._kernel = kernel
         self._actions = actions
         self._clock = clock
@@ -57,8 +63,11 @@ class ControlTasks:
         task_set = assignment.task_set
         action = self._actions[task_set.work]
         for key in task_keys(task_set):
+            name = _name(key)
+            cancellation = Cancellation(partial(self._stop, key), partial(self._deadlines.limit, name))
             with self._changed:
-                self._running[key] = _Running(on_report, self._clock.now_ms(), Cancellation())
+                self._running[key] = _Running(on_report, self._clock.now_ms(), cancellation)
+            self._deadlines.begin(name, cancellation.run_out, partial(self._give_up, key))
             # A daemon thread: work in Spark's driver may ignore cancellation, and must not keep the process alive.
             work = (key, action, assignment)
             threading.Thread(target=self._run, args=work, name=f"onager {key}", daemon=True).start()
@@ -70,11 +79,21 @@ class ControlTasks:
                 running = self._running.get(key)
             if running is None:
                 continue
+            self._deadlines.stopped(_name(key))
             running.cancellation.cancel()
-            try:
-                self._kernel.cancel_control(_group(key))
-            except (Py4JError, OSError) as e:  # the JVM is gone, and the task with it
-                log.warning("cancel_failed", task=str(key), error=str(e))
+
+    def _stop(self, key: TaskKey) -> None:
+        try:
+            self._kernel.cancel_control(_group(key))
+        except (Py4JError, OSError) as e:  # the JVM is gone, and the task with it
+            log.warning("cancel_failed", task=str(key), error=str(e))
+
+    def _give_up(self, key: TaskKey) -> None:
+        """Report a task that does not stop: the JVM is about to be ended."""
+        with self._changed:
+            running = self._running.get(key)
+        if running is not None:
+            self._finish(key, failure=self._failure_of(TaskCancelledError(), running.cancellation))
 
     def groups(self) -> dict[str, TaskKey]:
         """Return the running tasks, by the job groups of their Spark jobs."""
@@ -96,12 +115,14 @@ class ControlTasks:
             with working_on(self._logs, key):
                 success = self._act(key, action, assignment, cancellation)
         except BaseException as e:  # noqa: BLE001 - every error belongs in the report
-            failure = (
-                failures.killed("cancelled") if cancellation.is_cancelled else failures.from_exception(self._kernel, e)
-            )
-            self._finish(key, failure=failure)
+            self._finish(key, failure=self._failure_of(e, cancellation))
         else:
             self._finish(key, success=success)
+
+    def _failure_of(self, error: BaseException, cancellation: Cancellation) -> pb.Failure:
+        if cancellation.is_cancelled and cancellation.error is None:
+            return failures.killed("cancelled")
+        return failures.from_exception(self._kernel, cancellation.error or error)
 
     def _act(self, key: TaskKey, action: Action, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         """Do the work on a JVM thread with the task's own job group and scheduler pool."""
@@ -116,8 +137,11 @@ class ControlTasks:
         self, key: TaskKey, *, success: pb.TaskSuccess | None = None, failure: pb.Failure | None = None
     ) -> None:
         with self._changed:
-            running = self._running.pop(key)
+            running = self._running.pop(key, None)
             self._changed.notify_all()
+        self._deadlines.end(_name(key))
+        if running is None:
+            return  # it was given up
         report = pb.TaskReport(
             task=task_id(key),
             started_ms=running.started_ms,
@@ -128,6 +152,11 @@ class ControlTasks:
         if success is not None and not report.success.metrics.run_ms:
             report.success.metrics.run_ms = report.ended_ms - report.started_ms
         running.on_report(report)
+
+
+def _name(key: TaskKey) -> str:
+    """Return a task's name among the deadlines."""
+    return f"task {key}"
 
 
 def _group(key: TaskKey) -> str:

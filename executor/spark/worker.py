@@ -1,6 +1,7 @@
 """The worker of a real executor: dispatches each kind of task, over one SparkSession."""
 
 import contextlib
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -14,7 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import Clock
-from onager.errors import InvalidSettingError, SinkError, VersionMismatchError
+from onager.errors import InvalidSettingError, PlanningTimeoutError, SinkError, VersionMismatchError
 from onager.exchange_layout import checkpoint, has_scheme, join, local_path
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
@@ -37,7 +38,8 @@ from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.cluster import SparkCluster, is_cluster
 from onager.executor.spark.connect import ConnectRequests, connect_query, failure_of, opened
 from onager.executor.spark.control_tasks import Action, ControlTasks
-from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
+from onager.executor.spark.deadlines import Deadlines
+from onager.executor.spark.functions import FunctionCalls, FunctionProcesses, timeout_of
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.jvm_end import MemoryKills, described
 from onager.executor.spark.kernel.execution import check_lookups
@@ -57,7 +59,7 @@ from onager.executor.spark.session import has_died, is_alive, start_session, war
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError, WorkerEnd
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
-from onager.job_settings import may_be_reused
+from onager.job_settings import PLANNING_TIMEOUT, may_be_reused
 from onager.manifests import Manifest
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
@@ -89,6 +91,7 @@ class SparkWorker:
         incarnation: str = "",
         streams: StreamSettings | None = None,
         planning_timeout_s: float = 0.0,
+        cancel_grace_s: float = math.inf,
         private: PrivatePaths = NO_PATHS,
         allow: Sequence[str] = (),
         logs: AttemptLogs | None = None,
@@ -96,9 +99,12 @@ class SparkWorker:
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 
-        *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log.
-        *private* and *allow*: what jobs may read, write and use. *catalogs*: others than Onager's own.
+        *planning_timeout_s*: the default limit for planning a job; 0: none. *cancel_grace_s*: how long what was
+        cancelled may go on. *logs* gets what tasks log. *private* and *allow*: what jobs may read, write and use.
+        *catalogs*: others than Onager's own.
         """
+        self._deadlines = Deadlines(clock, cancel_grace_s)
+        self._planning_timeout_s = planning_timeout_s
         if catalogs and conf.get(_CATALOG, "in-memory") != "in-memory":
             raise InvalidSettingError(
                 FLAG, catalogs[0].name, f"an executor with {_CATALOG}={conf[_CATALOG]} has no other catalogs: omit one"
@@ -133,6 +139,7 @@ class SparkWorker:
                 incarnation=incarnation,
                 # A cluster's processes run the tasks, but this process would own the port.
                 streams=None if is_cluster(self._spark.sparkContext.master) else streams,
+                deadlines=self._deadlines,
             )
             self._check_spark()
             self._cluster = self._join_cluster(slots, clock)
@@ -157,9 +164,11 @@ class SparkWorker:
             spark_version=self.spark_version,
             has_own_catalog=self._has_own_catalog,
             foreign=self._foreign,
+            kernel=self._runner.kernel,
+            deadlines=self._deadlines,
         )
         self._tree = ProcessTree()
-        self._control = ControlTasks(self._runner.kernel, actions, clock, logs)
+        self._control = ControlTasks(self._runner.kernel, actions, clock, logs, self._deadlines)
 
     def _check_spark(self) -> None:
         check_settings_known(self._spark)
@@ -294,6 +303,14 @@ class SparkWorker:
         code = self._spark.sparkContext._gateway.proc.poll()  # noqa: SLF001 - PySpark keeps it nowhere else
         return described(code, was_killed_for_memory=self._memory_kills.are_more)
 
+    def enforce_deadlines(self) -> str:
+        """Stop what has taken too long; see `onager.executor.work.Worker`."""
+        return self._deadlines.enforce()
+
+    def kill(self) -> None:
+        """End the JVM at once."""
+        self._spark.sparkContext._gateway.proc.kill()  # noqa: SLF001 - PySpark keeps it nowhere else
+
     def close(self) -> None:
         """Stop Spark and the processes of functions, and reap the JVM."""
         jvm: Any = self._spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark keeps it nowhere else
@@ -319,9 +336,12 @@ class SparkWorker:
         spec = Parse(assignment.blobs[BlobDigest(task_set.spec_digest)], pb.JobSpec())
         times = PlanTimes(self._clock)
 
+        timeout_s = timeout_of(spec.conf, self._planning_timeout_s)
+
         def run_fused(
             frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
         ) -> FusedRun:
+            lift_limit()
             cancellation.check()
             kernel = self._runner.kernel
             return run_whole(kernel, self._executor_id, key.job_id, frame, column_names, sink, metrics)
@@ -334,23 +354,24 @@ class SparkWorker:
                 yield connect_query(plan, made, tables, self._checkpoint(key.job_id))
 
         try:
-            outcome = plan_job(
-                spec,
-                self._spark,
-                cluster_slots=task_set.cluster_slots,
-                arrow_schema=self._arrow_schema,
-                run_fused=run_fused,
-                call_function=lambda job, session: times.of_function(
-                    self._functions.called(job, session, key.job_id, cancellation)
-                ),
-                connect_query=of_connect,
-                private=self._private,
-                may_grow=task_set.may_grow,
-                catalog=None if self._has_own_catalog else assignment.catalog,
-                foreign=self._foreign,
-                may_step=task_set.may_step,
-                has_fingerprints=task_set.may_reuse and may_be_reused(spec.conf, key.job_id),
-            )
+            with cancellation.limited(timeout_s, PlanningTimeoutError(timeout_s, PLANNING_TIMEOUT)) as lift_limit:
+                outcome = plan_job(
+                    spec,
+                    self._spark,
+                    cluster_slots=task_set.cluster_slots,
+                    arrow_schema=self._arrow_schema,
+                    run_fused=run_fused,
+                    call_function=lambda job, session: times.of_function(
+                        self._functions.called(job, session, key.job_id, cancellation)
+                    ),
+                    connect_query=of_connect,
+                    private=self._private,
+                    may_grow=task_set.may_grow,
+                    catalog=None if self._has_own_catalog else assignment.catalog,
+                    foreign=self._foreign,
+                    may_step=task_set.may_step,
+                    has_fingerprints=task_set.may_reuse and may_be_reused(spec.conf, key.job_id),
+                )
         except Exception as error:
             if spec.HasField("connect"):
                 error.connect_details = failure_of(self._spark, error).details  # type: ignore[attr-defined]

@@ -38,6 +38,22 @@ def gated_range(spark, gate, partitions, held):
     return frame.where(udf(passes, "boolean")(spark_partition_id())).select(col("id"))
 
 
+def deaf(spark, gate):
+    """Two tasks, each in one expression that takes minutes, where nothing looks whether it was cancelled."""
+    from pyspark.sql.functions import udf
+
+    def begins(number):
+        with open(f"{gate}/begun-{number}", "w"):
+            return number
+
+    text = [f"repeat('{two}', cast(400000 + n AS int))" for two in ("ab", "ba")]
+    return (
+        spark.range(0, 2, 1, 2)
+        .select(udf(begins, "long")("id").alias("n"))
+        .selectExpr(f"levenshtein({', '.join(text)})")
+    )
+
+
 def raising(spark):
     """A function of the user that fails on one row."""
     from pyspark.sql.functions import udf

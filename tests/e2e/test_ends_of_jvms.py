@@ -1,4 +1,4 @@
-"""What ends JVMs is found out, and fails its own job alone."""
+"""What ends JVMs is found out and fails its own job alone; what does not stop costs its JVM, and no other job."""
 
 import json
 
@@ -6,10 +6,8 @@ import pytest
 
 from onager.errors import JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED
-from tests.support.processes.cluster import START_TIMEOUT_S, Cluster, lives
+from tests.support.processes.cluster import Cluster, lives
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(300)
 
 GREEDY = "SELECT size(collect_list(repeat(cast(id AS string), 2000))) AS n FROM range(3000000)"
 """Keeps 40 GB in one array."""
@@ -33,7 +31,7 @@ def test_a_query_that_needs_too_much_memory_fails_by_itself_and_nothing_beside_i
     beside = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
     gate.wait()
     greedy = cluster.client.sql(GREEDY)
-    until(lambda: losses(cluster, beside.id), START_TIMEOUT_S, "the end of the JVM")
+    until(lambda: losses(cluster, beside.id), "the end of the JVM")
     gate.open()
     with pytest.raises(JobFailedError, match="ran out of memory, though its executor ran nothing else"):
         greedy.wait()
@@ -50,10 +48,33 @@ def test_three_kills_of_a_jvm_fail_no_job(cluster, gate):
     for _ in range(3):
         (worker,) = gate.wait()
         executor.jvm().kill()
-        until(lambda worker=worker: not lives(worker), 20, "the end of its Python worker")
+        until(lambda worker=worker: not lives(worker), "the end of its Python worker")
         gate.forget()
     gate.wait()
     gate.open()
     assert job.to_arrow().num_rows == 1000
     assert losses(cluster, job.id) == 3
+    executor.terminate()
+
+
+def test_cancelled_tasks_that_do_not_stop_cost_their_jvm_and_no_other_job(cluster, gate):
+    executor = cluster.start_executor("deaf", slots=3, ONAGER_EXECUTOR_CANCEL_GRACE_MS="1000")
+    arguments = {"gate": str(gate.directory), "partitions": 1, "held": 0}
+    beside = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
+    gate.wait()
+    deaf = cluster.client.python(f"{JOBS}:deaf", args={"gate": str(gate.directory)}, conf=UNFUSED)
+    until(lambda: len(list(gate.directory.glob("begun-*"))) == 2, "two deaf tasks")
+    jvm = executor.jvm()
+    used_s = jvm.cpu_times().user
+    until(lambda: jvm.cpu_times().user > used_s + 2, "work in the JVM")
+    deaf.cancel()
+    until(lambda: losses(cluster, beside.id), "the end of the JVM")
+    (loss,) = (e for e in beside.events() if e.type == "executor_lost")
+    assert "did not stop within 1 s of being cancelled" in loss.fields["reason"]
+    assert "death" not in loss.fields, "the tasks beside it are not suspected"
+    gate.open()
+    assert beside.to_arrow().num_rows == 1000
+    assert {task["successes"] for task in cluster.tasks(beside.id).values()} == {1}
+    assert executor.popen.poll() is None, "the process replaces its JVM, and keeps its process id"
+    assert cluster.client.sql("SELECT count(*) AS n FROM range(10)").to_arrow().to_pylist() == [{"n": 10}]
     executor.terminate()

@@ -86,7 +86,7 @@ def test_a_function_that_takes_too_long(cluster, gate):
     conf = {"onager.planning.timeout": "1500ms"}
     error = failure(cluster.client.python(f"{JOBS}:waits_at", args={"gate": str(gate.directory)}, conf=conf))
     assert error.error_class == "PlanningTimeoutError"
-    assert "did not return within 1.5 s" in str(error)
+    assert "planning the job took more than 1.5 s" in str(error)
     assert "onager.planning.timeout" in str(error)
     assert not any(map(lives, gate.held() + children_at(gate)))
 

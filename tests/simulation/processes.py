@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onager.errors import OnagerError
-from onager.executor.agent.agent import Agent, Ending
+from onager.executor.agent.agent import Agent
+from onager.executor.agent.endings import Ending
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import ExecutorService

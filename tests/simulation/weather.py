@@ -178,7 +178,10 @@ class Weather:
             case 12 if executor.worker is not None and executor.process is not None:
                 is_memory = random.Random(f"memory {executor.life} {world.seed}").random() < 0.5
                 world.trace(f"the JVM of {executor.life} dies{' for lack of memory' if is_memory else ''}")
-                executor.worker.die(WorkerEnd("as the weather has it", is_memory=is_memory))
+                if random.Random(f"stuck {executor.life} {world.seed}").random() < 0.2:
+                    executor.worker.get_stuck()
+                else:
+                    executor.worker.die(WorkerEnd("as the weather has it", is_memory=is_memory))
             case 14:
                 world.trace(f"everything fails on {executor.name}")
                 executor.is_broken = True

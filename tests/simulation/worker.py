@@ -93,6 +93,7 @@ class SimulatedWorker:
         """The latest task that was to run alone."""
         self._is_alive = True
         self._end: WorkerEnd | None = None
+        self._stuck = ""
         self._kept: set[JobId] = set()
         self._streamed: set[JobId] = set()
 
@@ -172,6 +173,16 @@ class SimulatedWorker:
 
     def end(self) -> WorkerEnd | None:
         return self._end
+
+    def enforce_deadlines(self) -> str:
+        return self._stuck
+
+    def kill(self) -> None:
+        self.die()
+
+    def get_stuck(self) -> None:
+        """Do not stop something that was cancelled: the JVM has to be ended."""
+        self._stuck = "something did not stop"
 
     def die(self, end: WorkerEnd | None = None) -> None:
         """Lose the JVM, as *end* says."""

@@ -1,7 +1,10 @@
 """Requests that need Spark, and no job: analysis of plans, checks of settings, commands that change only a session."""
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -12,9 +15,11 @@ from onager.errors import CatalogConflictError, InvalidSettingError, OnagerError
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
+from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import is_unanswered
 from onager.executor.spark.kernel.access import refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
+from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader, SparkLostError
@@ -36,6 +41,8 @@ class ConnectRequests:
         spark_version: str,
         has_own_catalog: bool,
         foreign: ForeignTables | None = None,
+        kernel: Kernel,
+        deadlines: Deadlines,
     ) -> None:
         """*has_own_catalog*: tables are those of this executor's Spark, and not of the store. *foreign*: of others."""
         self._foreign = foreign
@@ -43,17 +50,36 @@ class ConnectRequests:
         self._exchange_dir = exchange_dir
         self._spark_version = spark_version
         self._has_own_catalog = has_own_catalog
+        self._kernel = kernel
+        self._deadlines = deadlines
+        self._numbers = itertools.count(1)
 
     def answer(self, call: pb.ConnectCall, reader: CatalogReader) -> pb.ConnectReply:
-        """Return the reply to *call*, which has its error, if any; `SparkLostError` if Spark is no more."""
+        """Return the reply to *call*, which has its error, if any; `SparkLostError` if Spark is no more.
+
+        Once nobody waits for the reply any more, the work is stopped.
+        """
         try:
-            reply = self._answered(call, None if self._has_own_catalog else reader)
+            with self._limited(call.deadline_ms / 1000 or math.inf):
+                reply = self._answered(call, None if self._has_own_catalog else reader)
         except Exception as error:
             if is_unanswered(error):
                 raise SparkLostError(str(error)) from error
             reply = pb.ConnectReply(failure=failure_of(self._spark, error))
         reply.number = call.number
         return reply
+
+    @contextmanager
+    def _limited(self, limit_s: float) -> Iterator[None]:
+        name = f"request {next(self._numbers)} of Spark Connect"
+        self._kernel.enter_control(name, f"onager {name}", "")
+        try:
+            self._deadlines.begin(name, partial(self._kernel.cancel_control, name), lambda: None)
+            self._deadlines.limit(name, limit_s)
+            yield
+        finally:
+            self._deadlines.end(name)
+            self._kernel.leave_control(name)
 
     def _answered(self, call: pb.ConnectCall, reader: CatalogReader | None) -> pb.ConnectReply:
         match call.WhichOneof("request"):

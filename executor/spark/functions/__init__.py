@@ -1,6 +1,6 @@
 """The Python functions of jobs; each call has its own process, which ends when the function returns."""
 
-from onager.executor.spark.functions.calls import FunctionCalls
+from onager.executor.spark.functions.calls import FunctionCalls, timeout_of
 from onager.executor.spark.functions.processes import FunctionProcesses
 
-__all__ = ["FunctionCalls", "FunctionProcesses"]
+__all__ = ["FunctionCalls", "FunctionProcesses", "timeout_of"]

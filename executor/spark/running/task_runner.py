@@ -3,7 +3,7 @@
     runner = StageRunner(spark, executor_id=…, exchange_dir=…, slots=…, shared=True, clock=SystemClock())
     runner.run(task_set, stage_plan, on_report)   # returns at once; on_report(TaskReport) once per task, any thread
     runner.run(task_set, stage_plan, on_report, {stage_id: its_plan})   # of a task set that names fused stages
-    runner.cancel([task_key, …])                  # each is reported as killed at once, unless reported before
+    runner.cancel([task_key, …])                  # each is reported as killed once it has ended, unless reported before
     runner.close_job(job_id)                      # cancels running tasks; forgets bound stages and broadcasts
     runner.close()
 
@@ -16,10 +16,10 @@ stages, which read it at `stream_address`; its inputs in `streams` are read from
 import base64
 import contextlib
 import itertools
+import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -31,20 +31,18 @@ from onager.exchange_layout import local_path, stage_directory
 from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
+from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.kernel.execution import Kernel
-from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, BoundPlan, FusedPlans, StageKey, stage_key
-from onager.executor.spark.running.metrics import metrics_of
+from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.readings import by_run, progress_of
+from onager.executor.spark.running.runs import OnReport, Run, name_of, named_attempts, report_of, run_metrics
 from onager.executor.spark.running.sink_layout import sink_layout
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
-from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
+from onager.executor.spark.stage_plan import ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TOLD_ATTEMPTS
-
-OnReport = Callable[[pb.TaskReport], None]
-"""Takes the report of one task; may be called from any thread, once per task."""
 
 _POLL_MS = 500
 _instances = itertools.count(1)
@@ -52,36 +50,6 @@ _ENDED = -1
 """The partition number in the event that ends a run."""
 
 log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class _Run:
-    """One task set that runs in Spark; guarded by the runner's lock."""
-
-    name: str
-    stage: StageKey
-    task_set: pb.TaskSet
-    on_report: OnReport
-    started_ms: int
-    made_by: MadeBy | None
-    """The versions that made the stage's plan."""
-    fused: FusedPlans
-    portion: bytes = b""
-    """What its tasks read, in a growing stage."""
-    open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
-    """The tasks that have not been reported, by partition."""
-    submitted: bool = False
-    bound_plan: BoundPlan | None = None
-    """What its tasks' metrics belong to; None: they report none."""
-    bind_ms: int = 0
-    """How long it waited until its stage was bound."""
-    codegen_ms: int = 0
-    """The part of it in which code was generated."""
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether its output is streamed, not written to files."""
-        return self.task_set.pipelined and self.task_set.output.kind == "exchange"
 
 
 class StageRunner:
@@ -98,11 +66,14 @@ class StageRunner:
         clock: Clock,
         incarnation: str = "",
         streams: StreamSettings | None = None,
+        deadlines: Deadlines | None = None,
     ) -> None:
         """Run tasks in *spark*; names of unfinished files contain *incarnation*, the id of this incarnation.
 
         With *streams*, tasks may stream; raises `InvalidSettingError` when the stream port cannot be opened.
+        *deadlines* are told of cancelled tasks.
         """
+        self._deadlines = deadlines or Deadlines(clock, math.inf)
         self._spark = spark
         self._exchange_dir = exchange_dir
         self._executor_id = executor_id
@@ -123,7 +94,7 @@ class StageRunner:
         self._streamed: set[JobId] = set()
         """Jobs with finished tasks whose streams others may still read."""
         self._lock = threading.Lock()
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Run] = {}
         self._ended = threading.Condition(self._lock)
         """Notified when none of them is left."""
         self._count = 0
@@ -151,7 +122,7 @@ class StageRunner:
             stage = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}"
             name = f"{self._name}/{stage}/{self._count}"
             started_ms = self._clock.now_ms()
-            run = _Run(name, stage_key(task_set), task_set, on_report, started_ms, plan.made_by, fused, portion)
+            run = Run(name, stage_key(task_set), task_set, on_report, started_ms, plan.made_by, fused, portion)
             for task in task_set.tasks:
                 key = TaskKey(
                     JobId(task_set.job_id),
@@ -209,7 +180,10 @@ class StageRunner:
             self._cancel(run, {key for key, _ in list(run.open.values())}, "the executor stops")
         with self._lock:
             has_ended = self._ended.wait_for(lambda: not self._runs, wait_s)
+            runs = list(self._runs.values())
         self._closed = True
+        for run in runs:
+            self._report_stopped(run, list(run.stopping))
         self._starters.shutdown(wait=False, cancel_futures=True)
         is_over = self._is_jvm_lost or self._close_kernel(wait_s)
         self._listener.join(timeout=2 * _POLL_MS / 1000)
@@ -225,10 +199,10 @@ class StageRunner:
 
     # ------------------------------------------------------------ starting and cancelling
 
-    def _start(self, run: _Run, plan: StagePlan) -> None:
+    def _start(self, run: Run, plan: StagePlan) -> None:
         try:
             if not run.open:  # cancelled before it began
-                self._forget(run)
+                self._end(run)
                 return
             self._expect_streams(run)
             begun_s = self._clock.monotonic_s()
@@ -240,34 +214,36 @@ class StageRunner:
             with self._lock:
                 todo = sorted((partition, nonce) for partition, (_, nonce) in run.open.items())
                 run.submitted = bool(todo)
+                never_begun = list(run.stopping)
             if todo:
+                self._report_stopped(run, never_begun)
                 run.bound_plan = bound.plan
                 spec, expression = self._output_spec(run, plan, todo)
                 self.kernel.submit(bound.java, spec, expression)
                 self._stop_unwanted(run, [partition for partition, _ in todo])
             else:
-                self._forget(run)
+                self._end(run)
         except Exception as e:  # noqa: BLE001 - every error belongs in the reports
             self._give_up(run, failures.from_exception(self.kernel, e, run.made_by))
 
-    def _expect_streams(self, run: _Run) -> None:
+    def _expect_streams(self, run: Run) -> None:
         """Tell readers that the tasks will stream: binding may take long, since it runs the stage's broadcasts."""
         if run.is_streamed:
-            self.kernel.expect_streams(self._stream_spec(run, _partitions(run)))
+            self.kernel.expect_streams(self._stream_spec(run, run.partitions))
 
-    def _give_up(self, run: _Run, failure: pb.Failure) -> None:
+    def _give_up(self, run: Run, failure: pb.Failure) -> None:
         if run.is_streamed:
             with contextlib.suppress(Py4JError, OSError):
-                self.kernel.give_up_streams(self._stream_spec(run, _partitions(run)), failure.message)
+                self.kernel.give_up_streams(self._stream_spec(run, run.partitions), failure.message)
         self._fail_rest(run, failure)
 
-    def _output_spec(self, run: _Run, plan: StagePlan, todo: list[tuple[int, Nonce]]) -> tuple[dict[str, Any], bytes]:
+    def _output_spec(self, run: Run, plan: StagePlan, todo: list[tuple[int, Nonce]]) -> tuple[dict[str, Any], bytes]:
         task_set = run.task_set
         spec: dict[str, Any] = {
             "run": run.name,
             "partitions": [partition for partition, _ in todo],
             "nonces": [nonce for _, nonce in todo],
-            "attempts": _named_attempts(task_set),
+            "attempts": named_attempts(task_set),
             "directory": stage_directory(task_set.job_id, task_set.stage_id),
         }
         if run.is_streamed:
@@ -282,7 +258,7 @@ class StageRunner:
                 layout = {"layout": "stream" if run.is_streamed else "exchange", "buckets": buckets_of(output)}
                 return spec | samples | layout, expression_of(output)
 
-    def _stream_spec(self, run: _Run, partitions: list[int]) -> dict[str, Any]:
+    def _stream_spec(self, run: Run, partitions: list[int]) -> dict[str, Any]:
         attempts = {task.partition: task.task_attempt for task in run.task_set.tasks}
         return {
             "job": run.task_set.job_id,
@@ -305,30 +281,29 @@ class StageRunner:
             self._streamed.discard(JobId(job_id))
             self.kernel.close_streams(job_id)
 
-    def _cancel(self, run: _Run, wanted: set[TaskKey], why: str) -> None:
+    def _cancel(self, run: Run, wanted: set[TaskKey], why: str) -> None:
         with self._lock:
             gone = {partition: key for partition, (key, _) in run.open.items() if key in wanted}
-            for partition in gone:
+            for partition, key in gone.items():
                 del run.open[partition]
-            whole = not run.open
-            submitted = run.submitted
+                run.stopping[partition] = key, why
+                self._deadlines.stopped(name_of(key))
+            is_binding, begun = not run.submitted and not run.open, run.begun
         if not gone:
             return
-        now = self._clock.now_ms()
-        for key in gone.values():
-            self._report(run, _report_of(key, run.started_ms, now, failures.killed(why)))
         try:
-            if submitted:
+            if begun:
                 self.kernel.cancel(run.name, gone)
-            elif whole:
+            elif is_binding:
                 self.binder.cancel(run.stage)
         except Exception as e:  # noqa: BLE001 - the JVM is gone, and the tasks with it
             log.warning("cancel_failed", run=run.name, error=str(e))
 
-    def _stop_unwanted(self, run: _Run, submitted: list[int]) -> None:
+    def _stop_unwanted(self, run: Run, submitted: list[int]) -> None:
         """Stop tasks that were cancelled while their run was being submitted; harmless for tasks that have ended."""
         with self._lock:
-            gone = [partition for partition in submitted if partition not in run.open]
+            run.begun = True
+            gone = [partition for partition in submitted if partition in run.stopping]
         if gone:
             self.kernel.cancel(run.name, gone)
 
@@ -349,24 +324,26 @@ class StageRunner:
                 if run is not None:
                     self._take_event(run, mine, event, inline)
 
-    def _take_event(self, run: _Run, mine: tuple[TaskKey, Nonce] | None, event: dict[str, Any], inline: bytes) -> None:
+    def _take_event(self, run: Run, mine: tuple[TaskKey, Nonce] | None, event: dict[str, Any], inline: bytes) -> None:
         try:
             self._on_event(run, mine, event, inline)
         except Exception as e:  # other outcomes must still be processed
             log.exception("outcome_not_taken", run=run.name, partition=event["partition"])
             failure = failures.from_exception(self.kernel, e, run.made_by)
             if mine is not None:
-                self._report(run, _report_of(mine[0], run.started_ms, self._clock.now_ms(), failure))
+                self._report(run, report_of(mine[0], run.started_ms, self._clock.now_ms(), failure))
             elif event["partition"] == _ENDED:
                 self._fail_rest(run, failure)
 
-    def _on_event(self, run: _Run, mine: tuple[TaskKey, Nonce] | None, event: dict[str, Any], inline: bytes) -> None:
-        if event["partition"] == _ENDED:
+    def _on_event(self, run: Run, mine: tuple[TaskKey, Nonce] | None, event: dict[str, Any], inline: bytes) -> None:
+        if "stopped" in event:
+            self._report_stopped(run, [event["partition"]])
+        elif event["partition"] == _ENDED:
             described = event.get("failure") or {
                 "kind": FailureKind.IO_ERROR,
                 "message": "Spark ended the task without a result",
             }
-            self._fail_rest(run, failures.from_kernel(described, run.made_by))
+            self._fail_rest(run, failures.from_kernel(described, run.made_by), is_over=False)
         elif mine is not None:
             self._report(run, self._report_of_event(run, mine, event, inline))
         elif "failure" not in event and not event["files"]:
@@ -375,19 +352,19 @@ class StageRunner:
             remove_output(self._exchange_dir, stage.job_id, stage.stage_id, event["partition"], event["nonce"])
 
     def _report_of_event(
-        self, run: _Run, mine: tuple[TaskKey, Nonce], event: dict[str, Any], inline: bytes
+        self, run: Run, mine: tuple[TaskKey, Nonce], event: dict[str, Any], inline: bytes
     ) -> pb.TaskReport:
         key, _ = mine
         started, ended = event["started_ms"], event["ended_ms"]
         if "failure" in event:
             if event["failure"]["out_of_memory"]:
                 self.binder.spare(run.stage)
-            report = _report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
-            report.failed_metrics.CopyFrom(_metrics_of(run, event))
+            report = report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
+            report.failed_metrics.CopyFrom(run_metrics(run, event))
             return report
         if run.is_streamed:
             self._streamed.add(run.stage.job_id)
-        report = _report_of(key, started, ended, None)
+        report = report_of(key, started, ended, None)
         success = report.success
         success.output.nonce = event["nonce"]  # ours, unless Spark started the task again
         success.output.executor_id = self._executor_id
@@ -399,7 +376,7 @@ class StageRunner:
         success.output.files.extend(event["files"])
         success.bucket_sizes = base64.b64decode(event["bucket_sizes"])
         success.inline_result = inline
-        success.metrics.CopyFrom(_metrics_of(run, event))
+        success.metrics.CopyFrom(run_metrics(run, event))
         self._add_operators(run, success, event.get("op_metrics", ""))
         return report
 
@@ -415,7 +392,7 @@ class StageRunner:
                     found.append(progress_of(key, reading))
         return found
 
-    def _add_operators(self, run: _Run, success: pb.TaskSuccess, metrics: str) -> None:
+    def _add_operators(self, run: Run, success: pb.TaskSuccess, metrics: str) -> None:
         """Add the *metrics* of operators, as Base64, and the bound plan to the first report of a stage attempt."""
         plan = run.bound_plan
         if plan is None or not metrics:
@@ -427,14 +404,36 @@ class StageRunner:
         if is_first:
             success.blobs.add(digest=plan.digest, content=plan.content)
 
-    def _fail_rest(self, run: _Run, failure: pb.Failure) -> None:
-        self._forget(run)
+    def _fail_rest(self, run: Run, failure: pb.Failure, *, is_over: bool = True) -> None:
+        """Report the rest of the run's tasks; if it *is_over*, also those that were being stopped have ended."""
         with self._lock:
             rest = [key for key, _ in run.open.values()]
             run.open.clear()
         now = self._clock.now_ms()
         for key in rest:
-            self._report(run, _report_of(key, run.started_ms, now, failure))
+            self._report(run, report_of(key, run.started_ms, now, failure))
+        if is_over:
+            self._end(run)
+        else:
+            run.has_ended = True
+            self._forget_if_over(run)
+
+    def _end(self, run: Run) -> None:
+        """Forget a run of which nothing goes on."""
+        run.has_ended = True
+        with self._lock:
+            stopping = list(run.stopping)
+        self._report_stopped(run, stopping)
+
+    def _report_stopped(self, run: Run, partitions: Iterable[int]) -> None:
+        """Report cancelled tasks, which have ended."""
+        with self._lock:
+            ended = [run.stopping.pop(partition) for partition in partitions if partition in run.stopping]
+        now = self._clock.now_ms()
+        for key, why in ended:
+            self._deadlines.end(name_of(key))
+            self._report(run, report_of(key, run.started_ms, now, failures.killed(why)))
+        self._forget_if_over(run)
 
     def _lose_jvm(self, error: Exception) -> None:
         log.error("jvm_lost", error=str(error))
@@ -444,42 +443,15 @@ class StageRunner:
         for run in runs:
             self._fail_rest(run, failures.from_exception(self.kernel, ConnectionError(str(error))))
 
-    def _forget(self, run: _Run) -> None:
+    def _forget_if_over(self, run: Run) -> None:
         with self._lock:
-            self._runs.pop(run.name, None)
+            if run.has_ended and not run.stopping:
+                self._runs.pop(run.name, None)
             if not self._runs:
                 self._ended.notify_all()
 
-    def _report(self, run: _Run, report: pb.TaskReport) -> None:
+    def _report(self, run: Run, report: pb.TaskReport) -> None:
         try:
             run.on_report(report)
         except Exception:
             log.exception("report_callback_failed", run=run.name)
-
-
-def _metrics_of(run: _Run, event: dict[str, Any]) -> pb.TaskMetrics:
-    metrics = metrics_of(event)
-    metrics.bind_ms, metrics.codegen_ms = run.bind_ms, run.codegen_ms
-    return metrics
-
-
-def _named_attempts(task_set: pb.TaskSet) -> str:
-    """Return the tasks' attempts as the kernel, and Python workers (`worker_daemon`), find theirs for what they log."""
-    tasks = ",".join(f"{task.partition}:{task.task_attempt}" for task in task_set.tasks)
-    return f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}|{tasks}"
-
-
-def _partitions(run: _Run) -> list[int]:
-    return [task.partition for task in run.task_set.tasks]
-
-
-def _report_of(key: TaskKey, started_ms: int, ended_ms: int, failure: pb.Failure | None) -> pb.TaskReport:
-    report = pb.TaskReport(started_ms=started_ms, ended_ms=ended_ms)
-    report.task.job_id = key.job_id
-    report.task.stage_id = key.stage_id
-    report.task.stage_attempt = key.stage_attempt
-    report.task.partition = key.partition
-    report.task.task_attempt = key.task_attempt
-    if failure is not None:
-        report.failure.CopyFrom(failure)
-    return report

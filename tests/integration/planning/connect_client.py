@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -22,10 +23,12 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from onager.clock import SystemClock
 from onager.errors import OnagerError
 from onager.exchange_layout import connect_artifact
 from onager.executor.exchange import carry_out, held_partitions, plan_publish
 from onager.executor.spark.connect import ConnectRequests
+from onager.executor.spark.deadlines import Deadlines
 from onager.ids import new_nonce
 from onager.manifests import TablePlaces
 from onager.protocol import onager_pb2 as pb
@@ -52,11 +55,16 @@ class ConnectError(Exception):
 class ConnectClient:
     """A session as a scheduler keeps it; every request is answered from what is stored of it."""
 
-    def __init__(self, executor: OneExecutor, catalog: MemoryCatalog) -> None:
+    def __init__(self, executor: OneExecutor, catalog: MemoryCatalog, deadlines: Deadlines | None = None) -> None:
         self._executor = executor
         self._catalog = catalog
         self._requests = ConnectRequests(
-            executor.spark, str(executor.directory), spark_version=executor.spark.version, has_own_catalog=False
+            executor.spark,
+            str(executor.directory),
+            spark_version=executor.spark.version,
+            has_own_catalog=False,
+            kernel=executor.runner.kernel,
+            deadlines=deadlines or Deadlines(SystemClock(), inf),
         )
         self.spark = SparkSession("sc://127.0.0.1:1/;user_id=ann")
         # It would ask the server how large a plan is before it is compressed.
@@ -82,6 +90,12 @@ class ConnectClient:
         request = AnalyzePlanRequest()
         request.schema.plan.CopyFrom(self._plan(frame))
         return proto_schema_to_pyspark_data_type(self.analyze(request).schema.schema)
+
+    def explain(self, frame: Any) -> str:
+        request = AnalyzePlanRequest()
+        request.explain.plan.CopyFrom(self._plan(frame))
+        request.explain.explain_mode = AnalyzePlanRequest.Explain.EXPLAIN_MODE_SIMPLE
+        return str(self.analyze(request).explain.explain_string)
 
     def rows(self, frame: Any) -> list[tuple[Any, ...]]:
         """Return the rows of *frame*, of a job that is cut at every exchange."""
@@ -246,7 +260,8 @@ class ConnectClient:
         return self._executor.plan(pb.JobSpec(connect=plan, conf=conf | dict(self.stored.conf)))
 
     def _answer(self, **request: bytes) -> pb.ConnectReply:
-        reply = self._requests.answer(pb.ConnectCall(session=self.stored, **request), self._catalog)
+        call = pb.ConnectCall(session=self.stored, deadline_ms=120_000, **request)
+        reply = self._requests.answer(call, self._catalog)
         if reply.HasField("failure"):
             raise ConnectError(reply.failure)
         return reply

@@ -5,6 +5,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,16 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse, Plan
 from pyspark.sql.types import LongType, StructField, StructType
 
+from onager.clock import ManualClock
 from onager.executor.spark.connect.requests import failure_of
+from onager.executor.spark.deadlines import Deadlines
 from onager.executor.work import SparkLostError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import OneExecutor, as_multiset, rows_of
+from tests.support.waiting import until
 
 Build = Callable[[Any, Any], Any]
 """Makes a DataFrame of a session, and of PySpark's functions for it."""
@@ -510,3 +514,30 @@ def test_sessions_know_nothing_of_each_other(executor: OneExecutor, catalog: Mem
     finally:
         one.close()
         other.close()
+
+
+def test_analysis_for_which_nobody_waits_any_more_is_stopped_and_then_costs_the_jvm(
+    executor: OneExecutor, catalog: MemoryCatalog
+) -> None:
+    """Spark's optimizer folds what is constant, and looks at no interrupt meanwhile."""
+    clock = ManualClock()
+    deadlines = Deadlines(clock, 5)
+    client = ConnectClient(executor, catalog, deadlines)
+    jvm: Any = executor.spark._jvm
+
+    def is_folding() -> bool:
+        stacks = jvm.Thread.getAllStackTraces().values()
+        return any("levenshtein" in jvm.java.util.Arrays.toString(stack) for stack in stacks)
+
+    text = "SELECT levenshtein(repeat('ab', 25000), repeat('ba', 25000)) AS d"
+    analysis = Thread(target=client.explain, args=(lazy(client, text),), daemon=True)
+    analysis.start()
+    until(is_folding, "an optimizer at work")
+    assert deadlines.enforce() == ""
+    clock.advance(120_000)
+    assert deadlines.enforce() == "", "now it is asked to stop"
+    clock.advance(5_000)
+    assert deadlines.enforce() == "request 1 of Spark Connect did not stop within 5 s of being cancelled"
+    analysis.join()
+    assert deadlines.enforce() == "", "it has ended after all"
+    client.close()

@@ -10,7 +10,7 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.errors import UnknownExecutorError
-from onager.executor.agent.agent import Ending
+from onager.executor.agent.endings import Ending
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import status
 from onager.protocol.limits import CHANNEL_OPTIONS, PROTOCOL_VERSION, SERVER_OPTIONS

@@ -1,4 +1,4 @@
-"""A cancelled task is reported at once and stops soon, at any point; other tasks continue."""
+"""A cancelled task stops soon, at any point, and is reported once it has ended; other tasks continue."""
 
 import threading
 import time
@@ -80,6 +80,21 @@ def test_a_whole_share_is_cancelled(spark, job, tmp_path, make, at_work):
     reports = launched.wait(2, timeout_s=10)
     assert {r.failure.kind for r in reports.values()} == {"task_killed"}
     assert slots_are_free(spark)
+
+
+@pytest.mark.parametrize("cancelled", [[0], [0, 1]], ids=["one", "all"])
+def test_a_slot_is_in_use_until_the_cancelled_task_has_ended(spark, job, cancelled):
+    """Nothing looks for a cancellation within an expression."""
+    text = [f"repeat('{two}', cast(20000 + id AS int))" for two in ("ab", "ba")]
+    (stage,) = cut(spark, spark.range(0, 2, 1, 2).selectExpr(f"levenshtein({', '.join(text)})"))
+    launched = Launched(job, 1, stage.plan)
+    until(lambda: len(busy_threads(spark._jvm)) == 2, "two tasks at work")
+    job.runner.cancel([launched.key(partition) for partition in cancelled])
+    reports = launched.wait(2)
+    assert not busy_threads(spark._jvm), "a task goes on of which the slot is free"
+    assert {p: r.failure.kind for p, r in reports.items() if r.HasField("failure")} == dict.fromkeys(
+        cancelled, "task_killed"
+    )
 
 
 def test_one_partition_is_cancelled_and_its_neighbour_goes_on(spark, job, tmp_path):

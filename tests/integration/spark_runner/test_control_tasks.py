@@ -1,5 +1,6 @@
 """Planning that is cancelled: nothing starts afterwards, and the slot is free once the work has ended."""
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -7,22 +8,24 @@ from collections.abc import Callable
 import pytest
 
 from onager.clock import SystemClock
+from onager.errors import OnagerError
 from onager.executor.spark.control_tasks import ControlTasks
+from onager.executor.spark.deadlines import Deadlines
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
-from tests.support.waiting import HANGS_S
+from tests.support.waiting import HANGS_S, until
 
 
 class Controlled:
     """Control tasks of one action each, and what was reported of them."""
 
-    def __init__(self, runner) -> None:
+    def __init__(self, runner, deadlines: Deadlines | None = None) -> None:
         self.reports: list[pb.TaskReport] = []
         self.reported = threading.Event()
         self.begun = threading.Event()
         self._work: Callable = print
-        self.tasks = ControlTasks(runner.kernel, {pb.PLAN: self._act}, SystemClock())
+        self.tasks = ControlTasks(runner.kernel, {pb.PLAN: self._act}, SystemClock(), deadlines=deadlines)
 
     def _act(self, *given) -> pb.TaskSuccess:
         self.begun.set()
@@ -135,3 +138,39 @@ def test_an_error_that_cannot_say_what_it_is_is_reported(controlled):
     controlled.start("job-mute", work)
     assert controlled.kind() == "io_error"
     assert "MuteError" in controlled.reports[0].failure.message
+
+
+class TooLongError(OnagerError):
+    """What the tasks below fail of."""
+
+
+def test_planning_that_takes_too_long_is_stopped_and_fails_of_that(runner, spark):
+    deadlines = Deadlines(SystemClock(), math.inf)
+    controlled = Controlled(runner, deadlines)
+
+    def work(cancellation) -> None:
+        with cancellation.limited(0.05, TooLongError("it took too long")):
+            spark.sparkContext._jvm.java.lang.Thread.sleep(600_000)
+
+    controlled.start("job-late", work)
+    until(lambda: deadlines.enforce() or controlled.reported.is_set(), "the end of planning")
+    (report,) = controlled.reports
+    assert report.failure.message == "it took too long"
+
+
+def test_planning_that_does_not_stop_is_reported_all_the_same_once(runner):
+    deadlines = Deadlines(SystemClock(), 0.05)
+    controlled = Controlled(runner, deadlines)
+    goes_on = threading.Event()
+
+    def work(cancellation) -> None:
+        with cancellation.limited(0.05, TooLongError("it took too long")):
+            assert goes_on.wait(HANGS_S)
+
+    controlled.start("job-deaf", work)
+    stuck = until(deadlines.enforce, "the end of its grace")
+    assert "job-deaf" in stuck
+    assert controlled.reports[0].failure.message == "it took too long"
+    goes_on.set()
+    until(lambda: not deadlines.enforce(), "its end")
+    assert len(controlled.reports) == 1

@@ -78,6 +78,12 @@ class ScriptedWorker:
     def end(self):
         return None
 
+    def enforce_deadlines(self):
+        return ""
+
+    def kill(self):
+        pass
+
     def close(self):
         pass
 

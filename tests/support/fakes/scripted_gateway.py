@@ -12,7 +12,8 @@ import grpc
 
 from onager.clock import SystemClock
 from onager.errors import ExchangeFullError
-from onager.executor.agent.agent import Agent, Outcome
+from onager.executor.agent.agent import Agent
+from onager.executor.agent.endings import Outcome
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
@@ -185,6 +186,7 @@ class ScriptedWorker:
     load: pb.ExecutorLoad | None = None
     start_error: Exception | None = None
     ended: WorkerEnd | None = None
+    stuck: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
@@ -234,6 +236,12 @@ class ScriptedWorker:
 
     def end(self) -> WorkerEnd | None:
         return self.ended
+
+    def enforce_deadlines(self) -> str:
+        return self.stuck
+
+    def kill(self) -> None:
+        self.alive = False
 
     def close(self) -> None:
         self.alive = False

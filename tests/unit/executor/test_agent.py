@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.execution_graph import TABLES_MAJOR
-from onager.executor.agent.agent import Ending
+from onager.executor.agent.endings import Ending
 from onager.executor.exchange import Contents, JobFiles
 from onager.executor.work import WorkerEnd
 from onager.protocol import onager_pb2 as pb
@@ -416,6 +416,21 @@ async def test_a_task_that_runs_alone_is_told_so_when_the_jvm_ends():
         async with asyncio.timeout(20):
             await r.outcome
         assert r.gateway.goodbyes[0].death.alone
+
+
+async def test_a_worker_that_does_not_stop_what_it_was_to_stop_is_given_up():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0, 1))
+        await eventually(lambda: len(r.worker.started) == 2)
+        r.worker.fail(key(1), "user_error", "planning took too long")  # as the worker does just before
+        r.worker.stuck = "task 1 did not stop"
+        async with asyncio.timeout(20):
+            outcome = await r.outcome
+        assert outcome.ending is Ending.WORKER_GIVEN_UP
+        assert r.gateway.outcomes() == {key(1): "user_error"}
+        (goodbye,) = r.gateway.goodbyes
+        assert goodbye.reason == "its JVM was ended, because task 1 did not stop"
+        assert not goodbye.HasField("death"), "nobody is to blame for what the agent did"
 
 
 async def test_an_end_of_which_nothing_is_known_is_told_as_none():

@@ -4,7 +4,7 @@ import asyncio
 
 import grpc
 
-from onager.executor.agent.agent import Ending
+from onager.executor.agent.endings import Ending
 from onager.executor.attempt_logs import AttemptLogs
 from onager.protocol import onager_pb2 as pb
 from tests.support.fakes.scripted_gateway import key, lose, rig, task_set

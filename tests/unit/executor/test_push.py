@@ -10,7 +10,7 @@ import pytest
 
 from onager.errors import InvalidSettingError
 from onager.executor import main
-from onager.executor.agent.agent import Ending
+from onager.executor.agent.endings import Ending
 from onager.executor.agent.push import Port
 from onager.executor.settings import ExecutorSettings
 from onager.protocol import onager_pb2 as pb

@@ -96,7 +96,10 @@ public final class Kernel {
         runs.submit(bound, spec, expression);
     }
 
-    /** Stop *partitions* of a run; the others continue. */
+    /**
+     * Stop *partitions* of a run; the others continue. Once no task of such a partition goes on, `take` returns an event {stopped: true}
+     * of it, whatever became of the task.
+     */
     public void cancel(String run, List<Integer> partitions) {
         runs.cancel(run, partitions);
     }

@@ -1,10 +1,10 @@
 package onager.jobs;
 
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Map;
-import java.util.Set;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BiConsumer;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerStageCompleted;
@@ -12,7 +12,7 @@ import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
 
-/** Maps each partition of a run to its Spark task, so that a single partition can be killed. */
+/** Maps each partition of a run to its Spark tasks, so that a single partition can be killed, and it is known when its tasks have ended. */
 public final class Tracker extends SparkListener {
     private static final AtomicInteger COUNT = new AtomicInteger();
 
@@ -22,7 +22,10 @@ public final class Tracker extends SparkListener {
     private final SparkContext sc;
     private final Map<Integer, String> runOfStage = new HashMap<>();
     private final Map<String, Long> tasks = new HashMap<>();
-    private final Set<Long> running = new HashSet<>();
+    private final Map<Long, Place> running = new HashMap<>();
+    private BiConsumer<String, Integer> whenEnded = (run, partition) -> {};
+
+    private record Place(String run, int partition) {}
 
     Tracker(SparkContext sc) {
         this.sc = sc;
@@ -45,7 +48,7 @@ public final class Tracker extends SparkListener {
     public synchronized void onTaskStart(SparkListenerTaskStart e) {
         String run = runOfStage.get(e.stageId());
         if (run != null) {
-            running.add(e.taskInfo().taskId());
+            running.put(e.taskInfo().taskId(), new Place(run, e.taskInfo().partitionId()));
             String key = run + "/" + e.taskInfo().partitionId();
             Long before = tasks.put(key, e.taskInfo().taskId());
             if (before == null && UnwantedTasks.UNWANTED.contains(key)) {
@@ -55,9 +58,36 @@ public final class Tracker extends SparkListener {
     }
 
     @Override
-    public synchronized void onTaskEnd(SparkListenerTaskEnd e) {
-        running.remove(e.taskInfo().taskId());
-        notifyAll();
+    public void onTaskEnd(SparkListenerTaskEnd e) {
+        Place ended;
+        BiConsumer<String, Integer> told;
+        synchronized (this) {
+            ended = running.remove(e.taskInfo().taskId());
+            told = whenEnded;
+            notifyAll();
+        }
+        if (ended != null) {
+            told.accept(ended.run, ended.partition);
+        }
+    }
+
+    /** Whether a task of the partition goes on. */
+    public synchronized boolean runs(String run, int partition) {
+        return running.containsValue(new Place(run, partition));
+    }
+
+    /** Call *told* with the run and the partition of each task that has ended, without a lock. */
+    public synchronized void whenEnded(BiConsumer<String, Integer> told) {
+        whenEnded = told;
+    }
+
+    /** Wait until all that Spark has done up to now is known here, at most *waitMs*. */
+    public void catchUp(long waitMs) throws InterruptedException {
+        try {
+            sc.listenerBus().waitUntilEmpty(waitMs);
+        } catch (TimeoutException e) {
+            Thread.yield(); // Spark is busy: what it has done will be known later
+        }
     }
 
     public synchronized void kill(String run, int partition) {

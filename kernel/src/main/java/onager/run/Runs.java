@@ -33,6 +33,7 @@ import scala.runtime.BoxedUnit;
 /** Runs task sets, each as a Spark job, and collects the outcomes of their partitions. */
 public final class Runs {
     private static final int MOST_TAKEN = 8 << 20;
+    private static final long CATCH_UP_MS = 10_000L;
 
     private final SparkContext sc;
     private final Outputs outputs;
@@ -52,6 +53,12 @@ public final class Runs {
         this.outputs = outputs;
         this.broadcasts = broadcasts;
         this.groups = groups;
+        groups.tracker().whenEnded((name, partition) -> {
+            Run run = runs.get(name);
+            if (run != null) {
+                run.taskEnded(partition);
+            }
+        });
     }
 
     /** See `Kernel.submit`. */
@@ -71,12 +78,18 @@ public final class Runs {
         run.start();
     }
 
-    /** Stop *partitions* of a run; the others continue. */
+    /** See `Kernel.cancel`. */
     public void cancel(String name, List<Integer> partitions) {
         Run run = runs.get(name);
         if (run != null) {
             run.cancel(partitions);
+        } else {
+            partitions.forEach(partition -> events.add(stopped(name, partition)));
         }
+    }
+
+    private static Event stopped(String run, int partition) {
+        return new Event(run, new Outcome(partition, Map.of("stopped", true), null));
     }
 
     /** One running task set: a thread that waits for its Spark job, and queues each partition's outcome as it arrives. */
@@ -87,6 +100,7 @@ public final class Runs {
         private final String attempts;
         private final Task task;
         private final Set<Integer> cancelled = new HashSet<>();
+        private final Set<Integer> stopping = new HashSet<>(); // those of them of which a task may go on
         private boolean hasEnded = false;
 
         Run(Spec set, Bound bound, Task task) {
@@ -114,9 +128,45 @@ public final class Runs {
                 fields.put("failure", Failures.describe(e, false));
             } finally {
                 end();
-                runs.remove(name);
                 broadcasts.run(bound.broadcasts(), -1);
                 events.add(new Event(name, new Outcome(-1, fields, null)));
+                settle();
+            }
+        }
+
+        /** Tell which cancelled tasks have ended; of one that goes on, `taskEnded` tells. */
+        private void settle() {
+            if (isStopping()) {
+                try {
+                    groups.tracker().catchUp(CATCH_UP_MS); // by then all tasks that have begun are known
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+            }
+            synchronized (this) {
+                for (int partition : List.copyOf(stopping)) {
+                    taskEnded(partition);
+                }
+                forgetIfOver();
+            }
+        }
+
+        private synchronized boolean isStopping() {
+            return !stopping.isEmpty();
+        }
+
+        /** Tell that a cancelled task has ended, unless another one of the partition goes on. */
+        synchronized void taskEnded(int partition) {
+            if (stopping.contains(partition) && !groups.tracker().runs(name, partition)) {
+                stopping.remove(partition);
+                events.add(stopped(name, partition));
+                forgetIfOver();
+            }
+        }
+
+        private void forgetIfOver() {
+            if (hasEnded && stopping.isEmpty()) {
+                runs.remove(name);
             }
         }
 
@@ -132,8 +182,10 @@ public final class Runs {
         }
 
         synchronized void cancel(List<Integer> unwanted) {
+            stopping.addAll(unwanted);
             if (hasEnded) {
-                return; // nothing would remove the entry again
+                unwanted.forEach(this::taskEnded); // nothing would remove an entry among the unwanted again
+                return;
             }
             unwanted.forEach(partition -> UnwantedTasks.add(name, partition));
             cancelled.addAll(unwanted);
