@@ -272,6 +272,7 @@ class ExecutorManager:
                 connects=request.connects,
                 commits=request.commits,
                 reuses=request.reuses,
+                lost_before=_why_lost(before, request.incarnation),
             )
             result = await self._backend.put_txn(
                 [
@@ -560,6 +561,13 @@ class ExecutorManager:
         session.is_gone = True
         if self._sessions.get(session.executor_id) is session:
             del self._sessions[session.executor_id]
+
+
+def _why_lost(before: ExecutorRecord | None, incarnation: str) -> str:
+    """Return why the life *before* that of *incarnation* was lost; empty if it was not, or the life is the same."""
+    if before is None or before.incarnation == incarnation:
+        return "" if before is None else before.lost_before
+    return before.reason or "" if before.state == "lost" and not before.has_left else ""
 
 
 async def _nothing() -> None:

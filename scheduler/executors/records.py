@@ -74,6 +74,8 @@ class ExecutorRecord(Record):
     """Why it gets no work for now: its exchange is full. Schedulers of the previous version do not know the field."""
     has_left: bool = False
     """Whether it left after a drain, as it wanted to. Schedulers of the previous version do not know the field."""
+    lost_before: str = ""
+    """Why its life before was lost. Schedulers of the previous version do not know the field."""
     death: JvmDeath | None = None
     """How its JVM ended, if it ended by itself, with suspects of all jobs. Schedulers of the previous version do not
     know the field."""
@@ -92,6 +94,8 @@ class ExecutorRecord(Record):
             return "set_aside", self.set_aside_reason
         if self.state == "alive" and self.no_space:
             return "no_space", self.no_space
+        if self.state == "alive" and self.lost_before:
+            return "alive", f"started again: {self.lost_before}"
         return "left" if self.state == "lost" and self.has_left else self.state, self.reason or ""
 
 

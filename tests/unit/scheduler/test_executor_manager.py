@@ -485,3 +485,5 @@ async def test_how_a_jvm_ended_is_kept_and_told_by_every_scheduler(manager, back
     assert [event.death for event in told_there] == [death]
     await manager.register(request(incarnation="two"))
     assert manager.require("e1", "two").record.death is None
+    (info,) = manager.infos()
+    assert (info.state, info.reason) == ("alive", "started again: its JVM ended with exit code 3")
