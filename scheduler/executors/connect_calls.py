@@ -19,6 +19,8 @@ from onager.scheduler.policy.rendezvous import first
 _WAIT_MAX_MS: Final = 60_000
 _MOST_QUEUED: Final = 64
 """Requests that wait for one executor."""
+_MOST_TRIES: Final = 3
+"""This many executors are asked before a request counts as what ends them, or makes them leave."""
 _NONE_FOR_S: Final = 15.0
 """How long a request waits while no executor is there: one may be starting."""
 
@@ -121,13 +123,14 @@ class ConnectCalls:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while True:
+                for _ in range(_MOST_TRIES):
                     lane = self._lanes[await self._first(key)]
                     reply = await self._ask(lane, call, timeout_s)
                     if reply is not None:
                         return reply
         except TimeoutError:
             raise ConnectUnservedError(f"no executor answered within {timeout_s:g} s") from None
+        raise ConnectUnservedError(f"{_MOST_TRIES} executors, one after the other, were lost or left while they had it")
 
     async def _first(self, key: str) -> ExecutorId:
         try:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
+import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -28,6 +29,8 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import ConfigRequest, ConfigResponse
 
 MOST_DETAILS_BYTES: Final = 64 * 1024
+
+log = structlog.get_logger()
 
 
 class ConnectRequests:
@@ -74,12 +77,18 @@ class ConnectRequests:
         name = f"request {next(self._numbers)} of Spark Connect"
         self._kernel.enter_control(name, f"onager {name}", "")
         try:
-            self._deadlines.begin(name, partial(self._kernel.cancel_control, name), lambda: None)
+            self._deadlines.begin(name, partial(self._stop, name), lambda: None)
             self._deadlines.limit(name, limit_s)
             yield
         finally:
             self._deadlines.end(name)
             self._kernel.leave_control(name)
+
+    def _stop(self, name: str) -> None:
+        try:
+            self._kernel.cancel_control(name)
+        except (Py4JError, OSError) as error:  # the JVM is gone, and the request with it
+            log.warning("cancel_failed", request=name, error=str(error))
 
     def _answered(self, call: pb.ConnectCall, reader: CatalogReader | None) -> pb.ConnectReply:
         match call.WhichOneof("request"):

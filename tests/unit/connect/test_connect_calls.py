@@ -100,3 +100,17 @@ async def test_requests_that_nobody_takes_are_limited(calls):
         each.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
     assert not (await calls.wait(waiting("e1"))).HasField("call"), "who has given up is not served"
+
+
+async def test_a_request_that_ends_each_executor_is_not_given_to_all_of_them(calls, executors):
+    asked = asyncio.create_task(ask(calls, b"x"))
+    for number in range(3):
+        begun = await calls.wait(waiting(f"e{number}"))
+        assert begun.call.apply == b"x"
+        executors.dead.add((f"e{number}", "1"))
+        leaving = asyncio.create_task(calls.wait(waiting(f"e{number}")))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(ConnectUnservedError, match="3 executors"):
+        await asked
