@@ -141,7 +141,11 @@ class Binder:
         call binds again. `cancel` ends it early if no caller's *is_wanted* returns true.
         """
         key = stage_key(task_set)
+        is_alone = any(task.alone for task in task_set.tasks)  # memory may have run out where it had company
         with self._lock:
+            if is_alone and is_wanted() and key not in self._sparing:
+                self._sparing.add(key)
+                self._bound.pop(key, None)
             known = self._bound.get(key)
             if known is None and not is_wanted():
                 raise CancelledError  # an earlier cancel found no binding to stop

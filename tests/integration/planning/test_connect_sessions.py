@@ -529,7 +529,7 @@ def test_analysis_for_which_nobody_waits_any_more_is_stopped_and_then_costs_the_
         stacks = jvm.Thread.getAllStackTraces().values()
         return any("levenshtein" in jvm.java.util.Arrays.toString(stack) for stack in stacks)
 
-    text = "SELECT levenshtein(repeat('ab', 25000), repeat('ba', 25000)) AS d"
+    text = "SELECT levenshtein(repeat('ab', 10000), repeat('ba', 10000)) AS d"
     analysis = Thread(target=client.explain, args=(lazy(client, text),), daemon=True)
     analysis.start()
     until(is_folding, "an optimizer at work")

@@ -25,6 +25,10 @@ def exchange_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("exchange")
 
 
+OUTLIVES_ERRORS = {"spark.driver.extraJavaOptions": "-XX:-ExitOnOutOfMemoryError"}
+"""All tests share a JVM, and some tasks run out of memory."""
+
+
 @pytest.fixture(scope="package")
 def private_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where no query reads."""
@@ -34,7 +38,12 @@ def private_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def spark(exchange_dir: Path, private_dir: Path) -> Iterator[SparkSession]:
     private_dir.mkdir()
-    conf = {**PLANNING_CONF, "spark.hadoop.planted.secret.key": PLANTED, "spark.driver.planted.secret": "shown"}
+    conf = {
+        **PLANNING_CONF,
+        **OUTLIVES_ERRORS,
+        "spark.hadoop.planted.secret.key": PLANTED,
+        "spark.driver.planted.secret": "shown",
+    }
     private = PrivatePaths([private_dir, *SYSTEM])
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ONAGER_ETCD_PASSWORD", PLANTED)

@@ -245,6 +245,14 @@ def with_a_broadcast(spark, job):
     return stages[-2]
 
 
+def test_a_task_that_runs_alone_since_memory_may_have_run_out_uses_no_broadcasts(spark, runner, job):
+    stage = with_a_broadcast(spark, job)
+    assert "BroadcastHashJoin" in plans_of(job, [stage])
+    alone = job.task_set(stage.stage_id, stage.plan, [0])
+    alone.tasks[0].alone = True
+    assert "SortMergeJoin" in runner.binder.bound(alone, stage.plan).java.text()
+
+
 class Paused(tuple):
     """A stage's inputs, which block the binding of the stage."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from onager.clock import SystemClock
-from onager.errors import OnagerError
+from onager.errors import PlanningTimeoutError
 from onager.executor.spark.control_tasks import ControlTasks
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.work import Assignment
@@ -140,8 +140,7 @@ def test_an_error_that_cannot_say_what_it_is_is_reported(controlled):
     assert "MuteError" in controlled.reports[0].failure.message
 
 
-class TooLongError(OnagerError):
-    """What the tasks below fail of."""
+TOO_LONG = PlanningTimeoutError(0.05, "the.setting")
 
 
 def test_planning_that_takes_too_long_is_stopped_and_fails_of_that(runner, spark):
@@ -149,13 +148,13 @@ def test_planning_that_takes_too_long_is_stopped_and_fails_of_that(runner, spark
     controlled = Controlled(runner, deadlines)
 
     def work(cancellation) -> None:
-        with cancellation.limited(0.05, TooLongError("it took too long")):
+        with cancellation.limited(0.05, TOO_LONG):
             spark.sparkContext._jvm.java.lang.Thread.sleep(600_000)
 
     controlled.start("job-late", work)
     until(lambda: deadlines.enforce() or controlled.reported.is_set(), "the end of planning")
     (report,) = controlled.reports
-    assert report.failure.message == "it took too long"
+    assert report.failure.message == str(TOO_LONG)
 
 
 def test_planning_that_does_not_stop_is_reported_all_the_same_once(runner):
@@ -164,13 +163,13 @@ def test_planning_that_does_not_stop_is_reported_all_the_same_once(runner):
     goes_on = threading.Event()
 
     def work(cancellation) -> None:
-        with cancellation.limited(0.05, TooLongError("it took too long")):
+        with cancellation.limited(0.05, TOO_LONG):
             assert goes_on.wait(HANGS_S)
 
     controlled.start("job-deaf", work)
     stuck = until(deadlines.enforce, "the end of its grace")
     assert "job-deaf" in stuck
-    assert controlled.reports[0].failure.message == "it took too long"
+    assert controlled.reports[0].failure.message == str(TOO_LONG)
     goes_on.set()
     until(lambda: not deadlines.enforce(), "its end")
     assert len(controlled.reports) == 1

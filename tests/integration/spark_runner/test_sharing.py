@@ -184,7 +184,7 @@ def test_a_part_of_a_result_is_closed_when_the_whole_cannot_be_written(spark, ru
     results = jvm.java.lang.Class.forName("onager.run.ResultFile")
     (make,) = results.getDeclaredConstructors()
     make.setAccessible(True)
-    whole = make.newInstance(_array(spark, "java.lang.Object", [store, "job-parts/1/0-whole.arrow", None, 8]))
+    whole = make.newInstance(_array(spark, "java.lang.Object", [store, "job-parts/1/0-whole.arrow", None, 8, False]))
     (append,) = [method for method in results.getDeclaredMethods() if method.getName() == "append"]
     append.setAccessible(True)
     with pytest.raises(Py4JJavaError, match="is not that of a result"):
