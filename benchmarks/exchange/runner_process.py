@@ -190,12 +190,17 @@ def _serve(connection: Connection, spark: SparkSession, runner: StageRunner) -> 
 
 def busy_threads(jvm: Any) -> list[str]:
     """Return the stacks of the threads of a JVM that run tasks of Spark's, or bind a stage."""
+    return [stack for stack in stacks_of(jvm) if any(part in stack for part in _BUSY)]
+
+
+def stacks_of(jvm: Any) -> list[str]:
+    """Return the stacks of all threads of a JVM."""
     stacks = []
     for stack in jvm.Thread.getAllStackTraces().values():
         holder = jvm.Throwable()
         holder.setStackTrace(stack)
         stacks.append(str(jvm.org.apache.commons.lang3.exception.ExceptionUtils.getStackTrace(holder)))
-    return [stack for stack in stacks if any(part in stack for part in _BUSY)]
+    return stacks
 
 
 if __name__ == "__main__":

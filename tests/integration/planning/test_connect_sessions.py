@@ -19,6 +19,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse, Plan
 from pyspark.sql.types import LongType, StructField, StructType
 
+from benchmarks.exchange.runner_process import stacks_of
 from onager.clock import ManualClock
 from onager.executor.spark.connect.requests import failure_of
 from onager.executor.spark.deadlines import Deadlines
@@ -523,11 +524,9 @@ def test_analysis_for_which_nobody_waits_any_more_is_stopped_and_then_costs_the_
     clock = ManualClock()
     deadlines = Deadlines(clock, 5)
     client = ConnectClient(executor, catalog, deadlines)
-    jvm: Any = executor.spark._jvm
 
     def is_folding() -> bool:
-        stacks = jvm.Thread.getAllStackTraces().values()
-        return any("levenshtein" in jvm.java.util.Arrays.toString(stack) for stack in stacks)
+        return any("levenshtein" in stack for stack in stacks_of(executor.spark._jvm))
 
     text = "SELECT levenshtein(repeat('ab', 10000), repeat('ba', 10000)) AS d"
     analysis = Thread(target=client.explain, args=(lazy(client, text),), daemon=True)
