@@ -41,7 +41,7 @@ class Executor:
             python_version="3.11",
             exchange_dir="/x",
         )
-        await self.replica.executors.register(request, PEER.peer())
+        await self.replica.executors.register(request)
 
     async def run(self):
         answers = []
