@@ -10,7 +10,7 @@ from onager.clock import Clock
 from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, FOREIGN_MAJOR, REPLANNED_MAJOR, REUSE_MAJOR, TABLES_MAJOR
 from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.security import ClientAccess, Role
+from onager.protocol.security import Caller, ClientAccess, Role
 from onager.scheduler import timing
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.gateway import ExecutorGateway
@@ -63,6 +63,7 @@ from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.quarantine import Quarantine
 from onager.scheduler.jobs.audit import Audit
+from onager.scheduler.jobs.audit_notes import CHANGE_TABLES, AuditNotes
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
@@ -259,7 +260,10 @@ class Replica:
         self.members.listen(self._on_members)
 
     def _build_upkeep(self) -> None:
-        """Build what removes what nobody needs any more."""
+        """Build what removes what nobody needs any more, and what notes for the audit who did what."""
+        is_on = self.settings.audit_max_notes > 0
+        self.notes = AuditNotes(self._backend, self._clock, self.settings.scheduler_id, is_on=is_on)
+        self.jobs.on_tables_changed = self._note_tables
         of_jobs = (self.jobs, self.heads, self.blobs, self.precedence, self._clock)
         self.clean_ups = CleanUps(self.settings, self._backend, *of_jobs)
         self.retention = Retention(
@@ -275,7 +279,7 @@ class Replica:
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live, self.heads.get)
         new_jobs = NewJobs(settings, self.jobs, self.blobs, self.members, clock)
         self.steps = Steps(self.jobs, self.writers, self.blobs, new_jobs, self.local, self.ownership, clock)
-        submissions = Submissions(settings, new_jobs)
+        submissions = Submissions(settings, new_jobs, self.notes)
         self.service = SchedulerService(
             settings,
             submissions,
@@ -302,11 +306,12 @@ class Replica:
             self.members,
             StateAdmin(backend, clock, without_credentials(settings.backend), audit),
             audit,
+            self.notes,
             CatalogLooks(backend),
         )
         self.connect_calls = ConnectCalls(self.executors)
         sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
-        running = RunningOperations(backend, self.heads, self.local)
+        running = RunningOperations(backend, self.heads, self.local, self.notes)
         operations = Operations(
             backend,
             clock,
@@ -385,6 +390,7 @@ class Replica:
             polls=self.polls.run(),
             quarantine=self.quarantine.run(),
             webhooks=self.webhooks.run(),
+            audit=self.notes.run(),
             tracing=self.tracing.run(self.exports.timelines),
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
@@ -402,6 +408,7 @@ class Replica:
     async def close(self) -> None:
         """Finish the writes in flight."""
         await self.writers.close()
+        await self.notes.store()
         await self.polls.close()
         await self.calls.close()
         await self.forwarding.close()
@@ -438,6 +445,12 @@ class Replica:
                 continue  # its tasks go on until their executor hears that nobody wants them
             driver = self.forwarding.driver_of(job_id)
             (self.live.hear if driver is None else driver.note_progress)(some)
+
+    def _note_tables(self, job_id: JobId, keys: Sequence[str]) -> None:
+        """Note in the audit that a job has changed the catalog."""
+        head = self.heads.get(job_id)
+        by = Caller("" if head is None else head.principal)
+        self.notes.note(by, CHANGE_TABLES, str(job_id), ", ".join(keys))
 
     def _reply_to(self, job_id: JobId) -> str:
         """Return the address for reports of the job's tasks; empty where any scheduler will do."""
@@ -524,6 +537,7 @@ class Replica:
         await self.calls.close_gone(self.executors.is_alive)
         await self.retention.sweep()
         await self.retention.sweep_audit()
+        await self.retention.limit_audit()
         await self.retention.collect_orphans()
         self._clean_wake.set()
         if self.clean_ups.has_clean_ups:

@@ -26,6 +26,7 @@ async def serve(
     `InvalidSettingError` when the address cannot be used.
     """
     access = access or ServerAccess(replica.settings.server_security, listen)
+    access.on_refusal = replica.notes.refused
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
     border = Border(server)
     add_OnagerSchedulerServicer_to_server(replica.service, border)

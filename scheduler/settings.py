@@ -81,6 +81,9 @@ class SchedulerSettings(ProcessSettings):
     schedulers. While a file cannot be written, its job stays in the store."""
     audit_retention_s: int = Field(default=90 * 24 * _HOUR_S, ge=0)
     """How long records of who changed what are kept (``onager audit``)."""
+    audit_max_notes: int = Field(default=100_000, ge=0)
+    """How many records of everyday acts the audit keeps: submissions, fetches, changes of tables, interrupts, logins,
+    refusals. The oldest go first; 0: none are made."""
     sweep_interval_ms: int = Field(default=5_000, ge=50)
     """How often retention, clean-up and stray work are checked."""
     heads_interval_ms: int = Field(default=500, ge=50)

@@ -102,6 +102,11 @@ LOADS_LOOK_S: Final = 1.0
 LOAD_WRITTEN_EVERY_S: Final = 5.0
 """The least time between two writes of one executor's load."""
 
+AUDIT_NOTED_S: Final = 10.0
+"""How often everyday acts are written to the audit."""
+AUDIT_COUNTED_S: Final = 600.0
+"""How often they are counted, to remove the oldest."""
+
 # ---------------------------------------------------------------- disks
 
 DISK_S: Final = 10.0

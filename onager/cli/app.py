@@ -572,14 +572,15 @@ def cancel(
 def audit(
     since: Annotated[str, typer.Option(metavar="30m|1h|7d", help="How far back.")] = "1d",
     action: Annotated[
-        str, typer.Option(metavar="cancel|retry|drain|remove_state|backup|restore", help="Only acts of this kind.")
+        str,
+        typer.Option(metavar="submit|cancel|refuse|…", help="Only acts of this kind (docs/operations.md lists them)."),
     ] = "",
     target: Annotated[str, typer.Option(metavar="ID|PATH", help="Only what was done to this.")] = "",
     by: Annotated[str, typer.Option(metavar="NAME", help="Only what the owner of this token did.")] = "",
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Show who changed what, oldest first: cancels, retries, drains, removals, backups, restores; for admins."""
+    """Show who did what, oldest first: submissions, cancels, changes of tables, logins, refused calls; for admins."""
     from onager.cli.audit import audit as show
 
     show(scheduler, since, action, target, by, one_of("-o", output, ("table", "json")))

@@ -9,7 +9,7 @@ from onager.protocol import onager_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An act at somebody's request, other than submitting a job."""
+    """An act at somebody's request, or several of one kind."""
 
     at_ms: int
     """Since the Unix epoch, by the clock of the scheduler that was asked."""
@@ -21,12 +21,12 @@ class AuditEntry:
     """The scheduler that was asked. Empty for a command that opened the store itself; then the principal is a user of
     the machine that is the peer."""
     action: str
-    """``cancel``, ``retry``, ``drain``, ``remove_state``, ``backup`` or ``restore``; ``unreadable`` for a damaged
-    record."""
+    """``cancel``, ``retry``, ``drain``, ``remove_state``, ``backup`` or ``restore``; of everyday acts ``submit``,
+    ``fetch``, ``change_tables``, ``interrupt``, ``login`` or ``refuse``; ``unreadable`` for a damaged record."""
     target: str
-    """The job, executor, path or file."""
+    """The job, executor, path, file or call; empty where a record stands for many everyday acts."""
     detail: str
-    """The reason given."""
+    """The reason given, the tables, or how many acts it stands for."""
     outcome: str
     """``done``, with more after a colon; why it was not done; or ``begun``, where nobody knows: the scheduler died, or
     the caller left."""

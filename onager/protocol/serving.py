@@ -72,6 +72,7 @@ def translated(method: Unary) -> Unary:
     async def served(self: Any, request: Any, context: Any) -> Any:
         try:
             with ExitStack() as room:
+                note_peer(context)
                 room.enter_context(_method(method.__name__).room.taken(_size(request)))
                 message = await admitted(method.__name__, request)
                 del request

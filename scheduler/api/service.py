@@ -28,6 +28,7 @@ from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.audit import Audit
+from onager.scheduler.jobs.audit_notes import FETCH, AuditNotes
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, stream_result
@@ -59,6 +60,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         members: Members,
         state: StateAdmin,
         audit: Audit,
+        notes: AuditNotes,
         catalog: CatalogLooks,
     ) -> None:
         self._settings = settings
@@ -77,6 +79,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._members = members
         self._state = state
         self._audit = audit
+        self.notes = notes
         self._catalog = catalog
 
     @translated
@@ -157,7 +160,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         return pb.CancelJobResponse(cancelled=is_cancelled, state=wire.STATE[graph.state])
 
     @translated_stream
-    async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: ARG002, N802
+    async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: N802
         """Send a job's result from (partition, batch) on."""
         job_id = asked_job_id(request.job_id)
         job = await self.looks.fresh(job_id)
@@ -166,6 +169,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         if job.graph.is_program:
             job = await self._result_job(job)
             check_fetchable(job.graph, has_result=True)
+        self.notes.note(caller_of(context), FETCH, job_id)
         chunks = stream_result(
             job.graph, self._results, self._settings.exchange_dir, partition=request.partition, batch=request.batch
         )

@@ -6,8 +6,9 @@ from onager.errors import InvalidRequestError
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
-from onager.protocol.security import principal
+from onager.protocol.security import caller, principal
 from onager.scheduler.engine.new_jobs import NewJobs
+from onager.scheduler.jobs.audit_notes import SUBMIT, AuditNotes
 from onager.scheduler.jobs.job_specs import Submission, check_spec, checked
 from onager.scheduler.jobs.places import check_place_apart
 from onager.scheduler.jobs.program_specs import check_program, spec_of_step
@@ -20,9 +21,10 @@ log = structlog.get_logger(__name__)
 class Submissions:
     """Stores jobs."""
 
-    def __init__(self, settings: SchedulerSettings, new_jobs: NewJobs) -> None:
+    def __init__(self, settings: SchedulerSettings, new_jobs: NewJobs, notes: AuditNotes) -> None:
         self._settings = settings
         self._new_jobs = new_jobs
+        self._notes = notes
 
     async def submit(self, request: pb.SubmitJobRequest, retry_of: str = "", extra: Extra = NOTHING_MORE) -> bool:
         """Store a job, which is durable when this returns, and return whether it existed.
@@ -41,6 +43,7 @@ class Submissions:
         terms = submission.terms.model_copy(update={"principal": principal(), "retry_of": retry_of})
         existed = await self._new_jobs.store(job_id, request.client_id, spec, submission, terms, extra)
         if not existed:
+            self._notes.note(caller(), SUBMIT, job_id, f"retry of {retry_of}" if retry_of else "")
             log.info(
                 "job_submitted",
                 job_id=job_id,

@@ -66,6 +66,7 @@ class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         async def served(content: bytes, context: Any) -> Any:
             request: Any = None
+            note_peer(context)
             try:
                 with self._room.taken(len(content)):
                     request = await _decoded(name, content)

@@ -19,8 +19,10 @@ from onager.ids import JobId
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.security import caller
 from onager.protocol.serving import counted
 from onager.scheduler.api.looking import JobLooks
+from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
 from onager.scheduler.connect.failures import ConnectError, from_job, from_reply, invalid, too_large
@@ -31,6 +33,7 @@ from onager.scheduler.connect.running import LABEL_CHARS, OPERATION, SESSION, TA
 from onager.scheduler.connect.sessions import Session, Sessions, end_of
 from onager.scheduler.connect.settings import check_settings
 from onager.scheduler.executors.connect_calls import ConnectCalls
+from onager.scheduler.jobs.audit_notes import FETCH
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, result_batches, result_schema
@@ -92,7 +95,7 @@ class Operations:
         heads: JobHeads,
         results: ResultStore,
         exchange_dir: str,
-        readers: object,
+        readers: SchedulerService,
     ) -> None:
         """*readers*: the service whose readers of results count together with these."""
         self._backend = backend
@@ -333,6 +336,7 @@ class Operations:
         in_pieces = job.header.labels.get(_PIECES) == "yes"
         schema = graph.plan.schema_json
         with counted(self._readers, "FetchResult", STREAM_LIMITS["FetchResult"]):
+            self._readers.notes.note(caller(), FETCH, operation.job_id)
             answers = rows(
                 operation.ids,
                 cursor,

@@ -6,9 +6,10 @@ from typing import Final
 
 from onager.execution_graph import JobState
 from onager.ids import JobId
-from onager.protocol.security import principal
+from onager.protocol.security import caller, principal
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.jobs.audit_notes import INTERRUPT, AuditNotes
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.state_backend import Keyspace, StateBackendClient
 
@@ -30,8 +31,9 @@ def job_id_of(key: SessionKey, operation_id: str) -> JobId:
 class RunningOperations:
     """The operations of sessions that run, and their ends."""
 
-    def __init__(self, backend: StateBackendClient, heads: JobHeads, local: LocalDriver) -> None:
+    def __init__(self, backend: StateBackendClient, heads: JobHeads, local: LocalDriver, notes: AuditNotes) -> None:
         self._backend = backend
+        self._notes = notes
         self._heads = heads
         self._local = local
 
@@ -53,6 +55,7 @@ class RunningOperations:
                 continue
             graph = await self._local.coordinator(JobId(head.job_id)).cancel("interrupted by its client", principal())
             if graph.state is JobState.CANCELLED:
+                self._notes.note(caller(), INTERRUPT, head.job_id, f"session {key.session_id}")
                 interrupted.append(head.labels[OPERATION])
         return interrupted
 

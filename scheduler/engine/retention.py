@@ -20,6 +20,7 @@ from onager.scheduler.catalog.collecting import OrphanedPages
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.jobs import audit
 from onager.scheduler.jobs.archive import HistoryArchive
+from onager.scheduler.jobs.audit_notes import is_note
 from onager.scheduler.jobs.blobs import BlobStore, blobs_of
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import HEADER_KEYSPACES
@@ -69,6 +70,7 @@ class Retention:
         self._histories: set[str] = set()
         self._pages = OrphanedPages(backend)
         self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
+        self._notes_counted_s = -1.0 * timing.AUDIT_COUNTED_S
         self._audit_over_ms = 0
         """When the retention of the oldest record of the audit is over, as far as known."""
 
@@ -269,6 +271,25 @@ class Retention:
                 await asyncio.sleep(0)
         except OnagerError as error:
             log.warning("audit_not_removed", error=str(error))
+
+    async def limit_audit(self) -> None:
+        """Remove the oldest records of everyday acts beyond their limit."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._notes_counted_s < timing.AUDIT_COUNTED_S * (1 + self._precedence.place("audit notes")):
+            return
+        self._notes_counted_s = now_s
+        keys: list[str] = []
+        start_after: str | None = None
+        while True:
+            page = await self._backend.scan_keys(Keyspace.Audit, limit=_PAGE, start_after=start_after)
+            keys += [key for key in page if is_note(key)]
+            if not page.has_more:
+                break
+            start_after = page.items[-1]
+        too_many = keys[: max(0, len(keys) - self._settings.audit_max_notes)]
+        for start in range(0, len(too_many), MAX_TXN_OPS):
+            await self._backend.put_txn([Delete(Keyspace.Audit, key) for key in too_many[start : start + MAX_TXN_OPS]])
+            await asyncio.sleep(0)
 
     async def collect_orphans(self) -> int:
         """Remove blobs, and pages of the catalog, that are unreferenced now and were a while ago; return how many.

@@ -44,7 +44,7 @@ def application(server: Server) -> FastAPI:
         api.include_router(part.router)
     app.include_router(api)
     app.include_router(probes.router)
-    problems.install(app, server.refusals)
+    problems.install(app, server.refusals, server.replica.notes.refused)
     document = encoding.encoded(_document(app))
 
     @app.get("/openapi.json", include_in_schema=False)

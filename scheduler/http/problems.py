@@ -21,7 +21,8 @@ from onager.errors import (
     OriginRefusedError,
     RoleRefusedError,
 )
-from onager.protocol.security.servers import REFUSALS
+from onager.protocol.security import Caller
+from onager.protocol.security.servers import REFUSALS, OnRefusal
 from onager.protocol.serving import told
 from onager.protocol.status import http_status
 from onager.scheduler.http.models import Problem
@@ -59,12 +60,19 @@ def problem(request: Request, error: OnagerError) -> Response:
     )
 
 
-def install(app: FastAPI, refusals: Counter[str]) -> None:
-    """Make *app* answer with problems for all that is raised, and count refused callers in *refusals*."""
+def install(app: FastAPI, refusals: Counter[str], on_refusal: OnRefusal) -> None:
+    """Make *app* answer with problems for all that is raised.
+
+    Refused callers are counted in *refusals*, and *on_refusal* is called for each.
+    """
 
     async def of_ours(request: Request, error: Exception) -> Response:
         if (reason := REFUSALS.get(type(error))) is not None:  # type: ignore[arg-type]
             refusals[reason] += 1
+        if isinstance(error, AuthenticationError):
+            address = request.client.host if request.client is not None else ""
+            by = Caller(error.name if isinstance(error, RoleRefusedError) else "", address)
+            on_refusal(by, request.url.path, error)
         request.scope[TOLD] = True
         return problem(request, error if isinstance(error, OnagerError) else told(request.url.path, error))
 

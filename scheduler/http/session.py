@@ -5,6 +5,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from onager.protocol.security import Caller as ByWhom
 from onager.protocol.security.roles import full_name, may_call
 from onager.scheduler.http import encoding, models
 from onager.scheduler.http.access import Caller
@@ -12,6 +13,7 @@ from onager.scheduler.http.bodies import read_json
 from onager.scheduler.http.cookies import LIFE_S
 from onager.scheduler.http.problems import RESPONSES
 from onager.scheduler.http.routing import By, Here, Server, server_of
+from onager.scheduler.jobs.audit_notes import LOGIN
 from onager.version import __version__
 
 router: Final = APIRouter(tags=["session"], responses=RESPONSES)
@@ -41,6 +43,8 @@ async def log_in(request: Request) -> Response:
     here.access.check_attempts(request)
     given = models.parsed(models.Login, await read_json(request, _LOGIN_BYTES))
     caller, cookie = here.access.log_in(request, given.token)
+    by = ByWhom(caller.principal, caller.address)
+    here.replica.notes.note(by, LOGIN, caller.role or "")
     response = encoding.answer(_told(here, caller))
     if cookie:
         _set_cookie(here, response, cookie, LIFE_S)

@@ -1,4 +1,4 @@
-"""Who changed what, other than by submitting jobs.
+"""Who changed what; `audit_notes` has everyday acts.
 
     Audit/at_ms-scheduler-random    who asked which scheduler for what, and what came of it
 

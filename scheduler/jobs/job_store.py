@@ -139,6 +139,8 @@ class JobStore:
         self.heads = heads
         self._blobs = blobs or BlobStore(backend)
         self._catalog = CatalogCommits(backend)
+        self.on_tables_changed: Callable[[JobId, Sequence[str]], None] = lambda _, __: None
+        """Called with the keys of what a job has changed in the catalog, by the scheduler that committed it."""
         self._owes = owes
         self._writer = writer
         self._backend = backend
@@ -476,12 +478,17 @@ class JobStore:
     ) -> int | Lost | Refused:
         """Commit *ops* as `_settle` does, with what the job changes in the catalog if it ends well with *graph*."""
         try:
-            revision = await self._settle(ops, expect, mine, await changes_of(graph, self._blobs))
+            changes = await changes_of(graph, self._blobs)
+            revision = await self._settle(ops, expect, mine, changes)
         except CatalogConflictError as error:
             return Refused(str(error), is_conflict=True)
         except UNCOMMITTABLE as error:
             return Refused(str(error), is_conflict=False)
-        return Lost() if revision is None else revision
+        if revision is None:
+            return Lost()
+        if changes is not None:
+            self.on_tables_changed(JobId(graph.job_id), changes.keys)
+        return revision
 
     async def _settle(
         self,

@@ -33,7 +33,7 @@ REPLICA_SKEW_MS = 10_000
 EXECUTOR_SKEW_MS = 2 * 3_600_000
 
 
-_SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR, machine="simulated")
+_SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR, machine="simulated", audit_max_notes=0)
 _EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated", machine="simulated")
 """Made once, outside of any simulation: making them takes longer than some simulations."""
 

@@ -12,7 +12,6 @@ import structlog
 from onager.errors import (
     AuthenticationError,
     InvalidSettingError,
-    OnagerError,
     RoleRefusedError,
     SessionEndedError,
     TokenMissingError,
@@ -21,7 +20,7 @@ from onager.errors import (
 from onager.protocol.ports import unusable_address
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
-from onager.protocol.security.principal import note_principal
+from onager.protocol.security.principal import Caller, caller_of, note_principal
 from onager.protocol.security.roles import check_role
 from onager.protocol.security.tokens import HEADER, TokenFile
 from onager.protocol.status import abort
@@ -37,6 +36,7 @@ _ANY_WAY: Final = "--auth-token-file FILE, or --tls-client-ca FILE"
 _WAYS: Final = {"--scaler-listen": "ONAGER_SCHEDULER_SCALER_TLS_CLIENT_CA, since KEDA shows no token"}
 """How callers of a port say who they are, where there is no choice."""
 _HEALTH: Final = "/grpc.health.v1.Health/"
+OnRefusal = Callable[[Caller, str, AuthenticationError], None]
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +69,8 @@ class ServerAccess:
         """Read the files; *flag* set *listen*, and a port whose callers can show no token has none in *security*."""
         self.refusals: Counter[str] = Counter(dict.fromkeys(REFUSALS.values(), 0))
         """Calls that were refused, by reason."""
+        self.on_refusal: OnRefusal = lambda _, __, ___: None
+        """Called with who made a call that was refused, which one, and why."""
         self._flag = flag
         self._security = security
         self._last = _Configuration.read(security)
@@ -80,7 +82,11 @@ class ServerAccess:
     @property
     def interceptors(self) -> "tuple[grpc.aio.ServerInterceptor[Any, Any], ...]":
         """The interceptors that the server needs."""
-        return (_Nameless() if self._token is None else _TokenGuard(self._token, self.refusals),)
+        return (_Nameless() if self._token is None else _TokenGuard(self._token, self._note),)
+
+    def _note(self, caller: Caller, method: str, error: AuthenticationError) -> None:
+        self.refusals[REFUSALS[type(error)]] += 1
+        self.on_refusal(caller, method, error)
 
     def add_port(self, server: grpc.aio.Server, listen: str) -> int:
         """Open the port of *server* and return it; `InvalidSettingError` when the address cannot be used."""
@@ -187,9 +193,9 @@ class _Nameless(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Refuses every call, except health, without a valid token, or with one of another role; notes who calls."""
 
-    def __init__(self, token: TokenFile, refusals: Counter[str]) -> None:
+    def __init__(self, token: TokenFile, on_refusal: OnRefusal) -> None:
         self._token = token
-        self._refusals = refusals
+        self._on_refusal = on_refusal
 
     async def intercept_service(
         self,
@@ -211,15 +217,18 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         note_principal(found.name)
         return await continuation(handler_call_details)
 
-    def _refusal(self, method: str, error: AuthenticationError, **more: str) -> "grpc.RpcMethodHandler[Any, Any]":
-        self._refusals[REFUSALS[type(error)]] += 1
-        return _refusal(method, error, **more)
+    def _refusal(self, method: str, error: AuthenticationError, caller: str = "") -> "grpc.RpcMethodHandler[Any, Any]":
+        async def refuse(_: Any, context: Any) -> None:
+            more = {"caller": caller} if caller else {}
+            log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__, **more)
+            note_principal(caller)
+            self._on_refusal(caller_of(context), method, error)
+            await abort(context, error)
+
+        return _refusing(refuse)
 
 
-def _refusal(method: str, error: OnagerError, **more: str) -> "grpc.RpcMethodHandler[Any, Any]":
-    async def refuse(_: Any, context: Any) -> None:
-        log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__, **more)
-        await abort(context, error)
+def _refusing(refuse: Callable[[Any, Any], Awaitable[None]]) -> "grpc.RpcMethodHandler[Any, Any]":
 
     # An error before the first message looks the same to a caller for all kinds of methods. And gRPC reads a stream of
     # requests only on demand, so nothing is read from a refused caller.
