@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from typing import Any, Final
 
 import grpc
@@ -36,6 +37,7 @@ _AS_SPARK: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
 """Errors of executors that are not Spark's: the condition that Spark has for it, its state, and Spark's classes."""
 
 
+_JAVA_CLASS: Final = re.compile(r"[a-z]\w*(\.[\w$]+)+")
 _BASES: Final = {
     "SparkArithmeticException": "java.lang.ArithmeticException",
     "SparkArrayIndexOutOfBoundsException": "java.lang.ArrayIndexOutOfBoundsException",
@@ -103,6 +105,7 @@ def _told(
     error_class: str, message: str, sql_state: str, details: bytes, classes: tuple[str, ...] = _SQL
 ) -> ConnectError:
     if error_class not in _AS_SPARK:
+        error_class = "" if _JAVA_CLASS.fullmatch(error_class) else error_class  # it has no condition
         return ConnectError(error_class, message, sql_state, classes=classes, details=details)
     condition, state, classes = _AS_SPARK[error_class]
     return ConnectError(condition, f"[{condition}] {message} SQLSTATE: {state}", state, classes=classes)

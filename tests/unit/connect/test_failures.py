@@ -66,3 +66,13 @@ def test_a_failed_task_is_told_with_the_classes_of_its_exception():
         "java.lang.ArithmeticException",
     ]
     assert info.metadata["errorId"] == "operation/op"
+
+
+def test_an_exception_of_java_without_a_condition_has_none():
+    for error_class, condition in (
+        ("java.lang.IllegalArgumentException", ""),
+        ("A.B", "A.B"),
+        ("SinkError", "SinkError"),
+    ):
+        error = from_job(Failure(kind=FailureKind.USER_ERROR, message="m", error_class=error_class), "op")
+        assert error.error_class == condition
