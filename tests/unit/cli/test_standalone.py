@@ -1,5 +1,6 @@
 """The decisions of the supervisor; the end-to-end tests start the processes."""
 
+import itertools
 import json
 import socket
 import subprocess
@@ -54,6 +55,23 @@ def test_a_scheduler_that_listens_everywhere_is_reached_here(tmp_path, listen, r
     supervisor = Standalone(layout(None, str(tmp_path), None), listen, 1, {})
     assert supervisor._scheduler.arguments[4] == listen
     assert supervisor._executor.arguments[2] == reached
+
+
+@pytest.mark.parametrize(
+    ("listen", "given", "roots"),
+    [
+        ("127.0.0.1:5", [], []),
+        ("127.0.0.1:5", ["/data", "/srv"], ["/data", "/srv"]),
+        ("0.0.0.0:5", [], ["{0}/warehouse"]),
+        ("0.0.0.0:5", ["/data"], ["/data"]),
+    ],
+)
+def test_jobs_from_elsewhere_reach_only_tables_unless_roots_are_given(tmp_path, listen, given, roots):
+    directories = layout(None, str(tmp_path / "state"), None)
+    arguments = Standalone(directories, listen, 1, {}, roots=given, allow=["jdbc"])._executor.arguments
+    named = [value for flag, value in itertools.pairwise(arguments) if flag == "--root"]
+    assert named == [root.format(tmp_path) for root in roots]
+    assert arguments[arguments.index("--allow") + 1] == "jdbc"
 
 
 def test_the_executor_does_not_get_the_stores_password(monkeypatch, tmp_path):

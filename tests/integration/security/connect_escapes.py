@@ -1,0 +1,84 @@
+"""Ways in which a client of Spark Connect tries to read secrets; prints what each has shown, as JSON."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import grpc
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
+
+
+class WithToken(DefaultChannelBuilder):
+    """Sends the token over plaintext, on loopback."""
+
+    def toChannel(self):  # noqa: N802 - PySpark's name
+        return grpc.insecure_channel(self.endpoint)
+
+
+def main() -> None:
+    address, token, names = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    channel = WithToken(f"sc://{address}")
+    channel.add_interceptor(_Token(token))
+    spark = SparkSession.builder.channelBuilder(channel).create()
+    link = Path(tempfile.mkdtemp()) / "sub"
+
+    def with_option(name: str, value: str):
+        return spark.read.option(name, value).text(names["token"]).collect()
+
+    ways = {
+        "what is open": lambda: spark.read.text(f"{names['data']}/in/plain.txt").collect(),
+        "a checkpoint of its own": lambda: spark.range(3).checkpoint().collect(),
+        "read a file": lambda: spark.read.text(names["token"]).collect(),
+        "read through a link": lambda: spark.read.text(f"{names['data']}/in/sub/link.txt").collect(),
+        "infer a header": lambda: spark.read.option("header", True).csv(f"{names['data']}/in/sub/link.txt").columns,
+        "read processes": lambda: spark.read.format("binaryFile").load("/proc/self/environ").collect(),
+        "replace the file system": lambda: with_option("fs.file.impl", "org.apache.hadoop.fs.LocalFileSystem"),
+        "set the file system": lambda: spark.conf.set("fs.file.impl.disable.cache", "true"),
+        "set a catalog": lambda: spark.conf.set("spark.sql.catalog.x", "any.Class"),
+        "set from the environment": lambda: spark.conf.set("spark.sql.defaultCatalog", "${env:ONAGER_PLANTED}"),
+        "look at a secret setting": lambda: spark.conf.get("spark.hadoop.planted.secret.key"),
+        "list settings": lambda: [row.asDict() for row in spark.sql("SET").collect()],
+        "another data source": lambda: (
+            spark.read.format("jdbc").option("url", "jdbc:derby:memory:x;create=true").load()
+        ),
+        "a table over a file": lambda: spark.catalog.createTable("stolen", path=names["token"], source="text"),
+        "another session's rows": lambda: spark.read.parquet(f"{names['exchange']}/.checkpoints").collect(),
+        "a result": lambda: spark.read.format("binaryFile").load(names["result"]).collect(),
+        "a Java function": lambda: spark.udf.registerJavaFunction("f", "org.apache.spark.util.Utils"),
+        "a jar": lambda: spark.sql(f"ADD JAR '{link}.jar'").collect(),
+        "a program": lambda: spark.sql(
+            f"SELECT TRANSFORM(id) USING 'cat {names['token']}' AS (l STRING) FROM range(1)"
+        ).collect(),
+        "write among the tokens": lambda: spark.range(1).write.mode("overwrite").parquet(names["tokens"]),
+    }
+    found = {}
+    for name, way in ways.items():
+        try:
+            found[name] = f"gave {way()}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
+            found[name] = f"raised {type(error).__name__}: {error}"
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+class _Token(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor):
+    def __init__(self, token: str) -> None:
+        self._metadata = [("authorization", f"Bearer {token}")]
+
+    def _with(self, details):
+        metadata = [*(details.metadata or ()), *self._metadata]
+        return details._replace(metadata=metadata)
+
+    def intercept_unary_unary(self, continuation, details, request):
+        return continuation(self._with(details), request)
+
+    def intercept_unary_stream(self, continuation, details, request):
+        return continuation(self._with(details), request)
+
+    def intercept_stream_unary(self, continuation, details, requests):
+        return continuation(self._with(details), requests)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Ways for SQL, a UDF, a planning function and a client of Spark Connect to read what is not theirs.
+
+Each is refused, or shows none of the secrets that are planted. What Python of a job can read all the same is listed in
+docs/security.md, and tried here, too, so that the list stays true.
+"""
+
+import pytest
+
+from onager.client import View
+from onager.errors import OnagerError
+from tests.integration.security.jailed import Jail, connect_outcomes, jail
+
+REFUSALS = (
+    "jobs may use", "is refused", "cannot be read", "cannot be used", "cannot be written", "which no job reads",
+    "a job cannot set", "a setting of executors", "needs to be named", "only SET, RESET, USE",
+    "External Entity: Failed to read", "a function's jars and files are not kept",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def jailed():
+    with jail() as made:
+        yield made
+
+
+def outcome(jailed: Jail, act) -> str:
+    """Return what a way has shown: rows, or an error with all that is told of it."""
+    with jailed.client("bob") as client:
+        try:
+            return f"gave {act(client).to_arrow().to_pylist()}"
+        except OnagerError as error:
+            return f"raised {error} {vars(error)}"
+
+
+def refused(jailed: Jail, shown: str) -> None:
+    assert jailed.planted.seen(shown) == []
+    assert shown.startswith("raised"), shown
+    assert any(words in shown for words in REFUSALS), shown
+
+
+XML = "OPTIONS (path '{data}/rows.xml', rowTag 'row', rowValidationXSDPath '{data}/schema.xsd')"
+SQL = {
+    "a file": "SELECT * FROM text.`{token}`",
+    "a directory of files": "SELECT * FROM text.`{tokens}`",
+    "a pattern": "SELECT * FROM text.`{tokens}/*`",
+    "a link": "SELECT * FROM text.`{data}/in/sub/link.txt`",
+    "links below a directory": "CREATE TEMPORARY VIEW v USING text OPTIONS"
+    " (path '{data}/in', recursiveFileLookup true); SELECT * FROM v",
+    "a header": "CREATE TEMPORARY VIEW v USING csv OPTIONS (path '{data}/in/sub/link.txt', header true); DESCRIBE v",
+    "a table over a file": "CREATE TABLE stolen (line STRING) USING text LOCATION '{tokens}'; SELECT * FROM stolen",
+    "a statement in a text": "EXECUTE IMMEDIATE 'SELECT * FROM text.`{token}`'",
+    "the environment of the JVM": "SELECT * FROM binaryFile.`/proc/self/environ`",
+    "the environment of a scheduler": "SELECT * FROM binaryFile.`/proc/{scheduler}/environ`",
+    "another root of the system": "SELECT * FROM text.`/proc/self/root{token}`",
+    "a mount table": "CREATE TEMPORARY VIEW v USING text OPTIONS"
+    " (path 'viewfs://m/x', 'fs.viewfs.mounttable.m.link./x' 'file://{token}'); SELECT * FROM v",
+    "another file system": "CREATE TEMPORARY VIEW v USING text OPTIONS"
+    " (path '{token}', 'fs.file.impl' 'org.apache.hadoop.fs.LocalFileSystem'); SELECT * FROM v",
+    "a setting of Hadoop": "SET fs.file.impl.disable.cache = true; SELECT 1",
+    "a program": "SELECT TRANSFORM(id) USING 'cat {token}' AS (l STRING) FROM range(1)",
+    "a program that lists": "SELECT TRANSFORM(id) USING 'env' AS (l STRING) FROM range(1)",
+    "a variable of the environment": "SELECT '${{env:ONAGER_PLANTED}}'",
+    "a property": "SELECT '${{system:user.home}}'",
+    "a secret setting": "SELECT '${{spark.hadoop.planted.secret.key}}'",
+    "a method": "SELECT reflect('java.lang.System', 'getenv', 'ONAGER_PLANTED')",
+    "a database": "CREATE TEMPORARY VIEW v USING jdbc OPTIONS"
+    " (url 'jdbc:derby:memory:x;create=true', dbtable 'x', sessionInitStatement 'CALL x()'); SELECT * FROM v",
+    "a catalog": "SET spark.sql.catalog.x = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog;"
+    " SELECT * FROM x.y.z",
+    "a jar": "CREATE TEMPORARY FUNCTION f AS 'a.B' USING JAR '{data}/x.jar'; SELECT f(1)",
+    "a schema of XML": f"CREATE TEMPORARY VIEW v USING xml {XML}; SELECT * FROM v",
+    "another site": "SELECT * FROM text.`http://127.0.0.1:1/x`",
+    "another job's result": "SELECT * FROM binaryFile.`{result}`",
+    "all results": "CREATE TEMPORARY VIEW v USING binaryFile OPTIONS (path '{exchange}', recursiveFileLookup true);"
+    " SELECT * FROM v",
+    "the store": "SELECT * FROM binaryFile.`{state}`",
+    "the directory of the store": "SELECT * FROM text.`{state_dir}`",
+    "an output through another file system": "INSERT OVERWRITE DIRECTORY '{data}/o' USING parquet"
+    " OPTIONS ('fs.file.impl' 'any.Class') SELECT 1",
+    "writing among the tokens": "INSERT OVERWRITE DIRECTORY '{tokens}' USING parquet SELECT 1",
+}
+
+
+@pytest.mark.parametrize("text", SQL.values(), ids=SQL)
+def test_sql_is_refused(jailed, text):
+    refused(jailed, outcome(jailed, lambda client: client.sql(text.format(**jailed.names()))))
+
+
+QUIET = {
+    "an entity": """SELECT xpath_string('<!DOCTYPE a [<!ENTITY e SYSTEM "file://{token}">]><a>&e;</a>', 'a')""",
+    "a secret setting that is shown": "SET spark.hadoop.planted.secret.key",
+    "all settings": "SET -v",
+    "files that were added": "LIST FILES",
+}
+
+
+@pytest.mark.parametrize("text", QUIET.values(), ids=QUIET)
+def test_sql_shows_no_secret(jailed, text):
+    assert jailed.planted.seen(outcome(jailed, lambda client: client.sql(text.format(**jailed.names())))) == []
+
+
+def test_what_is_open_is_read_and_written(jailed):
+    """Or all the others would be refused for another reason."""
+    views = {"v": View(f"{jailed.data}/in/plain.txt", "text")}
+    assert "gave [{'value': 'plain'}]" in outcome(jailed, lambda client: client.sql("SELECT * FROM v", views=views))
+    assert "gave" in outcome(jailed, lambda client: client.sql("CREATE TABLE own USING parquet AS SELECT 1 AS a"))
+    assert "gave [{'a': 1}]" in outcome(jailed, lambda client: client.sql("SELECT * FROM own"))
+    with jailed.client("bob") as client:
+        client.sql("SELECT 1 AS a", output=f"{jailed.data}/out").wait()
+
+
+def test_a_view_is_refused(jailed):
+    for path in ("{tokens}", "{data}/in/sub/link.txt", "{exchange}", "/proc/self"):
+        views = {"v": View(path.format(**jailed.names()), "text")}
+        refused(jailed, outcome(jailed, lambda client, views=views: client.sql("SELECT * FROM v", views=views)))
+
+
+def test_an_output_is_refused(jailed):
+    for path in ("{tokens}", "{exchange}/x", "{state_dir}", "{data}"):
+        to = path.format(**jailed.names())
+        refused(jailed, outcome(jailed, lambda c, to=to: c.sql("SELECT 1", output=to, mode="overwrite")))
+
+
+def test_a_client_of_spark_connect_is_refused(jailed):
+    shown = connect_outcomes(jailed)
+    assert {name for name, text in shown.items() if jailed.planted.seen(text)} == set()
+    assert "plain" in shown.pop("what is open")
+    assert "Row(id=2)" in shown.pop("a checkpoint of its own")
+    for name in ("look at a secret setting", "list settings"):
+        assert shown.pop(name).startswith("gave")
+    assert len(shown) > 14
+    elsewise = {name: text for name, text in shown.items() if not any(words in text for words in REFUSALS)}
+    assert set(elsewise) == {"a Java function"}
+    assert "CANNOT_LOAD_FUNCTION_CLASS" in elsewise["a Java function"] or "UDF" in elsewise["a Java function"]
+
+
+# ---------------------------------------------------------------- Python
+
+
+READ = """
+def reads(path):
+    try:
+        with open(path, "rb") as file:
+            if path.endswith("/mem"):
+                file.seek(int(open(path[:-3] + "maps").read().split("-")[0], 16))
+            return repr(file.read(1 << 20))
+    except OSError as error:
+        return f"refused {error}"
+"""
+
+
+def python(jailed: Jail, tmp_path, body: str, **arguments: str) -> str:
+    source = tmp_path / "way.py"
+    source.write_text(READ + body)
+    return outcome(jailed, lambda client: client.python(f"{source}:way", args=arguments))
+
+
+UDF = """
+def way(spark, path):
+    from pyspark.sql.functions import lit, udf
+
+    return spark.range(1).select(udf(reads)(lit(path)).alias("read"))
+"""
+PLANNING = """
+def way(spark, path):
+    return spark.createDataFrame([(reads(path),)], "read STRING")
+"""
+
+
+@pytest.mark.parametrize("body", [UDF, PLANNING], ids=["a UDF", "a planning function"])
+@pytest.mark.parametrize("file", ["environ", "maps", "mem"])
+@pytest.mark.parametrize("whose", ["scheduler", "agent"])
+def test_python_reads_neither_environment_nor_memory_of_a_scheduler_or_an_agent(jailed, tmp_path, body, file, whose):
+    shown = python(jailed, tmp_path, body, path=f"/proc/{jailed.names()[whose]}/{file}")
+    assert "refused [Errno 13] Permission denied" in shown
+
+
+@pytest.mark.parametrize("body", [UDF, PLANNING], ids=["a UDF", "a planning function"])
+def test_python_inherits_no_variable_of_ours(jailed, tmp_path, body):
+    shown = python(jailed, tmp_path, body, path="/proc/self/environ")
+    assert "gave" in shown
+    assert jailed.planted.seen(shown) == []
+
+
+@pytest.mark.parametrize("what", ["token", "result"])
+def test_what_docs_list_is_what_python_of_the_same_user_reads(jailed, tmp_path, what):
+    """It is no promise: docs/security.md says so, and this shows that it says so for a reason."""
+    shown = python(jailed, tmp_path, UDF, path=jailed.names()[what])
+    assert "gave" in shown
+    assert "refused" not in shown
