@@ -110,6 +110,8 @@ def jail() -> Iterator[Jail]:
             return processes[-1].pid
 
         exchange = ("--exchange-dir", str(made.exchange))
+        for secret in (directory / "tokens").iterdir():
+            secret.chmod(0o600)
         state, tokens = f"leveldb:{directory / 'state'}", directory / "tokens"
         made.scheduler_pid = run(
             "scheduler", "--backend", state, "--listen", made.address, *exchange,
@@ -139,7 +141,7 @@ def _with_files(directory: Path, planted: Planted) -> Jail:
     for name in ("data/in/sub", "exchange", "state", "tokens", "cache/onager", "tmp"):
         (directory / name).mkdir(parents=True)
     shutil.copy(kernel_jar(), directory / "cache" / "onager")
-    roles = {"ann": "client", "bob": "client", "executor": "executor"}
+    roles = {"ann": "client", "bob": "client", "executor": "executor", "scheduler": "scheduler"}
     lines = {name: f"{name} {role} {planted.token}{name}\n" for name, role in roles.items()}
     tokens = {name: directory / "tokens" / name for name in roles}
     for name, line in lines.items():
