@@ -80,10 +80,10 @@ def as_another_user(directory: Path) -> list[str]:
     """
     if os.geteuid():
         return []
-    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+    drop = [shutil.which("setpriv") or "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
     readable = [*drop, sys.executable, "-c", "import onager.cli, pyspark"]
     if subprocess.run(readable, cwd=ROOT, env=environment(), capture_output=True, check=False).returncode:
-        return ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
+        return [shutil.which("unshare") or "unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
     for path in (directory, *directory.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     return drop
