@@ -80,10 +80,10 @@ def as_another_user(directory: Path) -> list[str]:
     """
     if os.geteuid():
         return []
-    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+    drop = [shutil.which("setpriv") or "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
     readable = [*drop, sys.executable, "-c", "import onager.cli, pyspark"]
     if subprocess.run(readable, cwd=ROOT, env=environment(), capture_output=True, check=False).returncode:
-        return ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
+        return [shutil.which("unshare") or "unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
     for path in (directory, *directory.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     return drop
@@ -110,6 +110,8 @@ def jail() -> Iterator[Jail]:
             return processes[-1].pid
 
         exchange = ("--exchange-dir", str(made.exchange))
+        for secret in (directory / "tokens").iterdir():
+            secret.chmod(0o600)
         state, tokens = f"leveldb:{directory / 'state'}", directory / "tokens"
         made.scheduler_pid = run(
             "scheduler", "--backend", state, "--listen", made.address, *exchange,
@@ -139,7 +141,7 @@ def _with_files(directory: Path, planted: Planted) -> Jail:
     for name in ("data/in/sub", "exchange", "state", "tokens", "cache/onager", "tmp"):
         (directory / name).mkdir(parents=True)
     shutil.copy(kernel_jar(), directory / "cache" / "onager")
-    roles = {"ann": "client", "bob": "client", "executor": "executor"}
+    roles = {"ann": "client", "bob": "client", "executor": "executor", "scheduler": "scheduler"}
     lines = {name: f"{name} {role} {planted.token}{name}\n" for name, role in roles.items()}
     tokens = {name: directory / "tokens" / name for name in roles}
     for name, line in lines.items():
