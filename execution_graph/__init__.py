@@ -13,6 +13,7 @@ from onager.execution_graph.codec import (
     FEED_MAJOR,
     FOREIGN_MAJOR,
     PIPELINED_MAJOR,
+    PLACES_MAJOR,
     REPLANNED_MAJOR,
     REUSE_MAJOR,
     SCHEMA_MAJOR,
@@ -61,7 +62,15 @@ from onager.execution_graph.events import (
     TasksSpeculated,
     TaskSucceeded,
 )
-from onager.execution_graph.failures import Failure, FailureCause, FailureKind, FetchFailure, RetryLimits
+from onager.execution_graph.failures import (
+    LEFT_TO_OTHERS,
+    UNCOUNTED,
+    Failure,
+    FailureCause,
+    FailureKind,
+    FetchFailure,
+    RetryLimits,
+)
 from onager.execution_graph.fed import stage_fed_by
 from onager.execution_graph.feeds import Feed, Portion
 from onager.execution_graph.graph import (
@@ -150,14 +159,17 @@ __all__ = [
     "ADAPTIVE_MAJOR",
     "FEED_MAJOR",
     "FOREIGN_MAJOR",
+    "LEFT_TO_OTHERS",
     "NO_METRICS",
     "PIPELINED_MAJOR",
+    "PLACES_MAJOR",
     "PLAN_STAGE_ID",
     "REPLANNED_MAJOR",
     "REUSE_MAJOR",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
     "TABLES_MAJOR",
+    "UNCOUNTED",
     "Active",
     "AdaptivePolicy",
     "Cancelled",

@@ -18,6 +18,8 @@ version can still read records that use nothing new:
            that would end it without its changes, write other files, or look for executors to run steps
     8.0    of a job that has taken outputs of others (`reuse`): a reader that does not know that would compute them, and
            look for what was not computed
+    9.0    of a job that writes a table of another catalog
+    10.0   with failures because a shared directory was not seen: a reader that does not know the cause cannot read it
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -57,7 +59,7 @@ from onager.execution_graph.graph import ExecutionGraph, Failed
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, SupersededStage, TaskOutput
 
-SCHEMA_MAJOR = 9
+SCHEMA_MAJOR = 10
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -75,7 +77,9 @@ REUSE_MAJOR = 8
 """The version of records of jobs that have taken outputs of others."""
 FOREIGN_MAJOR = 9
 """The version of records of jobs that write tables of other catalogs."""
-_MINORS = {1: 11, 2: 10, 3: 8, 4: 4, 5: 3, 6: 3, 7: 3, 8: 1, 9: 1}
+PLACES_MAJOR = 10
+"""The version of records that say of a task that its executor did not see a shared directory."""
+_MINORS = {1: 11, 2: 10, 3: 8, 4: 4, 5: 3, 6: 3, 7: 3, 8: 1, 9: 1, 10: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -241,6 +245,8 @@ def _is_of_tables(event: Event) -> bool:
 def _major_of_event(event: Event) -> int:  # noqa: PLR0911 - one for each version
     if isinstance(event, TaskSucceeded):  # as most events are
         return 1
+    if isinstance(event, TaskFailed) and event.failure.cause is FailureCause.NO_PLACE:
+        return PLACES_MAJOR
     if isinstance(event, JobPlanned) and _is_foreign(event.summary):
         return FOREIGN_MAJOR
     if isinstance(event, OutputsTaken):

@@ -54,6 +54,8 @@ class FailureCause(StrEnum):
     """The executor cannot read a plan of another version: left to executors that can; with TASK_KILLED."""
     CATALOG_CHANGED = "catalog_changed"
     """Another job changed what the job was planned on in the catalog: planned again; with IO_ERROR."""
+    NO_PLACE = "no_place"
+    """The executor does not see a directory that the cluster shares: left to executors that do; with TASK_KILLED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Failure:
     """Set when, and only when, `kind` is FETCH_FAILED."""
     cause: Annotated[FailureCause | None, SPARSE] = None
     """Readers before 1.4, 2.3 and 3.1 do not know it, and work without it; with CATALOG_CHANGED, records have version
-    7."""
+    7, with NO_PLACE version 10."""
 
     log_tail: Annotated[str | None, SPARSE] = None
     """The end of what the attempt logged, at most 16 KiB. Readers before 1.6, 2.5 and 3.3 drop it."""
@@ -97,7 +99,12 @@ class Failure:
 
 
 UNCOUNTED_PAUSE_MS = 5_000
-"""How long a partition waits after it found no space, or met again an executor that cannot read its plan."""
+"""How long a partition waits after it found no space, or met again an executor that cannot read its plan or see its
+place."""
+LEFT_TO_OTHERS = frozenset({FailureCause.OTHER_VERSION, FailureCause.NO_PLACE})
+"""The causes of failures that others may not have, so that the task goes to an executor on which it has not failed."""
+UNCOUNTED = LEFT_TO_OTHERS | {FailureCause.NO_SPACE}
+"""The causes of failures that count against nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import has_another, held, returned, running_stage
 from onager.execution_graph.events import TaskFailed, TaskSucceeded
-from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
+from onager.execution_graph.failures import LEFT_TO_OTHERS, UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.losses import with_losses
@@ -106,7 +106,7 @@ def on_task_failed(  # noqa: PLR0911 - one for each consequence
 def _after_uncounted_failure(stage: RunningStage, event: TaskFailed) -> RunningStage:
     ledger, cause = stage.ledger, event.failure.cause
     waits = cause is FailureCause.NO_SPACE
-    if cause is FailureCause.OTHER_VERSION:
+    if cause in LEFT_TO_OTHERS:
         waits = event.executor_id in ledger.failed_on.get(event.partition, ())
         ledger = ledger.after_failure_there(event.partition, event.executor_id)
     stage = replace(stage, ledger=replace(ledger, tasks_lost=ledger.tasks_lost + 1))

@@ -39,7 +39,7 @@ from onager.execution_graph.events import (
     TasksSpeculated,
     TaskSucceeded,
 )
-from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind, RetryLimits
+from onager.execution_graph.failures import UNCOUNTED, UNCOUNTED_PAUSE_MS, Failure, FailureKind, RetryLimits
 from onager.execution_graph.stages import NO_METRICS, StageSpec, StageWork, TaskMetrics
 
 
@@ -342,7 +342,7 @@ class WallTime:
             self._pauses[event.stage_id, event.partition] = self._now_ms + pause_ms
 
     def _pause_ms(self, stage: _Stage, partition: int, failure: Failure) -> int:
-        if failure.cause in (FailureCause.NO_SPACE, FailureCause.OTHER_VERSION):
+        if failure.cause in UNCOUNTED:
             return UNCOUNTED_PAUSE_MS
         if not failure.kind.is_counted or stage.live.get(partition):
             return 0

@@ -26,10 +26,12 @@ from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
 from onager.executor.attempt_logs import AttemptLogs, keep_line
 from onager.executor.exchange import check_exchange_dir
+from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.ids import Incarnation, new_incarnation
 from onager.logs import configure_logging
+from onager.place_files import EXCHANGE, WAREHOUSE
 from onager.private_files import warn_of_others
 from onager.protocol.ports import check_address
 from onager.protocol.security import ClientAccess, Role, ServerAccess
@@ -46,8 +48,9 @@ _OWN_DIRECTORY = "jobs can read what lies beside it: give tokens and keys a dire
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
-StartWorker = Callable[[ExecutorSettings, Incarnation, AttemptLogs], tuple[Worker, str]]
-"""Returns the worker of this incarnation of the executor, which keeps logs as told, and its version of Spark."""
+StartWorker = Callable[[ExecutorSettings, Incarnation, AttemptLogs, SeenPlaces], tuple[Worker, str]]
+"""Returns the worker of this incarnation of the executor, which keeps logs as told and works in places that it sees,
+and its version of Spark."""
 
 
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
@@ -74,7 +77,10 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         await_exchange_dir(settings.exchange_dir, log)
         _warn_of_places(settings, log)
         incarnation = new_incarnation()
-        worker, spark_version = (start_worker or _start_spark)(settings, incarnation, logs)
+        named = {EXCHANGE: settings.exchange_dir, WAREHOUSE: settings.warehouse_dir}
+        places = SeenPlaces(named, incarnation, SystemClock())
+        places.look()
+        worker, spark_version = (start_worker or _start_spark)(settings, incarnation, logs, places)
     except (OnagerError, ClusterAwayError) as e:
         if isinstance(e, ClusterAwayError) and _DEATHS_VARIABLE in os.environ:
             log.warning("cluster_away", error=str(e))  # the cluster was there once
@@ -87,7 +93,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         _start_again(settings, lived_s=0.0)
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
     try:
-        outcome = asyncio.run(_serve(settings, incarnation, access, served, worker, spark_version, logs))
+        outcome = asyncio.run(_serve(settings, incarnation, access, served, worker, spark_version, logs, places))
     except InvalidSettingError as e:
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
@@ -139,7 +145,9 @@ def _warn_of_places(settings: ExecutorSettings, log: Any) -> None:
             log.warning("secrets_beside_other_files", file=str(file), advice=_OWN_DIRECTORY)
 
 
-def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: AttemptLogs) -> tuple[Worker, str]:
+def _start_spark(
+    settings: ExecutorSettings, incarnation: Incarnation, logs: AttemptLogs, places: SeenPlaces
+) -> tuple[Worker, str]:
     # Imported late, so that a refused setting does not wait for Spark.
     from onager.executor.spark.running.streams import StreamSettings
     from onager.executor.spark.worker import SparkWorker
@@ -159,6 +167,7 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: Att
         allow=settings.allow,
         logs=logs,
         catalogs=settings.foreign_catalogs,
+        places=places,
         streams=StreamSettings(
             listen=settings.stream_listen,
             advertise=settings.stream_advertise or "",
@@ -177,6 +186,7 @@ async def _serve(
     worker: Worker,
     spark_version: str,
     logs: AttemptLogs,
+    places: SeenPlaces,
 ) -> Outcome:
     identity = Identity(
         incarnation=incarnation,
@@ -190,7 +200,14 @@ async def _serve(
         gateway = await stack.enter_async_context(SchedulerGateway(settings.scheduler_addresses, access, first=first))
         port = None if served is None else Port(settings, served)
         agent = Agent(
-            settings, identity, worker, gateway, SystemClock(), address="" if port is None else port.address, logs=logs
+            settings,
+            identity,
+            worker,
+            gateway,
+            SystemClock(),
+            address="" if port is None else port.address,
+            logs=logs,
+            places=places,
         )
         if port is not None:
             await stack.enter_async_context(port.serving(agent))

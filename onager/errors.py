@@ -54,7 +54,8 @@
     ├── ExchangeError
     │   ├── ExchangeNotWritableError
     │   ├── ExchangeFullError        retryable
-    │   └── FetchFailedError         an input that a producer wrote is missing or damaged
+    │   ├── FetchFailedError         an input that a producer wrote is missing or damaged
+    │   └── PlaceNotSeenError        retryable: a process does not see a directory that the cluster shares
     ├── SinkError
     │   └── TargetExistsError
     └── DiskError                    retryable: a disk that a scheduler uses fails, or does not answer
@@ -509,6 +510,16 @@ class ExchangeFullError(ExchangeError):
 
 class FetchFailedError(ExchangeError):
     """An output that a producer reported is missing or damaged."""
+
+
+class PlaceNotSeenError(ExchangeError):
+    """A process does not see a directory that the cluster shares: the exchange directory, or the warehouse."""
+
+    retryable = True
+
+    def __init__(self, place: str, message: str) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class SinkError(OnagerError):

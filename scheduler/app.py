@@ -7,7 +7,15 @@ from itertools import groupby
 from typing import Final
 
 from onager.clock import Clock
-from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, FOREIGN_MAJOR, REPLANNED_MAJOR, REUSE_MAJOR, TABLES_MAJOR
+from onager.execution_graph import (
+    ADAPTIVE_MAJOR,
+    FEED_MAJOR,
+    FOREIGN_MAJOR,
+    PLACES_MAJOR,
+    REPLANNED_MAJOR,
+    REUSE_MAJOR,
+    TABLES_MAJOR,
+)
 from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import Caller, ClientAccess, Role
@@ -61,6 +69,7 @@ from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.place_admission import PlaceAdmission
 from onager.scheduler.executors.quarantine import Quarantine
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.audit_notes import CHANGE_TABLES, AuditNotes
@@ -169,6 +178,7 @@ class Replica:
                 private=settings.private,
                 may_change_catalog=lambda: self.members.writes_major >= TABLES_MAJOR,
                 may_commit=lambda: self.members.writes_major >= FOREIGN_MAJOR and self.executors.all_commit,
+                may_name_places=lambda: self.members.writes_major >= PLACES_MAJOR,
             ),
             self.queue,
             self.ownership,
@@ -309,6 +319,8 @@ class Replica:
             self.notes,
             CatalogLooks(backend),
         )
+        self.places = PlaceAdmission(backend, self.executors, self.members)
+        self.results.check_exchange = self.places.check_exchange
         self.connect_calls = ConnectCalls(self.executors)
         sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
         running = RunningOperations(backend, self.heads, self.local, self.notes)
@@ -325,7 +337,7 @@ class Replica:
             settings.exchange_dir,
             self.service,
         )
-        artifacts = Artifacts(sessions, settings.exchange_dir, clock)
+        artifacts = Artifacts(sessions, settings.exchange_dir, clock, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
         self.spark_connect = SparkConnectService(
             sessions, operations, running, artifacts, checkpoints, self.executors, clock
@@ -345,6 +357,7 @@ class Replica:
             self.connect_calls,
             lambda: [info.address for info in self.members.infos()],
             backend,
+            self.places,
         )
         self.for_replicas = ReplicaService(
             self.local,
@@ -379,6 +392,7 @@ class Replica:
             members=self.members.run(),
             heads=self.heads.run(),
             executors=self.executors.run(),
+            places=self.places.run(),
             dispatcher=self.dispatcher.run(),
             forwarding=self.forwarding.run(),
             member_watch=self.member_watch.run(),

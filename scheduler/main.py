@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ import grpc
 import structlog
 from grpc_health.v1._async import HealthServicer
 
+from onager import place_files
 from onager.clock import Clock, SystemClock
 from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerError
 from onager.exchange_layout import check_local, local_path
@@ -27,10 +29,11 @@ from onager.protocol.security import ServerAccess
 from onager.scheduler import timing
 from onager.scheduler.app import Replica
 from onager.scheduler.disk import EXCHANGE
+from onager.scheduler.executors.own_exchange import OwnExchange
 from onager.scheduler.health import serving_health
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
-from onager.state_backend import open_backend
+from onager.state_backend import Keyspace, StateBackendClient, open_backend
 from onager.supervision import EXIT_FAILED, LoopEndedError, run_loops
 
 if TYPE_CHECKING:
@@ -97,7 +100,7 @@ async def _run(settings: SchedulerSettings) -> int:
         loop.add_signal_handler(number, stop.set)
     timing.check(settings.forward_timeout_ms)
     access = ServerAccess(settings.server_security, settings.listen)
-    await EXCHANGE.call(make_exchange_dir, settings.exchange_dir, settings.exchange_access)
+    check_local("--exchange-dir", settings.exchange_dir)
     if settings.backend.startswith("memory:"):
         log.warning("jobs_are_lost_with_this_process", advice="keep them: --backend leveldb:DIR, or etcd://HOST:PORT,…")
     clock = SystemClock()
@@ -113,7 +116,7 @@ async def _run(settings: SchedulerSettings) -> int:
             if settings.metrics_listen is not None:
                 stack.enter_context(serving_metrics(settings.metrics_listen, registry))
             backend = ObservedBackend(backend, StateMetrics(registry), clock)
-        replica = Replica(settings, backend, clock)
+        replica = await _made(settings, backend, clock)
         lag = None if registry is None else observe(replica, registry, replica.clock, access.refusals)
         await replica.start()
         checks = HealthServicer()
@@ -192,12 +195,24 @@ async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task
         log.warning("scheduler_left_writes_behind")
 
 
-def make_exchange_dir(exchange_dir: str, access: str = "owner") -> None:
-    """Make the exchange directory.
+async def _made(settings: SchedulerSettings, backend: StateBackendClient, clock: Clock) -> Replica:
+    """Make the scheduler, and the exchange directory.
 
-    Raises `InvalidSettingError` for a URI of another file system, and `ExchangeNotWritableError`.
+    The latter only if the cluster has none yet: else the volume that holds it may not be mounted here.
     """
-    check_local("--exchange-dir", exchange_dir)
+    path, access = settings.exchange_dir, settings.exchange_access
+    is_there = await EXCHANGE.call(Path(local_path(path)).exists)
+    if is_there or await backend.get(Keyspace.Places, place_files.EXCHANGE) is None:
+        await EXCHANGE.call(make_exchange_dir, path, access)
+    replica = Replica(settings, backend, clock)
+    replica.places.own = OwnExchange(
+        path, backend, replica.members, replica.places, clock, partial(make_exchange_dir, path, access)
+    )
+    return replica
+
+
+def make_exchange_dir(exchange_dir: str, access: str = "owner") -> None:
+    """Make the exchange directory; `ExchangeNotWritableError` if nothing can be written there."""
     path = Path(local_path(exchange_dir))
     try:
         make_private_directory(path, access)

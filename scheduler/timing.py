@@ -22,6 +22,16 @@ ATTEND_LONGEST_PAUSE_S: Final = 1.0
 MEMBER_PASSED_OVER_S: Final = 2.0
 """How long a scheduler that did not answer is skipped."""
 
+# ---------------------------------------------------------------- shared directories
+
+PLACE_LOOK_S: Final = 5.0
+"""How often a scheduler looks whether it still sees the exchange directory."""
+PLACE_PENDING_S: Final = 0.2
+PLACE_REFUSED_S: Final = 2.0
+"""How often it looks until it is admitted, and once it is refused."""
+PLACE_FIND_S: Final = 1.0
+"""How long it may take to find an executor's mark: less than an executor waits for the answer to its heartbeat."""
+
 # ---------------------------------------------------------------- launches and running lists
 
 LAUNCH_YOUNG_S: Final = 0.5

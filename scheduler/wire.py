@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 from typing import Final
 
 from onager.execution_graph import (
+    UNCOUNTED,
     Failure,
     FailureCause,
     FailureKind,
@@ -134,7 +135,7 @@ def failure_from(message: pb.Failure) -> Failure:
         kind = FailureKind(message.kind)
     except ValueError:
         kind, cause = FailureKind.IO_ERROR, FailureCause.INTERNAL_ERROR
-    if cause in (FailureCause.NO_SPACE, FailureCause.OTHER_VERSION):
+    if cause in UNCOUNTED:
         kind = FailureKind.TASK_KILLED
     fetch = None
     if kind is FailureKind.FETCH_FAILED and message.HasField("fetch"):

@@ -37,6 +37,8 @@ class Keyspace(StrEnum):
     """The commands that made their views, functions and data sources."""
     ConnectOperations = "ConnectOperations"
     """What their commands answered."""
+    Places = "Places"
+    """The ids of the directories that executors and schedulers share."""
     Admin = "Admin"
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 

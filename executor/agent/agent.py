@@ -25,6 +25,7 @@ from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
 from onager.executor.agent.load_watch import LoadWatch
 from onager.executor.agent.membership import Identity, Membership
+from onager.executor.agent.place_watch import PlaceWatch
 from onager.executor.agent.progress_watch import ProgressWatch
 from onager.executor.agent.reporting import Reporter
 from onager.executor.agent.set_aside import SetAsideNotice
@@ -32,6 +33,7 @@ from onager.executor.agent.space import SpaceWatch
 from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
 from onager.executor.agent.threads import Threads
 from onager.executor.attempt_logs import AttemptLogs
+from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import Worker, WorkerEnd
 from onager.ids import BlobDigest, JobId
@@ -63,8 +65,12 @@ class Agent:
         *,
         address: str = "",
         logs: AttemptLogs | None = None,
+        places: SeenPlaces | None = None,
     ) -> None:
-        """Make an agent that polls, or in push mode one that is called at *address*; *logs*: what tasks log."""
+        """Make an agent that polls, or in push mode one that is called at *address*.
+
+        *logs*: what tasks log. *places*: the shared directories to look at.
+        """
         self._settings = settings
         self._identity = identity
         self._worker = worker
@@ -88,6 +94,12 @@ class Agent:
             lambda: self._membership.beat(),  # noqa: PLW0108 - made below
             self._id,
         )
+        self._places = PlaceWatch(
+            places,
+            self._threads.places,
+            beat=lambda: self._membership.beat(),  # noqa: PLW0108 - made below
+            on_change=self._note_change,
+        )
         self._progress = ProgressWatch(
             lambda: self._threads.samples(worker.progress), lambda: self._attempts.active > 0
         )
@@ -96,7 +108,8 @@ class Agent:
             identity,
             gateway,
             held=self._held,
-            on_registered=lambda: self._reporter.wake(),  # noqa: PLW0108 - made below
+            on_registered=self._take_registration,
+            add_places=self._places.add_to,
             add_news=self._add_news,
             on_answer=self._take_heartbeat_answer,
             on_refused=lambda why: self._end(Ending.REFUSED, why),
@@ -111,6 +124,7 @@ class Agent:
             on_unknown=self._membership.lose,
             on_silence=self._poll_again,
             list_number=lambda: self._list_number,
+            takes_work=lambda: self._takes_work,
             spawn=self._spawn,
         )
         self._is_called = settings.mode == "push"
@@ -160,6 +174,7 @@ class Agent:
             spawn=self._spawn,
             on_report=self._reporter.wake,
             on_no_space=self._space.doubt,
+            on_failure=self._places.doubt,
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
             catalog=self._catalog,
@@ -190,6 +205,7 @@ class Agent:
         for name, loop in loops.items():
             self._background.keep(name, self._to_the_end(loop))
         self._background.start("looks at the exchange", self._exchange.run())
+        self._background.start("looks at shared directories", self._places.run())
         self._background.start("samples of the load", self._load.run())
         self._background.start("looks at running tasks", self._progress.run())
         end = None
@@ -221,7 +237,6 @@ class Agent:
 
     def _begin_to_leave(self) -> None:
         self._draining.set()
-        self._reporter.refills = False
         self._membership.announce_drain()
         self._note_change()
 
@@ -289,8 +304,12 @@ class Agent:
                 self._patience = None
 
     @property
+    def _takes_work(self) -> bool:
+        return not self._draining.is_set() and self._places.may_work
+
+    @property
     def _offered_slots(self) -> int:
-        return 0 if self._draining.is_set() else self._attempts.free_slots
+        return self._attempts.free_slots if self._takes_work else 0
 
     @property
     def _has_to_poll(self) -> bool:
@@ -406,6 +425,7 @@ class Agent:
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
         """Add to a heartbeat what is kept on disk and in memory, and what polls would say if they were sent."""
         self._exchange.add_to(request)
+        self._places.add_to(request)
         request.no_space = self._space.why
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
@@ -414,9 +434,14 @@ class Agent:
         self._load.add_to(request, self._attempts.free_slots)
         self._progress.add_to(request)
 
+    def _take_registration(self, answer: pb.RegisterExecutorResponse) -> None:
+        self._places.take(answer)
+        self._reporter.wake()
+
     def _take_heartbeat_answer(self, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.hear(answer)
         self._exchange.was_told(answer)
+        self._places.take(answer)
         self._clean_ups.were_told(self._told_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)

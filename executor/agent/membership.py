@@ -49,7 +49,8 @@ class Membership:
         gateway: SchedulerGateway,
         *,
         held: Callable[[], list[pb.TaskId]],
-        on_registered: Callable[[], None],
+        on_registered: Callable[[pb.RegisterExecutorResponse], None],
+        add_places: Callable[[pb.RegisterExecutorRequest], None],
         add_news: Callable[[pb.HeartbeatRequest], None],
         on_answer: Callable[[pb.HeartbeatResponse], None],
         on_refused: Callable[[str], None],
@@ -60,6 +61,7 @@ class Membership:
         self._gateway = gateway
         self._held = held
         self._on_registered = on_registered
+        self._add_places = add_places
         self._add_news = add_news
         self._on_answer = on_answer
         self._on_refused = on_refused
@@ -110,7 +112,7 @@ class Membership:
             self._registered.set()
             self._heartbeat_due.set()
             self._log.info("registered", scheduler_id=answer.scheduler_id, slots=self._settings.slots)
-            self._on_registered()
+            self._on_registered(answer)
             await asyncio.sleep(_CALM_S)
 
     async def keep_alive(self) -> None:
@@ -142,7 +144,7 @@ class Membership:
                 continue
 
     def _introduction(self) -> pb.RegisterExecutorRequest:
-        return pb.RegisterExecutorRequest(
+        request = pb.RegisterExecutorRequest(
             executor_id=self._settings.executor_id,
             incarnation=self._identity.incarnation,
             host=self._settings.host,
@@ -165,3 +167,5 @@ class Membership:
             answered_by_call=bool(self._address),
             machine=self._settings.machine,
         )
+        self._add_places(request)
+        return request

@@ -54,12 +54,13 @@ class Reporter:
         on_unknown: Callable[[], None],
         on_silence: Callable[[], None] = lambda: None,
         list_number: Callable[[], int] = lambda: 0,
+        takes_work: Callable[[], bool] = lambda: True,
         spawn: Callable[[Coroutine[None, None, None]], object] = asyncio.create_task,
     ) -> None:
         """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that was lost.
 
-        It is called again when the reports of such a call are acknowledged at last. *spawn* runs work in the
-        background.
+        It is called again when the reports of such a call are acknowledged at last. *takes_work*:
+        whether the scheduler may fill the slots that reports free. *spawn* runs work in the background.
         """
         self._attempts = attempts
         self._gateway = gateway
@@ -69,6 +70,7 @@ class Reporter:
         self._on_unknown = on_unknown
         self._on_silence = on_silence
         self._list_number = list_number
+        self._takes_work = takes_work
         self._spawn = spawn
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -87,8 +89,6 @@ class Reporter:
         self._pausing: set[TaskKey] = set()
         """Those of them whose while is not over."""
         self._log = structlog.get_logger().bind(executor_id=executor_id)
-        self.refills = True
-        """Whether the scheduler may fill the slots that reports free; false while draining."""
 
     @contextmanager
     def polling(self) -> Iterator[None]:
@@ -145,7 +145,7 @@ class Reporter:
             await asyncio.sleep(_OFFER_AFTER_S)
             self._unfilled.clear()
             slots, self._untold_slots = min(self._untold_slots, self._attempts.free_slots), 0
-            if not (slots and self.refills and self._polls_waiting):
+            if not (slots and self._takes_work() and self._polls_waiting):
                 continue  # the next poll offers them
             try:
                 with self._calling():
@@ -190,7 +190,7 @@ class Reporter:
         keys = batch.reports.keys()
         # Slots that a lost answer may have filled are not offered again: the next poll offers them.
         fresh = keys - self._unanswered
-        freed = self._attempts.freed_by(len(fresh)) if self.refills else 0
+        freed = self._attempts.freed_by(len(fresh)) if self._takes_work() else 0
         request = self._request(batch.reports.values(), freed)
         try:
             with self._calling():

@@ -41,6 +41,7 @@ class TasksInHand:
         spawn: Callable[[Coroutine[None, None, None]], object],
         on_report: Callable[[], None],
         on_no_space: Callable[[], None],
+        on_failure: Callable[[], None],
         on_death: Callable[[str], None],
         logs: AttemptLogs,
         catalog: CatalogReader,
@@ -49,9 +50,9 @@ class TasksInHand:
         """Make it.
 
         *spawn* runs work in the background. *on_report* is called when there is a report to send, *on_no_space* when a
-        task found no space to write into, and *on_death* with the reason why the worker cannot run anything any more.
-        *logs* has what attempts logged, of which the end goes with the report of a failed one. Jobs are planned with
-        what *catalog* reads. *is_quiet* returns whether the worker does nothing but tasks.
+        task found no space to write into, *on_failure* when one failed, and *on_death* with the reason why the worker
+        cannot run anything any more. *logs* has what attempts logged, of which the end goes with the report of a failed
+        one. Jobs are planned with what *catalog* reads. *is_quiet* returns whether the worker does nothing but tasks.
         """
         self._attempts = attempts
         self._worker = worker
@@ -61,6 +62,7 @@ class TasksInHand:
         self._spawn = spawn
         self._on_report = on_report
         self._on_no_space = on_no_space
+        self._on_failure = on_failure
         self._on_death = on_death
         self._logs = logs
         self._catalog = catalog
@@ -222,6 +224,7 @@ class TasksInHand:
                 self._log.info("task_failed", task=str(key), kind=kind)
             if kind == FailureCause.NO_SPACE:
                 self._on_no_space()
+            self._on_failure()
             self._finish_all([report])
         else:
             self._on_death(DEATH_NOTICE)

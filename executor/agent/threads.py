@@ -42,6 +42,8 @@ class Threads:
         """Scans of the exchange directory."""
         self.probes = Calls("probe", 1)
         """Checks for space in it."""
+        self.places = Calls("place", 1)
+        """Looks at shared directories."""
         self.samples = Calls("sample", 1)
         """Samples of what the processes use."""
         self.logs = Calls("logs", 1)

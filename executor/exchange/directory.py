@@ -42,7 +42,8 @@ def check_exchange_dir(path: str) -> None:
         if not directory.is_dir():
             what = "is not a directory" if directory.exists() else "is not there"
             raise ExchangeNotWritableError(
-                f"exchange directory {path} {what}: create it, or mount the volume that holds it"
+                f"exchange directory {path} {what}: mount the volume there that all schedulers and executors share. "
+                "On a single machine the scheduler makes it: start that first"
             )
         probe.write_bytes(b"onager")
         probe.unlink()

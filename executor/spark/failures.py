@@ -18,6 +18,7 @@ from onager.errors import (
     ExchangeNotWritableError,
     InvalidRequestError,
     OnagerError,
+    PlaceNotSeenError,
     PlanningError,
     SinkError,
     VersionMismatchError,
@@ -26,6 +27,7 @@ from onager.execution_graph.failures import FailureCause, FailureKind
 from onager.executor.spark import plan_codec
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.stage_plan import MadeBy
+from onager.place_files import EXCHANGE, NO_EXCHANGE, NO_PLACE
 from onager.protocol import onager_pb2 as pb
 
 DETAILS_LIMIT = 16 * 1024
@@ -82,7 +84,7 @@ def _classified(kernel: Kernel, error: BaseException, made_by: MadeBy | None) ->
         kind=kind,
         cause=told_cause,
         message=message,
-        error_class=getattr(error, "raised", "") or type(error).__name__,
+        error_class=_class_of(error),
         details="".join(traceback.format_exception(error))[-DETAILS_LIMIT:],
     )
     return _with_notes(failure, error)
@@ -96,11 +98,26 @@ def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
         cause = FailureCause.NO_SPACE
     elif isinstance(io, VersionMismatchError):
         cause = FailureCause.OTHER_VERSION
+    elif isinstance(io, PlaceNotSeenError):
+        cause = FailureCause.NO_PLACE
     elif isinstance(io, _IO) or is_unanswered(io) or (isinstance(io, OnagerError) and io.retryable):
         cause = None
     elif isinstance(io, _USERS):
         return FailureKind.USER_ERROR, None
     return FailureKind.IO_ERROR, cause
+
+
+def _class_of(error: BaseException) -> str:
+    if isinstance(error, PlaceNotSeenError):
+        return NO_EXCHANGE if error.place == EXCHANGE else NO_PLACE
+    return getattr(error, "raised", "") or type(error).__name__
+
+
+def not_seen(error: PlaceNotSeenError) -> pb.Failure:
+    """Return the failure of a task whose executor does not see a directory that it needs."""
+    return _failure(
+        kind=FailureKind.IO_ERROR, cause=FailureCause.NO_PLACE, message=str(error), error_class=_class_of(error)
+    )
 
 
 def is_unanswered(error: BaseException) -> bool:

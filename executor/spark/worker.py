@@ -32,6 +32,7 @@ from onager.executor.exchange import (
     remove_unfinished,
     take_back,
 )
+from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.foreign import ForeignCatalog, ForeignTables
 from onager.executor.foreign.catalogs import FLAG
 from onager.executor.spark.cancellation import Cancellation
@@ -45,6 +46,7 @@ from onager.executor.spark.jvm_end import MemoryKills, described
 from onager.executor.spark.kernel.execution import check_lookups
 from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.load import ProcessTree
+from onager.executor.spark.place_checks import check_planned, planning_in, writing_at
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
 from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, statement_classes
@@ -61,6 +63,7 @@ from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDied
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
 from onager.job_settings import PLANNING_TIMEOUT, may_be_reused
 from onager.manifests import Manifest
+from onager.place_files import EXCHANGE
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES, MIB
@@ -96,15 +99,17 @@ class SparkWorker:
         allow: Sequence[str] = (),
         logs: AttemptLogs | None = None,
         catalogs: Sequence[ForeignCatalog] = (),
+        places: SeenPlaces | None = None,
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 
         *planning_timeout_s*: the default limit for planning a job; 0: none. *cancel_grace_s*: how long what was
         cancelled may go on. *logs* gets what tasks log. *private* and *allow*: what jobs may read, write and use.
-        *catalogs*: others than Onager's own.
+        *catalogs*: others than Onager's own. *places*: the shared directories, without which tasks fail.
         """
         self._deadlines = Deadlines(clock, cancel_grace_s)
         self._planning_timeout_s = planning_timeout_s
+        self._places = places
         if catalogs and conf.get(_CATALOG, "in-memory") != "in-memory":
             raise InvalidSettingError(
                 FLAG, catalogs[0].name, f"an executor with {_CATALOG}={conf[_CATALOG]} has no other catalogs: omit one"
@@ -140,6 +145,7 @@ class SparkWorker:
                 # A cluster's processes run the tasks, but this process would own the port.
                 streams=None if is_cluster(self._spark.sparkContext.master) else streams,
                 deadlines=self._deadlines,
+                places=places,
             )
             self._check_spark()
             self._cluster = self._join_cluster(slots, clock)
@@ -225,6 +231,10 @@ class SparkWorker:
     def clean_up(self, request: pb.CleanUp) -> None:
         """Forget a job and remove its files except those to keep, or remove only dead executors' unfinished files."""
         job_id = JobId(request.job_id)
+        if self._places is not None and not request.memory_only:
+            self._places.check(EXCHANGE)  # what is not seen is not removed: another executor is asked
+            for path in (request.sink.path, *request.folders):
+                self._places.check_path(path)
         if request.dead_writers:
             count = remove_unfinished(self._exchange_dir, job_id, request.dead_writers)
             log.info("unfinished_files_removed", job_id=job_id, files=count)
@@ -354,7 +364,10 @@ class SparkWorker:
                 yield connect_query(plan, made, tables, self._checkpoint(key.job_id))
 
         try:
-            with cancellation.limited(timeout_s, PlanningTimeoutError(timeout_s, PLANNING_TIMEOUT)) as lift_limit:
+            with (
+                cancellation.limited(timeout_s, PlanningTimeoutError(timeout_s, PLANNING_TIMEOUT)) as lift_limit,
+                planning_in(self._places) as note_read,
+            ):
                 outcome = plan_job(
                     spec,
                     self._spark,
@@ -371,7 +384,9 @@ class SparkWorker:
                     foreign=self._foreign,
                     may_step=task_set.may_step,
                     has_fingerprints=task_set.may_reuse and may_be_reused(spec.conf, key.job_id),
+                    on_read=note_read,
                 )
+            check_planned(self._places, outcome)
         except Exception as error:
             if spec.HasField("connect"):
                 error.connect_details = failure_of(self._spark, error).details  # type: ignore[attr-defined]
@@ -385,9 +400,9 @@ class SparkWorker:
     def _find_more(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         del key
         cancellation.check()
-        return find_more(
-            assignment.task_set, assignment.blobs, Jvm.of(self._spark), self._runner.binder, self._executor_id
-        )
+        with planning_in(self._places) as note_read:
+            jvm, blobs = Jvm.of(self._spark), assignment.blobs
+            return find_more(assignment.task_set, blobs, jvm, self._runner.binder, self._executor_id, note_read)
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)
@@ -399,7 +414,8 @@ class SparkWorker:
         outputs = [output for location in task_set.inputs for output in location.outputs]
         held = self._held(assignment) if task_set.sink.HasField("table") else None
         private = NO_PATHS if task_set.sink.path == self._checkpoint(key.job_id) else self._private
-        content = plan_publish(key.job_id, task_set.sink, outputs, nonce, private, held).to_bytes()
+        with writing_at(self._places, task_set.sink.path):
+            content = plan_publish(key.job_id, task_set.sink, outputs, nonce, private, held).to_bytes()
         if len(content) > _MOST_MANIFEST_BYTES:
             raise SinkError(
                 f"the manifest of what is to be published has {len(content):,} bytes, more than the "
@@ -432,7 +448,8 @@ class SparkWorker:
         manifest = Manifest.from_bytes(content)
         # It is asked before files are where a table's are: they stay there if the table is not as it was.
         if not (manifest.foreign and self._foreign.has_committed(manifest.foreign, key.job_id)):
-            carry_out(manifest)
+            with writing_at(self._places, manifest.target):
+                carry_out(manifest)
             if manifest.foreign:
                 self._foreign.commit(manifest.foreign, key.job_id, [move.name for move in manifest.moves])
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))

@@ -147,6 +147,7 @@ OPTIONS: Final = Pairs(1000, Text(256), Text(64 * KIB))
 CODE: Final = Bytes(MAX_JOB_SPEC_BYTES)
 TASKS: Final = Many(MAX_LISTED_TASKS, PART)
 JOBS: Final = Many(1024, ID, is_cut=True)
+PLACES: Final = Many(256, PART)
 _LIFE: Final[Mapping[str, Limit]] = {"executor_id": ID, "incarnation": ID}
 _LOGS_WANTED: Final[Mapping[str, Limit]] = {
     "stage_id": PLAIN,
@@ -301,7 +302,18 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "commits": PLAIN,
         "reuses": PLAIN,
         "machine": WORD,
+        "places": PLACES,
     },
+    "PlaceView": {
+        "name": WORD,
+        "path": PATH,
+        "id": WORD,
+        "generation": PLAIN,
+        "mark": WORD,
+        "problem": REASON,
+        "wanted": WORD,
+    },
+    "PlaceMark": {"place": WORD, "mark": WORD, "seen": PLAIN},
     "HeartbeatRequest": {
         **_LIFE,
         "draining": PLAIN,
@@ -313,6 +325,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "no_space": REASON,
         "load": PART,
         "progress": Many(MAX_TOLD_ATTEMPTS, PART, is_cut=True),
+        "places": PLACES,
+        "looked_for": Many(256, PART, is_cut=True),
     },
     "AttemptProgress": {"task": PART, "rows_read": SEEN, "bytes_read": SEEN, "permille": Number(1000, is_cut=True)},
     "ExecutorLoad": {

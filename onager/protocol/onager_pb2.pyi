@@ -1661,7 +1661,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses", "commits", "machine")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses", "commits", "machine", "places")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1683,6 +1683,7 @@ class RegisterExecutorRequest(_message.Message):
     REUSES_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1704,15 +1705,62 @@ class RegisterExecutorRequest(_message.Message):
     reuses: bool
     commits: bool
     machine: str
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ..., commits: _Optional[bool] = ..., machine: _Optional[str] = ...) -> None: ...
+    places: _containers.RepeatedCompositeFieldContainer[PlaceView]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ..., commits: _Optional[bool] = ..., machine: _Optional[str] = ..., places: _Optional[_Iterable[_Union[PlaceView, _Mapping]]] = ...) -> None: ...
+
+class PlaceView(_message.Message):
+    __slots__ = ("name", "path", "id", "generation", "mark", "problem", "wanted")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    path: str
+    id: str
+    generation: int
+    mark: str
+    problem: str
+    wanted: str
+    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., id: _Optional[str] = ..., generation: _Optional[int] = ..., mark: _Optional[str] = ..., problem: _Optional[str] = ..., wanted: _Optional[str] = ...) -> None: ...
+
+class PlaceMark(_message.Message):
+    __slots__ = ("place", "mark", "seen")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    place: str
+    mark: str
+    seen: bool
+    def __init__(self, place: _Optional[str] = ..., mark: _Optional[str] = ..., seen: _Optional[bool] = ...) -> None: ...
+
+class PlaceVerdict(_message.Message):
+    __slots__ = ("name", "id", "admitted", "why", "new_id", "generation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    NEW_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    id: str
+    admitted: bool
+    why: str
+    new_id: str
+    generation: int
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[str] = ..., admitted: _Optional[bool] = ..., why: _Optional[str] = ..., new_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
-    __slots__ = ("scheduler_id", "lease_ttl_ms")
+    __slots__ = ("scheduler_id", "lease_ttl_ms", "places")
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     scheduler_id: str
     lease_ttl_ms: int
-    def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ...) -> None: ...
+    places: _containers.RepeatedCompositeFieldContainer[PlaceVerdict]
+    def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ..., places: _Optional[_Iterable[_Union[PlaceVerdict, _Mapping]]] = ...) -> None: ...
 
 class SetAside(_message.Message):
     __slots__ = ("until_ms", "reason")
@@ -1755,7 +1803,7 @@ class AttemptProgress(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., rows_read: _Optional[int] = ..., bytes_read: _Optional[int] = ..., permille: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space", "load", "progress")
+    __slots__ = ("executor_id", "incarnation", "draining", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space", "load", "progress", "places", "looked_for")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -1767,6 +1815,8 @@ class HeartbeatRequest(_message.Message):
     NO_SPACE_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_FOR_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     draining: bool
@@ -1778,21 +1828,27 @@ class HeartbeatRequest(_message.Message):
     no_space: str
     load: ExecutorLoad
     progress: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
+    places: _containers.RepeatedCompositeFieldContainer[PlaceView]
+    looked_for: _containers.RepeatedCompositeFieldContainer[PlaceMark]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., places: _Optional[_Iterable[_Union[PlaceView, _Mapping]]] = ..., looked_for: _Optional[_Iterable[_Union[PlaceMark, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("cancel", "clean_ups", "tell_again", "connect_at", "set_aside")
+    __slots__ = ("cancel", "clean_ups", "tell_again", "connect_at", "places", "look_for", "set_aside")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
     TELL_AGAIN_FIELD_NUMBER: _ClassVar[int]
     CONNECT_AT_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    LOOK_FOR_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
     tell_again: _containers.RepeatedScalarFieldContainer[str]
     connect_at: _containers.RepeatedScalarFieldContainer[str]
+    places: _containers.RepeatedCompositeFieldContainer[PlaceVerdict]
+    look_for: _containers.RepeatedCompositeFieldContainer[PlaceMark]
     set_aside: SetAside
-    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., tell_again: _Optional[_Iterable[str]] = ..., connect_at: _Optional[_Iterable[str]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
+    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., tell_again: _Optional[_Iterable[str]] = ..., connect_at: _Optional[_Iterable[str]] = ..., places: _Optional[_Iterable[_Union[PlaceVerdict, _Mapping]]] = ..., look_for: _Optional[_Iterable[_Union[PlaceMark, _Mapping]]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
 
 class PollWorkRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "free_slots", "list_number", "running", "wait_ms", "cleaned_up")

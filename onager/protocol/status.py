@@ -89,6 +89,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.ExchangeError: Codes(StatusCode.INTERNAL, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeNotWritableError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeFullError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.INSUFFICIENT_STORAGE),
+    errors.PlaceNotSeenError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.FetchFailedError: Codes(StatusCode.DATA_LOSS, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.SinkError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.TargetExistsError: Codes(StatusCode.ALREADY_EXISTS, HTTPStatus.CONFLICT),

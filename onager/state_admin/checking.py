@@ -8,6 +8,7 @@ from typing import Final
 from onager.errors import StateCorruptError
 from onager.scheduler.cluster.members import SchedulerRecord
 from onager.scheduler.executors.loads import ExecutorLoadRecord
+from onager.scheduler.executors.place_records import PlaceRecord
 from onager.scheduler.executors.records import ExecutorRecord
 from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.records import unpack
@@ -34,6 +35,8 @@ def check_everything(store: StoreContents) -> Iterator[Finding]:
     _check_executors(store, jobs, found)
     _check_schedulers(store, found)
     _check_audit(store, found)
+    for key, item in store.records[Keyspace.Places].items():
+        found.read(Keyspace.Places, key, partial(PlaceRecord.decoded, item.value, f"Places/{key}"))
     check_catalog(store, found)
     for key, item in store.records[Keyspace.Sessions].items():
         found.read(Keyspace.Sessions, key, partial(_json_of, item, f"Sessions/{key}"))

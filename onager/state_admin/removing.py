@@ -31,6 +31,19 @@ _JOB_RECORDS: Final = {
 }
 
 
+_FIRST_COME: Final = (
+    "the first process that looks would decide which directory it is: stop executors that see a wrong one"
+)
+_SESSION: Final = "programs that use the session fail, or go on without what it held: let its client end it"
+_FORGOTTEN: Final = {
+    Keyspace.Catalog: "the catalog would forget it; DROP in a job removes what goes with it, and knows who uses it",
+    Keyspace.ConnectSessions: _SESSION,
+    Keyspace.ConnectEntries: _SESSION,
+    Keyspace.ConnectOperations: _SESSION,
+    Keyspace.Audit: "who changed what, and when, would be forgotten; only this removal itself is recorded",
+}
+
+
 async def remove_records(
     backend: StateBackendClient, path: str, *, is_dry_run: bool, is_forced: bool, spared: str = ""
 ) -> pb.RemoveStateResponse:
@@ -143,12 +156,17 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"scheduler {key} is running" for key in keys]
         case Keyspace.Admin:
             return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
-        case Keyspace.Catalog:
-            return ["the catalog would forget it; DROP in a job removes what goes with it, and knows who uses it"]
-        case Keyspace.ConnectSessions | Keyspace.ConnectEntries | Keyspace.ConnectOperations:
-            return ["programs that use the session fail, or go on without what it held: let its client end it"]
-        case Keyspace.Audit:
-            return ["who changed what, and when, would be forgotten; only this removal itself is recorded"]
+        case Keyspace.Places:
+            alive = [key async for key in _keys(backend, Keyspace.Heartbeats, "")]
+            return [f"executor {executor_id} is alive, and {_FIRST_COME}" for executor_id in alive]
+        case (
+            Keyspace.Catalog
+            | Keyspace.ConnectSessions
+            | Keyspace.ConnectEntries
+            | Keyspace.ConnectOperations
+            | Keyspace.Audit
+        ):
+            return [_FORGOTTEN[keyspace]]
         case (
             Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs | Keyspace.History | Keyspace.ExecutorLoads
         ):

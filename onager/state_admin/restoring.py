@@ -43,6 +43,8 @@ from onager.state_backend import (
 MARK_KEY: Final = "restore"
 _MARK: Final = (Keyspace.Admin, MARK_KEY)
 _KEPT: Final = (Keyspace.Admin, Keyspace.Audit)
+_FORGOTTEN: Final = {Keyspace.Executors: "lease_id", Keyspace.Places: "generation"}
+"""Numbers that mean something else by now: a lease may be another one here, and directories have newer generations."""
 _BATCH_BYTES: Final = MAX_REQUEST_BYTES - 64 * 1024
 """This leaves room for the expectation of the mark."""
 _TRIES: Final = 20
@@ -181,19 +183,19 @@ def _batches(ops: Iterable[Op]) -> Iterator[list[Op]]:
 
 def _op(record: pb.StateRecord) -> Op:
     keyspace = keyspace_of(record.keyspace)
-    value = _without_lease(record.value) if keyspace is Keyspace.Executors else record.value
-    return Put(keyspace, record.key, value)
+    forgotten = _FORGOTTEN.get(keyspace)
+    return Put(keyspace, record.key, record.value if forgotten is None else _without(forgotten, record.value))
 
 
-def _without_lease(value: bytes) -> bytes:
-    """Return an executor's record without its lease, whose number may by now belong to another lease here."""
+def _without(field: str, value: bytes) -> bytes:
+    """Return a record without the number in *field*."""
     try:
-        fields = json.loads(unpack(value, "an executor's record"))
+        fields = json.loads(unpack(value, "a record"))
     except (ValueError, StateBackendError):
         return value  # it was damaged before; state check reports it
-    if not isinstance(fields, dict) or "lease_id" not in fields:
+    if not isinstance(fields, dict) or field not in fields:
         return value
-    return pack(json.dumps({**fields, "lease_id": 0}, ensure_ascii=False, separators=(",", ":")).encode())
+    return pack(json.dumps({**fields, field: 0}, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def new_mark(clock: Clock, file: str, records: int) -> RestoreMark:

@@ -24,6 +24,7 @@ from onager.scheduler.executors.asks import ExecutorAsks
 from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.place_admission import PlaceAdmission
 from onager.scheduler.executors.records import ExecutorSession
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.settings import SchedulerSettings
@@ -54,6 +55,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         connect: ConnectCalls,
         connect_at: Callable[[], Sequence[str]],
         backend: StateBackendClient,
+        places: PlaceAdmission,
     ) -> None:
         self._settings = settings
         self._executors = executors
@@ -69,6 +71,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._connect = connect
         self._connect_at = connect_at
         self._backend = backend
+        self._places = places
 
     @translated
     async def RegisterExecutor(  # noqa: N802
@@ -78,10 +81,11 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
         self._calls.check(request)
-        await self._executors.register(request)
+        session = await self._executors.register(request)
         return pb.RegisterExecutorResponse(
             scheduler_id=self._settings.scheduler_id,
             lease_ttl_ms=self._settings.executor_lease_ttl_ms,
+            places=await self._places.judge(session, request.places),
         )
 
     @translated
@@ -105,6 +109,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             leftovers = await self._clean_ups.leftovers(request.exchange_files, self._executors.registry.lives)
             answer.clean_ups.extend(leftovers.clean_ups)
             answer.tell_again.extend(leftovers.tell_again)
+        await self._look_at_places(session, request, answer)
         await self._clean_ups.cleaned_up(request.cleaned_up)
         if not session.is_draining:
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
@@ -113,6 +118,19 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         answer.cancel.extend(await self._polls.unwanted(session))
         self._executors.tell_if_set_aside(session, answer)
         return answer
+
+    async def _look_at_places(
+        self, session: ExecutorSession, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse
+    ) -> None:
+        """Compare what the executor sees, and take what it has found of others."""
+        if not request.places:
+            return
+        took_work = self._executors.takes_work(session)
+        answer.places.extend(await self._places.judge(session, request.places))
+        another = await self._places.looked(session, request.looked_for)
+        answer.look_for.extend(self._places.to_look_for(session))
+        if another or (not took_work and self._executors.takes_work(session)):
+            self._dispatcher.wake()
 
     @translated
     async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: ARG002, N802

@@ -262,13 +262,18 @@ def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
     by_state: dict[str, list[pb.ExecutorInfo]] = {}
     for executor in executors:
         by_state.setdefault(executor.state, []).append(executor)
-    full, aside, leaving = (by_state.get(state, []) for state in ("no_space", "set_aside", "draining"))
+    full, aside, unseen, leaving = (
+        by_state.get(state, []) for state in ("no_space", "set_aside", "no_place", "draining")
+    )
     those = [(e, "has no space") for e in full] + [(e, "is set aside") for e in aside]
+    those += [(e, "does not see the exchange directory") for e in unseen]
     if not those:
         return "every executor is leaving: start another one" if leaving else _why_all_are_gone(by_state)
     named = _named([*those, *((e, "is leaving") for e in leaving)])
     if full:
         return f"no executor takes work: {named}; {full[0].reason}"
+    if unseen:
+        return f"no executor takes work: {named}; {unseen[0].reason}"
     first = min(aside, key=lambda e: e.set_aside_until_ms)
     until = datetime.fromtimestamp(first.set_aside_until_ms / 1000, UTC)
     return (

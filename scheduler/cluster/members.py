@@ -46,6 +46,12 @@ class SchedulerRecord(Record):
     started_ms: int
     reads_major: int = 1
     """The newest major version of graphs and events that it reads; records without the field mean 1."""
+    mark: str = ""
+    """The file by which others recognise the exchange directory that it sees; empty: it has written none."""
+    sees_exchange: str = ""
+    """The id of the exchange directory that it was admitted to; empty: it was not."""
+    found: tuple[str, ...] = ()
+    """The marks of other schedulers that processes which see the exchange directory have found there."""
 
 
 class Members:
@@ -184,6 +190,11 @@ class Members:
         """Set the address at which others reach this scheduler, before `run`."""
         self.record = self.record.model_copy(update={"address": address})
 
+    def change(self, **fields: object) -> None:
+        """Change this scheduler's record, here at once, and in the store as soon as that answers."""
+        self.record = self.record.model_copy(update=fields)
+        self._look.set()
+
     async def run(self) -> None:
         """Stay registered, and follow the others, for as long as the scheduler lives."""
         await run_loops(watch_of_schedulers=watching(self._watch), registration=self._registration())
@@ -243,6 +254,8 @@ class Members:
         found = self._records.get(self.id)
         if found is None:
             await self._put(lease)  # an operator removed it by hand
+        elif found[1].incarnation == self.record.incarnation and found[1] != self.record:
+            await self._put(lease)  # it has changed
         elif found[1].incarnation != self.record.incarnation:
             log.error(
                 "scheduler_id_taken",
@@ -254,8 +267,10 @@ class Members:
     async def _put(self, lease: KeptLease) -> None:
         # A record of the same id belongs to an earlier life of ours, whose lease has not run out yet.
         revision = await self._backend.put(Keyspace.Schedulers, self.id, self.record.encoded(), lease=lease.id)
+        known = self._records.get(self.id)
         self._seen(self.record, revision)
-        log.info("scheduler_registered", scheduler_id=self.id, address=self.record.address)
+        if known is None or known[1].incarnation != self.record.incarnation:
+            log.info("scheduler_registered", scheduler_id=self.id, address=self.record.address)
 
     # ---------------------------------------------------------------- the others
 

@@ -6,7 +6,7 @@ import re
 import secrets
 import shutil
 import zlib
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,15 @@ class _Upload:
 class Artifacts:
     """Takes files in, and removes those of no session."""
 
-    def __init__(self, sessions: Sessions, exchange_dir: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        exchange_dir: str,
+        clock: Clock,
+        check_exchange: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make it; *check_exchange* raises `PlaceNotSeenError` when another directory is there, and calls its disk."""
+        self._check_exchange = check_exchange
         self._sessions = sessions
         self._exchange_dir = exchange_dir
         self._clock = clock
@@ -86,6 +94,7 @@ class Artifacts:
                 EXCHANGE.post(upload.coming.path.unlink)
         if upload.coming is not None:
             raise _bad(f"{upload.coming.name} ended before its last piece")
+        await EXCHANGE.call(self._check_exchange)
         return await self._keep(session, upload.taken, upload.answer)
 
     async def _take(self, upload: _Upload, request: Any) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
+from typing import Final
 from urllib.parse import unquote
 
 import structlog
@@ -12,6 +13,7 @@ from onager.clock import Clock
 from onager.errors import InvalidRequestError, PlanningError, UnsupportedPlanError
 from onager.exchange_layout import checkpoint, is_staged_name
 from onager.execution_graph import (
+    LEFT_TO_OTHERS,
     Event,
     ExecutionGraph,
     ExecutorSlot,
@@ -32,6 +34,7 @@ from onager.execution_graph import (
     sizes_text,
 )
 from onager.ids import JobId, TaskKey, is_life
+from onager.place_files import NO_EXCHANGE
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
@@ -58,6 +61,12 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
     """A success that cannot be accepted; the text says why."""
 
 
+_NOBODY_READS: Final = (
+    "no executor that takes work can: submit the query again, or start an executor of the version named first"
+)
+_NOBODY_SEES: Final = "no executor that takes work sees it: mount it, and submit again"
+
+
 class ReportReader:
     """Reads reports of one job at a time."""
 
@@ -72,12 +81,15 @@ class ReportReader:
         private: PrivatePaths = NO_PATHS,
         may_change_catalog: Callable[[], bool] = lambda: True,
         may_commit: Callable[[], bool] = lambda: True,
+        may_name_places: Callable[[], bool] = lambda: True,
     ) -> None:
         """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
 
         No plan may write to *private* paths. *may_change_catalog* returns whether all schedulers know how,
-        *may_commit* whether all know tables of other catalogs, and all executors, too.
+        *may_commit* whether all know tables of other catalogs, and all executors, too, *may_name_places* whether all
+        know that a directory was not seen.
         """
+        self._may_name_places = may_name_places
         self._may_commit = may_commit
         self._may_change_catalog = may_change_catalog
         self._taking_work = taking_work
@@ -168,18 +180,23 @@ class ReportReader:
             return failed_task(key, executor, failure, success.metrics, now_ms), (), None
 
     def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
-        """Return *failure*, or one that ends the job if no executor can read a plan, which is never made again."""
+        """Return *failure*, or one that ends the job if no executor can read a plan, or see a directory.
+
+        Plans are never made again. Without the exchange directory no executor takes work, and the job waits for one.
+        """
         ledger = graph.stages[key.stage_id].ledger
         if failure.cause is FailureCause.CATALOG_CHANGED and not self._may_change_catalog():
             return replace(failure, cause=None)
-        if failure.cause is not FailureCause.OTHER_VERSION or key.partition in ledger.failures:
+        if failure.cause is FailureCause.NO_PLACE and not self._may_name_places():
+            failure = replace(failure, cause=FailureCause.OTHER_VERSION)
+        if failure.cause not in LEFT_TO_OTHERS or key.partition in ledger.failures:
+            return failure
+        if failure.error_class == NO_EXCHANGE:
             return failure
         others = set(self._taking_work()) - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
         if others or not self._taking_work():
             return failure
-        advice = (
-            "no executor that takes work can: submit the query again, or start an executor of the version named first"
-        )
+        advice = _NOBODY_SEES if failure.cause is FailureCause.NO_PLACE else _NOBODY_READS
         return replace(failure, kind=FailureKind.USER_ERROR, cause=None, message=f"{failure.message}; {advice}")
 
 

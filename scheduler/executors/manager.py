@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -26,6 +26,7 @@ from onager.scheduler.executors.admission import Admission
 from onager.scheduler.executors.failure_detector import FailureDetector
 from onager.scheduler.executors.loads import ExecutorLoads
 from onager.scheduler.executors.losses import ExecutorLosses, LossObserver, OnLost
+from onager.scheduler.executors.place_records import PlaceClaim
 from onager.scheduler.executors.records import (
     ExecutorRecord,
     ExecutorSession,
@@ -35,7 +36,7 @@ from onager.scheduler.executors.records import (
 )
 from onager.scheduler.executors.registry import ExecutorRegistry
 from onager.scheduler.loops import every
-from onager.state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Put, StateBackendClient
+from onager.state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Op, Put, StateBackendClient
 from onager.supervision import run_loops
 
 log = structlog.get_logger(__name__)
@@ -72,6 +73,8 @@ class ExecutorManager:
         self._admission = Admission(machine)
         self.on_record: Callable[[ExecutorId], None] = lambda _: None
         """Called when the record of an executor that talks with this scheduler has changed."""
+        self.on_claims: Callable[[ExecutorRecord], None] = lambda _: None
+        """Called with each record that is new here, or has changed."""
         self.loads = ExecutorLoads(backend, clock, lambda: self.sessions)
 
     def serve(self, *, on_lost: OnLost, on_take_over: Callable[[], Awaitable[None]]) -> None:
@@ -273,6 +276,7 @@ class ExecutorManager:
                 commits=request.commits,
                 reuses=request.reuses,
                 lost_before=_why_lost(before, request.incarnation),
+                places=_claims(request, before),
             )
             result = await self._backend.put_txn(
                 [
@@ -402,12 +406,14 @@ class ExecutorManager:
         if session.is_draining:
             return
         session.record = session.record.model_copy(update={"state": "draining"})
-        if await self._update(session, {"state": "draining"}):
+        if await self._update(session.executor_id, session.incarnation, {"state": "draining"}):
             log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
 
     async def note_space(self, session: ExecutorSession, why_none: str) -> bool:
         """Note that the executor takes no work because of *why_none*, or does again; return whether that is new."""
-        if session.record.no_space == why_none or not await self._update(session, {"no_space": why_none}):
+        if session.record.no_space == why_none:
+            return False
+        if not await self._update(session.executor_id, session.incarnation, {"no_space": why_none}):
             return False
         log.log(
             logging.WARNING if why_none else logging.INFO,
@@ -417,16 +423,42 @@ class ExecutorManager:
         )
         return True
 
-    async def _update(self, session: ExecutorSession, change: dict[str, object]) -> bool:
-        """Write a change to a living executor's record; return False when this life of it is over, or leaving."""
-        for _ in range(_TRIES):
-            known = self._registry.find(session.executor_id)
-            if known is None or known.incarnation != session.incarnation or known.state != "alive":
+    async def claim(
+        self,
+        executor_id: str,
+        incarnation: str,
+        name: str,
+        claim: PlaceClaim,
+        ops: Sequence[Op] = (),
+        expect: Mapping[tuple[Keyspace, str], int] | None = None,
+    ) -> bool:
+        """Note what a living executor sees of the place *name*, together with *ops*, if all is as is *expect*ed."""
+        known = self._registry.find(executor_id)
+        if known is None:
+            return False
+        change: dict[str, object] = {"places": {**known.places, name: claim}}
+        return await self._update(executor_id, incarnation, change, ops, expect or {})
+
+    async def _update(
+        self,
+        executor_id: str,
+        incarnation: str,
+        change: dict[str, object],
+        ops: Sequence[Op] = (),
+        expect: Mapping[tuple[Keyspace, str], int] | None = None,
+    ) -> bool:
+        """Write a change to a living executor's record; return False when this life of it is over, or leaving.
+
+        With *expect*, it is written together with *ops* or not at all, and only tried once.
+        """
+        for _ in range(_TRIES if expect is None else 1):
+            known = self._registry.find(executor_id)
+            if known is None or known.incarnation != incarnation or known.state != "alive":
                 return False
             record = known.model_copy(update=change)
+            own = {(Keyspace.Executors, executor_id): self._registry.revision(executor_id)}
             result = await self._backend.put_txn(
-                [Put(Keyspace.Executors, session.executor_id, record.encoded())],
-                expect={(Keyspace.Executors, session.executor_id): self._registry.revision(session.executor_id)},
+                [Put(Keyspace.Executors, executor_id, record.encoded()), *ops], expect={**own, **(expect or {})}
             )
             if isinstance(result, Committed):
                 self._registry.seen(record, result.revision)
@@ -543,6 +575,7 @@ class ExecutorManager:
     def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:
         """Apply what another scheduler wrote about an executor, which may talk with this one, too."""
         self.watch.heard_of(ExecutorId(record.executor_id))
+        self.on_claims(record)
         if before is not None and before.state != "lost" and before.incarnation != record.incarnation:
             self._losses.found_elsewhere(before, "it started again")
         elif before is not None and before.state != "lost" and record.state == "lost":
@@ -572,3 +605,11 @@ def _why_lost(before: ExecutorRecord | None, incarnation: str) -> str:
 
 async def _nothing() -> None:
     pass
+
+
+def _claims(request: pb.RegisterExecutorRequest, before: ExecutorRecord | None) -> dict[str, PlaceClaim]:
+    """Return what an executor that registers claims to see: as it is known, if this life has registered before."""
+    is_same = before is not None and before.incarnation == request.incarnation
+    known = before.places if before is not None and is_same else {}
+    claims = {view.name: PlaceClaim(path=view.path, mark=view.mark) for view in request.places}
+    return {name: known.get(name, claim) for name, claim in claims.items()}

@@ -6,11 +6,14 @@ from enum import StrEnum
 from typing import Literal
 
 import psutil
+from pydantic import Field
 
 from onager.execution_graph import ExecutorSlot, JvmDeath
 from onager.ids import ExecutorId, Incarnation, TaskKey
+from onager.place_files import EXCHANGE
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
+from onager.scheduler.executors.place_records import WAITS, PlaceClaim
 from onager.scheduler.records import Record
 
 
@@ -79,6 +82,8 @@ class ExecutorRecord(Record):
     death: JvmDeath | None = None
     """How its JVM ended, if it ended by itself, with suspects of all jobs. Schedulers of the previous version do not
     know the field."""
+    places: dict[str, PlaceClaim] = Field(default_factory=dict)
+    """The shared directories that it has named. Executors and schedulers of the previous version do not know them."""
 
     def is_set_aside(self, now_ms: int) -> bool:
         """Return whether it is quarantined."""
@@ -86,7 +91,18 @@ class ExecutorRecord(Record):
 
     def takes_work(self, now_ms: int) -> bool:
         """Return whether tasks may be assigned to it."""
-        return self.state == "alive" and not self.is_set_aside(now_ms) and not self.no_space
+        return self.state == "alive" and not (self.is_set_aside(now_ms) or self.no_space or self.no_exchange)
+
+    @property
+    def no_exchange(self) -> str:
+        """Return why it gets no work: it does not see the exchange directory; empty if it does, or names none."""
+        claim = self.places.get(EXCHANGE)
+        return "" if claim is None or claim.is_admitted else claim.why or WAITS
+
+    @property
+    def unseen(self) -> str:
+        """Return why it leaves some work to others: places that it does not see."""
+        return "; ".join(claim.why for claim in self.places.values() if claim.why)
 
     def told(self, now_ms: int) -> tuple[str, str]:
         """Return its state as shown to people, and the reason."""
@@ -94,6 +110,10 @@ class ExecutorRecord(Record):
             return "set_aside", self.set_aside_reason
         if self.state == "alive" and self.no_space:
             return "no_space", self.no_space
+        if self.state == "alive" and self.no_exchange:
+            return "no_place", self.no_exchange
+        if self.state == "alive" and self.unseen:
+            return "alive", self.unseen
         if self.state == "alive" and self.lost_before:
             return "alive", f"started again: {self.lost_before}"
         return "left" if self.state == "lost" and self.has_left else self.state, self.reason or ""
@@ -139,6 +159,8 @@ class ExecutorSession:
     """When its load may be written again, by the monotonic clock."""
     late_task_sets: list[pb.TaskSet] = field(default_factory=list)
     """Launches that other schedulers have repeated, until they are on their way."""
+    marks_asked: set[str] = field(default_factory=set)
+    """The marks of others that it was asked to look for."""
     call_failed_s: float | None = None
     """Push mode: when it was last logged that the executor could not be called, until a call succeeds."""
 

@@ -90,9 +90,9 @@ def _warnings(replica: Replica, executors: list[pb.ExecutorInfo]) -> list[dict[s
     if not any(executor.state == _ALIVE for executor in executors):
         found.append({"kind": "no_executors", "target": "", "message": why_nobody_works(executors)})
     for executor in executors:
-        if executor.state in ("set_aside", "no_space", "lost"):
-            kind = f"executor_{executor.state}"
-            found.append({"kind": kind, "target": executor.executor_id, "message": executor.reason})
+        state = "no_place" if executor.state == _ALIVE and executor.reason else executor.state  # it lacks the warehouse
+        if state in ("set_aside", "no_space", "no_place", "lost"):
+            found.append({"kind": f"executor_{state}", "target": executor.executor_id, "message": executor.reason})
     found += [
         {"kind": "job_damaged", "target": job_id, "message": "its head cannot be read: run onager state check"}
         for job_id, _ in replica.heads.damaged

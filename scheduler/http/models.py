@@ -292,7 +292,14 @@ class AuditQuery(Request):
 class Warning(Answer):  # noqa: A001 - the field's word
     """Something that an operator should look at."""
 
-    kind: Literal["no_executors", "executor_set_aside", "executor_no_space", "executor_lost", "job_damaged"]
+    kind: Literal[
+        "no_executors",
+        "executor_set_aside",
+        "executor_no_space",
+        "executor_no_place",
+        "executor_lost",
+        "job_damaged",
+    ]
     target: Annotated[str, Field(description="The executor or job.")]
     message: str
 

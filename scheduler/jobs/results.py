@@ -1,7 +1,7 @@
 """Results: small ones in the store, larger ones in the exchange, read back in order from any (partition, batch)."""
 
 import base64
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -40,6 +40,8 @@ class ResultStore:
 
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
+        self.check_exchange: Callable[[], None] = lambda: None
+        """Raises `PlaceNotSeenError` when this scheduler does not see the exchange directory; calls its disk."""
 
     async def put(self, results: Sequence[InlineResult]) -> None:
         """Store *results*, durable when this returns; repeating is harmless, since each execution has its own nonce."""
@@ -124,7 +126,7 @@ async def result_batches(
         position = batch if number == partition else 0
         messages = await _open(graph.job_id, stage.spec.stage_id, number, output, position, store, exchange_dir)
         try:
-            while (message := await _next(messages, is_inline=output.is_inline)) is not None:
+            while (message := await _next(messages, store, is_inline=output.is_inline)) is not None:
                 yield ResultBatch(number, position, message)
                 position += 1
         finally:
@@ -132,11 +134,15 @@ async def result_batches(
                 EXCHANGE.post(messages.close)
 
 
-async def _next(messages: Messages, *, is_inline: bool) -> bytes | None:
+async def _next(messages: Messages, store: ResultStore, *, is_inline: bool) -> bytes | None:
     """Return the next message, if there is one."""
     if is_inline:
         return next(messages, None)
-    return await EXCHANGE.call(_next_of, messages, late=lambda _: messages.close())
+    try:
+        return await EXCHANGE.call(_next_of, messages, late=lambda _: messages.close())
+    except FetchFailedError:
+        await EXCHANGE.call(store.check_exchange)  # another scheduler may see the directory where the file is
+        raise
 
 
 def _next_of(messages: Messages) -> bytes | None:

@@ -79,7 +79,8 @@ PIPELINES_ABANDONED: Final = counter(
 EXECUTORS: Final = gauge(
     "onager_executors",
     Whose.CLUSTER,
-    "Executors by what they do: alive, draining, set_aside, no_space; lost and left ones until they are forgotten.",
+    "Executors by what they do: alive, draining, set_aside, no_space, no_place; lost and left ones until they are "
+    "forgotten.",
     "state",
     "mode",
 )

@@ -10,6 +10,7 @@ from typing import Final
 
 import onager
 from onager.errors import OnagerError
+from onager.place_files import FOLDER
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.oracles import Verdict
 from tests.chaos.workload import PATIENCE_S
@@ -17,7 +18,7 @@ from tests.chaos.workload import PATIENCE_S
 _CLEAN_S: Final = 120.0
 _CHECK_S: Final = 120.0
 _OF_ACTIVE_JOBS: Final = ("ActiveJobs/", "JobLog/")
-_OF_NO_JOB: Final = ("Executors", "Heartbeats", "ExecutorLoads", "Schedulers", "Sessions", "Locks")
+_OF_NO_JOB: Final = ("Executors", "Heartbeats", "ExecutorLoads", "Schedulers", "Sessions", "Locks", "Places")
 _ORPHANS: Final = "Plans"
 """Blobs of an event that lost its race: they are collected after ten to twenty minutes."""
 
@@ -121,7 +122,8 @@ class Aftermath:
 
     def _files(self) -> list[str]:
         exchange: Path = self._cluster.local.exchange
-        return sorted(str(path.relative_to(exchange)) for path in exchange.rglob("*") if path.is_file())
+        found = (str(path.relative_to(exchange)) for path in exchange.rglob("*") if path.is_file())
+        return sorted(path for path in found if not path.startswith(FOLDER))
 
     def _state_check(self, verdict: Verdict) -> None:
         command = [sys.executable, "-m", "onager", "state", "check", "--scheduler", self._cluster.local.addresses]

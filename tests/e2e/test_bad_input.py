@@ -306,7 +306,7 @@ def on_small_disk(make_module_cluster):
     """A cluster whose executor has an exchange directory of 1 MiB."""
     cluster = make_module_cluster()
     cluster.environment["ONAGER_SCHEDULER_RETRY_PAUSES_S"] = "0.5,2,6"
-    cluster.start_scheduler()
+    cluster.start_scheduler(on_small_disk=True)
     cluster.start_executor("e-1", on_small_disk=True)
     return cluster
 

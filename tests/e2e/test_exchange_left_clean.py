@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from onager.errors import JobCancelledError
+from onager.place_files import FOLDER
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
 from tests.support.processes.cluster import Cluster, Process
 from tests.support.trees import below, size_of
@@ -37,7 +38,8 @@ def cluster(make_module_cluster) -> Cluster:
 
 
 def left(cluster: Cluster) -> list[str]:
-    return [str(path.relative_to(cluster.exchange_dir)) for path in below(cluster.exchange_dir)]
+    found = [str(path.relative_to(cluster.exchange_dir)) for path in below(cluster.exchange_dir)]
+    return [path for path in found if not path.startswith(FOLDER)]
 
 
 def unfinished(cluster: Cluster) -> list[Path]:

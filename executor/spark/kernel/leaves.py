@@ -39,6 +39,10 @@ class LeafTools:
         facts = self._feeds.describe(scan, str(target), str(source), str(portion))
         return None if facts is None else _file_facts(facts)
 
+    def feed_roots(self, source: bytes) -> list[str]:
+        """Return the directories that the feed of *source* lists."""
+        return str(self._feeds.roots(source)).splitlines()
+
     def next_portion(self, session: JavaObject, source: bytes, before: bytes, target: Path) -> tuple[int, int, bool]:
         """Find what comes after the portion *before*; return how many tasks read it, how many files, and the end.
 

@@ -41,6 +41,10 @@ class QueryTools:
         """
         return int(self._queries.inputBytes(plan, is_optimized))
 
+    def roots(self, plan: JavaObject) -> list[str]:
+        """Return the paths of the files and directories that an analyzed query reads, as URIs."""
+        return str(self._queries.roots(plan)).splitlines()
+
 
 def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:
     """Return whether an analyzed query has a limit, the positions of its sort columns, and a query that has them all.

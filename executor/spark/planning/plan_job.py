@@ -17,6 +17,7 @@ from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.leaves import PagedSources, read_growing
 from onager.executor.spark.kernel.queries import QueryTools
+from onager.executor.spark.place_checks import NoteRead
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.cut_stages import CutStage
 from onager.executor.spark.planning.cutter import cut_plan
@@ -125,11 +126,12 @@ def plan_job(
     foreign: ForeignTables | None = None,
     may_step: bool = False,
     has_fingerprints: bool = False,
+    on_read: NoteRead | None = None,
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
     If it *may_step*, a script with several effects becomes the steps of a program. If it *has_fingerprints*, stages
-    that other jobs may have computed before get them.
+    that other jobs may have computed before get them. *on_read* is told the paths that are listed.
     If it *may_grow*, files of very large directories may be left to be listed while its first tasks run, and so may
     partitions of Python data sources that can give them bit by bit.
 
@@ -165,6 +167,7 @@ def plan_job(
                 run_fused=run_fused if tables is None else _settled(run_fused, tables),
                 may_grow=may_grow,
                 has_fingerprints=has_fingerprints,
+                on_read=on_read,
             )
 
     if catalog is None:
@@ -192,9 +195,12 @@ def _plan_query(
     run_fused: RunFused,
     may_grow: bool,
     has_fingerprints: bool,
+    on_read: NoteRead | None,
 ) -> pb.PlanOutcome:
     metrics = "full" if query.is_analyzed and METRICS not in spec.conf else metrics_wanted(spec.conf)
     planning = _Planning(session, query, arrow_schema, metrics, may_grow=may_grow)
+    if on_read is not None:
+        on_read(planning.roots())
     if query.is_done or planning.is_fused(spec.conf):
         return planning.fused(run_fused)
     try:
@@ -419,6 +425,10 @@ class _Planning:
         self._analyzed_bytes = self._input_bytes(self._analyzed, is_optimized=False)
         # The size of a Python data source is not known.
         self._paged = PagedSources(self._jvm, self._analyzed) if may_grow and self._analyzed_bytes < 0 else None
+
+    def roots(self) -> list[str]:
+        """Return the paths of what the query reads."""
+        return QueryTools(self._jvm).roots(self._analyzed)
 
     def is_fused(self, conf: Mapping[str, str]) -> bool:
         """Return whether the query reads so little that it should run as a single stage.

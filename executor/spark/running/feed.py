@@ -6,6 +6,7 @@ from pathlib import Path
 
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.leaves import LeafTools
+from onager.executor.spark.place_checks import NoteRead
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.running.binder import Binder
 from onager.ids import BlobDigest, new_nonce
@@ -13,10 +14,16 @@ from onager.protocol import onager_pb2 as pb
 
 
 def find_more(
-    task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], jvm: Jvm, binder: Binder, executor_id: str
+    task_set: pb.TaskSet,
+    blobs: Mapping[BlobDigest, bytes],
+    jvm: Jvm,
+    binder: Binder,
+    executor_id: str,
+    on_read: NoteRead,
 ) -> pb.TaskSuccess:
-    """Return the portion that comes after the one that *task_set* names."""
+    """Return the portion that comes after the one that *task_set* names; *on_read* is told what is listed."""
     source = decode(blobs[BlobDigest(task_set.plan_digest)])
+    on_read(LeafTools(jvm).feed_roots(source.fragment))
     before = blobs[BlobDigest(task_set.portion.digest)]
     with tempfile.TemporaryDirectory(prefix="onager-feed-") as scratch:
         target = Path(scratch) / "portion"

@@ -30,9 +30,11 @@ from onager.clock import Clock
 from onager.exchange_layout import local_path, stage_directory
 from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
+from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.spark import failures
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.kernel.execution import Kernel
+from onager.executor.spark.place_checks import check_task_set, lost_place
 from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.readings import by_run, progress_of
 from onager.executor.spark.running.runs import OnReport, Run, name_of, named_attempts, report_of, run_metrics
@@ -67,13 +69,15 @@ class StageRunner:
         incarnation: str = "",
         streams: StreamSettings | None = None,
         deadlines: Deadlines | None = None,
+        places: SeenPlaces | None = None,
     ) -> None:
         """Run tasks in *spark*; names of unfinished files contain *incarnation*, the id of this incarnation.
 
         With *streams*, tasks may stream; raises `InvalidSettingError` when the stream port cannot be opened.
-        *deadlines* are told of cancelled tasks.
+        *deadlines* are told of cancelled tasks. Tasks fail while *places* where they read or write are not seen.
         """
         self._deadlines = deadlines or Deadlines(clock, math.inf)
+        self._places = places
         self._spark = spark
         self._exchange_dir = exchange_dir
         self._executor_id = executor_id
@@ -204,6 +208,7 @@ class StageRunner:
             if not run.open:  # cancelled before it began
                 self._end(run)
                 return
+            check_task_set(self._places, run.task_set)
             self._expect_streams(run)
             begun_s = self._clock.monotonic_s()
             bound = self.binder.bound(
@@ -356,6 +361,8 @@ class StageRunner:
     ) -> pb.TaskReport:
         key, _ = mine
         started, ended = event["started_ms"], event["ended_ms"]
+        if (lost := lost_place(self._places, run.task_set, event, is_streamed=run.is_streamed)) is not None:
+            return report_of(key, started, ended, failures.not_seen(lost))
         if "failure" in event:
             if event["failure"]["out_of_memory"]:
                 self.binder.spare(run.stage)

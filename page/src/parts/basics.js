@@ -16,6 +16,7 @@ const TONES = {
   draining: "warn",
   set_aside: "warn",
   no_space: "warn",
+  no_place: "warn",
 };
 
 export function tone(state) {

@@ -37,13 +37,17 @@ class Process:
         log: Path,
         environment: dict[str, str],
         code: str,
-        small_disk: Path | None,
+        small_disk: "Path | Process | None",
     ) -> None:
+        """Start it; *small_disk*: a directory of 1 MiB that it sees, or another process that sees one."""
         self.name = name
         # In a mount namespace of its own, so that nothing stays mounted whatever happens.
         mount = 'mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"'
-        namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(small_disk)]
-        wrap = namespace if small_disk else []
+        wrap: list[str] = []
+        if isinstance(small_disk, Process):
+            wrap = ["nsenter", "--user", "--mount", "--preserve-credentials", "--target", str(small_disk.pid)]
+        elif small_disk is not None:
+            wrap = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(small_disk)]
         run = ["-c", f"{code}\nfrom onager.cli import main\nmain()"] if code else ["-m", "onager"]
         self.log = log
         with log.open("ab") as out:
@@ -109,14 +113,18 @@ class Cluster:
         }
         self.processes: list[Process] = []
         self.scheduler: Process | None = None
+        self._is_on_small_disk = False
         self.executors: dict[str, Process] = {}
         self._client: onager.OnagerClient | None = None
 
     # -- processes
 
-    def start_scheduler(self) -> Process:
+    def start_scheduler(self, *, on_small_disk: bool = False) -> Process:
+        """Start a scheduler; *on_small_disk*, it sees an exchange directory of 1 MiB."""
         arguments = ["scheduler", "--backend", self.backend, "--listen", self.address]
-        self.scheduler = self.start("scheduler", [*arguments, "--exchange-dir", str(self.exchange_dir)])
+        arguments += ["--exchange-dir", str(self.exchange_dir)]
+        self._is_on_small_disk = on_small_disk
+        self.scheduler = self.start("scheduler", arguments, small_disk=self.exchange_dir if on_small_disk else None)
         until(self._scheduler_answers, "an answer of the scheduler")
         return self.scheduler
 
@@ -133,15 +141,24 @@ class Cluster:
         return True
 
     def launch_executor(
-        self, executor_id: str, *, slots: int = 2, on_small_disk: bool = False, code: str = "", **environment: str
+        self,
+        executor_id: str,
+        *,
+        slots: int = 2,
+        on_small_disk: bool = False,
+        code: str = "",
+        exchange_dir: Path | None = None,
+        **environment: str,
     ) -> Process:
         """Start an executor, which runs *code* first, and do not wait for it.
 
-        *on_small_disk*, it sees an exchange directory of 1 MiB.
+        *on_small_disk*, it sees an exchange directory of 1 MiB, that of the scheduler if it does, too. *exchange_dir*:
+        another one than the cluster's.
         """
         arguments = ["executor", "--scheduler", self.address, "--slots", str(slots), "--executor-id", executor_id]
-        arguments += ["--exchange-dir", str(self.exchange_dir), "--allow", "transform"]
-        small_disk = self.exchange_dir if on_small_disk else None
+        arguments += ["--exchange-dir", str(exchange_dir or self.exchange_dir), "--allow", "transform"]
+        disk = self.scheduler if self._is_on_small_disk else self.exchange_dir
+        small_disk = disk if on_small_disk else None
         process = self.start(executor_id, arguments, environment, code, small_disk=small_disk)
         self.executors[executor_id] = process
         return process
@@ -190,7 +207,7 @@ class Cluster:
         arguments: list[str],
         environment: dict[str, str] | None = None,
         code: str = "",
-        small_disk: Path | None = None,
+        small_disk: Path | Process | None = None,
     ) -> Process:
         """Start `onager` with *arguments*, after running the Python *code* in the same process."""
         log = self.directory / f"{name}.log"

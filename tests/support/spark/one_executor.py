@@ -75,6 +75,8 @@ class OneExecutor:
             clock=SystemClock(),
         )
         self.jobs = 0
+        self.read: list[str] = []
+        """The paths that the last planning, or the last task of a feed, has listed."""
         self.fused: list[tuple[DataFrame, Sequence[str], pb.Sink | None]] = []
 
     def arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
@@ -100,6 +102,7 @@ class OneExecutor:
         may_step: bool = False,
         has_fingerprints: bool = False,
     ) -> pb.PlanOutcome:
+        self.read.clear()
         return plan_job(
             spec,
             self.spark,
@@ -113,6 +116,7 @@ class OneExecutor:
             foreign=self.foreign,
             may_step=may_step,
             has_fingerprints=has_fingerprints,
+            on_read=self.read.extend,
         )
 
     @contextmanager
@@ -124,8 +128,9 @@ class OneExecutor:
 
     def find_more(self, task_set: pb.TaskSet, blobs: Mapping[str, bytes]) -> pb.TaskSuccess:
         """Run a task of a feed."""
+        self.read.clear()
         given = {BlobDigest(digest): content for digest, content in blobs.items()}
-        return find_more(task_set, given, Jvm.of(self.spark), self.runner.binder, "executor-1")
+        return find_more(task_set, given, Jvm.of(self.spark), self.runner.binder, "executor-1", self.read.extend)
 
     def close(self) -> None:
         self.processes.close()

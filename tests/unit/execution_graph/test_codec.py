@@ -13,6 +13,7 @@ from onager.execution_graph import (
     Event,
     EventBatch,
     ExecutionGraph,
+    FailureCause,
     FailureKind,
     FetchFailure,
     JobCancelled,
@@ -327,7 +328,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["10.0", "10.3"])
+@pytest.mark.parametrize("version", ["11.0", "11.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
@@ -364,6 +365,16 @@ def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: t
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
         b'{"schema_version":"%b",' % version
     )
+
+
+def test_a_directory_that_was_not_seen_needs_a_reader_that_knows_the_cause() -> None:
+    job = planned(stage(1, 1))
+    job.launch("a")
+    event = job.failed(1, 0, FailureKind.TASK_KILLED)
+    unseen = replace(event, failure=replace(event.failure, cause=FailureCause.NO_PLACE))
+    assert encode_batch(EventBatch(batch_id="b", events=(unseen,))).startswith(b'{"schema_version":"10.0",')
+    job.feed(unseen)
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.')
 
 
 def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:

@@ -25,6 +25,7 @@ KIND = {
     FailureCause.INTERNAL_ERROR: FailureKind.IO_ERROR,
     FailureCause.NO_SPACE: FailureKind.TASK_KILLED,
     FailureCause.OTHER_VERSION: FailureKind.TASK_KILLED,
+    FailureCause.NO_PLACE: FailureKind.TASK_KILLED,
     FailureCause.CATALOG_CHANGED: FailureKind.IO_ERROR,
 }
 
@@ -79,10 +80,11 @@ def test_a_task_that_found_no_space_waits_and_is_tried_for_ever() -> None:
     assert (job.stage(1).ledger.tasks_lost, job.stage(1).ledger.tasks_failed) == (20, 0)
 
 
-def test_a_plan_that_one_executor_cannot_read_goes_to_another_at_once_and_does_not_count() -> None:
+@pytest.mark.parametrize("cause", [FailureCause.OTHER_VERSION, FailureCause.NO_PLACE])
+def test_what_one_executor_cannot_read_or_see_goes_to_another_at_once_and_does_not_count(cause: FailureCause) -> None:
     job = planned(stage(1, 2), limits=RetryLimits(task_max_failures=1))
     job.launch("a")
-    fail(job, 0, FailureCause.OTHER_VERSION)
+    fail(job, 0, cause)
     assert has_failed_somewhere(job.graph)
     assert pop(job, "a", job.now_ms) == []
     assert pop(job, "b", job.now_ms) == [0]

@@ -19,6 +19,7 @@ SLOT = ExecutorSlot("a", "a1", 1)
         ("io_error", "internal_error", (FailureKind.IO_ERROR, FailureCause.INTERNAL_ERROR)),
         ("io_error", "no_space", (FailureKind.TASK_KILLED, FailureCause.NO_SPACE)),
         ("io_error", "other_version", (FailureKind.TASK_KILLED, FailureCause.OTHER_VERSION)),
+        ("io_error", "no_place", (FailureKind.TASK_KILLED, FailureCause.NO_PLACE)),
         ("io_error", "invented_later", (FailureKind.IO_ERROR, None)),
         ("user_error", "", (FailureKind.USER_ERROR, None)),
         ("invented_later", "", (FailureKind.IO_ERROR, FailureCause.INTERNAL_ERROR)),
@@ -57,6 +58,38 @@ async def test_a_plan_that_no_executor_can_read_fails_the_job_and_says_what_to_d
     assert failure.kind is FailureKind.USER_ERROR
     assert failure.message.startswith(UNREADABLE.message)
     assert "submit the query again" in failure.message
+
+
+UNSEEN = pb.Failure(kind="io_error", cause="no_place", message="/w is not seen here", error_class="PLACE_NOT_SEEN")
+
+
+async def test_a_directory_that_one_of_several_does_not_see_is_for_the_others_and_if_nobody_does_the_job_fails():
+    job = planned(stage(1, 2))
+    job.launch("a")
+    assert (await read(reader("a", "b"), job, UNSEEN)).cause is FailureCause.NO_PLACE
+    failure = await read(reader("a"), job, UNSEEN)
+    assert failure.kind is FailureKind.USER_ERROR
+    assert failure.message == "/w is not seen here; no executor that takes work sees it: mount it, and submit again"
+
+
+async def test_without_the_exchange_directory_a_job_waits_since_its_executor_takes_no_more_work():
+    job = planned(stage(1, 2))
+    job.launch("a")
+    lost = pb.Failure(kind="io_error", cause="no_place", message="it was lost", error_class="EXCHANGE_NOT_SEEN")
+    assert (await read(reader("a"), job, lost)).cause is FailureCause.NO_PLACE
+
+
+async def test_a_cause_that_a_scheduler_of_the_version_before_cannot_read_is_not_written():
+    job = planned(stage(1, 2))
+    job.launch("a")
+    made = ReportReader(
+        None,
+        None,
+        SimpleNamespace(now_ms=lambda: 9),
+        taking_work=lambda: frozenset("ab"),
+        may_name_places=lambda: False,
+    )
+    assert (await read(made, job, UNSEEN)).cause is FailureCause.OTHER_VERSION
 
 
 async def test_it_goes_on_where_another_executor_failed_for_another_reason():

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from onager import exchange_layout
-from onager.errors import FetchFailedError, StateCorruptError
+from onager.errors import FetchFailedError, PlaceNotSeenError, StateCorruptError
 from onager.execution_graph import TaskOutput
 from onager.ids import JobId
 from onager.protocol.limits import RESULT_CHUNK_BYTES
@@ -152,3 +152,15 @@ async def test_a_stored_result_that_is_damaged_anywhere_is_refused(backend, tmp_
             assert numbers == list(range(400)), what
             harmless += 1
     assert harmless <= 5
+
+
+async def test_a_scheduler_that_sees_another_directory_says_so_and_not_that_the_result_is_gone(found):
+    made, store, directory, path = found
+    path.unlink()
+
+    def unseen() -> None:
+        raise PlaceNotSeenError("exchange", "scheduler s reads nothing there")
+
+    store.check_exchange = unseen
+    with pytest.raises(PlaceNotSeenError):
+        await read(made, store, directory)

@@ -73,7 +73,7 @@ def test_the_other_records_are_read_too():
 
 async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_lives(backend, clock):
     members = Members(backend, clock, scheduler_id="new", address="h:1", lease_ttl_s=5)
-    assert members.writes_major == SCHEMA_MAJOR == 9
+    assert members.writes_major == SCHEMA_MAJOR == 10
     await backend.put(Keyspace.Schedulers, "old", RECORDS["scheduler"])
     await members.refresh()
     assert members.writes_major == 1
@@ -98,7 +98,7 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
 
 async def test_a_newer_scheduler_writes_what_this_one_reads(backend, clock):
     members = Members(backend, clock, scheduler_id="this", address="h:1", lease_ttl_s=5)
-    newer = members.record.model_copy(update={"scheduler_id": "newer", "reads_major": 10})
+    newer = members.record.model_copy(update={"scheduler_id": "newer", "reads_major": 11})
     await backend.put(Keyspace.Schedulers, "newer", newer.encoded())
     await members.refresh()
     assert members.writes_major == SCHEMA_MAJOR

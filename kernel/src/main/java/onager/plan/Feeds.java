@@ -115,6 +115,11 @@ public final class Feeds {
         return Leaves.within(session, () -> Serialization.<Source>decode(source).next(session, before, target));
     }
 
+    /** Returns the directories that the feed of *source* lists, a line each. */
+    public static String roots(byte[] source) throws Exception {
+        return Serialization.<Source>decode(source) instanceof Directory directory ? String.join("\n", directory.scan().roots()) : "";
+    }
+
     private static String found(SparkSession session, Directory feed, byte[] before, String target) throws Exception {
         Portion last = Serialization.decode(before);
         Place place = feed.place(session);

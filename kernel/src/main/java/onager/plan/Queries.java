@@ -3,6 +3,7 @@ package onager.plan;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.stream.Stream;
 import onager.spark43.Files;
 import onager.values.Seqs;
@@ -28,6 +29,8 @@ import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.datasources.CatalogFileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.FileTable;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
@@ -64,6 +67,22 @@ public final class Queries {
      */
     public static long inputBytes(LogicalPlan plan, boolean isOptimized) {
         return inputBytes(plan, isOptimized, null);
+    }
+
+    /** Returns the paths of the files and directories that an analyzed query reads, as URIs, a line each. */
+    public static String roots(LogicalPlan plan) {
+        var found = new TreeSet<String>();
+        addRoots(plan, found);
+        return String.join("\n", found);
+    }
+
+    private static void addRoots(LogicalPlan plan, Set<String> found) {
+        if (plan instanceof LogicalRelation files && files.relation() instanceof HadoopFsRelation relation) {
+            Seqs.list(relation.location().rootPaths()).forEach(path -> found.add(path.toString()));
+        } else if (plan instanceof DataSourceV2Relation source && source.table() instanceof FileTable table) {
+            Seqs.list(table.fileIndex().rootPaths()).forEach(path -> found.add(path.toString()));
+        }
+        below(plan).forEach(each -> addRoots(each, found));
     }
 
     private static long fileBytes(HadoopFsRelation relation, boolean isOptimized) {

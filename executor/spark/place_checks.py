@@ -1,0 +1,86 @@
+"""Checks, around a planning or a publication, that the shared directories that it uses are seen."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from onager.errors import PlaceNotSeenError
+from onager.executor.exchange.seen_places import SeenPlaces
+from onager.place_files import EXCHANGE
+from onager.protocol import onager_pb2 as pb
+
+NoteRead = Callable[[Sequence[str]], None]
+"""Takes the paths that a planning lists, as URIs."""
+
+
+@contextmanager
+def planning_in(places: SeenPlaces | None) -> Iterator[NoteRead]:
+    """Plan inside the block; `PlaceNotSeenError` if something was listed in a place that was not seen all the time.
+
+    The block says what it lists. An error in it counts as that of a place that is not seen and may be its cause.
+    """
+    if places is None:
+        yield lambda _: None
+        return
+    read: list[str] = []
+    unseen = places.unseen()
+    try:
+        yield read.extend
+    except Exception as error:
+        if (lost := places.first_lost() or places.named_in(str(error), unseen)) is not None:
+            raise lost from error
+        raise
+    for name in sorted(places.of(read)):
+        if name in unseen:
+            raise places.error_of(name)
+        places.check(name)
+
+
+def check_planned(places: SeenPlaces | None, outcome: pb.PlanOutcome) -> None:
+    """Raise `PlaceNotSeenError` if what was planned, and perhaps written already, is in a place that is not seen."""
+    if places is not None:
+        if outcome.HasField("fused_output") and not outcome.fused_output.inline:
+            places.check(EXCHANGE)
+        for path in (outcome.sink.path, *outcome.catalog.folders_made):
+            places.check_path(path)
+
+
+@contextmanager
+def writing_at(places: SeenPlaces | None, path: str) -> Iterator[None]:
+    """Write at *path* inside the block; `PlaceNotSeenError` if the place that it is in is not seen before and after."""
+    if places is None:
+        yield
+        return
+    places.check_path(path)
+    try:
+        yield
+    except Exception as error:
+        if (lost := places.first_lost()) is not None:
+            raise lost from error
+        raise
+    places.check_path(path)
+
+
+def check_task_set(places: SeenPlaces | None, task_set: pb.TaskSet) -> None:
+    """Raise `PlaceNotSeenError` unless the directories that its tasks read and write are seen now."""
+    if places is not None:
+        places.check(EXCHANGE)
+        if task_set.output.kind == "sink":
+            places.check_path(task_set.sink.path)
+
+
+def lost_place(
+    places: SeenPlaces | None, task_set: pb.TaskSet, event: Mapping[str, Any], *, is_streamed: bool
+) -> PlaceNotSeenError | None:
+    """Return the error of a directory that is not seen, if the outcome *event* of a task may be due to that."""
+    if places is None:
+        return None
+    if "failure" in event:
+        return places.first_lost() or places.named_in(event["failure"]["message"], places.unseen())
+    if event["inline"] or is_streamed:
+        return None  # it wrote nothing
+    try:
+        check_task_set(places, task_set)
+    except PlaceNotSeenError as error:
+        return error
+    return None

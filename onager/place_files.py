@@ -1,0 +1,172 @@
+"""What tells a shared directory from another one: its id, its generation and the marks of processes, as files in it.
+
+- ``{place}/.onager-place/{id}/``: drawn when a cluster first used the directory; several clusters may use one
+- ``{place}/.onager-place/{id}/generation-{n}``: an empty file; the largest counts, without any it is 1
+- ``{place}/.onager-place/{id}/{incarnation}.{nonce}``: a process's mark, an empty file that others look for
+"""
+
+import errno
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from onager.exchange_layout import local_path
+from onager.ids import Incarnation, new_nonce
+
+EXCHANGE: Final = "exchange"
+WAREHOUSE: Final = "warehouse"
+TITLES: Final = {EXCHANGE: "exchange directory (--exchange-dir)", WAREHOUSE: "warehouse (--warehouse)"}
+"""What people call a place, by its name."""
+
+NO_EXCHANGE: Final = "EXCHANGE_NOT_SEEN"
+"""The class of the failures of tasks whose executor does not see the exchange directory: it takes no more work."""
+NO_PLACE: Final = "PLACE_NOT_SEEN"
+"""The class of those whose executor does not see another place."""
+FOLDER: Final = ".onager-place"
+_GENERATION: Final = "generation-"
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_MARK: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{16}")
+_OLD_S: Final = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a process sees of a place in its directory."""
+
+    id: str = ""
+    """The id that was looked for; empty: it is not there, or none was looked for."""
+    generation: int = 0
+    """That of the id; 0: there is no id."""
+    problem: str = ""
+    """Why it sees nothing; empty: it sees the directory."""
+
+
+NOTHING: Final = Seen()
+
+
+def look(path: str, place_id: str) -> Seen:
+    """Return what the directory at *path* says of *place_id*; empty: only whether it is there."""
+    directory = Path(local_path(path))
+    try:
+        if not directory.is_dir():
+            return Seen(problem="it is no directory" if directory.exists() else "it is not there")
+        if not has_id(path, place_id):
+            return NOTHING
+        return Seen(place_id, _generation(_folder(path, place_id)))
+    except OSError as error:
+        return Seen(problem=f"it cannot be read ({error.strerror or error})")
+
+
+def is_id(text: str) -> bool:
+    """Return whether *text* can be the id of a place; it becomes part of paths."""
+    return _ID.fullmatch(text) is not None
+
+
+def has_id(path: str, place_id: str) -> bool:
+    """Return whether the directory at *path* has the id; `OSError` when that cannot be told."""
+    return is_id(place_id) and _exists(_folder(path, place_id))
+
+
+def make_id(path: str, place_id: str) -> None:
+    """Give the directory at *path* an id, on its disk when this returns."""
+    folder = _folder(path, place_id)
+    for directory in (folder.parent, folder):
+        with suppress(FileExistsError):
+            directory.mkdir()
+            directory.chmod(0o700 | (directory.parent.stat().st_mode & 0o2070))  # for the group, if the place is
+    for directory in (folder, folder.parent, folder.parent.parent):
+        _sync(directory)
+
+
+def remove_id(path: str, place_id: str, incarnation: Incarnation) -> None:
+    """Remove an id that no place has got, unless others than *incarnation* have left marks there."""
+    if is_id(place_id):
+        folder = _folder(path, place_id)
+        with suppress(OSError):
+            for name in os.listdir(folder):  # noqa: PTH208 names
+                if name.startswith(f"{incarnation}."):
+                    (folder / name).unlink()
+            folder.rmdir()
+
+
+def make_generation(path: str, place_id: str, generation: int) -> None:
+    """Write *generation* into the directory at *path*, on its disk when this returns; earlier ones go."""
+    folder = _folder(path, place_id)
+    (folder / f"{_GENERATION}{generation}").touch()
+    _sync(folder)
+    for name in os.listdir(folder):  # noqa: PTH208 names
+        if (found := _number(name)) is not None and found < generation:
+            (folder / name).unlink(missing_ok=True)
+
+
+def write_mark(path: str, incarnation: Incarnation, place_id: str) -> str:
+    """Write a mark of *incarnation* under a new name, and return the name."""
+    mark = f"{incarnation}.{new_nonce()}"
+    with (_folder(path, place_id) / mark).open("x"):
+        return mark
+
+
+def has_mark(path: str, mark: str, place_id: str) -> bool:
+    """Return whether the directory at *path* has a *mark* beside this id; `OSError` when that cannot be told."""
+    is_one = _MARK.fullmatch(mark) is not None and is_id(place_id)
+    return is_one and _exists(_folder(path, place_id) / mark)
+
+
+def remove_mark(path: str, mark: str, place_id: str) -> None:
+    """Remove a mark, if it is there and can be."""
+    if _MARK.fullmatch(mark):
+        with suppress(OSError):
+            (_folder(path, place_id) / mark).unlink()
+
+
+def remove_old_marks(path: str, mark: str, place_id: str) -> int:
+    """Touch *mark*, and remove marks that are a day older, which nobody touches any more; return how many."""
+    folder = _folder(path, place_id)
+    own = folder / mark
+    os.utime(own)
+    before_s = own.stat().st_mtime - _OLD_S
+    removed = 0
+    for name in os.listdir(folder):  # noqa: PTH208 names
+        if name != mark and _MARK.fullmatch(name):
+            with suppress(FileNotFoundError):
+                if (folder / name).stat().st_mtime < before_s:
+                    (folder / name).unlink()
+                    removed += 1
+    return removed
+
+
+def _folder(path: str, place_id: str) -> Path:
+    return Path(local_path(path)) / FOLDER / place_id
+
+
+def _exists(path: Path) -> bool:
+    """Return whether there is something at *path*; asked of the server where it is on another machine."""
+    try:
+        # Opened, since only that passes by what a mount remembers of names.
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _generation(folder: Path) -> int:
+    return max([number for name in os.listdir(folder) if (number := _number(name)) is not None], default=1)  # noqa: PTH208 names
+
+
+def _number(name: str) -> int | None:
+    number = name.removeprefix(_GENERATION)
+    return int(number) if number != name and number.isdecimal() else None
+
+
+def _sync(directory: Path) -> None:
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that syncs no directories
+            raise
+    finally:
+        os.close(number)

@@ -1,0 +1,265 @@
+"""Whether this scheduler sees the exchange directory: it is compared as that of executors is, and finds their marks."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from onager import place_files
+from onager.clock import Clock
+from onager.errors import DiskError, OnagerError, PlaceNotSeenError
+from onager.ids import Incarnation, new_nonce
+from onager.place_files import EXCHANGE, Seen
+from onager.scheduler import timing
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.disk import EXCHANGE as DISK
+from onager.scheduler.executors.place_admission import PlaceAdmission, next_generation
+from onager.scheduler.executors.place_records import PlaceRecord
+from onager.scheduler.policy.place_rules import Admit, Ask, Begin, Make, Refuse, Renew, Tell, View, judged, told_copy
+from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient
+
+log = structlog.get_logger(__name__)
+
+_NEW_MARK_S: Final = 10.0
+_TOUCH_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look has found."""
+
+    seen: Seen
+    mark: str
+    """This scheduler's mark; empty: it has none there."""
+
+
+class OwnExchange:
+    """The exchange directory as this scheduler sees it; see `place_admission.OwnLook`."""
+
+    def __init__(
+        self,
+        path: str,
+        backend: StateBackendClient,
+        members: Members,
+        admission: PlaceAdmission,
+        clock: Clock,
+        make: Callable[[], None],
+    ) -> None:
+        """Make it for the directory at *path*, which *make* makes."""
+        self._path = path
+        self._make_directory = make
+        self._backend = backend
+        self._members = members
+        self._admission = admission
+        self._clock = clock
+        self._incarnation = Incarnation(members.record.incarnation)
+        self._place_id = ""
+        """The id that the cluster's exchange directory has, as last read; empty: it has none, or it is not known."""
+        self._made = ""
+        """The id that this scheduler has made, because the place had none."""
+        self._mark = ""
+        self._marked_s = self._touched_s = clock.monotonic_s()
+        self._found: set[str] = set()
+        """Marks of schedulers that were found."""
+        self._why = ""
+        self._wake = asyncio.Event()
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether this scheduler sees the cluster's exchange directory."""
+        return bool(self._members.record.sees_exchange)
+
+    @property
+    def pending_mark(self) -> str:
+        """The mark of this scheduler that somebody has to find; empty: none."""
+        return "" if self.is_admitted else self._mark
+
+    def was_found(self, mark: str) -> None:
+        """Note that a process that sees the exchange directory has found the *mark* of a scheduler there."""
+        self._found.add(mark)
+        if mark == self._mark:
+            self._wake.set()
+        else:
+            living = {record.mark for record in self._members.others()}
+            self._found &= living | {self._mark}
+            self._members.change(found=tuple(sorted(self._found - {self._mark})))
+
+    async def finds(self, mark: str) -> bool | None:
+        """Return whether it finds *mark*; None when it cannot tell, or does not see the directory itself."""
+        if not self.is_admitted:
+            return None
+        try:
+            found: bool = await DISK.call(self._finds, mark, within_s=timing.PLACE_FIND_S)
+        except OnagerError:
+            return None
+        return found
+
+    def _finds(self, mark: str) -> bool:
+        self.check()
+        return place_files.has_mark(self._path, mark, self._place_id)
+
+    def check(self) -> None:
+        """Raise `PlaceNotSeenError` unless the directory is the cluster's; calls the disk, so in one of its threads."""
+        if not self._place_id:
+            return  # nobody has given it an id yet
+        if self._why:
+            raise PlaceNotSeenError(EXCHANGE, f"scheduler {self._members.id} reads nothing there: {self._why}")
+        if not place_files.has_id(self._path, self._place_id):
+            raise PlaceNotSeenError(
+                EXCHANGE,
+                f"scheduler {self._members.id} does not see the exchange directory {self._path} any more: mount its "
+                "volume again",
+            )
+
+    # ---------------------------------------------------------------- looks
+
+    async def run(self) -> None:
+        """Look for as long as the scheduler lives: often until it is admitted."""
+        self._members.listen(self._wake.set)
+        while not self._members.is_registered:  # noqa: ASYNC110 - the store answers, or does not
+            await asyncio.sleep(timing.PLACE_PENDING_S)
+        while True:
+            await self.look_once()
+            self._wake.clear()
+            pause_s = timing.PLACE_REFUSED_S if self._why else timing.PLACE_PENDING_S
+            pause_s = timing.PLACE_LOOK_S if self.is_admitted else pause_s
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def look_once(self) -> None:
+        """Look once, and settle what can be."""
+        try:
+            stored = await self._backend.get(Keyspace.Places, EXCHANGE)
+            known = None if stored is None else PlaceRecord.decoded(stored.value, f"Places/{EXCHANGE}")
+            self._place_id = "" if known is None else known.place_id
+            try:
+                found: _Look = await DISK.call(self._look, self._place_id or self._made, self._mark)
+            except DiskError as error:
+                self._why = str(error)  # it may be slow to answer: it is not another directory because of that
+                log.warning("place_not_looked_at", place=EXCHANGE, path=self._path, error=self._why)
+                return
+            self._mark = found.mark
+            await self._settle(found, known, ABSENT if stored is None else stored.mod_revision)
+            await self._look_for_others()
+        except OnagerError as error:
+            log.warning("place_not_settled", place=EXCHANGE, path=self._path, error=str(error))
+            await asyncio.sleep(timing.STORE_AGAIN_S)
+
+    async def _look_for_others(self) -> None:
+        """Look for the marks of schedulers that are not admitted yet."""
+        for other in self._members.others():
+            is_pending = other.mark and not other.sees_exchange and other.mark not in self._found
+            if is_pending and await self.finds(other.mark):
+                self.was_found(other.mark)
+
+    def _look(self, wanted: str, mark: str) -> _Look:
+        """Look for the id *wanted*, and leave a mark beside it; calls the disk."""
+        seen, now_s = place_files.look(self._path, wanted), self._clock.monotonic_s()
+        if not seen.id:
+            return _Look(seen, "")
+        try:
+            is_old = not self.is_admitted and now_s - self._marked_s > _NEW_MARK_S
+            if mark and (is_old or not place_files.has_mark(self._path, mark, seen.id)):
+                place_files.remove_mark(self._path, mark, seen.id)
+                mark = ""
+            if not mark:
+                mark = place_files.write_mark(self._path, self._incarnation, seen.id)
+                self._marked_s = now_s
+            elif self.is_admitted and now_s - self._touched_s > _TOUCH_S:
+                place_files.remove_old_marks(self._path, mark, seen.id)
+                self._touched_s = now_s
+        except OSError as error:
+            log.debug("place_not_marked", place=EXCHANGE, path=self._path, error=str(error))
+        return _Look(seen, mark)
+
+    async def _settle(self, found: _Look, known: PlaceRecord | None, revision: int) -> None:
+        record, seen = self._members.record, found.seen
+        if known is not None and record.sees_exchange == known.place_id == seen.id and record.mark == found.mark:
+            self._accept(found.mark)
+            if seen.generation < known.generation:
+                await DISK.call(place_files.make_generation, self._path, known.place_id, known.generation)
+            return
+        view = View(
+            place=EXCHANGE,
+            path=self._path,
+            host=record.host,
+            wanted=self._place_id or self._made,
+            id=seen.id,
+            generation=seen.generation,
+            mark=found.mark,
+            problem=seen.problem,
+        )
+        is_like = known is not None and seen.id == known.place_id
+        has_witness = is_like and await self._admission.has_witness(EXCHANGE, known, self._incarnation)
+        match judged(known, view, has_witness=has_witness):
+            case Make():
+                await DISK.call(self._make)
+                self._wake.set()
+            case Begin():
+                made = PlaceRecord(place_id=seen.id, generation=seen.generation)
+                await self._admit(made, ABSENT, found)
+            case Renew():
+                assert known is not None
+                made = next_generation(known, seen.generation)
+                await self._admit(made, revision, found)
+            case Admit():
+                self._accept(found.mark)
+            case Ask():
+                self._ask(view, found)
+            case Refuse(why):
+                self._refuse(why)
+            case Tell():
+                raise AssertionError("it looks for the id that the store has")
+
+    def _make(self) -> None:
+        self._make_directory()
+        self._made = new_nonce()
+        place_files.make_id(self._path, self._made)
+
+    async def _admit(self, made: PlaceRecord, revision: int, found: _Look) -> None:
+        """Be admitted, together with a change of the place, so that no other process misses that this one lives."""
+        members = self._members
+        if members.lease is None:
+            return  # it registers again, and looks again
+        shown = members.record.model_copy(update={"mark": found.mark, "sees_exchange": made.place_id})
+        puts = [
+            Put(Keyspace.Places, EXCHANGE, made.encoded()),
+            Put(Keyspace.Schedulers, members.id, shown.encoded(), lease=members.lease.id),
+        ]
+        result = await self._backend.put_txn(puts, expect={(Keyspace.Places, EXCHANGE): revision})
+        if isinstance(result, Committed):
+            self._place_id = made.place_id
+            self._accept(found.mark)
+            await DISK.call(place_files.make_generation, self._path, made.place_id, made.generation)
+        elif revision == ABSENT:
+            await DISK.call(place_files.remove_id, self._path, self._made, self._incarnation)  # another was faster
+            self._made = ""
+
+    def _ask(self, view: View, found: _Look) -> None:
+        """Be admitted if a process that sees the directory has found the mark; else wait for that."""
+        others = self._members.others()
+        if found.mark in self._found or any(found.mark in other.found for other in others):
+            self._accept(found.mark)
+            return
+        self._members.change(mark=found.mark, sees_exchange="")
+        if self._clock.monotonic_s() - self._marked_s > _NEW_MARK_S / 2:
+            self._refuse(told_copy(view, "no process that sees that finds what this scheduler has written"))
+
+    def _accept(self, mark: str) -> None:
+        record = self._members.record
+        if record.sees_exchange != self._place_id or record.mark != mark:
+            log.info("place_seen", place=EXCHANGE, path=self._path, id=self._place_id)
+            self._members.change(mark=mark, sees_exchange=self._place_id)
+        self._why = ""
+
+    def _refuse(self, why: str) -> None:
+        if self._why != why:
+            log.error("place_not_seen", place=EXCHANGE, path=self._path, why=why)
+        self._why = why
+        if self.is_admitted:
+            self._members.change(sees_exchange="")

@@ -1,0 +1,101 @@
+"""Executors and schedulers without Spark that share directories, each as a machine of its own sees them."""
+
+from pathlib import Path
+
+from onager.executor.exchange.seen_places import SeenPlaces
+from onager.ids import new_incarnation
+from onager.place_files import EXCHANGE, WAREHOUSE
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
+from onager.scheduler.app import Replica
+from onager.scheduler.executors.own_exchange import OwnExchange
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+
+
+class _Peer:
+    def peer(self):
+        return "ipv4:192.0.2.1:1"
+
+
+class Machine:
+    """What an executor does about places, by hand: it beats when it is told to."""
+
+    def __init__(self, name: str, clock, exchange: Path, warehouse: Path | None = None) -> None:
+        self.name, self.incarnation = name, new_incarnation()
+        paths = {EXCHANGE: str(exchange)} | ({} if warehouse is None else {WAREHOUSE: str(warehouse)})
+        self.places = SeenPlaces(paths, self.incarnation, clock)
+        self.looked_for: list[pb.PlaceMark] = []
+
+    async def register(self, replica: Replica) -> None:
+        self.places.look()
+        request = pb.RegisterExecutorRequest(
+            executor_id=self.name,
+            incarnation=self.incarnation,
+            host=f"host-of-{self.name}",
+            slots=1,
+            protocol_version=PROTOCOL_VERSION,
+            spark_version="4.3",
+            places=self.places.views(),
+        )
+        self._take(await replica.gateway.RegisterExecutor(request, _Peer()))
+
+    async def beat(self, replica: Replica, times: int = 1) -> None:
+        for _ in range(times):
+            request = pb.HeartbeatRequest(
+                executor_id=self.name,
+                incarnation=self.incarnation,
+                places=self.places.views(),
+                looked_for=self.looked_for,
+            )
+            self._take(await replica.gateway.Heartbeat(request, _Peer()))
+
+    def _take(self, answer) -> None:
+        self.places.take(answer.places)
+        self.places.obey(answer.places)
+        wanted = answer.look_for if isinstance(answer, pb.HeartbeatResponse) else ()
+        self.looked_for = self.places.find(wanted)
+        self.places.look()
+
+    def sees(self, name: str = EXCHANGE) -> bool:
+        return name not in self.places.unseen()
+
+
+class SchedulerMachine:
+    """A scheduler whose loops do not run, with the exchange directory as its machine sees it."""
+
+    def __init__(self, name: str, clock, backend, exchange: Path, *, looks: bool = True) -> None:
+        settings = SchedulerSettings(exchange_dir=str(exchange), scheduler_id=name, listen="127.0.0.1:1")
+        self.replica = Replica(settings, backend, clock)
+        self.backend = backend
+        self.own: OwnExchange | None = None
+        if looks:
+            members, places = self.replica.members, self.replica.places
+
+            def make() -> None:
+                exchange.mkdir(exist_ok=True)
+
+            self.own = OwnExchange(str(exchange), backend, members, places, clock, make)
+            places.own = self.own
+
+    async def start(self) -> None:
+        await self.show()
+        await self.replica.start()
+
+    async def show(self) -> None:
+        """Write this scheduler's record, and read those of others, as its loops would."""
+        members = self.replica.members
+        members.lease = members.lease or await self.backend.lease(60)
+        await self.backend.put(Keyspace.Schedulers, members.id, members.record.encoded())
+        await members.refresh()
+
+    async def look(self, times: int = 1) -> None:
+        assert self.own is not None
+        for _ in range(times):
+            await self.replica.members.refresh()
+            await self.own.look_once()
+            await self.show()
+
+    async def stop(self) -> None:
+        await self.backend.delete(Keyspace.Schedulers, self.replica.members.id)
+        await self.replica.close()

@@ -1,0 +1,130 @@
+"""The agent looks at shared directories: it makes ids when it is told to, and says at once when it sees one no more."""
+
+import asyncio
+
+import pytest
+
+from onager.clock import SystemClock
+from onager.errors import PlaceNotSeenError
+from onager.executor.agent.place_watch import PlaceWatch
+from onager.executor.exchange.seen_places import SeenPlaces
+from onager.ids import new_incarnation, new_nonce
+from onager.place_files import EXCHANGE, FOLDER, make_id, write_mark
+from onager.protocol import onager_pb2 as pb
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def exchange(tmp_path):
+    directory = tmp_path / "exchange"
+    directory.mkdir()
+    return directory
+
+
+class Watched:
+    def __init__(self, exchange):
+        self.places = SeenPlaces({EXCHANGE: str(exchange)}, new_incarnation(), SystemClock())
+        self.beats = self.changes = 0
+        self.watch = PlaceWatch(self.places, self.in_thread, beat=self.beat, on_change=self.change)
+
+    async def in_thread(self, call):
+        return await asyncio.to_thread(call)
+
+    def beat(self):
+        self.beats += 1
+
+    def change(self):
+        self.changes += 1
+
+    def view(self):
+        request = pb.HeartbeatRequest()
+        self.watch.add_to(request)
+        (view,) = request.places
+        return view
+
+    def looked_for(self):
+        request = pb.HeartbeatRequest()
+        self.watch.add_to(request)
+        return list(request.looked_for)
+
+
+@pytest.fixture
+async def watched(exchange):
+    made = Watched(exchange)
+    running = asyncio.create_task(made.watch.run())
+    yield made
+    running.cancel()
+
+
+def answer(**verdict):
+    return pb.HeartbeatResponse(places=[pb.PlaceVerdict(name=EXCHANGE, **verdict)])
+
+
+async def admitted(watched):
+    place_id = new_nonce()
+    watched.watch.take(answer(new_id=place_id))
+    await eventually(lambda: watched.view().mark, "a mark")
+    watched.watch.take(answer(id=place_id, admitted=True, generation=1))
+    return place_id
+
+
+async def test_it_makes_the_id_that_it_is_given_and_says_so_at_once(watched, exchange):
+    assert watched.watch.may_work  # as long as no scheduler judges
+    place_id = await admitted(watched)
+    assert [path.name for path in (exchange / FOLDER).iterdir()] == [place_id]
+    assert watched.view().id == place_id
+    assert watched.beats
+    assert watched.watch.may_work
+
+
+async def test_it_makes_nothing_where_there_is_an_id_already(watched, exchange):
+    place_id = new_nonce()
+    watched.watch.take(answer(id=place_id, why="its volume is not mounted"))
+    assert not watched.watch.may_work
+    await eventually(lambda: watched.view().wanted == place_id, "a look for it")
+    assert not (exchange / FOLDER).exists()
+    make_id(str(exchange), place_id)  # it is mounted
+    await eventually(lambda: watched.view().mark, "a mark")
+
+
+async def test_it_writes_the_generation_and_finds_the_marks_that_it_is_asked_for(watched, exchange):
+    place_id = await admitted(watched)
+    there = write_mark(str(exchange), new_incarnation(), place_id)
+    asked = answer(id=place_id, admitted=True, generation=7)
+    asked.look_for.add(place=EXCHANGE, mark=there)
+    asked.look_for.add(place=EXCHANGE, mark=f"{new_nonce()}.{new_nonce()}")
+    watched.watch.take(asked)
+    found = await eventually(watched.looked_for, "an answer")
+    assert [mark.seen for mark in found] == [True, False]
+    assert watched.view().generation == 7
+
+
+async def test_once_a_task_finds_it_lost_no_work_is_taken_until_it_is_there_again(watched, exchange):
+    await admitted(watched)
+    watched.places.check(EXCHANGE)
+    away = exchange.with_name("away")
+    exchange.rename(away)
+    exchange.mkdir()
+    with pytest.raises(PlaceNotSeenError, match="was lost"):
+        watched.places.check(EXCHANGE)
+    assert not watched.watch.may_work
+    changes, beats = watched.changes, watched.beats
+    watched.watch.doubt()
+    assert watched.changes > changes
+    await eventually(lambda: watched.beats > beats, "a heartbeat")
+    assert not watched.view().id
+    exchange.rmdir()
+    away.rename(exchange)
+    watched.watch.doubt()
+    await eventually(lambda: watched.watch.may_work, "the directory")
+
+
+async def test_an_executor_without_places_says_nothing_of_them():
+    watch = PlaceWatch(None, asyncio.to_thread, beat=lambda: None, on_change=lambda: None)
+    request = pb.RegisterExecutorRequest()
+    watch.add_to(request)
+    watch.take(pb.RegisterExecutorResponse())
+    watch.doubt()
+    await watch.run()
+    assert watch.may_work
+    assert not request.places
