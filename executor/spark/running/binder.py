@@ -25,6 +25,8 @@ from onager.redaction import shown_text
 _MOST_SESSIONS = 16
 _MOST_PORTIONS = 2
 """How many portions of a growing stage stay bound."""
+_SPARING_FROM = 2
+"""From this attempt on a task uses few hash tables: others may have run out of memory, on other executors."""
 _TEXT_BYTES = 1024
 """How much is kept of an operator's text."""
 
@@ -141,9 +143,10 @@ class Binder:
         call binds again. `cancel` ends it early if no caller's *is_wanted* returns true.
         """
         key = stage_key(task_set)
-        is_alone = any(task.alone for task in task_set.tasks)  # memory may have run out where it had company
+        # A task that is alone may have run out of memory in company, a late one on other executors.
+        is_sparing = any(task.alone or task.task_attempt >= _SPARING_FROM for task in task_set.tasks)
         with self._lock:
-            if is_alone and is_wanted() and key not in self._sparing:
+            if is_sparing and is_wanted() and key not in self._sparing:
                 self._sparing.add(key)
                 self._bound.pop(key, None)
             known = self._bound.get(key)
@@ -190,7 +193,7 @@ class Binder:
             return {key.job_id for key in (*self._bound, *self._sparing)}
 
     def spare(self, key: StageKey) -> None:
-        """Make tasks of a stage that start from now on use as few broadcasts as possible, to save memory."""
+        """Make tasks of a stage that start from now on use as few hash tables as possible: what sorts can spill."""
         with self._lock:
             if key in self._bound and key not in self._sparing:
                 self._sparing.add(key)
