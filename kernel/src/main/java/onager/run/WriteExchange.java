@@ -60,6 +60,7 @@ final class WriteExchange extends Task {
             done.committedSince(begunNs);
             done.rows = writer.rows();
             done.bytes = sink.bytes();
+            done.plainBytes = writer.bytes();
             done.bucketSizes = BucketSizes.of(sink.bytesOfBuckets());
         } catch (Throwable e) {
             sink.abort(e);

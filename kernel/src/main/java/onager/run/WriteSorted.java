@@ -53,6 +53,7 @@ final class WriteSorted extends Task {
             writer.finish();
             done.committedSince(begunNs);
             done.bytes = sink.bytes();
+            done.plainBytes = writer.bytes();
         } catch (Throwable e) {
             sink.abort(e);
             throw e;
