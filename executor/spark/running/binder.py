@@ -120,8 +120,8 @@ class Binder:
         self._kernel = kernel
         self._jvm = Jvm.of(spark)
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[str, Any] = OrderedDict()
-        """By conf, in order of last use."""
+        self._sessions: OrderedDict[str, Future[Any]] = OrderedDict()
+        """By conf, in order of last use; made or being made."""
         self._bound: dict[StageKey, _Binding] = {}
         self._sparing: set[StageKey] = set()
         """Stages that ran out of memory."""
@@ -179,13 +179,24 @@ class Binder:
         """
         text = json.dumps(dict(sorted(conf.items())))
         with self._lock:
-            session = self._sessions.pop(text, None)
-            if session is None:
-                session = self._kernel.session(self._spark, conf)
-            self._sessions[text] = session
+            known = self._sessions.pop(text, None)
+            mine = known or Future[Any]()
+            self._sessions[text] = mine
             if len(self._sessions) > _MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-        return session
+        if known is None:
+            self._make_session(text, conf, mine)
+        return mine.result()
+
+    def _make_session(self, text: str, conf: Mapping[str, str], made: Future[Any]) -> None:
+        try:
+            made.set_result(self._kernel.session(self._spark, conf))
+        except BaseException as e:
+            with self._lock:
+                if self._sessions.get(text) is made:
+                    del self._sessions[text]  # the next caller tries again
+            made.set_exception(e)
+            raise
 
     def jobs(self) -> set[JobId]:
         """Return the jobs with bound stages or broadcasts."""
