@@ -104,7 +104,7 @@ from onager.execution_graph.programs import (
 )
 from onager.execution_graph.refusing import refusal
 from onager.execution_graph.replanned import has_begun
-from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
+from onager.execution_graph.replanning import bytes_in_memory, find_replan, held_stages, is_repeatable
 from onager.execution_graph.reuse import outputs_to_take, reusable_stages, taken_in, worth_taking
 from onager.execution_graph.scheduling import (
     HeldTask,
@@ -251,6 +251,7 @@ __all__ = [
     "apply",
     "apply_all",
     "available_tasks",
+    "bytes_in_memory",
     "can_judge",
     "check_plan",
     "check_readable",

@@ -3,8 +3,8 @@
 The planner marks what becomes a side of a join (`StageInput.side`). A re-plan is owed if the reader has not begun, and
 
 - the side has no rows: what the join gives may be known then, and what nobody needs is not computed;
-- the side of a shuffled join is small enough to be broadcast, and another input has not begun, whose exchange that
-  would save;
+- the side of a shuffled join takes so little memory that it can be broadcast, and another input has not begun, whose
+  exchange that would save;
 - the side of a broadcast join is too large for it, and has four times as many rows as expected or more.
 
 Meanwhile, what has not begun waits, for `LIMIT_MS` at most. So that there is an exchange to save, the large side of a
@@ -136,24 +136,27 @@ def _reasons(graph: ExecutionGraph) -> Iterator[str]:
 
 def _reasons_of(graph: ExecutionGraph, reader: Stage, source: StageInput, stage: SuccessfulStage) -> Iterator[str]:
     assert graph.plan is not None
-    cost, most = stage.ledger.metrics, graph.plan.broadcast_bytes
+    rows, size, most = stage.ledger.metrics.rows_out, bytes_in_memory(stage), graph.plan.broadcast_bytes
     if all(output.rows == 0 for output in stage.ledger.outputs.values()):
         if is_repeatable(graph, source.stage_id):
             yield f"stage {source.stage_id} has no rows"
     elif source.side == "shuffled":
         others = (each.stage_id for each in reader.spec.inputs if each.stage_id != source.stage_id)
-        if cost.bytes_out <= most and any(not has_begun(graph.stages[i]) for i in others):
-            size = f"{cost.rows_out:,} rows in {cost.bytes_out:,} bytes"
-            yield f"stage {source.stage_id} has {size}, few enough to be broadcast"
-    elif (
-        source.side == "broadcast"
-        and cost.bytes_out > most
-        and cost.rows_out >= _FACTOR_OFF * stage.spec.expected_rows > 0
-    ):
+        if size <= most and any(not has_begun(graph.stages[i]) for i in others):
+            yield f"stage {source.stage_id} has {rows:,} rows in {size:,} bytes, few enough to be broadcast"
+    elif source.side == "broadcast" and size > most and rows >= _FACTOR_OFF * stage.spec.expected_rows > 0:
         yield (
-            f"stage {source.stage_id} has {cost.rows_out:,} rows in {cost.bytes_out:,} bytes, too many to broadcast; "
+            f"stage {source.stage_id} has {rows:,} rows in {size:,} bytes, too many to broadcast; "
             f"{stage.spec.expected_rows:,} were expected"
         )
+
+
+def bytes_in_memory(stage: Stage) -> int:
+    """Return about what the rows that *stage* has given take in memory; what they take as written, if that is more.
+
+    Spark's limits of broadcasts are about memory. Outputs of other jobs and of older executors do not tell.
+    """
+    return max(stage.ledger.metrics.plain_bytes_out, stage.ledger.metrics.bytes_out)
 
 
 def is_repeatable(graph: ExecutionGraph, stage_id: int) -> bool:

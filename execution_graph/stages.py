@@ -243,6 +243,8 @@ class TaskMetrics:
     """Of a query that was run where it was planned: how long planning took, before `run_ms`."""
     function_ms: Annotated[int, SPARSE, SUM] = 0
     """The part of `plan_ms`, or of a planning task's `run_ms`, in which the job's Python function ran."""
+    plain_bytes_out: Annotated[int, SPARSE, SUM] = 0
+    """`bytes_out` of an exchange before compression; 0: an older executor did not tell."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to tell."""

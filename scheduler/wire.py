@@ -116,6 +116,7 @@ def metrics_from(message: pb.TaskMetrics) -> TaskMetrics:
         codegen_ms=message.codegen_ms,
         plan_ms=message.plan_ms,
         function_ms=message.function_ms,
+        plain_bytes_out=message.plain_bytes_out,
     )
 
 

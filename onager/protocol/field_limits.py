@@ -415,6 +415,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "codegen_ms": AMOUNT,
         "plan_ms": AMOUNT,
         "function_ms": AMOUNT,
+        "plain_bytes_out": AMOUNT,
     },
     "PlanOutcome": {
         "stages": Many(10_000, PART),

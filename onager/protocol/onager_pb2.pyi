@@ -264,7 +264,7 @@ class Failure(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ..., cause: _Optional[str] = ..., log_tail: _Optional[str] = ..., connect_details: _Optional[bytes] = ...) -> None: ...
 
 class TaskMetrics(_message.Message):
-    __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes", "queued_ms", "fetch_ms", "commit_ms", "executor_rss_bytes", "bind_ms", "codegen_ms", "plan_ms", "function_ms")
+    __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes", "queued_ms", "fetch_ms", "commit_ms", "executor_rss_bytes", "bind_ms", "codegen_ms", "plan_ms", "function_ms", "plain_bytes_out")
     RUN_MS_FIELD_NUMBER: _ClassVar[int]
     ROWS_OUT_FIELD_NUMBER: _ClassVar[int]
     BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +279,7 @@ class TaskMetrics(_message.Message):
     CODEGEN_MS_FIELD_NUMBER: _ClassVar[int]
     PLAN_MS_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
     run_ms: int
     rows_out: int
     bytes_out: int
@@ -293,7 +294,8 @@ class TaskMetrics(_message.Message):
     codegen_ms: int
     plan_ms: int
     function_ms: int
-    def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ..., queued_ms: _Optional[int] = ..., fetch_ms: _Optional[int] = ..., commit_ms: _Optional[int] = ..., executor_rss_bytes: _Optional[int] = ..., bind_ms: _Optional[int] = ..., codegen_ms: _Optional[int] = ..., plan_ms: _Optional[int] = ..., function_ms: _Optional[int] = ...) -> None: ...
+    plain_bytes_out: int
+    def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ..., queued_ms: _Optional[int] = ..., fetch_ms: _Optional[int] = ..., commit_ms: _Optional[int] = ..., executor_rss_bytes: _Optional[int] = ..., bind_ms: _Optional[int] = ..., codegen_ms: _Optional[int] = ..., plan_ms: _Optional[int] = ..., function_ms: _Optional[int] = ..., plain_bytes_out: _Optional[int] = ...) -> None: ...
 
 class TaskInfo(_message.Message):
     __slots__ = ("partition", "state", "attempts", "successes", "executor_id", "failures", "speculated", "speculative_executor_id", "speculative_won")

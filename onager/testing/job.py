@@ -153,8 +153,9 @@ class JobRun:
         self._waiting = [(stage_id, p) for stage_id in made for p in range(self._laid[stage_id].tasks)]
 
     def _measured(self, stage_id: int) -> Measured:
-        outputs = [self.reports[stage_id, p].success.output for p in range(self._laid[stage_id].tasks)]
-        return Measured(sum(output.rows for output in outputs), sum(output.bytes for output in outputs))
+        done = [self.reports[stage_id, p].success for p in range(self._laid[stage_id].tasks)]
+        size = sum(max(each.metrics.plain_bytes_out, each.output.bytes) for each in done)
+        return Measured(sum(each.output.rows for each in done), size)
 
     def _place(self, stage_id: int, partition: int) -> int:
         # Stages of one task are not all with the first executor.

@@ -24,7 +24,7 @@ class Measured(NamedTuple):
 
     rows: int
     size: int
-    """In bytes."""
+    """In bytes of memory."""
 
 
 class Replans:

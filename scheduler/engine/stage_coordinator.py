@@ -11,6 +11,7 @@ from onager.execution_graph import (
     StageWork,
     TaskRead,
     UnresolvedStage,
+    bytes_in_memory,
     is_repeatable,
     is_streaming,
     stage_fed_by,
@@ -115,13 +116,14 @@ def _replan(graph: ExecutionGraph) -> pb.ReplanTask:
 
 
 def _begun(graph: ExecutionGraph, stage_id: int, *, is_finished: bool) -> pb.BegunStage:
-    spec, outputs = graph.stages[stage_id].spec, graph.stages[stage_id].ledger.outputs.values()
+    stage = graph.stages[stage_id]
+    spec, outputs = stage.spec, stage.ledger.outputs.values()
     return pb.BegunStage(
         stage_id=stage_id,
         finished=is_finished,
         repeatable=is_repeatable(graph, stage_id),
         rows=sum(output.rows for output in outputs) if is_finished else 0,
-        bytes=sum(output.bytes for output in outputs) if is_finished else 0,
+        bytes=max(bytes_in_memory(stage), sum(output.bytes for output in outputs)) if is_finished else 0,
         tasks=spec.partitions,
         buckets=spec.output.buckets,
     )

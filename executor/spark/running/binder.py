@@ -25,6 +25,8 @@ from onager.redaction import shown_text
 _MOST_SESSIONS = 16
 _MOST_PORTIONS = 2
 """How many portions of a growing stage stay bound."""
+_SPARING_FROM = 2
+"""From this attempt on a task uses few hash tables: others may have run out of memory, on other executors."""
 _TEXT_BYTES = 1024
 """How much is kept of an operator's text."""
 
@@ -118,8 +120,8 @@ class Binder:
         self._kernel = kernel
         self._jvm = Jvm.of(spark)
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[str, Any] = OrderedDict()
-        """By conf, in order of last use."""
+        self._sessions: OrderedDict[str, Future[Any]] = OrderedDict()
+        """By conf, in order of last use; made or being made."""
         self._bound: dict[StageKey, _Binding] = {}
         self._sparing: set[StageKey] = set()
         """Stages that ran out of memory."""
@@ -141,9 +143,10 @@ class Binder:
         call binds again. `cancel` ends it early if no caller's *is_wanted* returns true.
         """
         key = stage_key(task_set)
-        is_alone = any(task.alone for task in task_set.tasks)  # memory may have run out where it had company
+        # A task that is alone may have run out of memory in company, a late one on other executors.
+        is_sparing = any(task.alone or task.task_attempt >= _SPARING_FROM for task in task_set.tasks)
         with self._lock:
-            if is_alone and is_wanted() and key not in self._sparing:
+            if is_sparing and is_wanted() and key not in self._sparing:
                 self._sparing.add(key)
                 self._bound.pop(key, None)
             known = self._bound.get(key)
@@ -176,13 +179,24 @@ class Binder:
         """
         text = json.dumps(dict(sorted(conf.items())))
         with self._lock:
-            session = self._sessions.pop(text, None)
-            if session is None:
-                session = self._kernel.session(self._spark, conf)
-            self._sessions[text] = session
+            known = self._sessions.pop(text, None)
+            mine = known or Future[Any]()
+            self._sessions[text] = mine
             if len(self._sessions) > _MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-        return session
+        if known is None:
+            self._make_session(text, conf, mine)
+        return mine.result()
+
+    def _make_session(self, text: str, conf: Mapping[str, str], made: Future[Any]) -> None:
+        try:
+            made.set_result(self._kernel.session(self._spark, conf))
+        except BaseException as e:
+            with self._lock:
+                if self._sessions.get(text) is made:
+                    del self._sessions[text]  # the next caller tries again
+            made.set_exception(e)
+            raise
 
     def jobs(self) -> set[JobId]:
         """Return the jobs with bound stages or broadcasts."""
@@ -190,7 +204,7 @@ class Binder:
             return {key.job_id for key in (*self._bound, *self._sparing)}
 
     def spare(self, key: StageKey) -> None:
-        """Make tasks of a stage that start from now on use as few broadcasts as possible, to save memory."""
+        """Make tasks of a stage that start from now on use as few hash tables as possible: what sorts can spill."""
         with self._lock:
             if key in self._bound and key not in self._sparing:
                 self._sparing.add(key)

@@ -17,4 +17,5 @@ def metrics_of(event: Mapping[str, Any]) -> pb.TaskMetrics:
         peak_memory_bytes=event["peak_memory_bytes"],
         fetch_ms=event["fetch_ms"],
         commit_ms=event.get("commit_ms", 0),
+        plain_bytes_out=event.get("plain_bytes", 0),
     )

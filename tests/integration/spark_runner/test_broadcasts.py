@@ -108,9 +108,13 @@ def spark_jobs(spark) -> int:
     return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
 
 
-@pytest.mark.parametrize(("rows", "jobs"), [(7, 0), (130_000, 1)])
-def test_a_small_broadcast_needs_no_spark_job_and_no_slot(spark, job, rows, jobs):
-    dim = f"(SELECT id, sha2(CAST(id AS STRING), 256) AS v FROM RANGE(0, {rows}, 1, 1)) AS d"
+SHORT, EVEN = "sha2(CAST(id AS STRING), 256)", "repeat(char(97 + id % 3), 2000)"
+"""The second one takes a hundredth of its memory in a file."""
+
+
+@pytest.mark.parametrize(("rows", "value", "jobs"), [(7, SHORT, 0), (130_000, SHORT, 1), (20_000, EVEN, 1)])
+def test_a_small_broadcast_needs_no_spark_job_and_no_slot(spark, job, rows, value, jobs):
+    dim = f"(SELECT id, {value} AS v FROM RANGE(0, {rows}, 1, 1)) AS d"
     text = f"SELECT /*+ BROADCAST(d) */ f.id, d.v FROM ({FACTS}) AS f JOIN {dim} ON f.n = d.id"
     expected = rows_of(spark.sql(text).toArrow())
     stages = cut(spark, spark.sql(text))

@@ -143,3 +143,51 @@ def test_closing_a_job_stops_what_runs_of_it(spark, job, tmp_path):
 def test_cancelling_what_is_not_there_does_nothing(job):
     job.runner.cancel([TaskKey("job-none", 1, 0, 0, 0)])
     job.runner.close_job("job-none")
+
+
+def private_field(of, name):
+    """Return the value of a private field of a Java object."""
+    field = of.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(of)
+
+
+def test_a_task_whose_start_is_told_late_is_forgotten_at_its_end(spark):
+    scheduler = spark._jvm.org.apache.spark.scheduler
+    tracker = spark._jvm.onager.jobs.JobGroups(spark.sparkContext._jsc.sc()).tracker()
+    private_field(tracker, "runOfStage").put(7_000_007, "a run that has ended")
+    local = scheduler.TaskLocality.PROCESS_LOCAL()
+    task = scheduler.TaskInfo(9_000_009, 0, 0, 0, 0, "driver", "localhost", local, False)
+
+    tracker.onTaskStart(scheduler.SparkListenerTaskStart(7_000_007, 0, task))
+    assert private_field(tracker, "tasks").size() == 1
+    tracker.onTaskEnd(scheduler.SparkListenerTaskEnd(7_000_007, 0, "ResultTask", None, task, None, None))
+
+    assert private_field(tracker, "tasks").isEmpty()
+
+
+def test_nothing_waits_while_a_session_is_made(runner, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    make = runner.kernel.session
+
+    def slow(spark, conf):
+        begun.set()
+        assert go_on.wait(HANGS_S)
+        return make(spark, conf)
+
+    monkeypatch.setattr(runner.kernel, "session", slow)
+    sessions = []
+    conf = {"spark.sql.session.timeZone": "Asia/Tokyo"}
+    callers = [threading.Thread(target=lambda: sessions.append(runner.binder.session(conf))) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    assert begun.wait(HANGS_S)
+    others = threading.Thread(target=runner.binder.jobs, daemon=True)
+    others.start()
+    others.join(HANGS_S)
+    assert not others.is_alive()
+    go_on.set()
+    for caller in callers:
+        caller.join(HANGS_S)
+    assert len(sessions) == 2
+    assert sessions[0] is sessions[1], "it is made once"

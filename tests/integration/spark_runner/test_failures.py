@@ -260,6 +260,46 @@ def test_a_dead_python_worker_is_an_io_error(spark, job, how):
     assert "Python worker died" in failure.message
 
 
+LOST = (
+    "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in "
+    "stage 1.0 (TID 7) (host executor 1): ExecutorLostFailure (executor 1 exited)"
+)
+TEXTS_OF_SPARK = [
+    LOST,
+    "Python worker exited unexpectedly (crashed)",
+    "Python worker failed to connect back.",
+    "Job 3 cancelled because SparkContext was shut down",
+    "Cannot call methods on a stopped SparkContext",
+    "Cannot broadcast the table",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS_OF_SPARK)
+def test_a_user_who_writes_what_spark_says_is_taken_for_a_user(spark, job, text):
+    failure = failure_of(job.run_all(cut(spark, spark.sql(f"SELECT raise_error('{text}') FROM RANGE(0, 1, 1, 1)"))))
+    assert (failure.kind, failure.error_class) == ("user_error", "USER_RAISED_EXCEPTION")
+    assert text in failure.message
+
+
+def test_a_function_that_raises_what_spark_says_is_taken_for_a_users(spark, job):
+    @udf(LongType())
+    def raises(x):
+        raise ValueError("; ".join(TEXTS_OF_SPARK))
+
+    failure = failure_of(job.run_all(cut(spark, spark.range(0, 1, 1, 1).select(raises("id")))))
+    assert failure.kind == "user_error"
+    assert failure.message.startswith("ValueError: ")
+
+
+def test_a_lost_process_of_a_cluster_is_told_by_how_sparks_own_text_begins(spark, runner):
+    jvm = spark._jvm
+    kinds = [
+        runner.kernel.describe(jvm.org.apache.spark.SparkException(f"{quoted}{LOST}"))["kind"]
+        for quoted in ("", "Job aborted due to stage failure: a user wrote ")
+    ]
+    assert kinds == ["io_error", "user_error"]
+
+
 def test_a_damaged_parquet_file_is_told_by_name(spark, job, tmp_path):
     path = tmp_path / "t"
     spark.range(0, 100, 1, 1).write.parquet(str(path))

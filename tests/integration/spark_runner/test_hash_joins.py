@@ -106,3 +106,55 @@ def test_a_side_that_is_gone_when_its_size_is_looked_up_is_a_fetch_failure(spark
 
     assert {report.failure.kind for report in reports} == {"fetch_failed"}
     assert {report.failure.fetch.nonce for report in reports} == {nonce}
+
+
+@pytest.mark.parametrize(
+    ("side", "is_hashed"),
+    [
+        ("SELECT k, repeat(w, 1000) AS w FROM r", False),
+        ("SELECT k, w, w AS again FROM r", False),
+        ("SELECT k, repeat('x', CAST(1000 + count(*) AS INT)) AS w FROM r GROUP BY k", False),
+        ("SELECT k, k + 1 AS w, substring(w, 1, 3) AS v FROM r", True),
+        ("SELECT k, count(*) AS n FROM r GROUP BY k", True),
+    ],
+)
+def test_a_side_is_small_only_if_its_rows_cannot_grow(spark, job, side, is_hashed):
+    dealt_out = "SELECT /*+ REPARTITION(3, k) */ id AS k, concat('r', id) AS w FROM RANGE(20, 70, 1, 2)"
+    spark.sql(dealt_out).createOrReplaceTempView("r")
+    with settings(spark, SORTED_SIDES):
+        text = f"SELECT l.v, r.* FROM {LEFT} LEFT JOIN ({side}) AS r ON l.k = r.k"
+        stages = cut(spark, spark.sql(text).repartition(3), AMPLE)
+
+    assert rows_of(job.result(stages)) == rows_of(spark.sql(text).toArrow())
+    assert ("ShuffledHashJoin" in plans_of(job, stages)) == is_hashed
+
+
+def joined_stage(spark, job, text):
+    """Return the stage that joins; those before it have run."""
+    stages = as_stages(spark, text, AMPLE)
+    for stage in stages[:-2]:
+        job.run(stage.stage_id, stage.plan)
+    assert "ShuffledHashJoin" in plans_of(job, stages[-2:-1])
+    return stages[-2]
+
+
+def test_a_stage_that_ran_out_of_memory_sorts_the_next_time(spark, job):
+    far_too_long = "repeat(r.w, CAST(715827882 + 0 * l.v + 0 * r.k AS INT))"
+    joined = joined_stage(spark, job, JOINS[0].replace("r.w", f"length({far_too_long}) AS w"))
+
+    reports = job.run(joined.stage_id, joined.plan)
+
+    assert {report.failure.kind for report in reports} == {"io_error"}
+    plans = plans_of(job, [joined])
+    assert "SortMergeJoin" in plans
+    assert "ShuffledHashJoin" not in plans
+
+
+def test_a_task_that_has_failed_twice_anywhere_sorts(spark, job):
+    joined = joined_stage(spark, job, JOINS[0])
+    task_set = job.task_set(joined.stage_id, joined.plan, [0])
+    for attempt, is_hashed in ((1, True), (2, False)):
+        task_set.tasks[0].task_attempt = attempt
+        plan = job.runner.binder.bound(task_set, joined.plan).java.text()
+        assert ("ShuffledHashJoin" in plan) == is_hashed
+    assert all(report.HasField("success") for report in job.run(joined.stage_id, joined.plan))

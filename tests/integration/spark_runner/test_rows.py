@@ -198,3 +198,12 @@ def test_settings_of_the_job_hold_inside_tasks(spark, job, ansi):
         assert report.failure.error_class == "CAST_INVALID_INPUT"
     else:
         assert pa.ipc.open_stream(report.success.inline_result).read_all().column("n").to_pylist() == [7, None]
+
+
+@pytest.mark.parametrize(
+    ("heap_mib", "fraction", "tasks", "mib"),
+    [(16_384, 0.6, 8, 48), (1_324, 0.6, 16, 12.8), (1_324, 0.9, 1, 48), (400, 0.6, 64, 2)],
+)
+def test_write_buffers_of_all_tasks_fit_what_spark_leaves(spark, heap_mib, fraction, tasks, mib):
+    left = spark._jvm.onager.run.WriteMemory.bytes(heap_mib << 20, fraction, tasks)
+    assert left == pytest.approx(mib * (1 << 20))

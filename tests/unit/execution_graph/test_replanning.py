@@ -68,14 +68,14 @@ def adaptive(
 TWO_SIDES = (stage(1), stage(2, 4), joining(3, 1, 2), stage(4, reads=(3,), kind="result"))
 
 
-def done(job: Job, stage_id: int, *, rows: int = 10, size: int = 100, executor: str = "a") -> None:
-    """Run all tasks of a stage, each of which gives so many rows and bytes."""
+def done(job: Job, stage_id: int, *, rows: int = 10, size: int = 100, in_memory: int = 0, executor: str = "a") -> None:
+    """Run all tasks of a stage, each of which gives so many rows and bytes, which take more in memory where told."""
     count = job.stage(stage_id).spec.partitions
     launched = job.launch(executor, count)
     assert launched.stage_id == stage_id
     for partition in range(count):
         success = job.success(stage_id, partition)
-        cost = replace(success.metrics, rows_out=rows, bytes_out=size)
+        cost = replace(success.metrics, rows_out=rows, bytes_out=size, plain_bytes_out=in_memory)
         job.feed(replace(success, output=replace(success.output, rows=rows, bytes=size), metrics=cost))
 
 
@@ -150,6 +150,20 @@ def test_nothing_is_owed(why_not: str, job: object) -> None:
     made = job()  # type: ignore[operator]
     done(made, 1)
     assert find_replan(made.graph, made.tick()) is None, why_not
+
+
+@pytest.mark.parametrize(("in_memory", "is_owed"), [(500, True), (501, False)])
+def test_a_side_is_small_if_it_is_in_memory(in_memory: int, is_owed: bool) -> None:  # noqa: FBT001
+    job = adaptive(*TWO_SIDES)
+    done(job, 1, size=2, in_memory=in_memory)
+    assert (find_replan(job.graph, job.tick()) is not None) == is_owed
+
+
+def test_a_broadcast_that_is_larger_in_memory_than_its_file_is_a_reason() -> None:
+    small = replace(stage(1), expected_rows=5)
+    job = adaptive(small, replace(joining(2, 1, side="broadcast"), output=stage(2, kind="result").output))
+    done(job, 1, size=2, in_memory=600)
+    assert "20 rows in 1,200 bytes, too many to broadcast" in begun(job).why
 
 
 def test_nothing_is_owed_once_the_other_side_has_begun() -> None:

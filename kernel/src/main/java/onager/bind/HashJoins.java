@@ -29,7 +29,7 @@ import scala.collection.immutable.Seq;
 
 /**
  * Turns sort-merge joins into hash joins if one side is small. The size of each bucket is known when the stage is bound, since its input
- * files exist then. The decision depends only on these sizes, so all attempts of a stage decide alike. A join stays unchanged if an
+ * files exist then. The decision depends only on these sizes, so all attempts of a stage decide alike until one runs out of memory. A join stays unchanged if an
  * operator above relies on its order.
  */
 final class HashJoins {
@@ -106,18 +106,21 @@ final class HashJoins {
         return side instanceof SortExec sort && !sort.global() ? sort.child() : side;
     }
 
-    /** Return an upper bound in bytes of a task's rows of *side*: the size of its input if *side* only removes rows, else -1. */
+    /** Return an upper bound in bytes of a task's rows of *side*, by the size of its input; -1: there is none. */
     private long bytes(SparkPlan side) throws IOException {
+        double growth = 1.0;
         SparkPlan node = side;
-        while (takesAway(node)) {
+        while (addsNoRows(node)) {
+            growth *= RowSizes.growth(node);
             node = node.children().head();
         }
         int index = Binder.index(node);
-        return index < 0 ? -1L : sizes.largestBucket(index);
+        long bytes = index < 0 || Double.isInfinite(growth) ? -1L : sizes.largestBucket(index);
+        return bytes < 0 ? -1L : (long) Math.ceil(growth * bytes);
     }
 
-    /** Whether the output of *node* is a subset of its first child's rows. */
-    private static boolean takesAway(SparkPlan node) {
+    /** Whether each row of *node* comes of one or more rows of its first child, and each of these gives one row at most. */
+    private static boolean addsNoRows(SparkPlan node) {
         return node instanceof BaseJoinExec join
                 ? filters(join.joinType())
                 : node instanceof ProjectExec || node instanceof FilterExec || node instanceof SortExec || node instanceof HashAggregateExec;

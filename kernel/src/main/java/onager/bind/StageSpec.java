@@ -9,7 +9,7 @@ import onager.rows.InputSpec;
  *
  * @param group the job group in which its broadcasts and subqueries run
  * @param ordered whether the order of its output rows matters
- * @param sparing whether to use as few broadcasts as possible
+ * @param sparing whether to use as few broadcasts as possible, and no other hash joins: what sorts can spill
  * @param metrics the metrics that its tasks report; null: none
  * @param inputs its inputs, then those of each fused stage; null for leaves
  * @param reads what each task reads of the inputs by bucket; null: as the stage was planned

@@ -31,7 +31,7 @@ public final class Stages {
      * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
      *
      * <p>*spec* is the JSON of a `StageSpec`; *leaves* has a plan for each input that is null. If a stage's broadcasts are too large, it is
-     * bound again with as few broadcasts as possible, unless it reads streams. *fused*: the fragments of the fused stages.
+     * bound again with as few broadcasts as possible and no hash joins, unless it reads streams. *fused*: the fragments of the fused stages.
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves, List<byte[]> fused) throws Exception {
         StageSpec stage = Json.read(spec, StageSpec.class);
@@ -62,7 +62,8 @@ public final class Stages {
             SparkPlan decoded = stage.isFused() ? new Fusion(means.sc(), stage, fused).composed(own) : own;
             var limit = new BroadcastLimit(inputs, decoded, stage.partitions(), !stage.ordered());
             SparkPlan held = limit.within(decoded, sparing ? 0L : broadcasts.left(limit.keys()));
-            SparkPlan plan = new HashJoins(inputs, Lookups.mostHashed(session)).visit(held, !stage.ordered());
+            long hashed = sparing ? 0L : Lookups.mostHashed(session);
+            SparkPlan plan = new HashJoins(inputs, hashed).visit(held, !stage.ordered());
             Bound bound = Binder.bind(session, plan, stage.partitions(), stage.isFused(), inputs);
             inputs.decide(bound.rdd());
             inputs.release();

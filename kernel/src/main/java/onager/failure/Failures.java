@@ -15,11 +15,15 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.apache.spark.QueryContext;
+import org.apache.spark.SparkException;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.api.python.PythonException;
+import org.apache.spark.api.python.PythonWorkerException;
 
 /** Classifies exceptions as failures, and makes messages of them for people. */
 public final class Failures {
@@ -27,6 +31,18 @@ public final class Failures {
     private static final int MOST_CAUSES = 50;
     private static final String TRACEBACK = "Traceback (most recent call last)";
     private static final String FRAME = "  File \"";
+    /** The classes of Spark's exceptions that have a text only. */
+    private static final Set<Class<?>> OF_SPARK = Set.of(SparkException.class, PythonWorkerException.class, IllegalStateException.class);
+    private static final Pattern WORKER_CRASH = Pattern.compile(
+            "Python worker exited unexpectedly|Python worker process terminated|Python worker failed to connect back");
+    private static final Pattern EXECUTOR_LOST = Pattern.compile("Job aborted due to stage failure: Task \\d+ in stage \\S+ failed \\d+ times, "
+            + "most recent failure: Lost task \\S+ in stage \\S+ \\(TID \\d+\\) \\(\\S+ executor \\S+\\): ExecutorLostFailure \\(");
+    private static final Pattern SHUT_DOWN = Pattern.compile("Job \\d+ cancelled because SparkContext was shut down");
+    private static final Pattern STOPPED = Pattern.compile("Cannot call methods on a stopped SparkContext");
+    /** A hash map cannot grow; Spark's other conditions of this kind belong to errors of class OutOfMemoryError. */
+    private static final Set<String> NO_MEMORY = Set.of("_LEGACY_ERROR_TEMP_2105", "_LEGACY_ERROR_TEMP_2250");
+    /** For Spark's limits of rows and of bytes. */
+    private static final Set<String> TOO_LARGE_TO_BROADCAST = Set.of("_LEGACY_ERROR_TEMP_2248", "_LEGACY_ERROR_TEMP_2249");
     private static final List<String> OURS = List.of("onager.", "org.apache.spark.", "org.apache.arrow.", "io.netty.", "scala.", "py4j.");
 
     private Failures() {}
@@ -63,18 +79,27 @@ public final class Failures {
         return Stream.of(wanted).anyMatch(each -> first(chain, each) != null);
     }
 
-    private static boolean says(List<Throwable> chain, String... texts) {
-        return chain.stream().anyMatch(e -> e.getMessage() != null && Stream.of(texts).anyMatch(e.getMessage()::contains));
+    /** Whether Spark itself says what begins as one of *texts*: not with a condition, nor quoting what users can write before it. */
+    private static boolean sparkSays(List<Throwable> chain, Pattern... texts) {
+        return chain.stream().filter(e -> e.getMessage() != null && OF_SPARK.contains(e.getClass()))
+                .anyMatch(e -> Stream.of(texts).anyMatch(text -> text.matcher(e.getMessage()).lookingAt()));
+    }
+
+    private static boolean hasCondition(List<Throwable> chain, Set<String> wanted) {
+        return chain.stream().anyMatch(e -> e instanceof SparkThrowable s && s.getCondition() != null && wanted.contains(s.getCondition()));
     }
 
     private static boolean isWorkerCrash(List<Throwable> chain) {
-        return says(chain, "Python worker exited unexpectedly", "Python worker process terminated", "Python worker failed to connect back",
-                "Failed while reserving memory");
+        return sparkSays(chain, WORKER_CRASH);
     }
 
     /** Whether the process that ran the task, or the whole Spark cluster, was lost. */
     private static boolean isClusterLoss(List<Throwable> chain) {
-        return says(chain, "ExecutorLostFailure", "SparkContext was shut down", "on a stopped SparkContext");
+        return sparkSays(chain, EXECUTOR_LOST, SHUT_DOWN, STOPPED);
+    }
+
+    private static boolean isOutOfMemory(List<Throwable> chain) {
+        return has(chain, OutOfMemoryError.class) || hasCondition(chain, NO_MEMORY);
     }
 
     /** The exception of Hive's client that says that the metastore which Spark was given does not answer; null: there is none. */
@@ -86,12 +111,12 @@ public final class Failures {
     /** Whether a table was too large to broadcast, for the memory or for a limit of Spark. */
     public static boolean isTooLargeToBroadcast(Throwable e) {
         List<Throwable> chain = chain(e);
-        return has(chain, OutOfMemoryError.class) || says(chain, "Not enough memory to build and broadcast", "Cannot broadcast the table");
+        return isOutOfMemory(chain) || hasCondition(chain, TOO_LARGE_TO_BROADCAST);
     }
 
     /** Whether the failure is an I/O error, which a retry may not meet again. */
     private static boolean isIo(List<Throwable> chain) {
-        if (isWorkerCrash(chain) || isClusterLoss(chain) || has(chain, OutOfMemoryError.class)) {
+        if (isWorkerCrash(chain) || isClusterLoss(chain) || isOutOfMemory(chain)) {
             return true;
         }
         if (ofMetastore(chain) != null) {
@@ -244,7 +269,7 @@ public final class Failures {
         } else {
             out.put("error_class", root.getClass().getName());
         }
-        out.put("out_of_memory", has(chain, OutOfMemoryError.class));
+        out.put("out_of_memory", isOutOfMemory(chain));
         out.put("details", details(e, python));
         return out;
     }

@@ -63,6 +63,9 @@ public final class Tracker extends SparkListener {
         BiConsumer<String, Integer> told;
         synchronized (this) {
             ended = running.remove(e.taskInfo().taskId());
+            if (ended != null) { // unless it runs again; its run may have been forgotten before it began
+                tasks.remove(ended.run + "/" + ended.partition, e.taskInfo().taskId());
+            }
             told = whenEnded;
             notifyAll();
         }

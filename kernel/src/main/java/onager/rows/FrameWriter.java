@@ -16,6 +16,7 @@ public final class FrameWriter {
     private int wanted;
     private long held = 0;
     private long rows = 0;
+    private long bytes = 0;
 
     public FrameWriter(ExchangeSink sink, int buckets, int frameBytes, long memory) {
         this.sink = sink;
@@ -32,6 +33,11 @@ public final class FrameWriter {
     /** Return the number of rows added so far. */
     public long rows() {
         return rows;
+    }
+
+    /** Return the uncompressed size of the frames passed so far: about what their rows take in memory. */
+    public long bytes() {
+        return bytes;
     }
 
     /** Whether anybody may still read one of the buckets. */
@@ -72,9 +78,13 @@ public final class FrameWriter {
     /** Pass a bucket's rows to the sink; if memory is short, release the buffer, too. */
     private void flush(int bucket) throws IOException, InterruptedException {
         FrameBuilder b = builders[bucket];
-        if (b.rows() > 0 && !sink.put(bucket, b.frame())) {
-            unwanted[bucket] = true;
-            wanted--;
+        if (b.rows() > 0) {
+            Frame frame = b.frame();
+            bytes += frame.size();
+            if (!sink.put(bucket, frame)) {
+                unwanted[bucket] = true;
+                wanted--;
+            }
         }
         held -= b.held();
         b.reset(held > memory / 2 || unwanted[bucket]);

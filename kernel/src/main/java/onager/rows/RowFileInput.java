@@ -32,6 +32,10 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
 
     /** So many stored bytes of a broadcast's input are read by the thread that builds it; of more, each task reads so many. */
     public static final long SMALL_BYTES = 4L << 20;
+    /** If these take no more memory. */
+    private static final long SMALL_IN_MEMORY = 4L * SMALL_BYTES;
+    /** An object for each row, beside its bytes. */
+    private static final long BYTES_OF_OBJECT = 64;
 
     private final Store store;
     private final InputSpec spec;
@@ -68,7 +72,8 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
 
     @Override
     public boolean isSmall() {
-        return partitions == 1 && spec.bytes() <= SMALL_BYTES;
+        return partitions == 1 && spec.bytes() <= SMALL_BYTES
+                && largestPartition() + BYTES_OF_OBJECT * LongStream.of(spec.rows()).sum() <= SMALL_IN_MEMORY;
     }
 
     @Override

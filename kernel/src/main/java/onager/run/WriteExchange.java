@@ -16,8 +16,6 @@ import scala.collection.immutable.Seq;
 /** Writes a partition's rows to the exchange, by bucket, until they end or nobody reads them any more. */
 @SuppressWarnings("serial")
 final class WriteExchange extends Task {
-    static final long MEMORY = 48L << 20;
-
     private final ExchangeOutput to;
     private final Expression bucketOf;
     private final Seq<Attribute> output;
@@ -42,7 +40,7 @@ final class WriteExchange extends Task {
         var done = new Written();
         ExchangeSink sink = to.open(partition, nonce);
         try {
-            var writer = new FrameWriter(sink, buckets, to.frameBytes(), MEMORY);
+            var writer = new FrameWriter(sink, buckets, to.frameBytes(), WriteMemory.bytes());
             while (writer.isWanted() && rows.hasNext()) {
                 UnsafeRow row = unsafe.of(rows.next());
                 int into = turn;
@@ -60,6 +58,7 @@ final class WriteExchange extends Task {
             done.committedSince(begunNs);
             done.rows = writer.rows();
             done.bytes = sink.bytes();
+            done.plainBytes = writer.bytes();
             done.bucketSizes = BucketSizes.of(sink.bytesOfBuckets());
         } catch (Throwable e) {
             sink.abort(e);

@@ -39,7 +39,7 @@ final class WriteSorted extends Task {
         var done = new Written();
         ExchangeSink sink = to.open(partition, nonce);
         try {
-            var writer = new FrameWriter(sink, to.buckets(), Math.min(FRAME, to.frameBytes()), WriteExchange.MEMORY);
+            var writer = new FrameWriter(sink, to.buckets(), Math.min(FRAME, to.frameBytes()), WriteMemory.bytes());
             while (writer.isWanted() && rows.hasNext()) {
                 UnsafeRow row = unsafe.of(rows.next());
                 writer.add(SortedInput.ROWS, row);
@@ -53,6 +53,7 @@ final class WriteSorted extends Task {
             writer.finish();
             done.committedSince(begunNs);
             done.bytes = sink.bytes();
+            done.plainBytes = writer.bytes();
         } catch (Throwable e) {
             sink.abort(e);
             throw e;

@@ -6,6 +6,8 @@ import java.util.Map;
 final class Written {
     long rows = 0;
     long bytes = 0;
+    /** Of an exchange: the bytes before compression. */
+    long plainBytes = 0;
     String[] files = new String[0];
     /** Milliseconds from the last row to the output under its final name. */
     long commitMs = 0;
@@ -24,6 +26,7 @@ final class Written {
     void into(Map<String, Object> fields) {
         fields.put("rows", rows);
         fields.put("bytes", bytes);
+        fields.put("plain_bytes", plainBytes);
         fields.put("files", files);
         fields.put("commit_ms", commitMs);
         fields.put("inline", inline != null);
