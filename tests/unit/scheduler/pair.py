@@ -55,7 +55,7 @@ class Pair:
         sent = pb.ForwardRequest.FromString(request.SerializeToString())
         if self.fate == "silent":
             raise NotDrivingError("silent")
-        answer = await self.replicas[scheduler_id].for_replicas.Forward(sent, None)
+        answer = await self.replicas[scheduler_id].for_replicas.Forward(sent, Peer())
         if self.fate == "answer lost":
             raise NotDrivingError("lost")
         return pb.ForwardResponse.FromString(answer.SerializeToString())

@@ -13,6 +13,7 @@ from onager.scheduler.api import events, looking
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.settings import SchedulerSettings
+from tests.unit.scheduler.pair import Peer
 from tests.unit.scheduler.small_graphs import graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
 
@@ -42,7 +43,7 @@ async def run(replica, tasks):
 
 async def told(replica, after=0, *, follow=False):
     request = pb.WatchEventsRequest(job_id=JOB, after=after, follow=follow)
-    return [message async for message in replica.service.WatchEvents(request, None)]
+    return [message async for message in replica.service.WatchEvents(request, Peer())]
 
 
 async def test_all_that_happened_is_told_with_who_committed_it(replica, monkeypatch):

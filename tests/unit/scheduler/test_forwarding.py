@@ -277,7 +277,7 @@ async def test_how_far_tasks_are_goes_to_the_driver_and_is_told_by_it(pair):
     await pair.settle()
     assert [list(call.progress) for call in pair.calls if call.progress] == [told]
     for replica in (pair.here, pair.there):
-        progress = (await replica.service.GetJob(pb.GetJobRequest(job_id=job_id), None)).progress
+        progress = (await replica.service.GetJob(pb.GetJobRequest(job_id=job_id), Peer())).progress
         assert progress.fraction == 0.25
         assert (progress.stages[1].fraction, progress.stages[1].rows_read) == (0.25, 7)
 

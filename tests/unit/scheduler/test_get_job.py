@@ -12,6 +12,7 @@ from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_specs import encode_spec
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
+from tests.unit.scheduler.pair import Peer
 from tests.unit.scheduler.small_graphs import graph
 
 JOB = JobId("job-1")
@@ -51,13 +52,13 @@ def reads(backend):
 
 async def test_few_specifications_are_read_at_once_however_many_ask(replica, reads):
     ask = pb.GetJobRequest(job_id=JOB)
-    answers = await asyncio.gather(*(replica.service.GetJob(ask, None) for _ in range(10)))
+    answers = await asyncio.gather(*(replica.service.GetJob(ask, Peer()) for _ in range(10)))
     assert [answer.spec.sql.text for answer in answers] == [SQL] * 10
     assert (len(reads), max(reads)) == (10, 2)
 
 
 async def test_a_request_for_progress_reads_no_specification(replica, reads):
-    behind_all = await replica.service.GetJob(pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1), None)
+    behind_all = await replica.service.GetJob(pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1), Peer())
     assert (behind_all.progress.state, len(behind_all.progress.stages)) == (pb.QUEUED, 1)
     assert not behind_all.progress.stages[0].tasks
     assert not behind_all.HasField("next")
@@ -65,7 +66,7 @@ async def test_a_request_for_progress_reads_no_specification(replica, reads):
 
 
 async def test_a_plan_that_has_not_been_made_has_its_planning_alone(replica):
-    plan = await replica.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=JOB), None)
+    plan = await replica.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=JOB), Peer())
     assert (plan.job_id, plan.state, plan.next) == (JOB, pb.QUEUED, 0)
     assert [(stage.info.stage_id, stage.reported) for stage in plan.stages] == [(0, 0)]
 
@@ -74,8 +75,8 @@ async def test_a_plan_that_has_not_been_made_has_its_planning_alone(replica):
 async def test_no_secret_is_kept_in_a_name(replica, name):
     spec = pb.JobSpec(name=name, sql=pb.SqlScript(text="SELECT 1"), conf={"spark.redaction.regex": "(?i)my.word"})
     request = pb.SubmitJobRequest(job_id="job-2", spec=spec, client_id="c", protocol_version=PROTOCOL_VERSION)
-    await replica.service.SubmitJob(request, None)
+    await replica.service.SubmitJob(request, Peer())
     job = await replica.jobs.load(JobId("job-2"))
     assert "hunter2" not in job.graph.name
-    answer = await replica.service.GetJob(pb.GetJobRequest(job_id="job-2"), None)
+    answer = await replica.service.GetJob(pb.GetJobRequest(job_id="job-2"), Peer())
     assert "hunter2" not in answer.progress.name

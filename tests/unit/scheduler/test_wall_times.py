@@ -15,6 +15,7 @@ from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.settings import SchedulerSettings
+from tests.unit.scheduler.pair import Peer
 from tests.unit.scheduler.small_graphs import SLOT, forget, graph, planned, store, succeeded
 from tests.unit.scheduler.test_job_store import launches, running, step
 
@@ -82,7 +83,7 @@ async def test_a_client_that_asks_for_a_job_is_told(backend, clock):
     await replica.start()
     await replica.jobs.submit(graph(JOB))
     for page in (pb.GetJobRequest(job_id=JOB), pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1)):
-        progress = (await replica.service.GetJob(page, None)).progress
+        progress = (await replica.service.GetJob(page, Peer())).progress
         told = sum(share.ms for share in progress.time_shares)
         assert told == clock.now_ms() - progress.submitted_ms
     await replica.close()
