@@ -57,7 +57,7 @@ _GROWING = 5
 """Of so many worlds one has jobs whose stages can grow."""
 _KEPT_THERE = 0.7
 """How many jobs that are planned again keep their outputs on executors, and may lose what they are planned again by."""
-_HARMLESS_ERRORS = frozenset({"report_unusable"})
+_HARMLESS_ERRORS = frozenset({"report_unusable", "jvm_given_up"})
 
 
 @dataclass(slots=True)
