@@ -146,8 +146,8 @@ class JobLooks:
                     seen = await feed.next(seen)
                     if feed.served >= number and feed.latest is not shown:
                         shown = feed.latest
-                        yield shown
-                    if feed.is_over and feed.error is None:
+                        yield shown  # while it is sent, the last one may come
+                    elif feed.is_over and feed.error is None:
                         return
         finally:
             self._followers -= 1

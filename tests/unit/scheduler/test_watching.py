@@ -97,3 +97,13 @@ def test_a_shared_message_is_encoded_once():
     shared = SharedMessage(pb.JobProgress(job_id=JOB))
     assert encoded(shared) is encoded(shared)
     assert encoded(shared) == encoded(shared.message)
+
+
+async def test_who_reads_slowly_gets_the_last_message(replica, looks):
+    async with aclosing(looks.shared_progress(JOB)) as messages:
+        heard = [await anext(messages)]
+        feed = looks._feeds._feeds[JOB]
+        await replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Peer())
+        await eventually(lambda: feed.is_over)
+        heard += [message async for message in messages]
+    assert heard[-1].message.state == pb.CANCELLED
