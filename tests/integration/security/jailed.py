@@ -16,7 +16,7 @@ import onager
 from onager.executor.spark.kernel_jar import kernel_jar
 from tests.integration.security.parts import ROOT, environment
 from tests.support.processes.children import end, free_port, start
-from tests.support.waiting import until
+from tests.support.waiting import HANGS_S, until
 
 NOBODY = 65534
 
@@ -60,7 +60,8 @@ class Jail:
         return self.directory / "exchange"
 
     def client(self, name: str) -> onager.OnagerClient:
-        return onager.connect(self.address, security=onager.ClientSecurity(auth_token_file=self.tokens[name]))
+        security = onager.ClientSecurity(auth_token_file=self.tokens[name])
+        return onager.connect(self.address, security=security, connect_timeout_s=HANGS_S)
 
     def names(self) -> dict[str, str]:
         """Return what stands for places and processes in the texts of ways."""
