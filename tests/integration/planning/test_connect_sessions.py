@@ -348,10 +348,11 @@ def test_a_command_gives_the_dataframe_that_it_gives_in_plain_spark(
     executor: OneExecutor, client: ConnectClient
 ) -> None:
     # The client would otherwise make a DataFrame of the text, and carry the command out again with each action.
+    spark = executor.spark.newSession()  # without the views of other tests
     for text in COMMANDS:
         (result,) = [told.sql_command_result for told in client.sql(text) if told.HasField("sql_command_result")]
         frame = Plan(root=result.relation)
-        plain = executor.spark.sql(text)
+        plain = spark.sql(text)
         assert client.schema(frame) == plain.schema, text
         assert client.rows(frame) == rows_of(plain.toArrow()), text
 

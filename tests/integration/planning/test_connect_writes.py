@@ -114,6 +114,8 @@ def client(executor: OneExecutor) -> Iterator[ConnectClient]:
 @pytest.fixture
 def comparison(executor: OneExecutor, client: ConnectClient, tmp_path: Path) -> Iterator[Comparison]:
     plain = executor.spark.newSession()
+    # This thread may still be in the group of a request that another test has cancelled.
+    plain.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     made = Comparison(
         Side("Spark", plain, classic_functions, tmp_path / "Spark"),
         Side("Onager", client.spark, connect_functions, tmp_path / "Onager"),
