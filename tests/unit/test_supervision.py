@@ -117,7 +117,7 @@ WAITED_FOR = {
     "onager/state_admin/watching.py": {"watch_records"},
     "executor/agent/agent.py": {"_drain"},
     "executor/agent/blobs.py": {"get"},
-    "executor/agent/connect.py": {"hear", "_wait_at"},
+    "executor/agent/connect.py": {"_answered", "hear", "_wait_at"},
     "executor/agent/gateway.py": {"wait_for_call"},
     "state_backend/etcd/streams.py": {"requested"},
     "state_backend/etcd/watch.py": {"__aenter__"},
