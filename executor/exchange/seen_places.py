@@ -28,7 +28,10 @@ class _Place:
     """One shared directory."""
 
     path: str
+    looked_for: str = ""
+    """The id that the last look was for; since then `wanted` may have become another."""
     seen: Seen = NOTHING
+    """What that look has found."""
     mark: str = ""
     """The name of this process's mark; empty: it has none there."""
     marked_s: float = 0.0
@@ -78,7 +81,7 @@ class SeenPlaces:
                 generation=place.seen.generation,
                 mark=place.mark,
                 problem=place.seen.problem or place.lost,
-                wanted=place.wanted,
+                wanted=place.looked_for,
             )
             for name, place in self._places.items()
         ]
@@ -226,7 +229,7 @@ class SeenPlaces:
         seen = place_files.look(place.path, wanted)
         now_s = self._clock.monotonic_s()
         if not seen.id:
-            self._change(name, seen=seen, mark="")
+            self._change(name, looked_for=wanted, seen=seen, mark="")
             return
         mark = place.mark
         is_old = not place.is_admitted and now_s - place.marked_s > _NEW_MARK_S
@@ -236,14 +239,14 @@ class SeenPlaces:
                 mark = ""
             if not mark:
                 mark = place_files.write_mark(place.path, self._incarnation, seen.id)
-                self._change(name, seen=seen, mark=mark, marked_s=now_s, lost="")
+                self._change(name, looked_for=wanted, seen=seen, mark=mark, marked_s=now_s, lost="")
                 return
             if place.is_admitted and now_s - place.touched_s > _TOUCH_S:
                 place_files.remove_old_marks(place.path, mark, seen.id)
                 self._change(name, touched_s=now_s)
         except OSError as error:
             log.debug("place_not_marked", place=name, path=place.path, error=str(error))
-        self._change(name, seen=seen, mark=mark, lost="")
+        self._change(name, looked_for=wanted, seen=seen, mark=mark, lost="")
 
     def _make_id(self, verdict: pb.PlaceVerdict, path: str) -> None:
         if verdict.name != EXCHANGE:  # which is made by a scheduler, or by hand

@@ -1,6 +1,6 @@
 /* Records what a process does to the names below a directory, and what it syncs: for LD_PRELOAD.
 
-   ONAGER_RECORD is the log, one line an operation, with tabs between its words; ONAGER_RECORD_ROOT the directory. Each
+   POWER_LOSS_RECORD is the log, one line an operation, with tabs between its words; POWER_LOSS_RECORD_ROOT the directory. Each
    operation is carried out and logged under one lock. The content of a synced file is copied beside the log. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ static int copies = 0;
 
 static int raw_open(const char *path, int flags) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0644); }
 
-static const char *root(void) { return getenv("ONAGER_RECORD_ROOT"); }
+static const char *root(void) { return getenv("POWER_LOSS_RECORD_ROOT"); }
 
 /* The full path of *name* from the directory *at*, if it is below the root; else 0. */
 static int below(int at, const char *name, char *path) {
@@ -52,7 +52,7 @@ static void put(const char *word, const char *first, const char *second) {
     int saved = errno;
     char line[2 * PATH_MAX + 64];
     int n = snprintf(line, sizeof line, "%s\t%s\t%s\n", word, first, second);
-    int out = raw_open(getenv("ONAGER_RECORD"), O_WRONLY | O_APPEND | O_CREAT);
+    int out = raw_open(getenv("POWER_LOSS_RECORD"), O_WRONLY | O_APPEND | O_CREAT);
     if (out < 0 || write(out, line, (size_t)n) != n) abort();
     close(out);
     errno = saved;
@@ -156,7 +156,7 @@ int linkat(int at, const char *from, int into, const char *to, int flags) { retu
 static void copy(const char *path, char *name) {
     char to[PATH_MAX], buffer[65536];
     snprintf(name, 64, "%d-%d", (int)getpid(), copies++);
-    snprintf(to, sizeof to, "%s.%s", getenv("ONAGER_RECORD"), name);
+    snprintf(to, sizeof to, "%s.%s", getenv("POWER_LOSS_RECORD"), name);
     int in = raw_open(path, O_RDONLY), out = raw_open(to, O_WRONLY | O_CREAT | O_TRUNC);
     if (in < 0 || out < 0) abort();
     for (ssize_t n; (n = read(in, buffer, sizeof buffer)) > 0;)

@@ -37,7 +37,7 @@ def record(base: Path, *, is_short: bool = False) -> Recording:
     )
     made = Recording(base / "disk", base / "record", base / "finals")
     made.root.mkdir()
-    names = {"LD_PRELOAD": library, "ONAGER_RECORD": made.log, "ONAGER_RECORD_ROOT": made.root}
+    names = {"LD_PRELOAD": library, "POWER_LOSS_RECORD": made.log, "POWER_LOSS_RECORD_ROOT": made.root}
     command = [sys.executable, "-m", "tests.chaos.power_loss.work", str(made.root), *(["short"] if is_short else [])]
     env = os.environ | {name: str(path) for name, path in names.items()}
     with (base / "work.log").open("wb") as output:

@@ -30,7 +30,7 @@ Ids = tuple[int, int]
 def mark(case: str, what: str, **fields: Any) -> None:
     """Append what has happened in *case* to the record."""
     line = json.dumps({"case": case, "is": what, **fields})
-    with Path(os.environ["ONAGER_RECORD"]).open("a") as record:
+    with Path(os.environ["POWER_LOSS_RECORD"]).open("a") as record:
         record.write(f"mark\t{line}\t\n")
 
 

@@ -82,7 +82,9 @@ def as_another_user(directory: Path) -> list[str]:
     if os.geteuid():
         return []
     drop = [shutil.which("setpriv") or "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
-    readable = [*drop, sys.executable, "-c", "import onager.cli, pyspark"]
+    # A child, too: the first process is found while this user's rights still hold.
+    both = "import subprocess, sys, onager.cli, pyspark; subprocess.run([sys.executable, '-c', ''], check=True)"
+    readable = [*drop, sys.executable, "-c", both]
     if subprocess.run(readable, cwd=ROOT, env=environment(), capture_output=True, check=False).returncode:
         return [shutil.which("unshare") or "unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
     for path in (directory, *directory.rglob("*")):

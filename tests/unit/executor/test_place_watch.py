@@ -77,6 +77,17 @@ async def test_it_makes_the_id_that_it_is_given_and_says_so_at_once(watched, exc
     assert watched.watch.may_work
 
 
+async def test_it_does_not_say_that_it_lacks_an_id_for_which_it_has_not_looked_yet(exchange):
+    made = Watched(exchange)
+    for place_id in (new_nonce(), new_nonce()):
+        made.places.look()
+        make_id(str(exchange), place_id)
+        made.watch.take(answer(id=place_id))
+        assert made.view().wanted != place_id
+    made.places.look()
+    assert made.view().wanted == made.view().id == place_id
+
+
 async def test_it_makes_nothing_where_there_is_an_id_already(watched, exchange):
     place_id = new_nonce()
     watched.watch.take(answer(id=place_id, why="its volume is not mounted"))

@@ -33,7 +33,8 @@ public final class JobSettings {
             return ofHadoop(key.substring("spark.hadoop.".length()));
         }
         if (!name.startsWith("spark.")) {
-            return name.startsWith("onager.") ? null : ofHadoop(key);
+            String why = name.startsWith("onager.") ? null : ofHadoop(key);
+            return why == null ? null : why + "; a variable of a script is a name without a dot";
         }
         boolean isOperators = name.startsWith("spark.sql.catalog.") || OF_SPARK.contains(name)
                 || (OF_CLASSES.matcher(name).matches() && !HARMLESS.contains(name) && SQLConf$.MODULE$.containsConfigKey(key));
