@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 import grpc
-from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.session import SparkSession
 
 
 class WithToken(DefaultChannelBuilder):
