@@ -5,23 +5,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-import grpc
-from pyspark.sql.connect.client import DefaultChannelBuilder
-from pyspark.sql.connect.session import SparkSession
-
-
-class WithToken(DefaultChannelBuilder):
-    """Sends the token over plaintext, on loopback."""
-
-    def toChannel(self):  # noqa: N802 - PySpark's name
-        return grpc.insecure_channel(self.endpoint)
+from pyspark.sql import SparkSession
 
 
 def main() -> None:
     address, token, names = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-    channel = WithToken(f"sc://{address}")
-    channel.add_interceptor(_Token(token))
-    spark = SparkSession.builder.channelBuilder(channel).create()
+    port = address.rpartition(":")[2]
+    # By this name PySpark sends a token without TLS.
+    spark = SparkSession.builder.remote(f"sc://localhost:{port}/;token={token}").getOrCreate()
     link = Path(tempfile.mkdtemp()) / "sub"
 
     def with_option(name: str, value: str):
@@ -60,24 +51,6 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
             found[name] = f"raised {type(error).__name__}: {error}"
     sys.stdout.write(json.dumps(found) + "\n")
-
-
-class _Token(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor):
-    def __init__(self, token: str) -> None:
-        self._metadata = [("authorization", f"Bearer {token}")]
-
-    def _with(self, details):
-        metadata = [*(details.metadata or ()), *self._metadata]
-        return details._replace(metadata=metadata)
-
-    def intercept_unary_unary(self, continuation, details, request):
-        return continuation(self._with(details), request)
-
-    def intercept_unary_stream(self, continuation, details, request):
-        return continuation(self._with(details), request)
-
-    def intercept_stream_unary(self, continuation, details, requests):
-        return continuation(self._with(details), requests)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from tests.integration.security.jailed import Jail, connect_outcomes, jail
 REFUSALS = (
     "jobs may use", "is refused", "cannot be read", "cannot be used", "cannot be written", "which no job reads",
     "a job cannot set", "a setting of executors", "needs to be named", "only SET, RESET, USE",
-    "External Entity: Failed to read", "a function's jars and files are not kept",
+    "would be taken from the environment", "External Entity: Failed to read",
+    "a function's jars and files are not kept",
 )  # fmt: skip
 
 
