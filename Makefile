@@ -10,12 +10,13 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: machines help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench clean
+.PHONY: machines help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench figures clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
 	@echo "make format  let ruff format and fix"
 	@echo "make bench   TPC-H against plain Spark (SF=0.1, FORCED=1 cuts every exchange)"
+	@echo "make figures   all benchmarks that README and docs/performance.md quote, about an hour (ARGS=--list)"
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
 	@echo "make machines   three machines as namespaces of this one, cut off, stopped, gone (ONLY=TEXT: these faults)"
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, FROM_VERSION=DIRECTORY)"
@@ -23,7 +24,7 @@ help:
 	@echo "make test-compose   docker-compose.yml with a real engine: built, used, killed; needs docker.io and docker-compose"
 	@echo "make test-etcd   the tests of the store on the newest etcd; needs Go"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
-	@echo "make reference   docs/reference, alert rules and the dashboard, from the code"
+	@echo "make reference   docs/reference, alert rules, the dashboard, from the code; figures in the pages, from docs/figures.json"
 	@echo "make page   scheduler/http/static, from page/; needs Node 20 and npm"
 	@echo "make pictures   the pictures of the page in docs/pictures, with Spark and Chromium"
 	@echo "make setup | protocol | clean"
@@ -84,8 +85,13 @@ bench: setup
 	@mkdir -p var
 	$(with_java) $(PYTHON) -m benchmarks.tpch --sf $(SF) $(if $(FORCED),--forced) --json var/tpch-$(SF)$(if $(FORCED),-forced).json
 
+# With ARGS=--only=NAME,NAME some are measured again, of the same commit.
+figures: setup-dev
+	@$(with_java) $(PYTHON) -m benchmarks.figures $(ARGS); code=$$?; $(PYTHON) -m docs.figures; exit $$code
+
 reference: setup-dev
 	@$(PYTHON) -m docs.reference || true
+	@$(PYTHON) -m docs.figures
 	@$(PYTHON) -m deploy.monitoring || true
 
 protocol: setup-dev
