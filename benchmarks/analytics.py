@@ -24,6 +24,7 @@ from benchmarks.cluster import Cluster
 from benchmarks.side_by_side import Asked, run_plain
 from benchmarks.tpch.comparison import difference
 from benchmarks.tpch.data import generate, views
+from onager.job_settings import ADAPTIVE_DEFAULT
 
 _CONF: Final = {"onager.fusion.maxBytes": "0"}
 
@@ -196,7 +197,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=50, help="how many statements: those of the numbers from 1 on")
     parser.add_argument("--runs", type=int, default=1, help="timed runs, after one to warm up")
     parser.add_argument("--fused", action="store_true", help="cut only what is cut for users, too")
-    parser.add_argument("--adaptive", choices=("on", "off"), default="off", help="lay stages out by what was measured")
+    parser.add_argument(
+        "--adaptive", choices=("on", "off"), default=ADAPTIVE_DEFAULT, help="lay stages out by what was measured"
+    )
     parser.add_argument("--json", type=Path, required=True, help="where the figures go")
     return parser.parse_args()
 

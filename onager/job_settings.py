@@ -39,6 +39,8 @@ TRACEPARENT: Final = "onager.traceparent"
 ADAPTIVE: Final = "onager.adaptive"
 """Whether stages are laid out and planned anew by what was measured: ``on``, ``off`` (the default), or ``force``, for
 tests: planned anew as often as can be, by sizes that are made up."""
+ADAPTIVE_DEFAULT: Final = "off"
+"""What holds for a job that does not say; the scheduler and the planning task agree on it."""
 ADAPTIVE_FUSE_BYTES: Final = "onager.adaptive.fuseBytes"
 """Stages that read no more than this in all become one task."""
 REUSE: Final = "onager.reuse"

@@ -22,6 +22,7 @@ from benchmarks.tpch.data import generate, views
 from benchmarks.tpch.exchanges import EXCHANGES, compare
 from benchmarks.tpch.exchanges import report as report_exchanges
 from onager.errors import OnagerError
+from onager.job_settings import ADAPTIVE_DEFAULT
 
 FORCED_CONF = {"onager.fusion.maxBytes": "0"}
 """Nothing is run as a single stage: every exchange is cut."""
@@ -76,7 +77,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--forced", action="store_true", help="cut every exchange; two executors of one slot")
     parser.add_argument("--runs", type=int, default=2, help="timed runs of each query, after one to warm up")
     parser.add_argument("--exchange", choices=EXCHANGES, default="durable", help="how rows go from stage to stage")
-    parser.add_argument("--adaptive", choices=("on", "off"), default="off", help="lay stages out by what was measured")
+    parser.add_argument(
+        "--adaptive", choices=("on", "off"), default=ADAPTIVE_DEFAULT, help="lay stages out by what was measured"
+    )
     parser.add_argument("--slots", type=_slots_of, help="slots of each executor, with commas between them")
     parser.add_argument(
         "--compare-exchanges",

@@ -5,7 +5,7 @@ from typing import Final
 
 from onager.errors import InvalidSettingError
 from onager.execution_graph import ADAPTIVE_MAJOR, REPLANNED_MAJOR, AdaptivePolicy
-from onager.job_settings import ADAPTIVE, ADAPTIVE_FUSE_BYTES, SHUFFLE_TARGET_BYTES, bytes_of
+from onager.job_settings import ADAPTIVE, ADAPTIVE_DEFAULT, ADAPTIVE_FUSE_BYTES, SHUFFLE_TARGET_BYTES, bytes_of
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_exchange import pipeline_of
 
@@ -24,7 +24,7 @@ def adaptive_of(spec: pb.JobSpec, writes_major: int = REPLANNED_MAJOR) -> Adapti
         target_bytes=max(1, bytes_of(spec.conf, SHUFFLE_TARGET_BYTES, _DEFAULTS.target_bytes)),
     )
     text = spec.conf.get(ADAPTIVE, "")
-    choice = text.strip().lower() or "off"
+    choice = text.strip().lower() or ADAPTIVE_DEFAULT
     if choice not in _CHOICES:
         raise InvalidSettingError(ADAPTIVE, text, "give on, off or force")
     if choice == "off" or writes_major < ADAPTIVE_MAJOR or pipeline_of(spec) is not None:

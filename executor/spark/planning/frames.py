@@ -24,7 +24,7 @@ from onager.executor.spark.plan_codec import here
 from onager.executor.spark.planning.cut_stages import Cut, CutStage
 from onager.executor.spark.planning.job_session import planned_settings
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, SortedOutput
-from onager.job_settings import ADAPTIVE, EXCHANGE
+from onager.job_settings import ADAPTIVE, ADAPTIVE_DEFAULT, EXCHANGE
 
 MAGIC: Final = b"ONGRFRAM"
 MOST_FRAME_BYTES: Final = 4 * 1024 * 1024
@@ -119,7 +119,7 @@ class Frame:
 
 def keeps_frame(conf: Mapping[str, str], stages: Sequence[CutStage]) -> bool:
     """Return whether a job under *conf*, cut into *stages*, may be planned again."""
-    mode = conf.get(ADAPTIVE, "").strip().lower()
+    mode = conf.get(ADAPTIVE, "").strip().lower() or ADAPTIVE_DEFAULT
     if conf.get(EXCHANGE, "").strip().lower() == "streaming" or len(stages) == 1:
         return False
     return mode == "force" or (mode == "on" and any(stage.sides for stage in stages))
