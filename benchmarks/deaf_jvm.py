@@ -1,0 +1,137 @@
+"""A JVM whose work does not stop: ``python -m benchmarks.deaf_jvm [--json FILE]``.
+
+``levenshtein`` of long texts looks at no interrupt. On one executor of two slots it runs in every slot and is
+cancelled; then four clients of Spark Connect ask at once to explain a constant one, which the optimizer computes. Both
+end with the end of the JVM, by which the next job comes to run, which has waited since.
+
+| figure | what it is |
+|---|---|
+| ``until_new_jvm_s`` | from the cancellation, or the first `explain()`, to the start of the next JVM |
+| ``next_job_s`` | from the start of that JVM to the rows of the next job |
+| ``jvms`` | how many JVMs started |
+| ``raised`` | what the clients were told |
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from pyspark.sql.connect.session import SparkSession
+
+import onager
+from benchmarks.cluster import Cluster
+from benchmarks.state.machine import describe
+from onager.client import JobHandle
+from onager.clock import SystemClock
+
+_SLOTS: Final = 2
+_EXPLAINS: Final = 4
+_PATIENCE_S: Final = 600.0
+_ONE_A_ROW: Final = "SELECT levenshtein(repeat('ab', 150000 + id), repeat('ba', 150000)) AS d FROM range(1)"
+_CONSTANT: Final = "SELECT levenshtein(repeat('ab', 150000), repeat('ba', 150000)) AS d"
+_CLOCK: Final = SystemClock()
+
+
+def cancelled(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
+    """Cancel one in every slot."""
+    jvm = _jvm(cluster)
+    used_s = jvm.cpu_times().user
+    deaf = [client.sql(_ONE_A_ROW) for _ in range(_SLOTS)]
+    _until(lambda: jvm.cpu_times().user > used_s + 4.0 * _SLOTS)
+    began_s = _CLOCK.now_ms() / 1000
+    for job in deaf:
+        job.cancel()
+    return _next_job(cluster, client.sql("SELECT count(*) AS n FROM range(10)"), began_s, jvm)
+
+
+def explained(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
+    """Have four clients explain one."""
+    jvm = _jvm(cluster)
+    used_s = jvm.cpu_times().user
+    with ThreadPoolExecutor(_EXPLAINS) as threads:
+        sessions = [SparkSession.builder.remote(f"sc://{cluster.address}").create() for _ in range(_EXPLAINS)]
+        began_s = _CLOCK.now_ms() / 1000
+        asked = [threads.submit(session.sql(_CONSTANT).explain) for session in sessions]
+        _until(lambda: jvm.cpu_times().user > used_s + 4.0)
+        figures = _next_job(cluster, client.sql("SELECT count(*) AS n FROM range(10)"), began_s, jvm)
+        return {**figures, "raised": sorted({_told(future) for future in asked})}
+
+
+def _next_job(cluster: Cluster, job: JobHandle, began_s: float, before: psutil.Process) -> dict[str, Any]:
+    jvms: set[float] = set()
+    end_s = time.monotonic() + _PATIENCE_S
+    while not job.progress().state.is_final:
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"the next job has not ended within {_PATIENCE_S:g} s")
+        jvms |= {process.create_time() for process in _jvms(cluster) if process.pid != before.pid}
+        time.sleep(0.05)
+    assert job.to_arrow().to_pylist() == [{"n": 10}]
+    ended_s = _CLOCK.now_ms() / 1000
+    last_s = max(jvms)
+    return {
+        "until_new_jvm_s": round(last_s - began_s, 2),
+        "next_job_s": round(ended_s - last_s, 2),
+        "jvms": len(jvms),
+    }
+
+
+def _jvms(cluster: Cluster) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process(cluster.pids["executor-0"]).children(recursive=True):
+        try:
+            if child.name() == "java":
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _jvm(cluster: Cluster) -> psutil.Process:
+    (jvm,) = _jvms(cluster)
+    return jvm
+
+
+def _until(condition: Any) -> None:
+    end_s = time.monotonic() + _PATIENCE_S
+    while not condition():
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"not within {_PATIENCE_S:g} s")
+        time.sleep(0.1)
+
+
+def _told(future: Future[None]) -> str:
+    error = future.exception()
+    return "nothing" if error is None else f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def main() -> int:
+    """Run both, and print the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.deaf_jvm", description=__doc__)
+    parser.add_argument("--json", type=Path, help="where the figures go as JSON (default: printed)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="onager-bench-") as directory:
+        machine = describe(Path(directory))
+    with Cluster((_SLOTS,)) as cluster, onager.connect(cluster.address) as client:
+        report = {
+            "machine": {**machine, "load": round(os.getloadavg()[0], 2)},
+            "cancelled": cancelled(cluster, client),
+            "explained": explained(cluster, client),
+        }
+    text = json.dumps(report, indent=1)
+    if options.json is None:
+        print(text)
+    else:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
