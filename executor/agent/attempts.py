@@ -88,6 +88,11 @@ class AttemptTable:
         """Return whether an attempt that shall run alone waits or runs."""
         return self._lone is not None and self._lone in self._held and not self._is_finished(self._lone)
 
+    @property
+    def runs_lone(self) -> bool:
+        """Return whether an attempt that shall run alone is all that the worker has."""
+        return self.running() == [self._lone]
+
     def _is_finished(self, key: TaskKey) -> bool:
         return self._held[key].state is AttemptState.FINISHED
 

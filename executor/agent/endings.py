@@ -57,7 +57,7 @@ def describe_death(
 ) -> None:
     """Add to *request* how the JVM ended, and which of *attempts* were running there; *is_quiet*: nothing else was."""
     running = attempts.running()
-    was_alone = len(running) == 1 and attempts.has_lone and is_quiet
+    was_alone = attempts.runs_lone and is_quiet
     tasks = "1 task was" if len(running) == 1 else f"{len(running)} tasks were"
     request.reason = f"its JVM ended {end.how}; {tasks} running in it" + (", alone" if was_alone else "")
     request.death.memory, request.death.alone = end.is_memory, was_alone

@@ -129,6 +129,9 @@ def test_a_task_that_runs_alone_waits_for_all_others_and_keeps_the_slots():
     running(table, 0)
     assert table.accept(lone(1)).accepted == (key(1),)
     assert table.take_startable() == []
+    assert table.running() == [key(0)]
+    assert table.has_lone
+    assert not table.runs_lone, "what runs was there before"
     assert (table.free_slots, table.freed_by(1)) == (0, 0)
     assert table.accept(task_set(2)).refused == (key(2),), "another executor can have it now"
     table.finish(done(key(0)))
@@ -137,6 +140,7 @@ def test_a_task_that_runs_alone_waits_for_all_others_and_keeps_the_slots():
     (part,) = table.take_startable()
     assert task_keys(part) == [key(1)]
     assert table.mark_running([key(1)]) == table.running() == [key(1)]
+    assert table.runs_lone
     table.acknowledge([key(0), key(2)])
     assert table.free_slots == 0
     table.finish(done(key(1)))
