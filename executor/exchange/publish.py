@@ -28,7 +28,7 @@ from onager.executor.exchange.directory import remove_tree
 from onager.executor.exchange.durable import sync_directories, with_parents, write_durably
 from onager.executor.exchange.partitions import HeldPartitions, replaced_files, written_places
 from onager.executor.exchange.table_folders import REPLACED
-from onager.executor.exchange.taking_back import NOTE, hidden_place
+from onager.executor.exchange.taking_back import NOTE, OLD_DATASET, hidden_place, kept_beside
 from onager.ids import Nonce, new_nonce
 from onager.manifests import Manifest, Move, check_name
 from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
@@ -237,7 +237,7 @@ class _Publishing:
         self._staging = Path(manifest.staging)
         self._assembled = self._staging / f"assembled-{manifest.nonce}"
         self._retired = self._staging.with_name(f"{self._staging.name}.done-{manifest.nonce}")
-        self._replaced = f"replaced-{manifest.nonce}"
+        self._replaced = f"{OLD_DATASET}{manifest.nonce}"
         self._marker = json.dumps({"onager_job": manifest.job_id, "nonce": manifest.nonce}).encode()
 
     def run(self) -> None:
@@ -340,8 +340,10 @@ class _Publishing:
             self._append()
             return
         if self._manifest.mode == "overwrite":
+            kept = kept_beside(self._target, self._manifest.job_id)
+            told = f"; the rows before are kept in {kept}" if (self._staging / self._replaced).exists() else ""
             raise SinkError(
-                f"{self._target} was written by another job while this one replaced it: run one of them again"
+                f"{self._target} was written by another job while this one replaced it: run one of them again{told}"
             ) from None
         raise TargetExistsError(str(self._target)) from None
 

@@ -214,7 +214,7 @@ def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool, keeps_stages: Coll
         clean_up.folders.extend(graph.plan.folders_retired)
     if graph.plan is not None and graph.plan.sink is not None:
         clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))
-        clean_up.take_back = graph.plan.sink.mode == "append" and graph.state is not JobState.SUCCESSFUL
+        clean_up.take_back = graph.state is not JobState.SUCCESSFUL
     clean_up.keep_files.extend(kept_stage(stage_id) for stage_id in sorted(keeps_stages))
     stage = graph.result_stage
     if keeps_result and stage is not None and stage.spec.output.kind == "result":

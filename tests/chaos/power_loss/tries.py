@@ -122,7 +122,7 @@ class _Case:
         if "taken back" not in self.reported:
             take_back(self.new[0], self.job)
             remove_staging(self.new[0], self.job)
-        self._same(rows(self.new), self.before, "after the job's rows were taken back")
+        self._same(rows(self.new), self.before, "after what the job did was undone")
 
     def _publish_again(self) -> None:
         if self.manifest is None:

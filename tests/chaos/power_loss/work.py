@@ -3,6 +3,7 @@
 It appends marks to the record: what it will do, and what has been reported and so must survive from then on.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from typing import Any, Final
 from onager.exchange_layout import checkpoint, result_file
 from onager.executor.exchange import carry_out, plan_publish, remove_staging, remove_table_folder, take_back
 from onager.executor.exchange.partitions import HeldPartitions
+from onager.executor.exchange.publish import Files
 from onager.ids import new_nonce
 from onager.manifests import Manifest
 from onager.private_paths import NO_PATHS
@@ -36,6 +38,22 @@ def mark(case: str, what: str, **fields: Any) -> None:
 
 def _query(ids: Ids) -> str:
     return f"SELECT id, id % 3 AS k, repeat('x', 50) AS x FROM range({ids[0]}, {ids[1]}, 1, 2)"
+
+
+class _Died(Exception):  # noqa: N818 - no error
+    """The publisher died."""
+
+
+@dataclass
+class _DiesBefore(Files):
+    """Dies before anything is renamed to *path*."""
+
+    path: str
+
+    def rename(self, source: Path, target: Path) -> None:
+        if str(target) == self.path:
+            raise _Died
+        super().rename(source, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +84,7 @@ class Work:
         held: HeldPartitions | None = None,
         old: Sequence[str] = (),
         new: Sequence[str] = (),
+        files: Files | None = None,
         **run: bool,
     ) -> Manifest:
         """Do what the job does that replaces the rows *before* at *sink*, or nothing, by those *after*.
@@ -77,12 +96,12 @@ class Work:
         outputs = self.written(sink, ids, **run)
         manifest = plan_publish(self.executor.job_id, sink, outputs, new_nonce(), held=held)
         mark(case, "staged", manifest=manifest.to_bytes().decode())
-        carry_out(manifest)
+        carry_out(manifest, files)
         mark(case, "published")
         return manifest
 
     def datasets(self, form: str, options: Mapping[str, str], partition_by: Sequence[str] = ()) -> None:
-        """Make a dataset, overwrite it, append to it, and take back what was appended by a job that fails."""
+        """Make a dataset, overwrite it, append to it, and take back what jobs that fail appended and moved away."""
         path = str(self.root / "new" / form / "-".join(["out", *partition_by]))
 
         def sink(mode: str) -> pb.Sink:
@@ -95,10 +114,18 @@ class Work:
         remove_staging(path, self.executor.job_id)
         name = f"{case}: taken back"
         self.publish(name, sink("append"), [(20, 60)], (60, 80), after=[(20, 80)])
-        mark(name, "failed", job=self.executor.job_id)
+        self.take_back(name, path)
+        name = f"{case}: brought back"
+        with contextlib.suppress(_Died):
+            self.publish(name, sink("overwrite"), [(20, 60)], (80, 100), after=[(80, 100)], files=_DiesBefore(path))
+        self.take_back(name, path)
+
+    def take_back(self, case: str, path: str) -> None:
+        """Do what is done when the last job has failed."""
+        mark(case, "failed", job=self.executor.job_id)
         take_back(path, self.executor.job_id)
         remove_staging(path, self.executor.job_id)
-        mark(name, "taken back")
+        mark(case, "taken back")
 
     def table(self) -> None:
         """Append to partitions of a table, replace all of them, then those that get rows, and remove the old files."""

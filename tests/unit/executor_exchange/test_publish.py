@@ -11,6 +11,7 @@ import pytest
 
 from onager.errors import SinkError, TargetExistsError, VersionMismatchError
 from onager.executor.exchange import remove_staging, take_back
+from onager.executor.exchange.directory import remove_tree
 from onager.executor.exchange.partitions import HeldPartitions
 from onager.executor.exchange.publish import Files, carry_out, check_target, plan_publish
 from onager.executor.exchange.table_folders import REPLACED
@@ -221,10 +222,78 @@ def test_a_target_that_another_fills_while_it_is_overwritten_is_told_to_the_user
                 (target / "theirs").write_text("theirs")
             super().rename(source, to)
 
-    with pytest.raises(SinkError, match="was written by another job") as refused:
+    kept = tmp_path / f".out.replaced-by-{JOB}"
+    with pytest.raises(SinkError, match=f"was written by another job.*the rows before are kept in {kept}") as refused:
         carry_out(manifest, Meanwhile())
     assert failures.from_exception(None, refused.value).kind == "user_error"
+    fail(target)
     assert content(target) == {"theirs": "theirs"}
+    assert content(kept) == {"part-00000-old.parquet": "old"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", kept.name}
+
+
+def fail(target: Path) -> None:
+    """Clean up after the job has failed."""
+    take_back(str(target), JOB)
+    remove_staging(str(target), JOB)
+
+
+def test_the_old_dataset_is_back_when_the_job_fails_wherever_its_publishing_was_left(tmp_path):
+    calls = calls_of(tmp_path / "count", "overwrite", old=True)
+    for left in range(calls + 1):
+        base = tmp_path / str(left)
+        manifest, target = stage(base, "overwrite", old=True)
+        with contextlib.suppress(Crash):
+            carry_out(manifest, Stopping(left))
+        is_published = (target / "part-00000-n0.parquet").exists()
+        for _ in range(2):
+            fail(target)
+            assert content(target) == (NEW if is_published else {"part-00000-old.parquet": "old"})
+            assert [path.name for path in base.iterdir()] == ["out"]
+        if not is_published:
+            with pytest.raises(SinkError):
+                carry_out(manifest)  # a late process
+            assert content(target) == {"part-00000-old.parquet": "old"}
+
+
+def test_a_rename_that_is_held_up_until_the_job_has_failed_takes_nothing_away(tmp_path, monkeypatch):
+    manifest, target = stage(tmp_path, "overwrite", old=True)
+
+    class DiesBefore(Files):
+        def rename(self, source, to):
+            if to == target:
+                raise Crash
+            super().rename(source, to)
+
+    with pytest.raises(Crash):
+        carry_out(manifest, DiesBefore())
+    taken = []
+
+    def remove(path):
+        if path.name.startswith("assembled-"):
+            taken.append(target.rename(path.with_name("replaced-abc")))  # had been looked up before
+        remove_tree(path)
+
+    monkeypatch.setattr("onager.executor.exchange.taking_back.remove_tree", remove)
+    fail(target)
+    assert taken
+    assert content(target) == {"part-00000-old.parquet": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_dataset_that_was_replaced_does_not_come_back(tmp_path):
+    manifest, target = stage(tmp_path, "overwrite", old=True)
+
+    class DiesRemoving(Files):
+        def remove_tree(self, path):
+            raise Crash(path)
+
+    with pytest.raises(Crash):
+        carry_out(manifest, DiesRemoving())
+    assert list(tmp_path.glob(f".out.onager-{JOB}.done-*/replaced-*"))
+    target.rename(tmp_path / "moved")  # by its owner, before the job is cleaned up
+    fail(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["moved"]
 
 
 def test_append_meets_a_target_that_appeared_meanwhile(tmp_path):

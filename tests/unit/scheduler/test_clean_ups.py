@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from onager.errors import NotFoundError, StateCorruptError
-from onager.execution_graph import JobCancelled, apply_all
+from onager.execution_graph import JobCancelled, SinkSpec, apply_all
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.cluster.members import Members
@@ -103,6 +103,18 @@ async def test_folders_that_a_job_has_made_go_if_it_does_not_succeed(house, cloc
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
     await house.keeping.prepare()
     assert [list(asked.folders) for asked in house.keeping.clean_ups_for("e1")] == [["/new"]]
+
+
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
+async def test_what_a_job_did_to_its_output_is_undone_if_it_does_not_succeed(house, clock, mode):
+    job, _ = await house.jobs.submit(graph())
+    job = await step(house.jobs, job, launches(job.graph))
+    event = planned(1)
+    summary = replace(event.summary, sink=SinkSpec(path="/out", format="csv", mode=mode))
+    job = await step(house.jobs, job, [replace(event, summary=summary)])
+    await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
+    await house.keeping.prepare()
+    assert [(asked.sink.path, asked.take_back) for asked in house.keeping.clean_ups_for("e1")] == [("/out", True)]
 
 
 async def test_that_all_is_gone_is_not_believed_of_an_executor_that_was_asked_for_less(house, clock):
