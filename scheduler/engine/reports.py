@@ -34,7 +34,7 @@ from onager.execution_graph import (
     sizes_text,
 )
 from onager.ids import JobId, TaskKey, is_life
-from onager.place_files import NO_EXCHANGE
+from onager.place_files import NO_EXCHANGE, NO_PLACE
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
@@ -64,7 +64,7 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
 _NOBODY_READS: Final = (
     "no executor that takes work can: submit the query again, or start an executor of the version named first"
 )
-_NOBODY_SEES: Final = "no executor that takes work sees it: mount it, and submit again"
+_NOBODY_SEES: Final = "no executor sees it: mount it, and submit again"
 
 
 class ReportReader:
@@ -78,6 +78,7 @@ class ReportReader:
         on_outcomes: OnOutcomes | None = None,
         *,
         taking_work: Callable[[], Collection[str]] = frozenset,
+        may_see_warehouse: Callable[[], bool] = lambda: True,
         private: PrivatePaths = NO_PATHS,
         may_change_catalog: Callable[[], bool] = lambda: True,
         may_commit: Callable[[], bool] = lambda: True,
@@ -85,6 +86,7 @@ class ReportReader:
     ) -> None:
         """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
 
+        *may_see_warehouse* returns whether some executor sees the warehouse, or may see it soon.
         No plan may write to *private* paths. *may_change_catalog* returns whether all schedulers know how,
         *may_commit* whether all know tables of other catalogs, and all executors, too, *may_name_places* whether all
         know that a directory was not seen.
@@ -93,6 +95,7 @@ class ReportReader:
         self._may_commit = may_commit
         self._may_change_catalog = may_change_catalog
         self._taking_work = taking_work
+        self._may_see_warehouse = may_see_warehouse
         self._private = private
         self._on_outcomes = on_outcomes
         self._blobs = blobs
@@ -183,6 +186,7 @@ class ReportReader:
         """Return *failure*, or one that ends the job if no executor can read a plan, or see a directory.
 
         Plans are never made again. Without the exchange directory no executor takes work, and the job waits for one.
+        It also waits while an executor may come to see the warehouse: a disk may fail for a moment.
         """
         ledger = graph.stages[key.stage_id].ledger
         if failure.cause is FailureCause.CATALOG_CHANGED and not self._may_change_catalog():
@@ -193,11 +197,14 @@ class ReportReader:
             return failure
         if failure.error_class == NO_EXCHANGE:
             return failure
+        if failure.error_class == NO_PLACE:
+            return failure if self._may_see_warehouse() else _for_good(failure, _NOBODY_SEES)
         others = set(self._taking_work()) - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
-        if others or not self._taking_work():
-            return failure
-        advice = _NOBODY_SEES if failure.cause is FailureCause.NO_PLACE else _NOBODY_READS
-        return replace(failure, kind=FailureKind.USER_ERROR, cause=None, message=f"{failure.message}; {advice}")
+        return failure if others or not self._taking_work() else _for_good(failure, _NOBODY_READS)
+
+
+def _for_good(failure: Failure, advice: str) -> Failure:
+    return replace(failure, kind=FailureKind.USER_ERROR, cause=None, message=f"{failure.message}; {advice}")
 
 
 class _BoundPlans:

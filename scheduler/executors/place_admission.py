@@ -205,6 +205,7 @@ class PlaceAdmission:
         expect: Expected | None = None,
     ) -> bool:
         before = session.record.places.get(name)
+        claim = claim.after(before, self._members.clock.now_ms())
         if before == claim and not ops:
             return True
         if claim.why and (before is None or before.why != claim.why):
@@ -293,6 +294,7 @@ class PlaceAdmission:
         known, revision = await self._read(name)
         if known is None or known.place_id != place_id:
             return False
+        claim = claim.after(record.places[name], self._members.clock.now_ms())
         expect = {(Keyspace.Places, name): revision}
         return await self._executors.claim(executor_id, record.incarnation, name, claim, (), expect) and found.seen
 

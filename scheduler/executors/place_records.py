@@ -6,6 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 from onager.scheduler.records import Record
 
+REFUSED_FOR_GOOD_MS: Final = 10_000
+"""A refusal that is younger may be a disk that fails for a moment: reading errors are retried for about that long."""
 WAITS: Final = "it waits until a process that sees the directory has found its mark there"
 
 
@@ -32,6 +34,8 @@ class PlaceClaim(BaseModel):
     """Why it is not admitted; empty: that is not known yet."""
     is_missed: bool = False
     """Whether a process that sees the place has not found the mark: another mark is needed."""
+    refused_ms: int = 0
+    """When it was first refused since it was last admitted; 0: it was not. Earlier schedulers drop the field."""
 
     @property
     def is_admitted(self) -> bool:
@@ -42,3 +46,14 @@ class PlaceClaim(BaseModel):
     def is_pending(self) -> bool:
         """Whether its mark is to be looked for."""
         return bool(self.mark) and not (self.place_id or self.why)
+
+    def is_refused_for_good(self, now_ms: int) -> bool:
+        """Whether it does not see the place, for longer than a disk may fail for a moment."""
+        return bool(self.why) and now_ms - self.refused_ms >= REFUSED_FOR_GOOD_MS
+
+    def after(self, before: "PlaceClaim | None", now_ms: int) -> "PlaceClaim":
+        """Return the claim with the time of its refusal, which may have begun with the claim *before*."""
+        if self.is_admitted:
+            return self
+        since_ms = 0 if before is None or before.is_admitted else before.refused_ms
+        return self.model_copy(update={"refused_ms": since_ms or (now_ms if self.why else 0)})

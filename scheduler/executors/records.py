@@ -3,18 +3,21 @@
 import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 import psutil
 from pydantic import Field
 
 from onager.execution_graph import ExecutorSlot, JvmDeath
 from onager.ids import ExecutorId, Incarnation, TaskKey
-from onager.place_files import EXCHANGE
+from onager.place_files import EXCHANGE, WAREHOUSE
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
 from onager.scheduler.executors.place_records import WAITS, PlaceClaim
 from onager.scheduler.records import Record
+
+_COMES_BACK_MS: Final = 60_000
+"""How long a lost executor may take to start its JVM again."""
 
 
 class Loss(StrEnum):
@@ -98,6 +101,13 @@ class ExecutorRecord(Record):
         """Return why it gets no work: it does not see the exchange directory; empty if it does, or names none."""
         claim = self.places.get(EXCHANGE)
         return "" if claim is None or claim.is_admitted else claim.why or WAITS
+
+    def may_see_warehouse(self, now_ms: int) -> bool:
+        """Return whether it sees the warehouse, or may do so soon: it is refused for a moment, or starts again."""
+        if self.state == "lost":
+            return not self.has_left and now_ms - (self.ended_ms or 0) < _COMES_BACK_MS
+        claim = self.places.get(WAREHOUSE)
+        return claim is None or not claim.is_refused_for_good(now_ms)
 
     @property
     def unseen(self) -> str:

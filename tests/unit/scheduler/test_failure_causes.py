@@ -63,13 +63,24 @@ async def test_a_plan_that_no_executor_can_read_fails_the_job_and_says_what_to_d
 UNSEEN = pb.Failure(kind="io_error", cause="no_place", message="/w is not seen here", error_class="PLACE_NOT_SEEN")
 
 
-async def test_a_directory_that_one_of_several_does_not_see_is_for_the_others_and_if_nobody_does_the_job_fails():
+def reader_where(*, may_see_warehouse):
+    return ReportReader(
+        None,
+        None,
+        SimpleNamespace(now_ms=lambda: 9),
+        taking_work=lambda: frozenset("a"),
+        may_see_warehouse=lambda: may_see_warehouse,
+    )
+
+
+async def test_a_directory_that_an_executor_may_come_to_see_is_waited_for_and_if_none_may_the_job_fails():
     job = planned(stage(1, 2))
     job.launch("a")
-    assert (await read(reader("a", "b"), job, UNSEEN)).cause is FailureCause.NO_PLACE
-    failure = await read(reader("a"), job, UNSEEN)
+    for _ in range(3):
+        assert (await read(reader_where(may_see_warehouse=True), job, UNSEEN)).cause is FailureCause.NO_PLACE
+    failure = await read(reader_where(may_see_warehouse=False), job, UNSEEN)
     assert failure.kind is FailureKind.USER_ERROR
-    assert failure.message == "/w is not seen here; no executor that takes work sees it: mount it, and submit again"
+    assert failure.message == "/w is not seen here; no executor sees it: mount it, and submit again"
 
 
 async def test_without_the_exchange_directory_a_job_waits_since_its_executor_takes_no_more_work():

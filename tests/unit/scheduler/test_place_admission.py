@@ -338,6 +338,39 @@ async def test_the_warehouse_alone_does_not_keep_an_executor_from_other_work(wor
     assert error.value.place == WAREHOUSE
 
 
+async def test_a_warehouse_may_still_be_seen_until_every_executor_has_been_refused_for_a_while(world):
+    for name in ("s", "a", "b"):
+        world.mount(name)
+    s = await world.scheduler("s")
+    await s.look(3)
+    a, b = world.machine("a"), world.machine("b")
+    await a.register(s.replica)
+    await a.beat(s.replica, 2)
+    await b.register(s.replica)
+    executors = s.replica.executors
+    shutil.move(world.shared / "warehouse", world.shared / "away")
+    for machine in (a, b):
+        machine.places.look()
+    await a.beat(s.replica)
+    world.clock.advance(11_000)
+    assert executors.may_see_warehouse()  # what the second one sees is not known yet
+    await b.beat(s.replica, 2)
+    assert executors.may_see_warehouse()  # its disk may have failed for a moment
+    world.clock.advance(11_000)
+    await a.beat(s.replica)
+    await b.beat(s.replica)
+    assert not executors.may_see_warehouse()
+    shutil.move(world.shared / "away", world.shared / "warehouse")
+    a.places.look()
+    await a.beat(s.replica, 2)
+    assert a.sees(WAREHOUSE)
+    assert executors.may_see_warehouse()
+    await ended(world, s, "a")
+    assert executors.may_see_warehouse()  # it may start again
+    world.clock.advance(61_000)
+    assert not executors.may_see_warehouse()
+
+
 async def test_where_nobody_can_make_a_warehouse_nothing_is_checked(world):
     world.mount("s")
     s = await world.scheduler("s")
