@@ -38,6 +38,8 @@ class _Place:
     touched_s: float = 0.0
     verdict: pb.PlaceVerdict | None = None
     """What schedulers make of it; None: none of them judges."""
+    judged_mark: str | None = None
+    """The mark that they have judged; None: it was missed since."""
     lost: str = ""
     """Why it is not seen any more, though schedulers have admitted this process."""
     made: str = ""
@@ -52,7 +54,8 @@ class _Place:
 
     @property
     def is_admitted(self) -> bool:
-        return self.verdict is not None and self.verdict.admitted
+        """Whether schedulers have admitted this process by the mark that it has now."""
+        return self.verdict is not None and self.verdict.admitted and self.judged_mark == self.mark
 
 
 class SeenPlaces:
@@ -93,15 +96,11 @@ class SeenPlaces:
             place = self._places.get(verdict.name)
             if place is None:
                 continue
-            before = place.verdict
-            if before is None or (before.admitted, before.why, before.id) != (
-                verdict.admitted,
-                verdict.why,
-                verdict.id,
-            ):
+            judged_mark = verdict.mark if verdict.HasField("mark") else place.mark
+            now = self._change(verdict.name, verdict=verdict, judged_mark=judged_mark)
+            if place.verdict is None or _gist(place) != _gist(now):
                 is_new = True
-                _tell(verdict, place.path)
-            self._change(verdict.name, verdict=verdict)
+                _tell(now)
         return is_new
 
     def obey(self, verdicts: Iterable[pb.PlaceVerdict]) -> None:
@@ -113,7 +112,8 @@ class SeenPlaces:
             try:
                 if verdict.new_id and not place.seen.id:
                     self._make_id(verdict, place.path)
-                if verdict.admitted and 0 < place.seen.generation < verdict.generation:
+                is_behind = verdict.admitted and 0 < place.seen.generation < verdict.generation
+                if is_behind and place.is_admitted and not self._problem(place):
                     place_files.make_generation(place.path, verdict.id, verdict.generation)
                 if place.made and verdict.id not in ("", place.made):
                     place_files.remove_id(place.path, place.made, self._incarnation)  # another process was faster
@@ -128,10 +128,10 @@ class SeenPlaces:
         found = []
         for mark in marks:
             place = self._places.get(mark.place)
-            if place is None or not place.is_admitted or self._problem(place):
+            if place is None or place.verdict is None or not place.is_admitted or self._problem(place):
                 continue
             try:
-                is_there = place_files.has_mark(place.path, mark.mark, place.seen.id)
+                is_there = place_files.has_mark(place.path, mark.mark, place.verdict.id)
             except OSError:
                 continue
             found.append(pb.PlaceMark(place=mark.place, mark=mark.mark, seen=is_there))
@@ -140,13 +140,13 @@ class SeenPlaces:
     @property
     def are_settled(self) -> bool:
         """Whether every place is seen, as far as schedulers judge."""
-        return all(p.verdict is None or (p.verdict.admitted and not p.lost) for p in self._places.values())
+        return all(p.verdict is None or (p.is_admitted and not p.lost) for p in self._places.values())
 
     @property
     def may_work(self) -> bool:
         """Whether tasks may run here: the exchange directory is seen, as far as schedulers judge."""
         place = self._places.get(EXCHANGE)
-        return place is None or place.verdict is None or (place.verdict.admitted and not place.lost)
+        return place is None or place.verdict is None or (place.is_admitted and not place.lost)
 
     # ---------------------------------------------------------------- for the worker
 
@@ -155,8 +155,8 @@ class SeenPlaces:
         place = self._places.get(name)
         if place is None or place.verdict is None or not place.verdict.id:
             return  # nobody judges, or nobody could give the place an id
-        if not place.verdict.admitted:
-            raise PlaceNotSeenError(name, _not_admitted(name, place.path, place.verdict.why))
+        if not place.is_admitted:
+            raise self.error_of(name)
         if problem := self._problem(place):
             self._lose(name, problem)
             raise PlaceNotSeenError(name, _lost(name, place.path, problem))
@@ -229,12 +229,13 @@ class SeenPlaces:
         seen = place_files.look(place.path, wanted)
         now_s = self._clock.monotonic_s()
         if not seen.id:
-            self._change(name, looked_for=wanted, seen=seen, mark="")
+            self._change(name, looked_for=wanted, seen=seen, mark="", judged_mark=None)
             return
         mark = place.mark
         is_old = not place.is_admitted and now_s - place.marked_s > _NEW_MARK_S
         try:
             if mark and (is_old or not place_files.has_mark(place.path, mark, seen.id)):
+                self._change(name, judged_mark=None)  # what was said of it holds for no other one
                 place_files.remove_mark(place.path, mark, seen.id)
                 mark = ""
             if not mark:
@@ -260,9 +261,10 @@ class SeenPlaces:
             log.error("place_lost", place=name, path=place.path, why=problem, advice="mount the volume again")
             self._change(name, lost=problem)
 
-    def _change(self, name: str, **change: object) -> None:
+    def _change(self, name: str, **change: object) -> _Place:
         with self._lock:
             self._places[name] = replace(self._places[name], **change)  # type: ignore[arg-type]
+            return self._places[name]
 
 
 def _is_in(path: str, root: str) -> bool:
@@ -275,11 +277,19 @@ def _spellings(path: str) -> set[str]:
     return {str(local), str(local.resolve())}
 
 
-def _tell(verdict: pb.PlaceVerdict, path: str) -> None:
-    if verdict.admitted:
-        log.info("place_seen", place=verdict.name, path=path, id=verdict.id)
+def _gist(place: _Place) -> tuple[bool, str, str]:
+    """Return what of a verdict is news when it changes."""
+    assert place.verdict is not None
+    return place.is_admitted, place.verdict.why, place.verdict.id
+
+
+def _tell(place: _Place) -> None:
+    verdict = place.verdict
+    assert verdict is not None
+    if place.is_admitted:
+        log.info("place_seen", place=verdict.name, path=place.path, id=verdict.id)
     elif verdict.why:
-        log.error("place_not_seen", place=verdict.name, path=path, why=verdict.why)
+        log.error("place_not_seen", place=verdict.name, path=place.path, why=verdict.why)
 
 
 def _not_admitted(name: str, path: str, why: str) -> str:

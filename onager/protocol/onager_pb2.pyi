@@ -1739,20 +1739,22 @@ class PlaceMark(_message.Message):
     def __init__(self, place: _Optional[str] = ..., mark: _Optional[str] = ..., seen: _Optional[bool] = ...) -> None: ...
 
 class PlaceVerdict(_message.Message):
-    __slots__ = ("name", "id", "admitted", "why", "new_id", "generation")
+    __slots__ = ("name", "id", "admitted", "why", "new_id", "generation", "mark")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
     NEW_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
     name: str
     id: str
     admitted: bool
     why: str
     new_id: str
     generation: int
-    def __init__(self, name: _Optional[str] = ..., id: _Optional[str] = ..., admitted: _Optional[bool] = ..., why: _Optional[str] = ..., new_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+    mark: str
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[str] = ..., admitted: _Optional[bool] = ..., why: _Optional[str] = ..., new_id: _Optional[str] = ..., generation: _Optional[int] = ..., mark: _Optional[str] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms", "places")

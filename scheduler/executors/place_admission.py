@@ -118,7 +118,7 @@ class PlaceAdmission:
     async def judge(self, session: ExecutorSession, views: Sequence[pb.PlaceView]) -> list[pb.PlaceVerdict]:
         """Return what to tell an executor of each of its *views*; its record says so to other schedulers."""
         try:
-            return [await self._judge(session, view) for view in views if view.name in TITLES]
+            return [_about(view, await self._judge(session, view)) for view in views if view.name in TITLES]
         except StateCorruptError as error:
             log.error("place_record_damaged", error=str(error), advice="onager state rm Places/NAME")  # noqa: TRY400
             return []
@@ -317,6 +317,12 @@ def next_generation(known: PlaceRecord, shown: int) -> PlaceRecord:
 def _sees(record: ExecutorRecord, name: str, place_id: str) -> bool:
     claim = record.places.get(name)
     return claim is not None and claim.place_id == place_id
+
+
+def _about(view: pb.PlaceView, verdict: pb.PlaceVerdict) -> pb.PlaceVerdict:
+    """Return the verdict with the mark that it is about: it holds for no other one."""
+    verdict.mark = view.mark
+    return verdict
 
 
 def _admitted(name: str, known: PlaceRecord) -> pb.PlaceVerdict:

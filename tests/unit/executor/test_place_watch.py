@@ -1,6 +1,7 @@
 """The agent looks at shared directories: it makes ids when it is told to, and says at once when it sees one no more."""
 
 import asyncio
+import shutil
 
 import pytest
 
@@ -9,7 +10,7 @@ from onager.errors import PlaceNotSeenError
 from onager.executor.agent.place_watch import PlaceWatch
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.ids import new_incarnation, new_nonce
-from onager.place_files import EXCHANGE, FOLDER, make_id, write_mark
+from onager.place_files import EXCHANGE, FOLDER, Seen, look, make_id, write_mark
 from onager.protocol import onager_pb2 as pb
 from tests.support.waiting import eventually
 
@@ -64,7 +65,7 @@ async def admitted(watched):
     place_id = new_nonce()
     watched.watch.take(answer(new_id=place_id))
     await eventually(lambda: watched.view().mark, "a mark")
-    watched.watch.take(answer(id=place_id, admitted=True, generation=1))
+    watched.watch.take(answer(id=place_id, admitted=True, generation=1, mark=watched.view().mark))
     return place_id
 
 
@@ -101,7 +102,7 @@ async def test_it_makes_nothing_where_there_is_an_id_already(watched, exchange):
 async def test_it_writes_the_generation_and_finds_the_marks_that_it_is_asked_for(watched, exchange):
     place_id = await admitted(watched)
     there = write_mark(str(exchange), new_incarnation(), place_id)
-    asked = answer(id=place_id, admitted=True, generation=7)
+    asked = answer(id=place_id, admitted=True, generation=7, mark=watched.view().mark)
     asked.look_for.add(place=EXCHANGE, mark=there)
     asked.look_for.add(place=EXCHANGE, mark=f"{new_nonce()}.{new_nonce()}")
     watched.watch.take(asked)
@@ -111,7 +112,7 @@ async def test_it_writes_the_generation_and_finds_the_marks_that_it_is_asked_for
 
 
 async def test_once_a_task_finds_it_lost_no_work_is_taken_until_it_is_there_again(watched, exchange):
-    await admitted(watched)
+    place_id = await admitted(watched)
     watched.places.check(EXCHANGE)
     away = exchange.with_name("away")
     exchange.rename(away)
@@ -127,7 +128,85 @@ async def test_once_a_task_finds_it_lost_no_work_is_taken_until_it_is_there_agai
     exchange.rmdir()
     away.rename(exchange)
     watched.watch.doubt()
-    await eventually(lambda: watched.watch.may_work, "the directory")
+    mark = await eventually(lambda: watched.view().mark, "the directory")
+    assert not watched.watch.may_work
+    changes = watched.changes
+    watched.watch.take(answer(id=place_id, admitted=True, generation=1, mark=mark))
+    assert watched.watch.may_work
+    assert watched.changes > changes
+
+
+def swap(exchange):
+    """Replace the directory by a copy that has its id, and not its marks."""
+    away = exchange.with_name("away")
+    exchange.rename(away)
+    shutil.copytree(away, exchange, ignore=shutil.ignore_patterns("????????????????.????????????????"))
+
+
+async def test_what_was_said_of_one_mark_admits_no_other_one(exchange):
+    made = Watched(exchange)
+    place_id = new_nonce()
+    made_id = answer(new_id=place_id).places
+    made.places.take(made_id)
+    made.places.obey(made_id)
+    made.places.look()
+    before = answer(id=place_id, admitted=True, generation=1, mark=made.view().mark).places
+    made.places.take(before)
+    made.places.check(EXCHANGE)
+    swap(exchange)
+    late = answer(id=place_id, admitted=True, generation=9, mark=made.view().mark).places
+    made.places.take(late)
+    made.places.obey(late)
+    assert look(str(exchange), place_id) == Seen(place_id, 1), "no generation goes into a directory without the mark"
+    made.places.look()
+    assert made.view().mark not in ("", late[0].mark)
+    for _ in range(2):
+        assert not made.places.may_work
+        assert not made.places.are_settled
+        with pytest.raises(PlaceNotSeenError, match="not known yet"):
+            made.places.check(EXCHANGE)
+        assert made.places.find([pb.PlaceMark(place=EXCHANGE, mark=made.view().mark)]) == []
+        made.places.take(late)  # the answer to a heartbeat that was sent before
+        made.places.obey(late)
+    assert look(str(exchange), place_id) == Seen(place_id, 1)
+    now = answer(id=place_id, admitted=True, generation=9, mark=made.view().mark).places
+    assert made.places.take(now)
+    made.places.obey(now)
+    made.places.check(EXCHANGE)
+    assert made.places.may_work
+    assert look(str(exchange), place_id) == Seen(place_id, 9)
+
+
+async def test_what_was_said_of_a_mark_does_not_hold_once_no_mark_is_there(exchange):
+    made = Watched(exchange)
+    place_id = new_nonce()
+    make_id(str(exchange), place_id)
+    made.places.take(answer(id=place_id).places)
+    made.places.look()
+    admits = answer(id=place_id, admitted=True, generation=1, mark=made.view().mark).places
+    made.places.take(admits)
+    away = exchange.with_name("away")
+    exchange.rename(away)
+    made.places.look()
+    shutil.copytree(away, exchange)
+    with pytest.raises(PlaceNotSeenError):
+        made.places.check(EXCHANGE)
+    made.places.take(admits)
+    with pytest.raises(PlaceNotSeenError):
+        made.places.check(EXCHANGE)
+
+
+async def test_a_scheduler_of_the_version_before_admits_without_naming_the_mark(exchange):
+    made = Watched(exchange)
+    place_id = new_nonce()
+    make_id(str(exchange), place_id)
+    made.places.take(answer(id=place_id).places)
+    made.places.look()
+    made.places.take(answer(id=place_id, admitted=True, generation=1).places)
+    made.places.check(EXCHANGE)
+    assert made.places.may_work
+    made.places.look()
+    made.places.check(EXCHANGE)
 
 
 async def test_an_executor_without_places_says_nothing_of_them():
