@@ -52,6 +52,8 @@ class SchedulerRecord(Record):
     """The id of the exchange directory that it was admitted to; empty: it was not."""
     found: tuple[str, ...] = ()
     """The marks of other schedulers that processes which see the exchange directory have found there."""
+    registered: int = 0
+    """The revision at which it registered, in records that were written since; 0: it is that of the record."""
 
 
 class Members:
@@ -73,6 +75,8 @@ class Members:
             started_ms=clock.now_ms(),
             reads_major=SCHEMA_MAJOR,
         )
+        self._registered = 0
+        """The revision at which this scheduler registered; 0: it has not."""
         self.lease: KeptLease | None = None
         """The lease of this process, while it has one."""
         self._records: dict[SchedulerId, tuple[int, SchedulerRecord]] = {}
@@ -136,9 +140,10 @@ class Members:
 
         A scheduler that has not registered comes after all others.
         """
-        mine = self._records[self.id][0] if self.is_registered else math.inf
+        mine = _since(*self._records[self.id]) if self.is_registered else math.inf
         others = [found for s, found in list(self._records.items()) if s != self.id and s in self.live]
-        return [record for revision, record in sorted(others, key=lambda found: found[0]) if revision < mine]
+        since = sorted(((_since(*found), found[1]) for found in others), key=lambda each: each[0])
+        return [record for revision, record in since if revision < mine]
 
     def hear_clock(self, record: SchedulerRecord, answer: pb.AttendResponse) -> None:
         """Take in the time of another scheduler, and set the cluster's clock by the eldest."""
@@ -192,8 +197,12 @@ class Members:
 
     def change(self, **fields: object) -> None:
         """Change this scheduler's record, here at once, and in the store as soon as that answers."""
-        self.record = self.record.model_copy(update=fields)
+        self.record = self.changed(**fields)
         self._look.set()
+
+    def changed(self, **fields: object) -> SchedulerRecord:
+        """Return what `change` would make of this scheduler's record."""
+        return self.record.model_copy(update={**fields, "registered": self._registered})
 
     async def run(self) -> None:
         """Stay registered, and follow the others, for as long as the scheduler lives."""
@@ -266,10 +275,14 @@ class Members:
 
     async def _put(self, lease: KeptLease) -> None:
         # A record of the same id belongs to an earlier life of ours, whose lease has not run out yet.
-        revision = await self._backend.put(Keyspace.Schedulers, self.id, self.record.encoded(), lease=lease.id)
-        known = self._records.get(self.id)
-        self._seen(self.record, revision)
-        if known is None or known[1].incarnation != self.record.incarnation:
+        is_listed = self.is_registered
+        if not is_listed:
+            self._registered = 0
+        record = self.record = self.changed()  # which may change while this is written
+        revision = await self._backend.put(Keyspace.Schedulers, self.id, record.encoded(), lease=lease.id)
+        self._registered = self._registered or revision
+        self._seen(record, revision)
+        if not is_listed:
             log.info("scheduler_registered", scheduler_id=self.id, address=self.record.address)
 
     # ---------------------------------------------------------------- the others
@@ -330,3 +343,8 @@ class Members:
             log.info("schedulers_changed", scheduler_id=scheduler_id, live=len(self.live))
         for listener in self._listeners:
             listener()
+
+
+def _since(revision: int, record: SchedulerRecord) -> int:
+    """Return the revision at which a scheduler registered, whose record is of *revision*."""
+    return record.registered or revision

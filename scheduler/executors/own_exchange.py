@@ -226,7 +226,7 @@ class OwnExchange:
         members = self._members
         if members.lease is None:
             return  # it registers again, and looks again
-        shown = members.record.model_copy(update={"mark": found.mark, "sees_exchange": made.place_id})
+        shown = members.changed(mark=found.mark, sees_exchange=made.place_id)
         puts = [
             Put(Keyspace.Places, EXCHANGE, made.encoded()),
             Put(Keyspace.Schedulers, members.id, shown.encoded(), lease=members.lease.id),

@@ -120,3 +120,52 @@ async def test_a_record_that_cannot_be_read_hides_no_other(store):
         await MemoryBackend(store).put(Keyspace.Schedulers, "z", b"{")
         async with running(store, "b"):
             await eventually(lambda: len(a.live) == 2)
+
+
+class SlowStore(MemoryBackend):
+    """A store whose writes of schedulers' records can be held up."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.began, self.answers = asyncio.Event(), asyncio.Event()
+        self.answers.set()
+
+    async def put(self, *args, **kwargs):
+        self.began.set()
+        await self.answers.wait()
+        return await super().put(*args, **kwargs)
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+async def test_a_change_while_an_earlier_one_is_written_is_written_too(store, is_registered):
+    backend = SlowStore(store)
+    a = Members(backend, SystemClock(), scheduler_id="a", address="a:1", lease_ttl_s=30)
+    if not is_registered:
+        backend.answers.clear()
+    loops = asyncio.create_task(a.run())
+    if is_registered:
+        await eventually(lambda: a.is_registered)
+        backend.began.clear()
+        backend.answers.clear()
+        a.change(mark="one")
+    await backend.began.wait()
+    a.change(mark="two")
+    backend.answers.set()
+    async with running(store, "b") as b:
+        await eventually(lambda: a.id in b.live and b.find(a.id).mark == "two")
+        assert b.find(a.id).registered > 0
+    loops.cancel()
+    await asyncio.gather(loops, return_exceptions=True)
+
+
+async def test_who_is_the_eldest_does_not_change_with_what_records_say(store):
+    async with running(store, "b") as b:
+        await eventually(lambda: b.is_registered)
+        async with running(store, "a") as a:
+            await eventually(lambda: a.is_registered and len(b.live) == 2)
+            for mark in ("one", "two"):
+                b.change(mark=mark)
+                await eventually(lambda mark=mark: a.others()[0].mark == mark)
+            async with running(store, "c") as c:
+                await eventually(lambda: c.is_registered and len(b.live) == len(a.live) == len(c.live) == 3)
+                assert [[r.scheduler_id for r in members.elders()] for members in (b, a, c)] == [[], ["b"], ["b", "a"]]
