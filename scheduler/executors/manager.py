@@ -411,14 +411,14 @@ class ExecutorManager:
         if session.is_draining:
             return
         session.record = session.record.model_copy(update={"state": "draining"})
-        if await self._update(session.executor_id, session.incarnation, {"state": "draining"}):
+        if await self._update(session.executor_id, session.incarnation, _if_alive(state="draining")):
             log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
 
     async def note_space(self, session: ExecutorSession, why_none: str) -> bool:
         """Note that the executor takes no work because of *why_none*, or does again; return whether that is new."""
         if session.record.no_space == why_none:
             return False
-        if not await self._update(session.executor_id, session.incarnation, {"no_space": why_none}):
+        if not await self._update(session.executor_id, session.incarnation, _if_alive(no_space=why_none)):
             return False
         log.log(
             logging.WARNING if why_none else logging.INFO,
@@ -436,31 +436,39 @@ class ExecutorManager:
         claim: PlaceClaim,
         ops: Sequence[Op] = (),
         expect: Mapping[tuple[Keyspace, str], int] | None = None,
+        *,
+        instead_of: PlaceClaim | None,
     ) -> bool:
-        """Note what a living executor sees of the place *name*, together with *ops*, if all is as is *expect*ed."""
-        known = self._registry.find(executor_id)
-        if known is None:
-            return False
-        change: dict[str, object] = {"places": {**known.places, name: claim}}
-        return await self._update(executor_id, incarnation, change, ops, expect or {})
+        """Note what an executor sees of the place *name*, together with *ops*, if all is as is *expect*ed.
+
+        Return False when its claim is not the one any more by which that was decided, *instead_of*. One that is leaving
+        counts for others until it is gone, so its claim is noted, too.
+        """
+
+        def change(known: ExecutorRecord) -> dict[str, object] | None:
+            is_current = known.state != "lost" and known.places.get(name) == instead_of
+            return {"places": {**known.places, name: claim}} if is_current else None
+
+        return await self._update(executor_id, incarnation, change, ops, expect)
 
     async def _update(
         self,
         executor_id: str,
         incarnation: str,
-        change: dict[str, object],
+        change: Callable[[ExecutorRecord], dict[str, object] | None],
         ops: Sequence[Op] = (),
         expect: Mapping[tuple[Keyspace, str], int] | None = None,
     ) -> bool:
-        """Write a change to a living executor's record; return False when this life of it is over, or leaving.
+        """Write what *change* makes of an executor's record; return False when it makes nothing, or this life is over.
 
         With *expect*, it is written together with *ops* or not at all, and only tried once.
         """
         for _ in range(_TRIES if expect is None else 1):
             known = self._registry.find(executor_id)
-            if known is None or known.incarnation != incarnation or known.state != "alive":
+            changed = None if known is None or known.incarnation != incarnation else change(known)
+            if known is None or changed is None:
                 return False
-            record = known.model_copy(update=change)
+            record = known.model_copy(update=changed)
             own = {(Keyspace.Executors, executor_id): self._registry.revision(executor_id)}
             result = await self._backend.put_txn(
                 [Put(Keyspace.Executors, executor_id, record.encoded()), *ops], expect={**own, **(expect or {})}
@@ -606,6 +614,10 @@ def _why_lost(before: ExecutorRecord | None, incarnation: str) -> str:
     if before is None or before.incarnation == incarnation:
         return "" if before is None else before.lost_before
     return before.reason or "" if before.state == "lost" and not before.has_left else ""
+
+
+def _if_alive(**change: object) -> Callable[[ExecutorRecord], dict[str, object] | None]:
+    return lambda known: change if known.state == "alive" else None
 
 
 async def _nothing() -> None:

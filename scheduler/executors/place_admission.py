@@ -124,7 +124,7 @@ class PlaceAdmission:
             return []
 
     async def _judge(self, session: ExecutorSession, told: pb.PlaceView) -> pb.PlaceVerdict:
-        name, claim = told.name, session.record.places.get(told.name)
+        name, claim = told.name, self._claim_of(session, told.name)
         known = self._known.get(name) or (await self._read(name))[0]
         if claim is not None and not told.problem and claim.mark == told.mark and known is not None:
             if claim.is_admitted and claim.place_id == known.place_id == told.id:
@@ -133,11 +133,15 @@ class PlaceAdmission:
                 return _admitted(name, known)
             if claim.is_missed:
                 return _refused(name, known.place_id, claim.why)
-        return await self._decide(session, told)
+        return await self._decide(session, told, claim)
+
+    def _claim_of(self, session: ExecutorSession, name: str) -> PlaceClaim | None:
+        return (self._executors.registry.find(session.executor_id) or session.record).places.get(name)
 
     async def _decide(  # noqa: PLR0911 - one for each decision
-        self, session: ExecutorSession, told: pb.PlaceView
+        self, session: ExecutorSession, told: pb.PlaceView, before: PlaceClaim | None
     ) -> pb.PlaceVerdict:
+        """Decide by what is in the store; *before* is the claim so far."""
         record = session.record
         view = View(
             place=told.name,
@@ -158,41 +162,48 @@ class PlaceAdmission:
         decision = judged(known, view, has_witness=has_witness)
         match decision:
             case Make():
-                await self._write(session, view.place, claim)
+                await self._write(session, view.place, claim, before)
                 return pb.PlaceVerdict(name=view.place, new_id=new_nonce())
             case Tell():
-                await self._write(session, view.place, claim)
+                await self._write(session, view.place, claim, before)
                 return pb.PlaceVerdict(name=view.place, id=place_id)
             case Begin():
                 made = PlaceRecord(place_id=view.id, generation=view.generation)
-                return await self._admit(session, view, admitted, made, ABSENT)
+                return await self._admit(session, view, admitted, before, made, ABSENT)
             case Renew():
                 assert known is not None
                 made = next_generation(known, view.generation)
-                return await self._admit(session, view, admitted, made, revision)
+                return await self._admit(session, view, admitted, before, made, revision)
             case Admit():
-                return await self._admit(session, view, admitted, None, revision)
+                return await self._admit(session, view, admitted, before, None, revision)
             case Ask():
                 found = await self.own.finds(view.mark) if view.place == EXCHANGE else None
                 if found:
-                    return await self._admit(session, view, admitted, None, revision)
+                    return await self._admit(session, view, admitted, before, None, revision)
                 if found is False:
                     why = told_copy(view, f"scheduler {self._members.id} does not find there what this executor wrote")
                     claim = claim.model_copy(update={"why": why, "is_missed": True})
             case Refuse(why):
                 claim = claim.model_copy(update={"why": why})
-        await self._write(session, view.place, claim)
+        await self._write(session, view.place, claim, before)
         return _refused(view.place, place_id, claim.why)
 
     async def _admit(
-        self, session: ExecutorSession, view: View, claim: PlaceClaim, made: PlaceRecord | None, revision: int
+        self,
+        session: ExecutorSession,
+        view: View,
+        claim: PlaceClaim,
+        before: PlaceClaim | None,
+        made: PlaceRecord | None,
+        revision: int,
     ) -> pb.PlaceVerdict:
         """Admit an executor, together with a change of the place, if it is one; the place must be as it was read."""
         ops = [] if made is None else [Put(Keyspace.Places, view.place, made.encoded())]
         expect = {(Keyspace.Places, view.place): revision}
-        if not await self._write(session, view.place, claim, ops, expect):
-            return pb.PlaceVerdict(name=view.place, id="" if made is None else made.place_id)  # it asks again
+        is_written = await self._write(session, view.place, claim, before, ops, expect)
         known, _ = await self._read(view.place)
+        if not is_written:
+            return _refused(view.place, "" if known is None else known.place_id, "")  # it asks again
         log.info("place_admitted", place=view.place, executor_id=session.executor_id, path=view.path, id=view.id)
         return pb.PlaceVerdict(name=view.place, id=view.id) if known is None else _admitted(view.place, known)
 
@@ -201,16 +212,18 @@ class PlaceAdmission:
         session: ExecutorSession,
         name: str,
         claim: PlaceClaim,
+        before: PlaceClaim | None,
         ops: Sequence[Op] = (),
         expect: Expected | None = None,
     ) -> bool:
-        before = session.record.places.get(name)
         claim = claim.after(before, self._members.clock.now_ms())
         if before == claim and not ops:
             return True
         if claim.why and (before is None or before.why != claim.why):
             log.error("place_not_seen", place=name, executor_id=session.executor_id, why=claim.why)
-        return await self._executors.claim(session.executor_id, session.incarnation, name, claim, ops, expect)
+        return await self._executors.claim(
+            session.executor_id, session.incarnation, name, claim, ops, expect, instead_of=before
+        )
 
     async def _settle(self, name: str) -> None:
         """Note that the last generation is in the directory, so that the one before proves nothing any more."""
@@ -280,7 +293,7 @@ class PlaceAdmission:
     async def _found(self, witness: ExecutorSession, place_id: str, found: pb.PlaceMark) -> bool:
         executor_id, name = self._pending[found.mark]
         record = self._executors.registry.find(executor_id)
-        claim = None if record is None else record.places.get(name)
+        before = claim = None if record is None else record.places.get(name)
         if record is None or claim is None or claim.mark != found.mark or not claim.is_pending or name != found.place:
             return False
         if found.seen:
@@ -294,9 +307,12 @@ class PlaceAdmission:
         known, revision = await self._read(name)
         if known is None or known.place_id != place_id:
             return False
-        claim = claim.after(record.places[name], self._members.clock.now_ms())
+        claim = claim.after(before, self._members.clock.now_ms())
         expect = {(Keyspace.Places, name): revision}
-        return await self._executors.claim(executor_id, record.incarnation, name, claim, (), expect) and found.seen
+        is_written = await self._executors.claim(
+            executor_id, record.incarnation, name, claim, (), expect, instead_of=before
+        )
+        return is_written and found.seen
 
     def _note(self, record: ExecutorRecord) -> None:
         """Note which marks of an executor are to be found."""

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from onager.errors import PlaceNotSeenError
 from onager.place_files import EXCHANGE, FOLDER, WAREHOUSE, look, make_id
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.executors.place_records import PlaceRecord
+from onager.scheduler.executors.place_records import PlaceClaim, PlaceRecord
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.fakes.machines import Machine, SchedulerMachine
@@ -314,6 +314,73 @@ async def test_a_mount_that_is_lost_fails_what_asks_and_is_told_and_is_found_aga
     assert a.places.may_work
     assert states(s)["a"] == ("alive", "")
     assert a.sees(WAREHOUSE)
+
+
+async def test_what_two_schedulers_note_of_an_executor_is_kept_and_what_is_decided_by_an_older_claim_is_not(world):
+    for name in ("s1", "s2", "a"):
+        world.mount(name)
+    first, second = [(await world.scheduler(name, looks=False)).replica.executors for name in ("s1", "s2")]
+    a = world.machine("a")
+    await a.register(world.schedulers[0].replica)
+    await second.refresh()
+    before = first.registry.find("a").places
+    admitted = PlaceClaim(path="/w", mark="m", place_id="a" * 16)
+    assert await second.claim("a", a.incarnation, WAREHOUSE, admitted, instead_of=before[WAREHOUSE])
+    seen = PlaceClaim(path="/e", mark="n", place_id="b" * 16)
+    assert await first.claim("a", a.incarnation, EXCHANGE, seen, instead_of=before[EXCHANGE])
+    refused = PlaceClaim(path="/w", why="it is not there")
+    assert not await first.claim("a", a.incarnation, WAREHOUSE, refused, instead_of=before[WAREHOUSE])
+    await second.refresh()
+    for executors in (first, second):
+        assert executors.registry.find("a").places == {EXCHANGE: seen, WAREHOUSE: admitted}
+
+
+async def test_an_executor_that_is_leaving_and_loses_its_mount_is_no_witness_any_more(world):
+    for name in ("s", "a", "b"):
+        world.mount(name)
+    s = await world.scheduler("s", looks=False)
+    a, b = world.machine("a"), world.machine("b")
+    await a.register(s.replica)
+    await a.beat(s.replica, 3)
+    await s.replica.executors.drain(s.replica.executors.session("a"))
+    world.unmount("a")
+    a.places.look()
+    await a.beat(s.replica)
+    assert not s.replica.executors.registry.find("a").places[EXCHANGE].is_admitted
+    await b.register(s.replica)
+    await b.beat(s.replica, 2)
+    assert b.sees()
+    world.mount("a")
+    a.places.look()
+    await a.beat(s.replica)
+    await b.beat(s.replica, 2)
+    await a.beat(s.replica)
+    assert a.sees()
+    assert states(s)["a"][0] == "draining"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_an_admission_that_another_process_forestalls_does_not_switch_the_check_off(world, is_first):
+    for name in ("s", "a"):
+        world.mount(name)
+    s = await world.scheduler("s", looks=not is_first)
+    if not is_first:
+        await s.look(3)
+    executors = s.replica.executors
+    a = world.machine("a")
+    await a.register(s.replica)
+    claim = executors.claim
+
+    async def late(*args, **kwargs):
+        record = await world.known() or PlaceRecord(place_id="a" * 16, generation=1)
+        await s.backend.put(Keyspace.Places, EXCHANGE, record.encoded())
+        return await claim(*args, **kwargs)
+
+    executors.claim = late
+    for _ in range(2):
+        await a.beat(s.replica)
+        with pytest.raises(PlaceNotSeenError):
+            a.places.check(EXCHANGE)
 
 
 async def test_the_warehouse_alone_does_not_keep_an_executor_from_other_work(world):
