@@ -322,7 +322,7 @@ class Replica:
         )
         self.places = PlaceAdmission(backend, self.executors, self.members)
         self.results.check_exchange = self.places.check_exchange
-        self.connect_calls = ConnectCalls(self.executors)
+        self.connect_calls = ConnectCalls(self.executors, share_percent=settings.stream_share_percent)
         sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
         running = RunningOperations(backend, self.heads, self.local, self.notes)
         operations = Operations(

@@ -7,17 +7,21 @@ has an effect, so one whose executor is gone is given to another.
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from onager.errors import BusyError, ConnectUnservedError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import StreamLimit
+from onager.protocol.security import caller
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.policy.rendezvous import first
 
 _WAIT_MAX_MS: Final = 60_000
-_MOST_QUEUED: Final = 64
+_QUEUED: Final = StreamLimit(64)
 """Requests that wait for one executor."""
 _MOST_TRIES: Final = 3
 """This many executors are asked before a request counts as what ends them, or makes them leave."""
@@ -30,8 +34,50 @@ class _Asked:
     """A request under way."""
 
     call: pb.ConnectCall
+    client: str
     reply: "asyncio.Future[pb.ConnectReply | None]"
     """None: its executor is gone."""
+
+
+class _Queue:
+    """Requests that wait. Clients take turns, so that none waits for all that another one has asked."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, deque[_Asked]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._of.values()))
+
+    def __iter__(self) -> Iterator[_Asked]:
+        return chain.from_iterable(self._of.values())
+
+    def count(self, client: str) -> int:
+        """Return how many requests of a client wait."""
+        return len(self._of.get(client, ()))
+
+    def add(self, asked: _Asked) -> None:
+        """Have a request wait."""
+        self._of.setdefault(asked.client, deque()).append(asked)
+
+    def take(self) -> _Asked | None:
+        """Return the next request for which somebody still waits."""
+        while self._of:
+            client, mine = next(iter(self._of.items()))
+            del self._of[client]
+            asked = mine.popleft()
+            if mine:
+                self._of[client] = mine  # after all others
+            if not asked.reply.done():
+                return asked
+        return None
+
+    def remove(self, asked: _Asked) -> None:
+        """Forget a request."""
+        mine = self._of.get(asked.client, deque())
+        if asked in mine:
+            mine.remove(asked)
+        if not mine:
+            self._of.pop(asked.client, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +86,7 @@ class _Lane:
 
     incarnation: str
     waiters: "deque[asyncio.Future[None]]" = field(default_factory=deque)
-    queue: deque[_Asked] = field(default_factory=deque)
+    queue: _Queue = field(default_factory=_Queue)
     in_hand: dict[int, _Asked] = field(default_factory=dict)
 
     def wake(self) -> None:
@@ -52,20 +98,19 @@ class _Lane:
                 return
 
     def take(self) -> _Asked | None:
-        """Return the next request for which somebody still waits; it is in hand from now on."""
-        while self.queue:
-            asked = self.queue.popleft()
-            if not asked.reply.done():
-                self.in_hand[asked.call.number] = asked
-                return asked
-        return None
+        """Return the next request; it is in hand from now on."""
+        if (asked := self.queue.take()) is not None:
+            self.in_hand[asked.call.number] = asked
+        return asked
 
 
 class ConnectCalls:
     """The executors that wait at this scheduler for requests of sessions."""
 
-    def __init__(self, executors: ExecutorManager) -> None:
+    def __init__(self, executors: ExecutorManager, *, share_percent: int) -> None:
+        """*share_percent*: of the requests that may wait for an executor, how many may be of one client."""
         self._executors = executors
+        self._share = _QUEUED.share(share_percent)
         self._lanes: dict[ExecutorId, _Lane] = {}
         self._numbers = itertools.count(1)
         self._came = asyncio.Event()
@@ -147,20 +192,23 @@ class ConnectCalls:
             raise ConnectUnservedError(f"for {_NONE_FOR_S:g} s no executor was there to ask Spark") from None
 
     async def _ask(self, lane: _Lane, call: pb.ConnectCall, timeout_s: float) -> pb.ConnectReply | None:
-        if len(lane.queue) >= _MOST_QUEUED:
-            raise BusyError(f"{_MOST_QUEUED} requests of Spark Connect wait for one executor, which is the limit")
+        client = caller().client
+        if len(lane.queue) >= _QUEUED.most:
+            raise BusyError(f"{_QUEUED.most} requests of Spark Connect wait for one executor, which is the limit")
+        if lane.queue.count(client) >= self._share:
+            why = f"{self._share} requests of Spark Connect of {client} wait for one executor"
+            raise BusyError(f"{why}, which is the share of one client")
         numbered = pb.ConnectCall()
         numbered.CopyFrom(call)
         numbered.number, numbered.deadline_ms = next(self._numbers), int(timeout_s * 1000)
-        asked = _Asked(numbered, asyncio.get_running_loop().create_future())
-        lane.queue.append(asked)
+        asked = _Asked(numbered, client, asyncio.get_running_loop().create_future())
+        lane.queue.add(asked)
         lane.wake()
         try:
             return await asked.reply
         finally:
             lane.in_hand.pop(numbered.number, None)
-            if asked in lane.queue:
-                lane.queue.remove(asked)
+            lane.queue.remove(asked)
 
     def close(self) -> None:
         """Let all executors go, for good."""

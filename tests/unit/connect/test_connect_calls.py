@@ -7,6 +7,7 @@ import pytest
 
 from onager.errors import BusyError, ConnectUnservedError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security.principal import note_principal
 from onager.scheduler.executors.connect_calls import ConnectCalls
 
 pytestmark = pytest.mark.virtual_time
@@ -24,7 +25,7 @@ def executors():
 
 @pytest.fixture
 def calls(executors):
-    return ConnectCalls(executors)
+    return ConnectCalls(executors, share_percent=75)
 
 
 def waiting(executor_id, reply=None, incarnation="1"):
@@ -43,6 +44,11 @@ async def serve(calls, executor_id, served):
 
 async def ask(calls, text, key="session"):
     return (await calls.call(pb.ConnectCall(apply=text), key, 5)).analyzed
+
+
+async def ask_as(calls, client, text):
+    note_principal(client)
+    return await ask(calls, text)
 
 
 async def test_requests_of_a_session_go_to_one_executor(calls):
@@ -92,14 +98,30 @@ async def test_an_executor_that_never_replies_costs_its_time_and_no_more(calls):
 
 async def test_requests_that_nobody_takes_are_limited(calls):
     await calls.wait(waiting("e1"))
-    asked = [asyncio.create_task(ask(calls, b"x")) for _ in range(64)]
+    asked = [asyncio.create_task(ask_as(calls, f"client {n % 2}", b"x")) for n in range(64)]
     await asyncio.sleep(0)
-    with pytest.raises(BusyError):
-        await ask(calls, b"x")
+    with pytest.raises(BusyError, match="64 requests"):
+        await ask_as(calls, "client 2", b"x")
     for each in asked:
         each.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
     assert not (await calls.wait(waiting("e1"))).HasField("call"), "who has given up is not served"
+
+
+async def test_a_client_waits_for_no_more_than_one_request_of_each_other_client(calls):
+    await calls.wait(waiting("e1"))
+    flood = [asyncio.create_task(ask_as(calls, "mallory", b"mallory")) for _ in range(64)]
+    await asyncio.sleep(0)
+    refused = [each.exception() for each in flood if each.done()]
+    assert len(refused) == 16
+    assert all(isinstance(error, BusyError) and "48 requests" in str(error) for error in refused)
+    others = [asyncio.create_task(ask_as(calls, name, name.encode())) for name in ("ann", "bob", "ann")]
+    await asyncio.sleep(0)
+    taken = [(await calls.wait(waiting("e1"))).call.apply for _ in range(6)]
+    assert taken == [b"mallory", b"ann", b"bob", b"mallory", b"ann", b"mallory"]
+    for each in (*flood, *others):
+        each.cancel()
+    await asyncio.gather(*flood, *others, return_exceptions=True)
 
 
 async def test_a_request_that_ends_each_executor_is_not_given_to_all_of_them(calls, executors):
