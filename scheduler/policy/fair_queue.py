@@ -1,5 +1,6 @@
 """Which job gets a free slot: the one with the fewest running tasks for its weight, then the longest waiting.
 
+Where jobs of several clients have an equal claim, the clients take turns, however many jobs each has.
 The queue holds all active jobs of the cluster, whichever scheduler drives them. A job whose session is at its limit of
 running tasks waits for one of them to end.
 """
@@ -30,8 +31,18 @@ class _Session:
     slots: int = 0
     """The tasks that its jobs have running, or were granted."""
     jobs: int = 0
-    barred: dict[int, list[_Entry]] = field(default_factory=dict)
-    """Jobs that wait until the session has fewer running tasks than the key, the best claim on top."""
+    barred: dict[tuple[int, str], list[_Entry]] = field(default_factory=dict)
+    """Jobs that wait until the session has fewer running tasks than the key says, by client, the best claim on top."""
+
+
+@dataclass(slots=True, eq=False)
+class _Client:
+    name: str
+    turn: int
+    """When a job of its was last given a slot, or when its first one joined, counted in such turns."""
+    jobs: int = 0
+    heap: list[_Entry] = field(default_factory=list)
+    """Its jobs that wait, the best claim on top."""
 
 
 @dataclass(slots=True)
@@ -41,6 +52,7 @@ class _Share:
     weight: float
     running: int
     available: int
+    client: _Client
     planned: int = 0
     """Slots granted to it and not committed yet."""
     version: int = 0
@@ -63,13 +75,20 @@ class _Share:
     def key(self) -> tuple[float, int, int, str]:
         return (self.load, self.granted, self.submitted_ms, self.job_id)
 
+    @property
+    def claim(self) -> tuple[float, int, int, int, str]:
+        """Return its claim among jobs of all clients."""
+        return (self.load, self.client.turn, self.granted, self.submitted_ms, self.job_id)
+
 
 class FairQueue:
-    """The active jobs that this scheduler knows, ordered by their claim to the next slot; O(log jobs) for a slot."""
+    """The active jobs that this scheduler knows, by their claim to the next slot; O(clients + log jobs) for a slot."""
 
     def __init__(self) -> None:
         self._shares: dict[JobId, _Share] = {}
-        self._heap: list[_Entry] = []
+        self._clients: dict[str, _Client] = {}
+        self._turns = 0
+        self._has_admitted = False
         self._waiting = 0
         self._granted = 0
         self._passed_over: list[_Share] = []
@@ -83,13 +102,16 @@ class FairQueue:
         weight: float,
         running: int,
         available: int,
+        client: str = "",
         session: str = "",
         session_max_tasks: int = 0,
     ) -> None:
-        """Update how many tasks of a job run and wait."""
+        """Update how many tasks of a job of *client* run and wait."""
         share = self._shares.get(job_id)
         if share is None:
-            share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available)
+            mine = self._clients.setdefault(client, _Client(client, self._turns))
+            mine.jobs += 1
+            share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available, mine)
             share.session, share.session_max_tasks = session, session_max_tasks
             share.granted = self._granted
             self._shares[job_id] = share
@@ -106,6 +128,9 @@ class FairQueue:
         if share is None:
             return
         self._waiting -= share.waiting
+        share.client.jobs -= 1
+        if not share.client.jobs:
+            del self._clients[share.client.name]
         session = self._sessions[share.session]
         session.jobs -= 1
         self._count(share, 0)
@@ -130,16 +155,21 @@ class FairQueue:
             is_patient = share.load == best.load and self._has_patience(best)
             best = share if share.load < best.load or is_patient else best
         best.planned += 1
+        self._turns += 1
+        best.client.turn = self._turns
         self._push(best)
         return best.job_id
 
     def claims(self, slots: int) -> list[JobId]:
         """Return the jobs that would get the next *slots* slots, in order."""
         found: list[JobId] = []
+        turns = [(client, client.turn) for client in self._clients.values()]
         while len(found) < slots and (job_id := self.take()) is not None:
             found.append(job_id)
         for job_id, taken in Counter(found).items():
             self.give_back(job_id, taken)
+        for client, turn in turns:
+            client.turn = turn
         return found
 
     def plan(self, job_id: JobId, slots: int) -> None:
@@ -212,6 +242,8 @@ class FairQueue:
         share = self._shares.get(job_id)
         if share is not None and tasks:
             share.granted = self._granted
+            self._turns += 1
+            share.client.turn = self._turns
             self._push(share)
 
     def allowance(self, job_id: JobId) -> float:
@@ -230,10 +262,11 @@ class FairQueue:
         best = self._best()
         if best is None or best.job_id != job_id:
             return best
-        # Its own entry is on top: the next best is somewhere behind it.
-        entry = heapq.heappop(self._heap)
+        # Its own entry is on top: the next best of its client is somewhere behind it.
+        heap = best.client.heap
+        entry = heapq.heappop(heap)
         other = self._best()
-        heapq.heappush(self._heap, entry)
+        heapq.heappush(heap, entry)
         return other
 
     def _has_patience(self, share: _Share) -> bool:
@@ -257,14 +290,15 @@ class FairQueue:
         share.waiting = waiting
         self._count(share, share.running + share.planned)
         self._enter(share)
-        if len(self._heap) > 64 + 4 * len(self._shares):
-            self._heap = [(s.key, s.version, s.job_id) for s in self._shares.values() if s.available > s.planned]
-            heapq.heapify(self._heap)
+        heap = share.client.heap
+        if len(heap) > 64 + 4 * share.client.jobs:
+            heap[:] = set(filter(self._is_current, heap))
+            heapq.heapify(heap)
 
     def _enter(self, share: _Share) -> None:
         share.version += 1
         if share.available > share.planned:
-            heapq.heappush(self._heap, (share.key, share.version, share.job_id))
+            heapq.heappush(share.client.heap, (share.key, share.version, share.job_id))
 
     def _count(self, share: _Share, slots: int) -> None:
         """Count *slots* of the job in its session; the next barred job may go on if there is room now."""
@@ -274,23 +308,24 @@ class FairQueue:
         self._admit(session)
 
     def _admit(self, session: _Session) -> None:
-        """Let the barred job with the best claim go on while its session has room.
+        """Let the barred job with the best claim, of each client, go on while its session has room.
 
         The next one follows when that job has got a slot, or has no use for the free ones. So a freed slot costs the
         same, however many jobs of the session wait.
         """
-        for most, barred in list(session.barred.items()):
+        for (most, client), barred in list(session.barred.items()):
             while barred and session.slots < most:
                 entry = heapq.heappop(barred)
                 if self._is_current(entry):
-                    heapq.heappush(self._heap, entry)
+                    heapq.heappush(self._clients[client].heap, entry)
+                    self._has_admitted = True
                     break
             if not barred:
-                del session.barred[most]
+                del session.barred[most, client]
 
     def _bar(self, share: _Share, entry: _Entry) -> None:
         session = self._sessions[share.session]
-        barred = session.barred.setdefault(share.session_max_tasks, [])
+        barred = session.barred.setdefault((share.session_max_tasks, share.client.name), [])
         heapq.heappush(barred, entry)
         if len(barred) > 64 + 4 * session.jobs:
             barred[:] = set(filter(self._is_current, barred))
@@ -302,18 +337,30 @@ class FairQueue:
         return share is not None and share.version == version and share.available > share.planned
 
     def _best(self, fits: Callable[[JobId], bool] = _fits_all) -> _Share | None:
+        while True:
+            found = None
+            self._has_admitted = False
+            for client in self._clients.values():
+                share = self._best_of(client.heap, fits)
+                if found is None or (share is not None and share.claim < found.claim):
+                    found = share
+            # A client that was looked at before may have another job that can go on.
+            if not self._has_admitted or len(self._clients) == 1:
+                return found
+
+    def _best_of(self, heap: list[_Entry], fits: Callable[[JobId], bool]) -> _Share | None:
         unfit: list[_Entry] = []
         best = None
-        while self._heap:
-            entry = self._heap[0]
+        while heap:
+            entry = heap[0]
             if not self._is_current(entry):
-                heapq.heappop(self._heap)
+                heapq.heappop(heap)
                 continue
             share = self._shares[entry[2]]
             if self._is_runnable(share) and fits(share.job_id):
                 best = share
                 break
-            heapq.heappop(self._heap)
+            heapq.heappop(heap)
             if self._is_full(share):
                 self._bar(share, entry)
                 continue
@@ -321,5 +368,5 @@ class FairQueue:
                 unfit.append(entry)
             self._admit(self._sessions[share.session])  # another job of its session may be able to use the slot
         for entry in unfit:
-            heapq.heappush(self._heap, entry)
+            heapq.heappush(heap, entry)
         return best

@@ -115,14 +115,57 @@ def test_ten_thousand_waiting_jobs_cost_no_more_a_slot():
     assert order == sorted(order)
 
 
-def claim(share, granted):
+def submit(made, client, jobs):
+    for n in range(jobs):
+        made.update(JobId(f"{client}-{n}"), submitted_ms=n, weight=1, running=0, available=1, client=client)
+
+
+def test_clients_take_turns_however_many_jobs_each_has():
+    made, served = FairQueue(), []
+    submit(made, "mallory", 750)
+    for n in range(20):
+        if n == 10:
+            submit(made, "ann", 3)
+            submit(made, "bob", 1)
+        job_id = made.take()
+        made.give_back(job_id, 1)
+        made.grant(job_id, 1)
+        made.remove(job_id)
+        served.append(job_id.partition("-")[0])
+    assert served[:10] == ["mallory"] * 10
+    assert Counter(served[10:13]) == {"mallory": 1, "ann": 1, "bob": 1}
+    assert Counter(served[13:17]) == {"mallory": 2, "ann": 2}
+
+
+def test_slots_that_are_free_at_once_go_to_clients_in_turn():
+    made = FairQueue()
+    submit(made, "mallory", 10)
+    submit(made, "ann", 2)
+    told = made.claims(4)
+    assert Counter(job_id.partition("-")[0] for job_id in told) == {"mallory": 2, "ann": 2}
+    assert [made.take() for _ in range(4)] == told
+
+
+def test_a_client_with_more_running_tasks_in_its_job_waits_for_the_others():
+    made = FairQueue()
+    made.update(A, submitted_ms=0, weight=1, running=2, available=1, client="ann")
+    made.update(B, submitted_ms=1, weight=1, running=1, available=2, client="bob")
+    made.update(C, submitted_ms=2, weight=1, running=1, available=1, client="bob")
+    assert [made.take() for _ in range(4)] == [B, C, A, B]
+
+
+def claim(share, queued):
     running, planned, weight, submitted_ms = share["running"], share["planned"], share["weight"], share["submitted_ms"]
-    return (running + planned) / weight, granted, submitted_ms
+    known = queued._shares[share["job_id"]]
+    return (running + planned) / weight, known.client.turn, known.granted, submitted_ms
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
-    """Against a model that looks at all jobs: sessions fill and empty, jobs come, go, and fit or not."""
+    """Against a model that looks at all jobs: sessions fill and empty, jobs come, go, and fit or not.
+
+    Of an even seed all jobs are of one client.
+    """
     rng = random.Random(seed)
     made, jobs = FairQueue(), {}
 
@@ -135,6 +178,8 @@ def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
             case "new" if len(jobs) < 25:
                 session = rng.choice(["", "s", "t"])
                 share = {
+                    "job_id": JobId(f"j{number}"),
+                    "client": rng.choice(["", "ann", "bob"]) if seed % 2 else "",
                     "submitted_ms": number,
                     "weight": 1,
                     "running": 0,
@@ -158,7 +203,7 @@ def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
             case "take":
                 fit = {job_id for job_id in jobs if rng.random() < 0.6}
                 runnable = [job_id for job_id in fit if is_runnable(jobs[job_id])]
-                best = min(runnable, key=lambda j: (claim(jobs[j], made._shares[j].granted), j), default=None)
+                best = min(runnable, key=lambda j: (claim(jobs[j], made), j), default=None)
                 assert made.take(fits=fit.__contains__) == best
                 if best is not None:
                     jobs[best]["planned"] += 1
@@ -167,5 +212,5 @@ def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
                 job_id = rng.choice(sorted(jobs))
                 jobs[job_id] |= {"running": rng.randrange(3), "available": rng.randrange(4)}
         for job_id, share in jobs.items():
-            given = {name: share[name] for name in ("submitted_ms", "weight", "running", "available", "session")}
-            made.update(job_id, **given, session_max_tasks=share["most"])
+            names = ("submitted_ms", "weight", "running", "available", "client", "session")
+            made.update(job_id, **{name: share[name] for name in names}, session_max_tasks=share["most"])
