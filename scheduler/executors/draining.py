@@ -40,7 +40,7 @@ class Draining:
         registry = self._executors.registry
         for tries in range(_TRIES):
             if tries or registry.find(executor_id) is None:
-                await self._executors.refresh()  # it may just have registered with another scheduler
+                await registry.read(executor_id)  # it may just have registered with another scheduler
             record = registry.find(executor_id)
             if record is None:
                 raise NotFoundError(f"there is no executor {executor_id}: onager executors lists them")

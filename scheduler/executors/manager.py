@@ -372,7 +372,7 @@ class ExecutorManager:
             await self._backend.keep_alive(LeaseId(session.record.lease_id))
         except LeaseExpiredError as error:
             if not await self.grant_again(session):
-                await self.refresh()
+                await self._registry.read(session.executor_id)
                 raise UnknownExecutorError(session.executor_id) from error
         except BaseException:
             session.asked_s = session.renewed_s
@@ -397,7 +397,7 @@ class ExecutorManager:
         )
         if not isinstance(result, Committed):
             await self._backend.revoke(lease.id)
-            await self.refresh()  # another scheduler that hears of it may have done the same
+            await self._registry.read(executor_id)  # another scheduler that hears of it may have done the same
             latest = self._registry.find(executor_id)
             is_granted = latest is not None and latest.lease_id != known.lease_id
             return is_granted and self.is_alive(executor_id, session.incarnation)
@@ -476,7 +476,7 @@ class ExecutorManager:
             if isinstance(result, Committed):
                 self._registry.seen(record, result.revision)
                 return True
-            await self.refresh()
+            await self._registry.read(executor_id)
         return False
 
     def suspect(self, session: ExecutorSession) -> None:
@@ -490,7 +490,7 @@ class ExecutorManager:
         *death*: how its JVM ended, if it ended by itself.
         """
         if not self.is_alive(executor_id, incarnation):
-            await self.refresh()  # it may just have registered with another scheduler
+            await self._registry.read(executor_id)  # it may just have registered with another scheduler
         found = self._registry.find(executor_id)
         if found is not None and self.is_alive(executor_id, incarnation):
             await self.lose(found, Loss.SAID_GOODBYE, reason or "it left", death)
@@ -525,7 +525,7 @@ class ExecutorManager:
                 self._losses.observer.lost(Loss.LEFT if has_left else how)
             else:
                 self._registry.withdraw(gone, known)
-                await self.refresh()
+                await self._registry.read(executor_id)
                 if self.is_alive(executor_id, record.incarnation):
                     return  # a scheduler has heard of it meanwhile
                 is_mine = False  # another scheduler was first, and tells the jobs

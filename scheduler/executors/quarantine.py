@@ -98,7 +98,8 @@ class Quarantine:
         # The other executor's record must be unchanged: if two schedulers quarantine two at once, one stays.
         result = await self._backend.put_txn([Put(Keyspace.Executors, executor_id, aside.encoded())], expect=keys)
         if not isinstance(result, Committed):
-            await self._executors.refresh()  # looked at again in a moment
+            for each in (executor_id, other.executor_id):  # looked at again in a moment
+                await registry.read(each)
             return
         registry.seen(aside, result.revision)
         self._health.forget(suspect.life)

@@ -134,6 +134,29 @@ class ExecutorRegistry:
         }
         return hearts.revision
 
+    async def read(self, executor_id: str) -> None:
+        """Read one executor and its heartbeat; `refresh` costs more the more executors there are."""
+        place, heart = (Keyspace.Executors, executor_id), (Keyspace.Heartbeats, executor_id)
+        snapshot = await self._backend.read_txn([place, heart])
+        found = snapshot.values[place]
+        is_old = self.revision(executor_id) <= snapshot.revision
+        if is_old if found is None else not self._take(executor_id, found.mod_revision, found.value):
+            self.forget(executor_id)
+        if snapshot.values[heart] is not None:
+            self.beats(executor_id)
+        elif self.revision(executor_id) <= snapshot.revision:
+            self.stopped(executor_id)
+
+    def _take(self, executor_id: str, revision: int, value: bytes) -> bool:
+        """Take in a record as it is stored; return False for one that cannot be read."""
+        try:
+            record = ExecutorRecord.decoded(value, f"Executors/{executor_id}")
+        except (StateCorruptError, SchemaVersionError) as error:
+            log.error("executor_record_unreadable", executor_id=executor_id, error=str(error))  # noqa: TRY400
+            return False
+        self.seen(record, revision)
+        return True
+
     async def run(self) -> None:
         """Watch records and heartbeats for as long as the scheduler lives."""
         await run_loops(watch_of_hearts=watching(self._watch_hearts), watch_of_executors=watching(self._watch_records))
@@ -146,7 +169,7 @@ class ExecutorRegistry:
                 if event.kind is EventKind.PUT:
                     self.beats(event.key)
                     if not self.is_alive(event.key, event.value.decode(errors="replace")):
-                        await self.refresh()  # it registered with another scheduler
+                        await self.read(event.key)  # it registered with another scheduler
                 elif await self._backend.get(Keyspace.Heartbeats, event.key) is None:
                     self.stopped(event.key)
                     await self._on_silence()
@@ -159,9 +182,4 @@ class ExecutorRegistry:
                     if self.revision(event.key) < event.mod_revision:
                         self.forget(event.key)
                     continue
-                try:
-                    record = ExecutorRecord.decoded(event.value, f"Executors/{event.key}")
-                except (StateCorruptError, SchemaVersionError) as error:
-                    log.error("executor_record_unreadable", executor_id=event.key, error=str(error))  # noqa: TRY400
-                else:
-                    self.seen(record, event.mod_revision)
+                self._take(event.key, event.mod_revision, event.value)

@@ -26,6 +26,7 @@ from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorRecord, Loss
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
+from tests.support.waiting import eventually
 
 MACHINE = "this-machine"
 
@@ -487,3 +488,25 @@ async def test_how_a_jvm_ended_is_kept_and_told_by_every_scheduler(manager, back
     assert manager.require("e1", "two").record.death is None
     (info,) = manager.infos()
     assert (info.state, info.reason) == ("alive", "started again: its JVM ended with exit code 3")
+
+
+async def test_what_another_scheduler_does_costs_the_same_however_many_executors_there_are(manager, backend, clock):
+    there = made(backend, clock, lambda _: nothing())
+    await there.start()
+    names = [f"e{number}" for number in range(50)]
+    with mock.patch.object(backend, "get_from_prefix", wraps=backend.get_from_prefix) as listed:
+        # The heartbeats of registrations come before the records.
+        watching = asyncio.create_task(there.registry._watch_hearts())
+        await eventually(lambda: listed.call_count, "the watch has begun")
+        for name in names:
+            await manager.register(request(name))
+        await eventually(lambda: there.total_slots == 100, "the other scheduler knows all")
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        records = [there.registry.find(name) for name in names]
+        for record in records:
+            await manager.deregister(record.executor_id, "one", "it left")
+            await there.lose(record, Loss.LEASE, "its lease ran out")
+        assert not there.total_slots
+        assert not any(map(there.registry.is_beating, names))
+        assert listed.call_count < 10
