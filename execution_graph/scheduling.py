@@ -6,7 +6,7 @@ Decisions come out as events; nothing here changes a graph.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from onager.execution_graph.attempts import held, running_stage
 from onager.execution_graph.events import (
@@ -49,8 +49,7 @@ class TaskRef(Protocol):
 T = TypeVar("T", bound=TaskRef)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HeldTask:
+class HeldTask(NamedTuple):
     """A task attempt that an executor reports to hold, within one job."""
 
     stage_id: int

@@ -68,8 +68,10 @@ def death_from(message: pb.JvmDeath) -> JvmDeath:
     return JvmDeath(is_memory=message.memory, was_alone=was_alone, tasks=len(running), suspects=running)
 
 
-def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str, *, bucket_sizes: str = "") -> TaskOutput:
-    """Return the output that an execution of *task_attempt* on *executor_id* reported."""
+def output_from(
+    message: pb.TaskOutput, task_attempt: int, executor_id: str, *, has_files: bool = True, bucket_sizes: str = ""
+) -> TaskOutput:
+    """Return the output that an execution of *task_attempt* on *executor_id* reported; only a sink's *has_files*."""
     return TaskOutput(
         nonce=message.nonce,
         task_attempt=task_attempt,
@@ -78,7 +80,7 @@ def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str, *, 
         rows=message.rows,
         bytes=message.bytes,
         is_inline=message.inline,
-        files=tuple(message.files),
+        files=tuple(message.files) if has_files else (),
         payload_digest=message.payload_digest or None,
         checksum=message.checksum,
         bucket_sizes=bucket_sizes,

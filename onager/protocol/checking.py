@@ -18,6 +18,7 @@ _VARINT, _DELIMITED, _GROUP, _END_OF_GROUP = 0, 2, 3, 4
 _SIZES: Final = {1: 8, 5: 4}
 """The sizes of unpacked numbers, by their wire type."""
 _FIELDS_PER_PART: Final = 8
+_UNSIGNED: Final = (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64)
 _TEXTS: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
@@ -53,13 +54,14 @@ def _check_of(descriptor: Descriptor) -> _Check:
             pieces.append(f'message.HasField("{name}") and {check}(message.{name}, where + ".{name}"),')
         elif (found := _field_check(field, limit)) is not None:
             checks[check] = found
-            pieces.append(f"{_suspicion(name, limit)} and {check}(message, where),")
+            pieces.append(f"{_suspicion(field, limit)} and {check}(message, where),")
     run: _Check = eval(f"lambda message, where: ({' '.join(pieces)})", checks)  # noqa: S307 made of names and numbers
     return _report_check(run) if descriptor.name == "TaskReport" else run
 
 
-def _suspicion(name: str, limit: Limit) -> str:  # noqa: PLR0911 - one for each kind
+def _suspicion(field: FieldDescriptor, limit: Limit) -> str:  # noqa: PLR0911 - one for each kind
     """Return the expression that tells whether a field has to be checked: true wherever its check does something."""
+    name = field.name
     value = f"message.{name}"
     match limit:
         case Unused():
@@ -70,7 +72,7 @@ def _suspicion(name: str, limit: Limit) -> str:  # noqa: PLR0911 - one for each 
             return f"(len(text := {value}) > {most} or not text.isprintable())"
         case Text(most=most) | Bytes(most=most):
             return f"len({value}) > {most}"
-        case Number(is_cut=True, most=most):
+        case Number(is_cut=is_cut, most=most) if is_cut or field.type in _UNSIGNED:
             return f"{value} > {most}"
         case Number(most=most):
             return f"not 0 <= {value} <= {most}"

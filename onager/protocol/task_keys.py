@@ -1,21 +1,21 @@
 """Task identities on the wire, and as the rest of the code names them."""
 
-from onager.ids import JobId, Partition, StageId, TaskKey
+from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 
 
 def task_key(task: pb.TaskId) -> TaskKey:
-    """Return the key that *task* names on the wire."""
-    return TaskKey(
-        JobId(task.job_id), StageId(task.stage_id), task.stage_attempt, Partition(task.partition), task.task_attempt
-    )
+    """Return the key that *task* names on the wire. This is done for every task, hence no call of `TaskKey`."""
+    named = (task.job_id, task.stage_id, task.stage_attempt, task.partition, task.task_attempt)
+    return tuple.__new__(TaskKey, named)
 
 
 def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:
     """Return the keys of all tasks of *task_set*, in its order."""
-    job_id, stage_id = JobId(task_set.job_id), StageId(task_set.stage_id)
+    job_id, stage_id = task_set.job_id, task_set.stage_id
+    stage_attempt = task_set.stage_attempt
     return [
-        TaskKey(job_id, stage_id, task_set.stage_attempt, Partition(task.partition), task.task_attempt)
+        tuple.__new__(TaskKey, (job_id, stage_id, stage_attempt, task.partition, task.task_attempt))
         for task in task_set.tasks
     ]
 

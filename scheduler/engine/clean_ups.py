@@ -14,7 +14,7 @@ from onager.clock import Clock
 from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.exchange_layout import kept_stage, result_name
 from onager.execution_graph import ExecutionGraph, JobState
-from onager.ids import JobId, is_life
+from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import timing, wire
 from onager.scheduler.cluster.precedence import Precedence
@@ -220,9 +220,7 @@ def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool, keeps_stages: Coll
     if keeps_result and stage is not None and stage.spec.output.kind == "result":
         directory = kept_stage(stage.spec.stage_id)
         clean_up.keep_files.extend(
-            f"{directory}{result_name(p, o.nonce)}"
-            for p, o in sorted(stage.ledger.outputs.items())
-            if not o.is_inline and is_life(o.nonce)
+            f"{directory}{result_name(p, o.nonce)}" for p, o in sorted(stage.ledger.outputs.items()) if not o.is_inline
         )
     clean_up.keep_result = bool(clean_up.keep_files)
     return clean_up

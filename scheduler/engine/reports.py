@@ -37,7 +37,7 @@ from onager.ids import JobId, TaskKey, is_life
 from onager.place_files import NO_EXCHANGE, NO_PLACE
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.apart import apart
+from onager.protocol.apart import LARGE_BYTES, apart
 from onager.protocol.task_keys import task_key
 from onager.scheduler import wire
 from onager.scheduler.catalog.changes import CatalogChanges, changes_from
@@ -148,7 +148,11 @@ class ReportReader:
                 continue
             if report.needs_major:
                 check_readable(report.needs_major, 0, f"what {key} reports")
-            event, named, inline = await self._taken(graph, key, executor, report, now_ms, known)
+            success = report.success
+            if report.HasField("success") and not success.HasField("plan") and success.ByteSize() < LARGE_BYTES:
+                event, named, inline = _judged(graph, key, executor, success, now_ms, known)
+            else:
+                event, named, inline = await self._taken(graph, key, executor, report, now_ms, known)
             events.append(event)
             blobs += named
             if inline is not None:
@@ -177,10 +181,9 @@ class ReportReader:
         try:
             if success.HasField("plan") and (misplaced := await self._misplaced(key.job_id, success.plan)) is not None:
                 return failed_task(key, executor, misplaced, success.metrics, now_ms), (), None
-            return await apart(success.ByteSize(), _succeeded, graph, key, executor, success, now_ms, known)
-        except (_Unusable, PlanningError) as error:
-            failure = _refused(key, executor, error)
-            return failed_task(key, executor, failure, success.metrics, now_ms), (), None
+        except PlanningError as error:
+            return failed_task(key, executor, _refused(key, executor, error), success.metrics, now_ms), (), None
+        return await apart(success.ByteSize(), _judged, graph, key, executor, success, now_ms, known)
 
     def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
         """Return *failure*, or one that ends the job if no executor can read a plan, or see a directory.
@@ -265,6 +268,21 @@ def failed_task(
     )
 
 
+def _judged(
+    graph: ExecutionGraph,
+    key: TaskKey,
+    executor: ExecutorSlot,
+    success: pb.TaskSuccess,
+    at_ms: int,
+    known: _BoundPlans,
+) -> _Taken:
+    """Return the event of a success, or of the failure for which it counts, with what it names."""
+    try:
+        return _succeeded(graph, key, executor, success, at_ms, known)
+    except (_Unusable, PlanningError) as error:
+        return failed_task(key, executor, _refused(key, executor, error), success.metrics, at_ms), (), None
+
+
 def _succeeded(
     graph: ExecutionGraph,
     key: TaskKey,
@@ -277,8 +295,9 @@ def _succeeded(
     if stage.spec.work in (StageWork.PLAN, StageWork.REPLAN):
         return _planned(graph, key, executor, success, at_ms)
     output = success.output
-    _check_names(output)
-    blobs = _checked(success.blobs) if success.blobs else ()
+    has_files = stage.spec.output.kind not in ("exchange", "result")
+    _check_names(output, has_files=has_files)
+    blobs = _checked(success.blobs) if output.payload_digest or success.bound_plan else ()
     if output.payload_digest and output.payload_digest not in {blob.digest for blob in success.blobs}:
         raise _Unusable(f"the task did not send what it left ({output.payload_digest[:200]!r})")
     if stage.spec.work is StageWork.FEED:
@@ -292,7 +311,9 @@ def _succeeded(
         partition=key.partition,
         task_attempt=key.task_attempt,
         executor_id=executor.executor_id,
-        output=wire.output_from(output, key.task_attempt, executor.executor_id, bucket_sizes=sizes),
+        output=wire.output_from(
+            output, key.task_attempt, executor.executor_id, has_files=has_files, bucket_sizes=sizes
+        ),
         metrics=wire.metrics_from(success.metrics),
         op_metrics=op_metrics,
         bound_plan=bound_plan,
@@ -341,11 +362,11 @@ def _planned(
     return event, blobs, inline
 
 
-def _check_names(output: pb.TaskOutput) -> None:
+def _check_names(output: pb.TaskOutput, *, has_files: bool = False) -> None:
     """Refuse names that would lead elsewhere as parts of paths."""
     if not is_life(output.nonce):
         raise _Unusable(f"{output.nonce[:200]!r} cannot name an execution: 1 to 64 of a-z A-Z 0-9 _ -")
-    for name in output.files:
+    for name in output.files if has_files else ():
         if not is_staged_name(name):
             raise _Unusable(f"{name[:200]!r} cannot be the name of a staged file")
     if output.checksum and not is_checksum(output.checksum):
