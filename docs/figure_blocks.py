@@ -344,7 +344,7 @@ def state(figures: Figures) -> str:
             )
             for name, label in names.items()
         ]
-        head = (f"{backend}, median cost {cost:.2f}", *(f"{count} callers" for count in callers), "p50, p99 of 8, ms")
+        head = (f"{backend}, median cost {cost:.2f}", *(f"callers: {count}" for count in callers), "p50, p99 of 8, ms")
         parts.append(table(head, *rows))
     return "\n\n".join(parts)
 
