@@ -20,7 +20,7 @@ _PARTITION: Final = re.compile(r"[^./][^/]*=[^/]*")
 """The directory of a partition, as Hive names it."""
 _SCRATCH: Final = re.compile(r"_temporary|\.spark-staging-.+")
 """What jobs of Spark leave when they are killed."""
-_FOLDER: Final = re.compile(r"[^/]+-[0-9a-f]{16}")
+_FOLDER: Final = re.compile(r"v-[0-9a-f]{16}")
 """The folder into which rows go that replace those of a table's partitions."""
 
 

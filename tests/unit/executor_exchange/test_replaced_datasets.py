@@ -16,7 +16,7 @@ DATASETS = {
     "of MapReduce": ["_SUCCESS", "part-r-00000", "_metadata", "_common_metadata"],
     "with partitions": ["_SUCCESS", "day=2026-03-01/k=%3A/part-00000-0a.csv.gz", "day=__NONE__/part-00000-0a.csv"],
     "with buckets": ["part-00000-4e1c_00001.c000.zstd.orc"],
-    "with replaced partitions": ["t-0123456789abcdef/day=1/part-00000-0a.csv", "t-0123456789abcdef/_replaced"],
+    "with replaced partitions": ["v-0123456789abcdef/day=1/part-00000-0a.csv", "v-0123456789abcdef/_replaced"],
     "left by a job that was killed": ["part-00000-4e1c.json", "_temporary/0/_temporary/attempt/part-00000.json"],
     "being added to": [".part-00000-0a1b.parquet.onager-job-7"],
     "empty": [],
@@ -29,6 +29,7 @@ OTHERS = {
     "a hidden file": ["_SUCCESS", ".bashrc"],
     "something deep": ["day=1/part-00000-0a.csv", "day=1/secret.txt"],
     "an empty directory": ["photos/"],
+    "tables of a database": ["sales-0123456789abcdef/_SUCCESS", "sales-0123456789abcdef/part-00000-0a1b.parquet"],
 }
 
 
