@@ -1,12 +1,13 @@
 """gRPC's health protocol on an address of its own: load balancers and probes have neither certificates nor tokens."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 import grpc
 import structlog
-from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
 from onager.protocol.border import Border
@@ -15,6 +16,26 @@ from onager.protocol.ports import unusable_address
 from onager.scheduler import timing
 
 log = structlog.get_logger(__name__)
+
+LIVENESS: Final = "onager.Liveness"
+"""The name under which the health of the process alone is told: what watches over it ends it by that."""
+_SERVING: Final = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def tell_health(checks: HealthServicer, services: Sequence[str], is_worse: Callable[[], bool]) -> None:
+    """Tell load balancers, for ever, to send callers elsewhere while *is_worse* says that they are served better there.
+
+    *checks* says already that *services* are served.
+    """
+    was_worse = False
+    while True:
+        if (now_worse := is_worse()) != was_worse:
+            log.warning("health_changed", serving=not now_worse)
+            for name in ("", *services):
+                await checks.set(name, _NOT_SERVING if now_worse else _SERVING)
+            was_worse = now_worse
+        await asyncio.sleep(timing.HEALTH_LOOK_S)
 
 
 @asynccontextmanager

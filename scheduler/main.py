@@ -30,14 +30,16 @@ from onager.scheduler import timing
 from onager.scheduler.app import Replica
 from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.executors.own_exchange import OwnExchange
-from onager.scheduler.health import serving_health
-from onager.scheduler.server import serve
+from onager.scheduler.health import serving_health, tell_health
+from onager.scheduler.server import SERVICES, serve
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace, StateBackendClient, open_backend
 from onager.supervision import EXIT_FAILED, LoopEndedError, run_loops
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+    from onager.scheduler.metrics.process import EventLoopLag
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +130,7 @@ async def _run(settings: SchedulerSettings) -> int:
         await stack.enter_async_context(_serving_http(replica, replica.clock, registry, access.refusals))
         server, port = await serve(replica, settings.listen, access, checks)
         host = settings.listen.rpartition(":")[0]
-        loops = asyncio.create_task(replica.run() if lag is None else run_loops(scheduler=replica.run(), lag=lag.run()))
+        loops = asyncio.create_task(_loops(replica, checks, lag))
         log.info("scheduler_ready", address=f"{host}:{port}", backend=settings.backend, jobs=len(replica.heads))
         sys.stdout.write(f"listening on {host}:{port}\n")
         sys.stdout.flush()
@@ -149,6 +151,11 @@ async def _run(settings: SchedulerSettings) -> int:
             raise defect or LoopEndedError("the scheduler", "nobody had asked for that")
         log.info("scheduler_stopped")
     return EXIT_OK
+
+
+async def _loops(replica: Replica, checks: HealthServicer, lag: "EventLoopLag | None") -> None:
+    health = tell_health(checks, SERVICES, lambda: replica.places.own.is_seen_better_elsewhere)
+    await run_loops(scheduler=replica.run(), health=health, **({} if lag is None else {"lag": lag.run()}))
 
 
 @asynccontextmanager

@@ -1,5 +1,7 @@
 """The gRPC server of a scheduler."""
 
+from typing import Final
+
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer as AsyncHealthServicer
@@ -15,6 +17,10 @@ from onager.protocol.onager_pb2_grpc import (
 from onager.protocol.security import ServerAccess
 from onager.scheduler.app import Replica
 from onager.scheduler.connect.door import SparkConnectDoor
+from onager.scheduler.health import LIVENESS
+
+SERVICES: Final = tuple(s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor")
+"""What a scheduler serves, by the names that its health has."""
 
 
 async def serve(
@@ -35,11 +41,10 @@ async def serve(
     share = replica.settings.stream_share_percent
     server.add_generic_rpc_handlers((SparkConnectDoor(replica.spark_connect, replica.stopping, share),))
     checks = checks or AsyncHealthServicer()
-    services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]
-    border.add_looking(checks, services)
+    border.add_looking(checks, SERVICES)
     port = access.add_port(server, listen)
     replica.members.advertise(replica.settings.advertised(port))
     await server.start()
-    for name in ("", *services):
+    for name in ("", LIVENESS, *SERVICES):
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
     return server, port

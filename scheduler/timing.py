@@ -24,11 +24,15 @@ MEMBER_PASSED_OVER_S: Final = 2.0
 
 # ---------------------------------------------------------------- shared directories
 
-PLACE_LOOK_S: Final = 5.0
+PLACE_LOOK_S: Final = 2.0
 """How often a scheduler looks whether it still sees the exchange directory."""
+PLACE_ANSWER_S: Final = 5.0
+"""How long a look may take. One that takes longer says that the disk does not answer this scheduler."""
 PLACE_PENDING_S: Final = 0.2
 PLACE_REFUSED_S: Final = 2.0
 """How often it looks until it is admitted, and once it is refused."""
+HEALTH_LOOK_S: Final = 0.25
+"""How often a scheduler compares what it tells load balancers with how it sees the exchange directory."""
 PLACE_FIND_S: Final = 1.0
 """How long it may take to find an executor's mark: less than an executor waits for the answer to its heartbeat."""
 
@@ -121,6 +125,8 @@ AUDIT_COUNTED_S: Final = 600.0
 
 DISK_S: Final = 10.0
 """How long a call to a disk may take."""
+DISK_HANGS_S: Final = 1.0
+"""The same, while an earlier call that took too long has not returned: callers turn to another scheduler sooner."""
 DISK_LONG_S: Final = 60.0
 """The same, for a call that writes much back, or removes many files."""
 

@@ -50,6 +50,8 @@ class SchedulerRecord(Record):
     """The file by which others recognise the exchange directory that it sees; empty: it has written none."""
     sees_exchange: str = ""
     """The id of the exchange directory that it was admitted to; empty: it was not."""
+    is_exchange_silent: bool = False
+    """Whether the exchange directory, which it was admitted to, does not answer it now."""
     found: tuple[str, ...] = ()
     """The marks of other schedulers that processes which see the exchange directory have found there."""
     registered: int = 0

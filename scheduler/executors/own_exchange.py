@@ -72,6 +72,14 @@ class OwnExchange:
         return bool(self._members.record.sees_exchange)
 
     @property
+    def is_seen_better_elsewhere(self) -> bool:
+        """Whether another scheduler sees the exchange directory, and this one does not, or gets no answers there."""
+        if not (self._why and self._place_id):
+            return False
+        others = [other for other in self._members.others() if other.scheduler_id in self._members.live]
+        return any(other.sees_exchange == self._place_id and not other.is_exchange_silent for other in others)
+
+    @property
     def pending_mark(self) -> str:
         """The mark of this scheduler that somebody has to find; empty: none."""
         return "" if self.is_admitted else self._mark
@@ -138,9 +146,11 @@ class OwnExchange:
             known = None if stored is None else PlaceRecord.decoded(stored.value, f"Places/{EXCHANGE}")
             self._place_id = "" if known is None else known.place_id
             try:
-                found: _Look = await DISK.call(self._look, self._place_id or self._made, self._mark)
+                wanted = self._place_id or self._made
+                found: _Look = await DISK.call(self._look, wanted, self._mark, within_s=timing.PLACE_ANSWER_S)
             except DiskError as error:
                 self._why = str(error)  # it may be slow to answer: it is not another directory because of that
+                self._note_silence(is_silent=True)
                 log.warning("place_not_looked_at", place=EXCHANGE, path=self._path, error=self._why)
                 return
             self._mark = found.mark
@@ -255,7 +265,12 @@ class OwnExchange:
         if record.sees_exchange != self._place_id or record.mark != mark:
             log.info("place_seen", place=EXCHANGE, path=self._path, id=self._place_id)
             self._members.change(mark=mark, sees_exchange=self._place_id)
+        self._note_silence(is_silent=False)
         self._why = ""
+
+    def _note_silence(self, *, is_silent: bool) -> None:
+        if self._members.record.is_exchange_silent != is_silent:
+            self._members.change(is_exchange_silent=is_silent)
 
     def _refuse(self, why: str) -> None:
         if self._why != why:

@@ -50,6 +50,11 @@ class OwnLook(Protocol):
         ...
 
     @property
+    def is_seen_better_elsewhere(self) -> bool:
+        """Whether another scheduler sees the exchange directory, and this one does not, or gets no answers there."""
+        ...
+
+    @property
     def pending_mark(self) -> str:
         """The mark of this scheduler that somebody has to find; empty: none."""
         ...
@@ -67,6 +72,7 @@ class _NoLook:
     """A scheduler that does not look itself."""
 
     pending_mark = ""
+    is_seen_better_elsewhere = False
 
     async def run(self) -> None:
         await asyncio.Event().wait()
