@@ -27,8 +27,9 @@ _Args = TypeVarTuple("_Args")
 class Disk:
     """The threads that call one disk, or disks of one kind."""
 
-    def __init__(self, what: str, threads: int) -> None:
-        """Make it; errors call it *what*. At most *threads* calls wait for it at a time."""
+    def __init__(self, what: str, threads: int, *, is_one: bool = False) -> None:
+        """Make it; errors call it *what*. At most *threads* calls wait for it at a time. *is_one*: it is one disk."""
+        self._is_one = is_one
         self._what = what
         self._most = threads
         self._threads = _DaemonThreads(threads)
@@ -43,22 +44,25 @@ class Disk:
     ) -> _R:
         """Return the result of *work*, run in a thread; `DiskError` for any `OSError`, and when it takes too long.
 
-        The limit is *within_s*, by default `timing.DISK_S`. Work that has begun goes on after it. When it ends at
-        last, *late* gets its result, in the same thread.
+        The limit is *within_s*, by default `timing.DISK_S`, and at most `timing.DISK_HANGS_S` while the one disk hangs.
+        Work that has begun goes on after it. When it ends at last, *late* gets its result, in the same thread.
         """
         loop = asyncio.get_running_loop()
         within_s = timing.DISK_S if within_s is None else within_s
+        if self._is_one and self.hangs:
+            within_s = min(within_s, timing.DISK_HANGS_S)
         if self._running.since(loop.time() - timing.DISK_S) >= self._most:
             raise self._hangs(f"{self._most} earlier calls have not returned yet")
         call = _Call(work, args, late, self._running, loop.time)
         done = loop.run_in_executor(self._threads, call)
-        is_begun = False
+        is_begun = has_waited = False
         try:
             await asyncio.wait([done], timeout=within_s)
+            has_waited = True
         finally:
             if not done.done():
                 done.cancel()
-                is_begun = call.give_up()
+                is_begun = call.give_up(is_overdue=has_waited)
         if done.cancelled():
             raise self._hangs(f"no answer within {within_s:g} s", is_begun=is_begun)
         try:
@@ -66,6 +70,11 @@ class Disk:
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             raise DiskError(f"{self._what} cannot be used: {error.strerror or error}{where}") from error
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a call runs that nobody waits for any more, because it took too long."""
+        return self._running.has_overdue()
 
     def post(self, work: Callable[[*_Args], object], *args: *_Args) -> None:
         """Run *work* in a thread some time later; nobody waits for it, and its failure is only logged."""
@@ -95,6 +104,11 @@ class _Running:
         with self.lock:
             return sum(begun_s <= before_s for begun_s in self.begun_s.values())
 
+    def has_overdue(self) -> bool:
+        """Return whether one of them has taken longer than its caller has waited."""
+        with self.lock:
+            return any(call.is_overdue for call in self.begun_s)
+
 
 class _Call(Generic[_R]):
     """A call that its caller may abandon."""
@@ -112,7 +126,7 @@ class _Call(Generic[_R]):
         self._late = late
         self._running = running
         self._time = time
-        self._is_begun = self._is_abandoned = False
+        self._is_begun = self._is_abandoned = self.is_overdue = False
 
     def __call__(self) -> _R | None:
         running = self._running
@@ -130,10 +144,10 @@ class _Call(Generic[_R]):
             self._late(result)
         return result
 
-    def give_up(self) -> bool:
+    def give_up(self, *, is_overdue: bool) -> bool:
         """Abandon the call; return whether it had begun."""
         with self._running.lock:
-            self._is_abandoned = True
+            self._is_abandoned, self.is_overdue = True, is_overdue
             return self._is_begun
 
 
@@ -166,6 +180,6 @@ class _DaemonThreads(Executor):
             self._idle.release()
 
 
-EXCHANGE: Final = Disk("the exchange directory", 16)
+EXCHANGE: Final = Disk("the exchange directory", 16, is_one=True)
 OUTPUTS: Final = Disk("the directory of an output", 16)
-HISTORIES: Final = Disk("the directory of histories (--history-dir)", 2)
+HISTORIES: Final = Disk("the directory of histories (--history-dir)", 2, is_one=True)

@@ -7,7 +7,7 @@ import grpc
 import structlog
 
 from onager.clock import Clock
-from onager.errors import OnagerError, SchedulerUnreachableError, StateUnavailableError, UnknownExecutorError
+from onager.errors import DiskError, OnagerError, SchedulerUnreachableError, StateUnavailableError, UnknownExecutorError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
 from onager.protocol.security import ClientAccess
@@ -89,6 +89,6 @@ class ReplyChannels:
 def is_elsewhere_better(raw: grpc.aio.AioRpcError, error: OnagerError) -> bool:
     """Return whether another scheduler may do what one has failed to do."""
     # A scheduler that shuts down ends its waiting calls with CANCELLED.
-    return isinstance(error, SchedulerUnreachableError | StateUnavailableError) or (
+    return isinstance(error, DiskError | SchedulerUnreachableError | StateUnavailableError) or (
         raw.code() is grpc.StatusCode.CANCELLED
     )

@@ -151,6 +151,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
         try:
             updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
+            if updated.disk_error is not None and not updated.acknowledged:
+                raise updated.disk_error  # the executor turns to another scheduler
             for key in updated.acknowledged:
                 session.held.pop(key, None)
         finally:

@@ -4,12 +4,12 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
+from onager.errors import DiskError, JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
     Event,
     ExecutionGraph,
@@ -54,6 +54,17 @@ UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 class _JobReports:
     keys: list[TaskKey] = field(default_factory=list)
     reports: list[pb.TaskReport] = field(default_factory=list)
+
+
+class _JobUpdated(NamedTuple):
+    """What came of the reports of one job."""
+
+    job_id: JobId
+    acknowledged: Sequence[TaskKey] = ()
+    freed: int = 0
+    """The slots that may be filled, those of the launches included."""
+    launches: Sequence[Launch] = ()
+    disk_error: DiskError | None = None
 
 
 class LocalDriver:
@@ -165,28 +176,28 @@ class LocalDriver:
         acknowledged: list[TaskKey] = []
         launches: list[Launch] = []
         left: list[ExecutorReservation] = [ExecutorReservation.of(executor)] * freed
-        for job_id, keys, share, launched in await a_few_at_once(work):
+        disk_error: DiskError | None = None
+        for job_id, keys, share, launched, failed in await a_few_at_once(work):
+            disk_error = failed or disk_error
             acknowledged += keys
             launches += launched
             unused = share - sum(launch.tasks for launch in launched)
             left += [ExecutorReservation.of(executor, job_id)] * unused
-        return Updated(acknowledged, launches, left)
+        return Updated(acknowledged, launches, left, disk_error)
 
     async def _update_in_turn(
         self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
-    ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
+    ) -> _JobUpdated:
         async with self._updating:
             return await self._update_job(job_id, mine, executor, freed)
 
-    async def _update_job(
-        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
-    ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
+    async def _update_job(self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int) -> _JobUpdated:
         planned = freed if self._queue.room(job_id) < float("inf") else 0
         self._queue.plan(job_id, planned)
         try:
             job = await self._job_with(job_id, mine.keys)
             if not job.graph.is_active:
-                return job_id, mine.keys, freed, []
+                return _JobUpdated(job_id, mine.keys, freed)
             events: list[Event] = await self._reader.read(job.graph, executor, mine.reports)
             if self._reuse is not None:
                 events = await self._reuse.taking(job, events)
@@ -197,23 +208,24 @@ class LocalDriver:
             )
         except SchemaVersionError as error:
             log.warning("reports_left_to_others", job_id=job_id, reports=len(mine.keys), error=str(error))
-            return job_id, [], 0, []
+            return _JobUpdated(job_id)
         except UNREADABLE as error:
             log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
-            return job_id, mine.keys, freed, []
+            return _JobUpdated(job_id, mine.keys, freed)
         except Exception as error:
             is_ours = isinstance(error, OnagerError)
             log.warning(
                 "reports_not_stored", job_id=job_id, reports=len(mine.keys), error=repr(error), exc_info=not is_ours
             )
-            return job_id, await self._one_by_one(job_id, mine, executor, error), 0, []
+            keys = await self._one_by_one(job_id, mine, executor, error)
+            return _JobUpdated(job_id, keys, disk_error=error if isinstance(error, DiskError) else None)
         finally:
             if planned:
                 self._queue.give_back(job_id, planned)
                 self._on_room()  # decisions committed meanwhile found the session full
         self._queue.grant(job_id, sum(launch.tasks for launch in launches))
         self._errors.passed(job_id, mine.keys)
-        return job_id, mine.keys, freed, self._addressed(job_id, launches)
+        return _JobUpdated(job_id, mine.keys, freed, self._addressed(job_id, launches))
 
     async def _one_by_one(
         self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, error: Exception
@@ -224,7 +236,7 @@ class LocalDriver:
         if len(mine.keys) > 1:
             acknowledged: list[TaskKey] = []
             for key, report in zip(mine.keys, mine.reports, strict=True):
-                acknowledged += (await self._update_job(job_id, _JobReports([key], [report]), executor, 0))[1]
+                acknowledged += (await self._update_job(job_id, _JobReports([key], [report]), executor, 0)).acknowledged
             return acknowledged
         (key,) = mine.keys
         failure = self._errors.note(job_id, key, error)

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from onager.errors import DiskError
 from onager.execution_graph import ExecutorSlot
 from onager.ids import ExecutorId, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -140,11 +141,13 @@ class TaskManager:
         acknowledged: list[TaskKey] = []
         launches: list[Launch] = []
         left: list[ExecutorReservation] = [ExecutorReservation.of(executor)] * freed_slots
+        disk_error: DiskError | None = None
         for updated in await asyncio.gather(*work):
             acknowledged += updated.acknowledged
             launches += updated.launches
             left += updated.reservations
-        return Updated(acknowledged, launches, left)
+            disk_error = updated.disk_error or disk_error
+        return Updated(acknowledged, launches, left, disk_error)
 
     async def _update_by_driver(
         self, driver: JobDriver, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int
@@ -163,7 +166,8 @@ class TaskManager:
         if not left:
             return updated
         own = await self._local.update(executor, left, 0)
-        return Updated([*updated.acknowledged, *own.acknowledged], updated.launches, updated.reservations)
+        acknowledged = [*updated.acknowledged, *own.acknowledged]
+        return Updated(acknowledged, updated.launches, updated.reservations, own.disk_error)
 
 
 def _fits_at(fits: Fits, executor_id: ExecutorId, job_id: JobId) -> bool:

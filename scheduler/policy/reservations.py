@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onager.errors import DiskError
 from onager.execution_graph import ExecutorSlot
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -62,6 +63,8 @@ class Updated:
     """Tasks that filled freed slots in the same append."""
     reservations: Sequence[ExecutorReservation]
     """Freed slots to fill next, reserved for the job whose task left them."""
+    disk_error: DiskError | None = None
+    """Why reports are not acknowledged that a scheduler on another machine may be able to apply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ import asyncio
 
 import grpc
 
+from onager.errors import DiskError
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.status import abort
 from tests.support.fakes.scripted_gateway import ScriptedGateway, serve, task_set
 from tests.support.waiting import HANGS_S, eventually
 
@@ -51,3 +53,21 @@ async def test_slots_that_a_scheduler_may_have_filled_are_not_offered_to_another
             await server.stop(None)
     assert [r.freed_slots for r in dying.reports] == [1]
     assert [(r.freed_slots, len(r.reports)) for r in sound.reports] == [(0, 1), (1, 1)]
+
+
+async def test_reports_for_which_a_scheduler_needs_a_disk_that_fails_there_go_to_another() -> None:
+    sick, sound = ScriptedGateway(), ScriptedGateway()
+
+    async def fail(request: object, context: grpc.aio.ServicerContext) -> None:
+        await abort(context, DiskError("the directory of an output does not answer"))
+
+    sick.before = {"report": fail}
+    served = [await serve(gateway) for gateway in (sick, sound)]
+    request = pb.ReportTasksRequest(reports=[pb.TaskReport(task=pb.TaskId(job_id="job-1"))])
+    try:
+        async with SchedulerGateway(tuple(f"127.0.0.1:{port}" for _, port in served)) as gateway:
+            await gateway.report(request, HANGS_S)
+    finally:
+        for server, _ in served:
+            await server.stop(None)
+    assert (len(sick.reports), len(sound.reports)) == (1, 1)

@@ -8,9 +8,9 @@ import pytest
 from onager.errors import DiskError, InvalidRequestError
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.scheduler import timing
-from onager.scheduler.disk import OUTPUTS
+from onager.scheduler.disk import EXCHANGE, OUTPUTS
 from onager.scheduler.jobs.places import check_place_apart
-from tests.support.waiting import HANGS_S
+from tests.support.waiting import HANGS_S, eventually
 
 
 class Dead(PrivatePaths):
@@ -61,3 +61,19 @@ async def test_a_request_while_all_threads_hang_may_be_retried(dead):
             except DiskError:
                 continue
             break
+
+
+async def test_where_the_exchange_directory_does_not_answer_either_another_scheduler_is_to_look(dead, monkeypatch):
+    for _ in range(2):
+        with pytest.raises(DiskError, match="the exchange directory"):
+            await EXCHANGE.call(dead.meets, "/dead")
+    monkeypatch.setattr(timing, "DISK_S", HANGS_S)
+    monkeypatch.setattr(timing, "DISK_HANGS_S", 0.2)
+    for _ in range(2):  # neither waits for long, now that it is known
+        with pytest.raises(DiskError, match=r"within 0\.2 s"):
+            await EXCHANGE.call(dead.meets, "/dead")
+        with pytest.raises(DiskError, match=r"within 0\.2 s"):
+            await check_place_apart("/dead/out", dead)
+    dead.is_back.set()
+    await eventually(lambda: not EXCHANGE.hangs)
+    await check_place_apart("/dead/out", dead)

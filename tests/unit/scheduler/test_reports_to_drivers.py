@@ -2,9 +2,13 @@
 
 import asyncio
 
+import pytest
+
+from onager.errors import DiskError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_key, task_keys
 from onager.scheduler import timing
+from onager.scheduler.engine import reports
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
@@ -198,3 +202,26 @@ async def test_a_planning_task_brings_the_spec_where_that_is_at_hand(pair):
     answer = await pair.here.gateway.ReportTasks(freed, Peer())
     (blob,) = answer.blobs
     assert [task_set.spec_digest for task_set in answer.task_sets] == [blob.digest] == [digest_of(blob.content)]
+
+
+async def test_reports_that_need_a_disk_which_fails_here_are_sent_to_another_scheduler(pair, monkeypatch):
+    await register(pair)
+    job_id, other = job_of(HERE), job_of(HERE, 1)
+    for each in (job_id, other):
+        await pair.run_job(each, 1)
+    keys = sorted(await pair.fill(2), key=lambda key: key.job_id != job_id)
+    read = reports._succeeded
+
+    def failing(graph, key, *args):
+        if key.job_id == job_id:
+            raise DiskError("the directory of an output does not answer")
+        return read(graph, key, *args)
+
+    monkeypatch.setattr(reports, "_succeeded", failing)
+    answer = await pair.here.gateway.ReportTasks(reported(keys), Peer())
+    assert list(map(task_key, answer.acknowledged)) == keys[1:], "what others reported beside it counts"
+    with pytest.raises(DiskError):
+        await pair.here.gateway.ReportTasks.__wrapped__(pair.here.gateway, reported(keys[:1]), Peer())
+    monkeypatch.setattr(reports, "_succeeded", read)
+    answer = await pair.there.gateway.ReportTasks(reported(keys[:1]), Peer())
+    assert list(map(task_key, answer.acknowledged)) == keys[:1]
