@@ -17,13 +17,14 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any, Final
 
 from tests.machines.clients import Client, Connect, Datasets, Jobs, Table
 from tests.machines.cluster import PROXY, Cluster, java_home
 from tests.machines.faults import ALL, FEW, MAX_CONNECT_S, MAX_OWN_S, Fault
-from tests.machines.network import enter
+from tests.machines.network import enter, see_to_fuse
 
 _QUIET_REQUESTS: Final = 5
 _AFTER_REQUESTS: Final = 2
@@ -44,7 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     faults = [fault for fault in (FEW if options.few else ALL) if options.only in fault.name]
     number, _, seconds = options.ahead.partition("=")
     directory = Path(tempfile.mkdtemp(prefix="onager-machines-"))
-    cluster = Cluster(directory, ahead_s={int(number): int(seconds)} if seconds else {})
+    can_be_sick = any(fault.is_sickness for fault in faults)
+    if can_be_sick:
+        see_to_fuse()
+    ahead_s = {int(number): int(seconds)} if seconds else {}
+    cluster = Cluster(directory, ahead_s=ahead_s, can_be_sick=can_be_sick)
     try:
         cluster.start()
         report = run(cluster, faults, has_limits=not options.few)
@@ -67,12 +72,10 @@ def run(cluster: Cluster, faults: list[Fault], *, has_limits: bool) -> dict[str,
     With *has_limits* it is a finding that one waited for too long: on a machine that does nothing else.
     """
     folder = next(iter(cluster.machines.values())).share
-    clients = [
-        Client("jobs", Jobs(cluster.addresses)),
-        Client("table", Table(cluster.addresses)),
-        Client("datasets", Datasets(cluster.addresses, str(folder))),
-        Client("connect", Connect(PROXY)),
-    ]
+    addresses = cluster.addresses()
+    own = [Jobs(addresses), Table(addresses), Datasets(addresses, str(folder))]
+    names = ("jobs", "table", "datasets", "connect")
+    clients = [Client(*pair) for pair in zip(names, [*own, Connect(PROXY, cluster.directory)], strict=True)]
     for client in clients:
         client.start()
     began_s = time.monotonic()
@@ -80,15 +83,22 @@ def run(cluster: Cluster, faults: list[Fault], *, has_limits: bool) -> dict[str,
     usual_s = {c.name: statistics.median(r.took_s for r in c.requests) for c in clients}
     report: dict[str, Any] = {"usual_s": {n: round(s, 2) for n, s in usual_s.items()}, "faults": [], "findings": []}
     for fault in faults:
-        at_s = time.monotonic()
+        if fault.is_sickness:
+            for asking in own:
+                asking.turn_to(cluster.addresses(cluster.behind_proxy()))
+            _await_answers(clients, time.monotonic(), _AFTER_REQUESTS)
+        at_s, lines = time.monotonic(), cluster.lines()
         print(f"{fault.name}, for {fault.seconds:g} s", file=sys.stderr, flush=True)
         with fault.begin(cluster):
             time.sleep(fault.seconds)
             if fault.shows and (state := cluster.states().get(fault.shows)) != "no_place":
                 report["findings"].append(f"{fault.name}: {fault.shows} is listed as {state}")
+            if fault.is_sickness:
+                report["findings"] += [f"{fault.name}: {line}" for line in cluster.lost_leases(lines)]
         cluster.await_whole(_HANGS_S)
         _await_answers(clients, time.monotonic(), _AFTER_REQUESTS)
         report["faults"].append(_waits(fault, clients, at_s, usual_s, report["findings"] if has_limits else []))
+        print(f"longest waits: {report['faults'][-1]['longest_wait_s']}", file=sys.stderr, flush=True)
     for client in clients:
         client.stop()
     wrong = [f"{r.client}: {r.wrong}" for client in clients for r in client.requests if r.wrong]
@@ -133,6 +143,10 @@ def told(report: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    code = main()
+    try:
+        code = main()
+    except Exception:  # noqa: BLE001 - it is told, and ends this all the same
+        traceback.print_exc()
+        code = 1
     sys.stdout.flush()
     os._exit(code)  # clients of machines that are gone do not end by themselves

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from tests.machines.cluster import connect
@@ -11,6 +12,9 @@ from tests.machines.cluster import connect
 _PAUSE_S: Final = 0.3
 _PATIENCE_S: Final = 400.0
 """Longer than any fault: a request that fails before is an error of the cluster."""
+_MANY: Final = 6_000
+_LONG: Final = "concat(uuid(), uuid(), uuid())"
+"""As many rows of this are too large to come with a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +65,51 @@ class Client:
             self._is_over.wait(_PAUSE_S)
 
 
-class Jobs:
-    """Queries with known sums, over an exchange that is cut."""
+class Asking:
+    """Makes requests with a client of Onager."""
 
     def __init__(self, addresses: str) -> None:
+        self._addresses = self._asked = addresses
         self._client = connect(addresses, retry_timeout_s=_PATIENCE_S)
-        self._number = 0
+
+    def turn_to(self, addresses: str) -> None:
+        """Ask the first of *addresses* from the next request on, others only when it does not answer."""
+        self._addresses = addresses
+
+    def turn(self) -> None:
+        """Do what `turn_to` wants."""
+        if self._asked != self._addresses:
+            self._client.close()
+            self._client = connect(self._addresses, retry_timeout_s=_PATIENCE_S)
+            self._asked = self._addresses
+
+
+class Jobs(Asking):
+    """Queries with known sums, over an exchange that is cut, and rows that come by files of the exchange."""
+
+    _number = 0
 
     def __call__(self) -> str:
+        self.turn()
         self._number += 1
         rows = 1_000 + self._number
         text = f"SELECT sum(n) AS n FROM (SELECT id % 7 AS k, count(*) AS n FROM range({rows}) GROUP BY id % 7)"
         job = self._client.sql(text, conf={"onager.fusion.maxBytes": "0", "onager.deadline": "15m"})
-        return _differs(job.to_arrow().to_pydict(), {"n": [rows]})
+        wrong = _differs(job.to_arrow().to_pydict(), {"n": [rows]})
+        found = self._client.sql(f"SELECT id, {_LONG} AS x FROM range({_MANY})").to_arrow()
+        return wrong or _differs(sorted(found.column("id").to_pylist()), [*range(_MANY)])
 
 
-class Table:
+class Table(Asking):
     """Inserts of unique numbers, each of which every later read must find, once."""
 
     def __init__(self, addresses: str) -> None:
-        self._client = connect(addresses, retry_timeout_s=_PATIENCE_S)
+        super().__init__(addresses)
         self._client.sql("CREATE TABLE numbers (n BIGINT) USING parquet").wait()
         self._given: list[int] = []
 
     def __call__(self) -> str:
+        self.turn()
         number = len(self._given) + 1
         if number % 3:
             self._client.sql(f"INSERT INTO numbers VALUES ({number})").wait()
@@ -96,15 +121,16 @@ class Table:
         return _differs(found, {"n": self._given})
 
 
-class Datasets:
+class Datasets(Asking):
     """Datasets at new paths, each read again."""
 
     def __init__(self, addresses: str, folder: str) -> None:
-        self._client = connect(addresses, retry_timeout_s=_PATIENCE_S)
+        super().__init__(addresses)
         self._folder = folder
         self._number = 0
 
     def __call__(self) -> str:
+        self.turn()
         self._number += 1
         path = f"{self._folder}/dataset-{self._number}"
         self._client.sql(f"SELECT id FROM range({self._number}, {self._number + 50})", output=path).wait()
@@ -113,11 +139,12 @@ class Datasets:
 
 
 class Connect:
-    """An unmodified PySpark, through the proxy beside it."""
+    """An unmodified PySpark, through the proxy beside it: rows of a table, rows by files, and files that it adds."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, directory: Path) -> None:
         from pyspark.sql import SparkSession
 
+        self._directory = directory
         self._spark: Any = SparkSession.builder.remote(f"sc://{address}").create()
         self._spark.sql("CREATE TABLE told (n BIGINT) USING parquet")
         self._given: list[int] = []
@@ -126,7 +153,12 @@ class Connect:
         self._given.append(len(self._given) + 1)
         self._spark.sql(f"INSERT INTO told VALUES ({self._given[-1]})")
         found = [row.n for row in self._spark.table("told").orderBy("n").collect()]
-        return _differs(found, self._given)
+        wrong = _differs(found, self._given)
+        file = self._directory / f"added-{self._given[-1]}.txt"
+        file.write_text("content")
+        self._spark.addArtifacts(str(file), file=True)
+        rows = self._spark.range(_MANY).selectExpr("id", f"{_LONG} AS x").collect()
+        return wrong or _differs(sorted(row.id for row in rows), [*range(_MANY)])
 
 
 def _differs(found: object, expected: object) -> str:

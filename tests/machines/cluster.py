@@ -22,6 +22,8 @@ MACHINES: Final = 3
 KINDS: Final = ("etcd", "scheduler", "executor")
 ROOT: Final = Path(__file__).parents[2]
 PROXY: Final = f"{OUTSIDE}:50060"
+_WITHOUT_CONNECT: Final = ("env", "-u", "SPARK_REMOTE", "-u", "SPARK_CONNECT_MODE_ENABLED")
+"""What PySpark leaves in the environment of this process, as a client, makes an executor that starts later one, too."""
 _SMALL_SPARK: Final = {
     "spark.driver.memory": "640m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
@@ -29,10 +31,14 @@ _SMALL_SPARK: Final = {
 
 
 class Cluster:
-    """Three machines and what runs on them; *ahead_s*: by how much the clock of a scheduler is ahead."""
+    """Three machines and what runs on them.
 
-    def __init__(self, directory: Path, *, ahead_s: Mapping[int, int] | None = None) -> None:
+    *ahead_s*: by how much the clock of a scheduler is ahead; *can_be_sick*: whether the share can be, for schedulers.
+    """
+
+    def __init__(self, directory: Path, *, ahead_s: Mapping[int, int] | None = None, can_be_sick: bool = False) -> None:
         self.directory = directory
+        self._can_be_sick = can_be_sick
         share = directory / "share"
         (share / "exchange").mkdir(parents=True)
         disk = directory / "disk"
@@ -44,15 +50,28 @@ class Cluster:
         self.parts: dict[str, Part] = {}
         for number, machine in self.machines.items():
             self._add(machine, "etcd", self._etcd(machine), {})
-            named = {"ONAGER_SCHEDULER_SCHEDULER_ID": f"scheduler-{number}"}
+            named = {
+                "ONAGER_SCHEDULER_SCHEDULER_ID": f"scheduler-{number}",
+                "ONAGER_SCHEDULER_HISTORY_DIR": str(machine.share / "histories"),
+                "ONAGER_SCHEDULER_HISTORY_RETENTION_S": "20",
+            }
             self._add(machine, "scheduler", self._scheduler(machine), named | _clock((ahead_s or {}).get(number, 0)))
             self._add(machine, "executor", self._executor(machine), {})
         self.proxy = self._proxy()
 
-    @property
-    def addresses(self) -> str:
-        """Return where clients find the schedulers."""
-        return ",".join(f"{machine.address}:50050" for machine in self.machines.values())
+    def addresses(self, first: int = 1) -> str:
+        """Return where clients find the schedulers, beginning with that of the machine *first*."""
+        numbers = sorted(self.machines, key=lambda number: (number != first, number))
+        return ",".join(f"{self.machines[number].address}:50050" for number in numbers)
+
+    def behind_proxy(self) -> int:
+        """Return the machine whose scheduler the proxy's clients talk to."""
+        found = psutil.Process(self.proxy.pid).net_connections("tcp")
+        connected = {
+            c.raddr.ip for c in found if c.raddr and c.raddr.port == 50050 and c.status == psutil.CONN_ESTABLISHED
+        }
+        (number,) = (number for number, machine in self.machines.items() if machine.address in connected)
+        return number
 
     def part(self, kind: str, number: int) -> Part:
         """Return what runs on a machine."""
@@ -71,8 +90,10 @@ class Cluster:
         end_s = time.monotonic() + within_s
         why = ""
         while time.monotonic() < end_s:
+            if ended := [part.name for part in self.parts.values() if not part.is_running]:
+                raise RuntimeError(f"{', '.join(ended)} ended; logs: {self.directory}")
             try:
-                with connect(self.addresses, retry_timeout_s=1.0) as client:
+                with connect(self.addresses(), retry_timeout_s=1.0) as client:
                     alive = [e.executor_id for e in client.executors() if e.state == "alive"]
                     schedulers = len(client.schedulers())
             except OnagerError as error:
@@ -156,18 +177,19 @@ class Cluster:
 
     @contextmanager
     def unmounted(self, number: int, *, is_restarted: bool = False, has_copy: bool = False) -> Iterator[None]:
-        """Unmount the share on a machine, while its executor runs, or before it starts again; or mount a copy of it."""
-        machine, executor = self.machines[number], self.part("executor", number)
-        if is_restarted:
-            self.send(executor, signal.SIGKILL)
-            executor.kill()
+        """Unmount the share on a machine, while Onager runs there, or before it starts again; or mount a copy of it."""
+        machine = self.machines[number]
+        restarted = [self.part(kind, number) for kind in ("scheduler", "executor")] if is_restarted else []
+        for part in restarted:
+            self.send(part, signal.SIGKILL)
+            part.kill()
         machine.unmount()
         if has_copy:
             copy = self.directory / f"copy-{number}-{time.monotonic_ns()}"
             shutil.copytree(machine.source, copy, ignore=lambda *_: ())
             machine.mount(copy)
-        if is_restarted:
-            executor.start()
+        for part in restarted:
+            part.start()
         try:
             yield
         finally:
@@ -175,10 +197,33 @@ class Cluster:
                 machine.unmount()
             machine.mount()
 
+    @contextmanager
+    def sick(self, number: int, fault: str) -> Iterator[None]:
+        """Have the share meet *fault* wherever the scheduler of a machine looks at it; see `sick_share`."""
+        self._switch(number).write_text(fault)
+        try:
+            yield
+        finally:
+            self._switch(number).write_text("")
+
     def states(self) -> dict[str, str]:
         """Return the states of executors, as they are shown."""
-        with connect(self.addresses) as client:
+        with connect(self.addresses()) as client:
             return {executor.executor_id: executor.state for executor in client.executors()}
+
+    def lines(self) -> dict[str, int]:
+        """Return how many lines each scheduler has logged."""
+        schedulers = (self.part("scheduler", number) for number in self.machines)
+        return {part.name: len(part.log.read_text().splitlines()) for part in schedulers}
+
+    def lost_leases(self, since: Mapping[str, int]) -> list[str]:
+        """Return the lines of schedulers' logs, after so many, that tell of a lease that was lost."""
+        return [
+            line
+            for name, count in since.items()
+            for line in self.parts[name].log.read_text().splitlines()[count:]
+            if any(event in line for event in ("scheduler_lease_lost", "executor_lost"))
+        ]
 
     def others(self, number: int, *, of_store: bool = False) -> list[str]:
         """Return the addresses of the other machines."""
@@ -207,9 +252,18 @@ class Cluster:
         }
         return [program("etcd"), *(part for name, value in flags.items() for part in (f"--{name}", value))]
 
+    def _switch(self, number: int) -> Path:
+        return self.directory / f"switch-{number}"
+
     def _scheduler(self, machine: Machine) -> list[str | Path]:
         members = ",".join(f"10.78.0.{number}:2379" for number in range(1, MACHINES + 1))
+        within: list[str | Path] = []
+        if self._can_be_sick:
+            switch = self._switch(machine.number)
+            switch.write_text("")
+            within = [sys.executable, "-m", "tests.machines.sick_share", machine.share, switch]
         return [
+            *within,
             *(sys.executable, "-m", "onager", "scheduler", "--backend", f"etcd://{members}/machines"),
             *("--listen", f"{machine.address}:50050", "--health-listen", f"{machine.address}:50051"),
             *("--exchange-dir", machine.share / "exchange", "--insecure"),
@@ -218,6 +272,7 @@ class Cluster:
     def _executor(self, machine: Machine) -> list[str | Path]:
         schedulers = ",".join(f"10.77.0.{number}:50050" for number in range(1, MACHINES + 1))
         return [
+            *_WITHOUT_CONNECT,
             *(sys.executable, "-m", "onager", "executor", "--scheduler", schedulers, "--slots", "2"),
             *("--executor-id", f"executor-{machine.number}", "--exchange-dir", machine.share / "exchange"),
             *("--root", machine.share),

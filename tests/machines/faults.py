@@ -20,6 +20,8 @@ class Fault:
     begin: Callable[[Cluster], AbstractContextManager[None]]
     shows: str = ""
     """The executor that is to be listed as one that does not see the share, meanwhile."""
+    is_sickness: bool = False
+    """Whether all clients talk to one scheduler when it begins, the one whose share is sick for `sick`."""
 
 
 def _stopped(kind: str, number: int) -> Callable[[Cluster], AbstractContextManager[None]]:
@@ -38,10 +40,18 @@ def _unmounted(number: int, **how: bool) -> Callable[[Cluster], AbstractContextM
     return lambda cluster: cluster.unmounted(number, **how)
 
 
+def _sick(name: str, fault: str) -> Fault:
+    begin = lambda cluster: cluster.sick(cluster.behind_proxy(), fault)  # noqa: E731
+    return Fault(f"a scheduler's share {name}", 40, begin, is_sickness=True)
+
+
 ALL: Final = (
     Fault("scheduler-1 is stopped", 80, _stopped("scheduler", 1)),
     Fault("scheduler-2 is stopped", 30, _stopped("scheduler", 2)),
     Fault("scheduler-3 is stopped", 30, _stopped("scheduler", 3)),
+    _sick("hangs", "HANGS"),
+    _sick("answers EIO", "EIO"),
+    _sick("answers ESTALE", "ESTALE"),
     Fault("machine-2 is gone", 90, lambda cluster: cluster.gone(2)),
     Fault("executor-3 is stopped", 10, _stopped("executor", 3)),
     Fault("executor-3 is stopped", 60, _stopped("executor", 3)),

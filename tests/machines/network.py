@@ -48,6 +48,18 @@ def found(name: str) -> str:
     return path
 
 
+def see_to_fuse() -> None:
+    """End with what to install where file systems of our own cannot be made."""
+    try:
+        import mfusepy  # noqa: F401
+    except ModuleNotFoundError:
+        sys.exit("mfusepy is missing: make setup")
+    except OSError:
+        sys.exit("libfuse is missing: sudo apt-get install fuse3")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        sys.exit("/dev/fuse cannot be opened: sudo modprobe fuse && sudo chmod 666 /dev/fuse")
+
+
 def run(*command: str) -> None:
     """Run *command*; raise with what it printed when it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
