@@ -20,7 +20,7 @@ from onager.supervision import unless_cut
 
 AT_ONCE: Final = 4
 """Requests that are served at once, of each scheduler."""
-_WAIT_MS: Final = 30_000
+_WAIT_MS: Final = 60_000
 _CALL_TIMEOUT_S: Final = 10.0
 _MOST_SCHEDULERS: Final = 32
 _WITHOUT_S: Final = 60.0
