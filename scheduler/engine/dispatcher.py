@@ -159,6 +159,8 @@ class Dispatcher:
 
     def _reservations(self, available: int, passed_over: Collection[ExecutorId]) -> list[ExecutorReservation]:
         """Take up to *available* slots from the polls that wait."""
+        if not available:
+            return []
         now_ms = self._clock.now_ms()
         free = [
             FreeSlots(offer.session.executor_id, offer.credit, offer.session.record.slots)

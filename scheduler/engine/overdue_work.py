@@ -1,13 +1,12 @@
 """Looks regularly for what takes too long in the jobs that this scheduler drives: stragglers, and re-plans."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.execution_graph import SPECULATION_MAJOR, find_replan, find_stragglers
-from onager.ids import JobId
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.jobs.job_store import JobStore
@@ -49,10 +48,14 @@ class OverdueWork:
     async def look(self) -> None:
         """Look once; as long as some scheduler cannot read second attempts, there are none."""
         await self._give_up_re_plans()
-        if self._writes_major() < SPECULATION_MAJOR:
+        known = [(job_id, self._jobs.cached(job_id)) for job_id in self._ownership.followed]
+        wanting = [(job_id, job) for job_id, job in known if job is not None and job.graph.speculation is not None]
+        if not wanting or self._writes_major() < SPECULATION_MAJOR:
             return
-        executors = self._executors()
-        for job_id in list(self._slow_jobs(executors)):
+        executors, now_ms = self._executors(), self._clock.now_ms()
+        for job_id, job in wanting:
+            if not find_stragglers(job.graph, executors, now_ms):
+                continue
             try:
                 await self._local.coordinator(job_id).speculate(executors)
             except OnagerError as error:
@@ -69,13 +72,3 @@ class OverdueWork:
                 await self._local.coordinator(job_id).revive()
             except OnagerError as error:
                 log.warning("re_plan_not_given_up", job_id=job_id, error=str(error))
-
-    def _slow_jobs(self, executors: Collection[str]) -> Iterator[JobId]:
-        """Yield the jobs that have stragglers, as far as is known without asking the store."""
-        now_ms = self._clock.now_ms()
-        for job_id in self._ownership.followed:
-            job = self._jobs.cached(job_id)
-            if job is None or job.graph.speculation is None:
-                continue
-            if find_stragglers(job.graph, executors, now_ms):
-                yield job_id

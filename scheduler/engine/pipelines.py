@@ -1,6 +1,6 @@
 """Looks after pipelined jobs: gives up streaming where no executor can run it, and stops the tasks of such jobs."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -55,19 +55,19 @@ class Pipelines:
 
     async def look(self) -> None:
         """Look once for jobs none of whose tasks can be launched."""
-        executors, streaming = self._executors(), self._streaming()
-        for job_id in list(self._stuck(executors, streaming)):
+        known = [(job_id, self._jobs.cached(job_id)) for job_id in self._ownership.followed]
+        streams = [(job_id, job) for job_id, job in known if job is not None and job.graph.is_pipelined]
+        if not streams:
+            return
+        executors, streaming, now_ms = self._executors(), self._streaming(), self._clock.now_ms()
+        for job_id, job in streams:
+            # As far as is known without asking the store.
+            if find_abandonment(job.graph, executors, streaming, now_ms) is None:
+                continue
             try:
                 await self._local.coordinator(job_id).abandon_pipeline(executors, streaming)
             except OnagerError as error:
                 log.warning("pipeline_not_abandoned", job_id=job_id, error=str(error))
-
-    def _stuck(self, executors: Collection[str], streaming: Collection[str]) -> Iterator[JobId]:
-        """Yield the jobs that no executor can run as they are, as far as is known without asking the store."""
-        for job_id in self._ownership.followed:
-            job = self._jobs.cached(job_id)
-            if job is not None and find_abandonment(job.graph, executors, streaming, self._clock.now_ms()) is not None:
-                yield job_id
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """Forget a job that has ended."""

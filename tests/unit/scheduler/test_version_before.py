@@ -13,6 +13,7 @@ from immutables import Map
 from onager.execution_graph import (
     SCHEMA_MAJOR,
     JobState,
+    SpeculationPolicy,
     apply_all,
     decode_batch,
     decode_graph,
@@ -78,10 +79,11 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
     await members.refresh()
     assert members.writes_major == 1
     looked = []
+    wants = replace(new_graph(), speculation=SpeculationPolicy())
     overdue = OverdueWork(
+        SimpleNamespace(cached=lambda _: SimpleNamespace(graph=wants)),
         None,
-        None,
-        SimpleNamespace(followed=[]),
+        SimpleNamespace(followed=["j"]),
         clock,
         interval_s=1,
         executors=lambda: looked.append("for stragglers") or set(),
