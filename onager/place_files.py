@@ -29,6 +29,7 @@ FOLDER: Final = ".onager-place"
 _GENERATION: Final = "generation-"
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _MARK: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{16}")
+_READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 _OLD_S: Final = 24 * 3600.0
 
 
@@ -107,6 +108,23 @@ def write_mark(path: str, incarnation: Incarnation, place_id: str) -> str:
     mark = f"{incarnation}.{new_nonce()}"
     with (_folder(path, place_id) / mark).open("x"):
         return mark
+
+
+def kept_mark(path: str, incarnation: Incarnation, place_id: str, mark: str, *, is_old: bool = False) -> str:
+    """Return *mark* if it is there and not old, or else write another one; empty where this process may only read.
+
+    `OSError` when the disk fails or is full.
+    """
+    if mark and not is_old and has_mark(path, mark, place_id):
+        return mark
+    if mark:
+        remove_mark(path, mark, place_id)
+    try:
+        return write_mark(path, incarnation, place_id)
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        return ""
 
 
 def has_mark(path: str, mark: str, place_id: str) -> bool:

@@ -225,29 +225,26 @@ class SeenPlaces:
 
     def _look(self, name: str) -> None:
         place = self._places[name]
-        wanted = place.wanted
+        wanted, mark = place.wanted, ""
         seen = place_files.look(place.path, wanted)
         now_s = self._clock.monotonic_s()
+        if seen.id:
+            is_old = not place.is_admitted and now_s - place.marked_s > _NEW_MARK_S
+            try:
+                mark = place_files.kept_mark(place.path, self._incarnation, seen.id, place.mark, is_old=is_old)
+            except OSError as error:
+                seen = Seen(problem=f"it cannot be used ({error.strerror or error})")
         if not seen.id:
             self._change(name, looked_for=wanted, seen=seen, mark="", judged_mark=None)
             return
-        mark = place.mark
-        is_old = not place.is_admitted and now_s - place.marked_s > _NEW_MARK_S
-        try:
-            if mark and (is_old or not place_files.has_mark(place.path, mark, seen.id)):
-                self._change(name, judged_mark=None)  # what was said of it holds for no other one
-                place_files.remove_mark(place.path, mark, seen.id)
-                mark = ""
-            if not mark:
-                mark = place_files.write_mark(place.path, self._incarnation, seen.id)
-                self._change(name, looked_for=wanted, seen=seen, mark=mark, marked_s=now_s, lost="")
-                return
-            if place.is_admitted and now_s - place.touched_s > _TOUCH_S:
+        marked_s = place.marked_s if mark == place.mark else now_s
+        place = self._change(name, looked_for=wanted, seen=seen, mark=mark, marked_s=marked_s, lost="")
+        if mark and place.is_admitted and now_s - place.touched_s > _TOUCH_S:
+            try:
                 place_files.remove_old_marks(place.path, mark, seen.id)
-                self._change(name, touched_s=now_s)
-        except OSError as error:
-            log.debug("place_not_marked", place=name, path=place.path, error=str(error))
-        self._change(name, looked_for=wanted, seen=seen, mark=mark, lost="")
+            except OSError as error:
+                log.debug("marks_not_removed", place=name, path=place.path, error=str(error))
+            self._change(name, touched_s=now_s)
 
     def _make_id(self, verdict: pb.PlaceVerdict, path: str) -> None:
         if verdict.name != EXCHANGE:  # which is made by a scheduler, or by hand

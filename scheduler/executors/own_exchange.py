@@ -168,24 +168,21 @@ class OwnExchange:
                 self.was_found(other.mark)
 
     def _look(self, wanted: str, mark: str) -> _Look:
-        """Look for the id *wanted*, and leave a mark beside it; calls the disk."""
+        """Look for the id *wanted*, and leave a mark beside it; calls the disk, and raises its errors."""
         seen, now_s = place_files.look(self._path, wanted), self._clock.monotonic_s()
         if not seen.id:
             return _Look(seen, "")
-        try:
-            is_old = not self.is_admitted and now_s - self._marked_s > _NEW_MARK_S
-            if mark and (is_old or not place_files.has_mark(self._path, mark, seen.id)):
-                place_files.remove_mark(self._path, mark, seen.id)
-                mark = ""
-            if not mark:
-                mark = place_files.write_mark(self._path, self._incarnation, seen.id)
-                self._marked_s = now_s
-            elif self.is_admitted and now_s - self._touched_s > _TOUCH_S:
-                place_files.remove_old_marks(self._path, mark, seen.id)
-                self._touched_s = now_s
-        except OSError as error:
-            log.debug("place_not_marked", place=EXCHANGE, path=self._path, error=str(error))
-        return _Look(seen, mark)
+        is_old = not self.is_admitted and now_s - self._marked_s > _NEW_MARK_S
+        kept = place_files.kept_mark(self._path, self._incarnation, seen.id, mark, is_old=is_old)
+        if kept != mark:
+            self._marked_s = now_s
+        elif kept and self.is_admitted and now_s - self._touched_s > _TOUCH_S:
+            try:
+                place_files.remove_old_marks(self._path, kept, seen.id)
+            except OSError as error:
+                log.debug("marks_not_removed", place=EXCHANGE, path=self._path, error=str(error))
+            self._touched_s = now_s
+        return _Look(seen, kept)
 
     async def _settle(self, found: _Look, known: PlaceRecord | None, revision: int) -> None:
         record, seen = self._members.record, found.seen

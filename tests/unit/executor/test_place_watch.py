@@ -1,7 +1,10 @@
 """The agent looks at shared directories: it makes ids when it is told to, and says at once when it sees one no more."""
 
 import asyncio
+import errno
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -207,6 +210,64 @@ async def test_a_scheduler_of_the_version_before_admits_without_naming_the_mark(
     assert made.places.may_work
     made.places.look()
     made.places.check(EXCHANGE)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
+async def test_a_place_that_may_only_be_read_is_seen_without_a_mark(exchange, monkeypatch, number):
+    made, place_id = unwritable(exchange, monkeypatch, number)
+    made.places.look()
+    assert (made.view().id, made.view().mark, made.view().problem) == (place_id, "", "")
+    made.places.take(answer(id=place_id, admitted=True, generation=1, mark="").places)
+    made.places.check(EXCHANGE)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])
+async def test_a_mark_that_cannot_be_written_for_another_reason_is_a_problem(exchange, monkeypatch, number):
+    made, place_id = unwritable(exchange, monkeypatch, number)
+    made.places.look()
+    assert (made.view().id, made.view().mark) == ("", "")
+    assert made.view().problem == f"it cannot be used ({os.strerror(number)})"
+    monkeypatch.undo()
+    made.places.look()
+    assert (made.view().id, made.view().problem) == (place_id, "")
+    assert made.view().mark
+
+
+def unwritable(exchange, monkeypatch, number):
+    """Return an executor that may not make files where the place is, because of the error *number*."""
+    made = Watched(exchange)
+    place_id = new_nonce()
+    make_id(str(exchange), place_id)
+    made.places.take(answer(id=place_id).places)
+
+    def opened(self, *_):
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "open", opened)
+    return made, place_id
+
+
+async def test_a_mark_that_cannot_be_looked_for_is_a_problem(exchange, monkeypatch):
+    made = Watched(exchange)
+    place_id = new_nonce()
+    make_id(str(exchange), place_id)
+    made.places.take(answer(id=place_id).places)
+    made.places.look()
+    mark = made.view().mark
+    made.places.take(answer(id=place_id, admitted=True, generation=1, mark=mark).places)
+    os_open = os.open
+
+    def opened(path, *args, **kwargs):
+        if str(path).endswith(mark):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return os_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", opened)
+    with pytest.raises(PlaceNotSeenError, match="Stale"):
+        made.places.check(EXCHANGE)
+    made.places.look()
+    assert "Stale" in made.view().problem
+    assert not made.places.may_work
 
 
 async def test_an_executor_without_places_says_nothing_of_them():

@@ -1,7 +1,9 @@
 """Directories that machines share, and machines that see another one: who is admitted, and who is refused by name."""
 
 import asyncio
+import errno
 import shutil
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -529,6 +531,30 @@ async def test_a_scheduler_that_loses_its_mount_reads_nothing_at_once_and_comes_
     await s.look(2)
     assert s.own.is_admitted
     s.own.check()
+
+
+async def test_a_scheduler_that_cannot_write_a_mark_is_not_admitted_unless_it_may_only_read(world, monkeypatch):
+    world.mount("s1")
+    first = await world.scheduler("s1")
+    await first.look(3)
+    await first.stop()
+    world.mount("s2")
+    second = await world.scheduler("s2")
+    error = OSError(errno.ENOSPC, "no space left")
+
+    def opened(self, *_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", opened)
+        await second.look(2)
+        assert not second.own.is_admitted
+        with pytest.raises(PlaceNotSeenError, match="no space left"):
+            second.own.check()
+        error = OSError(errno.EROFS, "read-only file system")
+        await second.look(2)
+        assert second.own.is_admitted
+    second.own.check()
 
 
 async def test_a_removed_record_is_made_anew_by_the_first_that_looks(world):
