@@ -15,6 +15,7 @@ from typing import Final
 
 from onager.exchange_layout import local_path
 from onager.ids import Incarnation, new_nonce
+from onager.synced import sync_directory
 
 EXCHANGE: Final = "exchange"
 WAREHOUSE: Final = "warehouse"
@@ -79,7 +80,7 @@ def make_id(path: str, place_id: str) -> None:
             directory.mkdir()
             directory.chmod(0o700 | (directory.parent.stat().st_mode & 0o2070))  # for the group, if the place is
     for directory in (folder, folder.parent, folder.parent.parent):
-        _sync(directory)
+        sync_directory(directory)
 
 
 def remove_id(path: str, place_id: str, incarnation: Incarnation) -> None:
@@ -97,7 +98,7 @@ def make_generation(path: str, place_id: str, generation: int) -> None:
     """Write *generation* into the directory at *path*, on its disk when this returns; earlier ones go."""
     folder = _folder(path, place_id)
     (folder / f"{_GENERATION}{generation}").touch()
-    _sync(folder)
+    sync_directory(folder)
     for name in os.listdir(folder):  # noqa: PTH208 names
         if (found := _number(name)) is not None and found < generation:
             (folder / name).unlink(missing_ok=True)
@@ -177,14 +178,3 @@ def _generation(folder: Path) -> int:
 def _number(name: str) -> int | None:
     number = name.removeprefix(_GENERATION)
     return int(number) if number != name and number.isdecimal() else None
-
-
-def _sync(directory: Path) -> None:
-    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that syncs no directories
-            raise
-    finally:
-        os.close(number)

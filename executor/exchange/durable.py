@@ -1,13 +1,14 @@
 """Makes published files survive a loss of power: their content, and the directories that name them."""
 
 import contextlib
-import errno
 import itertools
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
+
+from onager.synced import sync_directory
 
 _AT_ONCE: Final = 16
 """Disks and network file systems carry out several requests at a time as fast as one."""
@@ -29,7 +30,7 @@ def sync_directories(directories: Iterable[Path]) -> None:
     wanted = sorted(set(directories), key=_depth)
     with ThreadPoolExecutor(_AT_ONCE, "sync") as pool:
         for _, level in itertools.groupby(wanted, key=_depth):
-            for _ in pool.map(_sync, level):
+            for _ in pool.map(sync_directory, level):
                 pass
 
 
@@ -53,15 +54,4 @@ def sync_existing(directories: Iterable[Path]) -> None:
     """Flush what *directories* name to the disk; missing ones are skipped."""
     for each in sorted(set(directories)):
         with contextlib.suppress(FileNotFoundError):
-            _sync(each)
-
-
-def _sync(directory: Path) -> None:
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems cannot sync a directory
-            raise
-    finally:
-        os.close(opened)
+            sync_directory(each)

@@ -26,6 +26,7 @@ import zstandard
 from onager.errors import InvalidRequestError, SchemaVersionError, StateCorruptError
 from onager.protocol import onager_pb2 as pb
 from onager.state_backend import Keyspace
+from onager.synced import sync_directory
 
 FORMAT_MAJOR: Final = 1
 FORMAT: Final = f"{FORMAT_MAJOR}.0"
@@ -102,11 +103,7 @@ class BackupWriter:
             os.fsync(self._file.fileno())
             self._temporary.replace(self._path)
             self._temporary = None
-            directory = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            sync_directory(self._path.parent)
         except OSError as error:
             raise _not_written(self._path, error) from error
         return self._records

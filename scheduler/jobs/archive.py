@@ -19,6 +19,7 @@ from onager.scheduler.jobs import history
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.records import unpack
 from onager.state_backend import Keyspace, KeyValue, StateBackendClient
+from onager.synced import sync_directory
 
 _PARTS_AT_ONCE: Final = 8
 
@@ -37,7 +38,7 @@ class HistoryArchive:
         """
         ended = datetime.fromtimestamp((head.ended_ms or head.submitted_ms) / 1000, UTC)
         path = self._directory / f"{ended:%Y-%m-%d}" / f"{head.job_id}.ndjson.zst"
-        if await HISTORIES.call(path.exists):
+        if await HISTORIES.call(_is_written, path):
             return path
         written = await HISTORIES.call(_Writing, path, late=_Writing.discard)
         try:
@@ -63,11 +64,23 @@ class HistoryArchive:
             start_after = page.items[-1].key
 
 
+def _is_written(path: Path) -> bool:
+    """Return whether the file is there, on its disk: its writer may have ended before it could sync its directory."""
+    if not path.exists():
+        return False
+    sync_directory(path.parent.parent)
+    sync_directory(path.parent)
+    return True
+
+
 class _Writing:
     """A file on its way; its methods block."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        directories = [path.parent, *path.parent.parents]
+        self._named_in = {path.parent, path.parent.parent} | {each.parent for each in directories if not each.exists()}
+        """The directories that name the file, and those in which one is made for it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         self._file = self._partial.open("wb")
@@ -85,6 +98,8 @@ class _Writing:
         os.fsync(self._file.fileno())
         self._file.close()
         self._partial.replace(self._path)
+        for directory in sorted(self._named_in):
+            sync_directory(directory)
 
     def discard(self) -> None:
         try:

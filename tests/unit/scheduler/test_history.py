@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,27 @@ async def test_an_archive_has_what_leaves_the_store(backend, clock, keeper, tmp_
         head, *lines = file.read().splitlines()
     assert json.loads(head)["state"] == "cancelled"
     assert [decode_batch(line) for line in lines] == [entry.batch for entry in found]
+
+
+async def test_an_archived_history_is_on_its_disk_with_the_directories_that_name_it(
+    backend, clock, keeper, tmp_path, monkeypatch
+):
+    synced = []
+
+    def fsync(number):
+        path = Path(f"/proc/self/fd/{number}").readlink()
+        synced.append((path, sorted(each.name for each in path.iterdir()) if path.is_dir() else None))
+
+    jobs, _ = keeper()
+    await ended(jobs, clock)
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = await HistoryArchive(backend, tmp_path / "history").write(jobs.heads.get(JOB))
+    assert synced[0][1] is None, "the file itself comes first"
+    assert synced[1:] == [
+        (tmp_path, ["history"]),
+        (tmp_path / "history", [path.parent.name]),
+        (path.parent, [path.name]),
+    ]
 
 
 async def test_a_job_stays_while_its_history_cannot_be_archived(backend, clock, keeper, tmp_path):
