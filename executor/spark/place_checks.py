@@ -61,6 +61,26 @@ def writing_at(places: SeenPlaces | None, path: str) -> Iterator[None]:
     places.check_path(path)
 
 
+@contextmanager
+def cleaning_up(places: SeenPlaces | None, request: pb.CleanUp) -> Iterator[None]:
+    """Remove files inside the block; `PlaceNotSeenError` if they are in places that are not seen before and after.
+
+    What is not seen is not removed, and then another executor is asked.
+    """
+    if places is None or request.memory_only:
+        yield
+        return
+    _check_removed(places, request)
+    yield
+    _check_removed(places, request)
+
+
+def _check_removed(places: SeenPlaces, request: pb.CleanUp) -> None:
+    places.check(EXCHANGE)
+    for path in (request.sink.path, *request.folders):
+        places.check_path(path)
+
+
 def check_task_set(places: SeenPlaces | None, task_set: pb.TaskSet) -> None:
     """Raise `PlaceNotSeenError` unless the directories that its tasks read and write are seen now."""
     if places is not None:

@@ -46,7 +46,7 @@ from onager.executor.spark.jvm_end import MemoryKills, described
 from onager.executor.spark.kernel.execution import check_lookups
 from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.load import ProcessTree
-from onager.executor.spark.place_checks import check_planned, planning_in, writing_at
+from onager.executor.spark.place_checks import check_planned, cleaning_up, planning_in, writing_at
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
 from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, statement_classes
@@ -63,7 +63,6 @@ from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDied
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
 from onager.job_settings import PLANNING_TIMEOUT, may_be_reused
 from onager.manifests import Manifest
-from onager.place_files import EXCHANGE
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES, MIB
@@ -230,11 +229,11 @@ class SparkWorker:
 
     def clean_up(self, request: pb.CleanUp) -> None:
         """Forget a job and remove its files except those to keep, or remove only dead executors' unfinished files."""
+        with cleaning_up(self._places, request):
+            self._clean_up(request)
+
+    def _clean_up(self, request: pb.CleanUp) -> None:
         job_id = JobId(request.job_id)
-        if self._places is not None and not request.memory_only:
-            self._places.check(EXCHANGE)  # what is not seen is not removed: another executor is asked
-            for path in (request.sink.path, *request.folders):
-                self._places.check_path(path)
         if request.dead_writers:
             count = remove_unfinished(self._exchange_dir, job_id, request.dead_writers)
             log.info("unfinished_files_removed", job_id=job_id, files=count)

@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
+from onager.clock import SystemClock
+from onager.errors import PlaceNotSeenError
 from onager.executor.agent.clean_ups import CleanUps
+from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.spark import worker
+from onager.executor.spark.worker import SparkWorker
+from onager.ids import new_incarnation
+from onager.place_files import EXCHANGE, make_id
 from onager.protocol import onager_pb2 as pb
 
 JOB = pb.CleanUp(job_id="job-1")
@@ -67,3 +74,27 @@ async def test_what_is_not_to_be_told_is_not(removal):
     removal.is_to_be_told = False
     await removal.done()
     assert removal.clean_ups.untold()[0] == []
+
+
+def test_what_is_removed_while_the_directory_is_lost_is_not_told_as_removed(tmp_path, monkeypatch):
+    exchange = tmp_path / "exchange"
+    exchange.mkdir()
+    places, place_id = SeenPlaces({EXCHANGE: str(exchange)}, new_incarnation(), SystemClock()), "a" * 16
+    make_id(str(exchange), place_id)
+    places.take([pb.PlaceVerdict(name=EXCHANGE, id=place_id)])
+    places.look()
+    (view,) = places.views()
+    places.take([pb.PlaceVerdict(name=EXCHANGE, id=place_id, admitted=True, mark=view.mark)])
+    made = object.__new__(SparkWorker)
+    made._places, made._exchange_dir = places, str(exchange)
+    unfinished = pb.CleanUp(job_id="job-1", dead_writers=["dead"])
+    made.clean_up(unfinished)
+
+    def remove(*_):
+        exchange.rename(tmp_path / "away")
+        exchange.mkdir()
+        return 0
+
+    monkeypatch.setattr(worker, "remove_unfinished", remove)
+    with pytest.raises(PlaceNotSeenError):
+        made.clean_up(unfinished)
