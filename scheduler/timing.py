@@ -33,6 +33,8 @@ PLACE_REFUSED_S: Final = 2.0
 """How often it looks until it is admitted, and once it is refused."""
 HEALTH_LOOK_S: Final = 0.25
 """How often a scheduler compares what it tells load balancers with how it sees the exchange directory."""
+PLACE_FAILS_S: Final = 15.0
+"""A scheduler whose looks fail for longer does not see the directory any more, since it can find nothing for others."""
 PLACE_FIND_S: Final = 1.0
 """How long it may take to find an executor's mark: less than an executor waits for the answer to its heartbeat."""
 

@@ -28,10 +28,11 @@ class PlaceWatch:
         self._in_thread = in_thread
         self._beat = beat
         self._on_change = on_change
-        self._verdicts: list[pb.PlaceVerdict] = []
-        self._wanted: list[pb.PlaceMark] = []
+        names = [] if places is None else places.names
+        self._verdicts: dict[str, pb.PlaceVerdict] = {}
+        self._wanted: dict[str, list[pb.PlaceMark]] = {name: [] for name in names}
         self._looked_for: list[pb.PlaceMark] = []
-        self._wake = asyncio.Event()
+        self._wakes = {name: asyncio.Event() for name in names}
 
     @property
     def may_work(self) -> bool:
@@ -39,31 +40,34 @@ class PlaceWatch:
         return self._places is None or self._places.may_work
 
     async def run(self) -> None:
-        """Look for ever."""
-        places = self._places
-        if places is None:
-            return
+        """Look for ever, at each place by itself: one whose disk hangs holds up no other."""
+        if self._places is not None:
+            await asyncio.gather(*(self._watch(self._places, name) for name in self._places.names))
+
+    async def _watch(self, places: SeenPlaces, name: str) -> None:
+        wake = self._wakes[name]
         while True:
-            before, could_work = places.views(), places.may_work
-            verdicts, self._verdicts = self._verdicts, []
-            wanted, self._wanted = self._wanted, []
-            self._looked_for += await self._in_thread(partial(_act, places, verdicts, wanted))
-            if self._looked_for or places.views() != before:
+            before, could_work = places.glance(name), places.may_work
+            verdict = self._verdicts.pop(name, None)
+            wanted, self._wanted[name] = self._wanted[name], []
+            found = await self._in_thread(partial(_act, places, name, verdict, wanted))
+            self._looked_for += found
+            if found or places.glance(name) != before:
                 self._beat()
             if places.may_work != could_work:
                 self._on_change()
             try:
                 async with asyncio.timeout(_LOOK_S if places.are_settled else _UNSETTLED_S):
-                    await self._wake.wait()
+                    await wake.wait()
             except TimeoutError:
                 continue
-            self._wake.clear()
+            wake.clear()
 
     def doubt(self) -> None:
         """Look at once: a task has failed."""
         if self._places is not None and not self._places.are_settled:
             self._on_change()
-            self._wake.set()
+            self._wake_all()
 
     def add_to(self, request: pb.RegisterExecutorRequest | pb.HeartbeatRequest) -> None:
         """Add what was seen last, and to a heartbeat what was looked for."""
@@ -79,17 +83,26 @@ class PlaceWatch:
         if self._places is None:
             return
         is_news = self._places.take(answer.places)
-        if isinstance(answer, pb.HeartbeatResponse):
-            self._wanted.extend(answer.look_for)
+        look_for = answer.look_for if isinstance(answer, pb.HeartbeatResponse) else ()
+        for mark in look_for:
+            if mark.place in self._wanted:
+                self._wanted[mark.place].append(mark)
         if is_news:
             self._on_change()
-        self._verdicts = [verdict for verdict in answer.places if verdict.new_id or verdict.generation]
-        if is_news or self._wanted or any(verdict.new_id for verdict in answer.places):
-            self._wake.set()
+        self._verdicts = {verdict.name: verdict for verdict in answer.places if verdict.new_id or verdict.generation}
+        if is_news or look_for or any(verdict.new_id for verdict in answer.places):
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        for wake in self._wakes.values():
+            wake.set()
 
 
-def _act(places: SeenPlaces, verdicts: Iterable[pb.PlaceVerdict], wanted: Iterable[pb.PlaceMark]) -> list[pb.PlaceMark]:
-    places.obey(verdicts)
+def _act(
+    places: SeenPlaces, name: str, verdict: pb.PlaceVerdict | None, wanted: Iterable[pb.PlaceMark]
+) -> list[pb.PlaceMark]:
+    if verdict is not None:
+        places.obey([verdict])
     found = places.find(wanted)
-    places.look()
+    places.look(name)
     return found

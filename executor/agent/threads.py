@@ -5,6 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
+from onager.place_files import TITLES
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -42,8 +44,8 @@ class Threads:
         """Scans of the exchange directory."""
         self.probes = Calls("probe", 1)
         """Checks for space in it."""
-        self.places = Calls("place", 1)
-        """Looks at shared directories."""
+        self.places = Calls("place", len(TITLES))
+        """Looks at shared directories, one at each: a disk that hangs holds up no other."""
         self.samples = Calls("sample", 1)
         """Samples of what the processes use."""
         self.logs = Calls("logs", 1)

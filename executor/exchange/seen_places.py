@@ -1,7 +1,8 @@
 """The directories that this executor shares with others: whether it sees them, by what schedulers make of its marks."""
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from onager.protocol import onager_pb2 as pb
 
 _NEW_MARK_S: Final = 10.0
 """How long a mark that nobody has found is kept."""
+_HANGS_S: Final = 15.0
+"""A disk that takes longer to answer counts as not seen: nothing can be found there for others, either."""
 _TOUCH_S: Final = 3600.0
 
 log = structlog.get_logger()
@@ -66,13 +69,26 @@ class SeenPlaces:
         self._clock = clock
         self._lock = threading.Lock()
         self._places = {name: _Place(path) for name, path in paths.items()}
+        self._calls_s: dict[str, float] = {}
+        """Since when the disk is called for a place, as long as it does not answer."""
 
     # ---------------------------------------------------------------- for the agent
 
-    def look(self) -> None:
-        """Look at all places, and leave a mark in each that has an id; calls the disk."""
-        for name in self._places:
-            self._look(name)
+    @property
+    def names(self) -> list[str]:
+        """Return the places."""
+        return list(self._places)
+
+    def look(self, *names: str) -> None:
+        """Look at the places *names*, or all, and leave a mark in each that has an id; calls the disk."""
+        for name in names or self._places:
+            with self._calling(name):
+                self._look(name)
+
+    def glance(self, name: str) -> tuple[object, ...]:
+        """Return what `views` says of a place, as of the last look."""
+        place = self._places[name]
+        return place.looked_for, place.seen, place.mark, place.lost
 
     def views(self) -> list[pb.PlaceView]:
         """Return what was seen last."""
@@ -83,7 +99,7 @@ class SeenPlaces:
                 id=place.seen.id,
                 generation=place.seen.generation,
                 mark=place.mark,
-                problem=place.seen.problem or place.lost,
+                problem=self._hangs(name) or place.seen.problem or place.lost,
                 wanted=place.looked_for,
             )
             for name, place in self._places.items()
@@ -110,28 +126,35 @@ class SeenPlaces:
             if place is None:
                 continue
             try:
-                if verdict.new_id and not place.seen.id:
-                    self._make_id(verdict, place.path)
-                is_behind = verdict.admitted and 0 < place.seen.generation < verdict.generation
-                if is_behind and place.is_admitted and not self._problem(place):
-                    place_files.make_generation(place.path, verdict.id, verdict.generation)
-                if place.made and verdict.id not in ("", place.made):
-                    place_files.remove_id(place.path, place.made, self._incarnation)  # another process was faster
-                    self._change(verdict.name, made="")
+                with self._calling(verdict.name):
+                    self._obey(verdict, place)
             except OSError as error:
                 if place.unwritten != str(error):
                     log.warning("place_not_written", place=verdict.name, path=place.path, error=str(error))
                     self._change(verdict.name, unwritten=str(error))
+
+    def _obey(self, verdict: pb.PlaceVerdict, place: _Place) -> None:
+        if verdict.new_id and not place.seen.id:
+            self._make_id(verdict, place.path)
+        is_behind = verdict.admitted and 0 < place.seen.generation < verdict.generation
+        if is_behind and place.is_admitted and not self._problem(place):
+            place_files.make_generation(place.path, verdict.id, verdict.generation)
+        if place.made and verdict.id not in ("", place.made):
+            place_files.remove_id(place.path, place.made, self._incarnation)  # another process was faster
+            self._change(verdict.name, made="")
 
     def find(self, marks: Iterable[pb.PlaceMark]) -> list[pb.PlaceMark]:
         """Return which of *marks* are in this executor's directories, as far as that can be told; calls the disk."""
         found = []
         for mark in marks:
             place = self._places.get(mark.place)
-            if place is None or place.verdict is None or not place.is_admitted or self._problem(place):
+            if place is None or place.verdict is None or not place.is_admitted:
                 continue
             try:
-                is_there = place_files.has_mark(place.path, mark.mark, place.verdict.id)
+                with self._calling(mark.place):
+                    if self._problem(place):
+                        continue
+                    is_there = place_files.has_mark(place.path, mark.mark, place.verdict.id)
             except OSError:
                 continue
             found.append(pb.PlaceMark(place=mark.place, mark=mark.mark, seen=is_there))
@@ -245,6 +268,20 @@ class SeenPlaces:
             except OSError as error:
                 log.debug("marks_not_removed", place=name, path=place.path, error=str(error))
             self._change(name, touched_s=now_s)
+
+    @contextmanager
+    def _calling(self, name: str) -> Iterator[None]:
+        """Call the disk inside the block, from one thread at a time for each place."""
+        self._calls_s[name] = self._clock.monotonic_s()
+        try:
+            yield
+        finally:
+            del self._calls_s[name]
+
+    def _hangs(self, name: str) -> str:
+        since_s = self._calls_s.get(name)
+        is_long = since_s is not None and self._clock.monotonic_s() - since_s > _HANGS_S
+        return f"it has not answered for {_HANGS_S:.0f} s" if is_long else ""
 
     def _make_id(self, verdict: pb.PlaceVerdict, path: str) -> None:
         if verdict.name != EXCHANGE:  # which is made by a scheduler, or by hand

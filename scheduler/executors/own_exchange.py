@@ -64,6 +64,8 @@ class OwnExchange:
         self._found: set[str] = set()
         """Marks of schedulers that were found."""
         self._why = ""
+        self._failed_s: float | None = None
+        """Since when its looks have failed, by the monotonic clock; None: the last one has not."""
         self._wake = asyncio.Event()
 
     @property
@@ -149,10 +151,10 @@ class OwnExchange:
                 wanted = self._place_id or self._made
                 found: _Look = await DISK.call(self._look, wanted, self._mark, within_s=timing.PLACE_ANSWER_S)
             except DiskError as error:
-                self._why = str(error)  # it may be slow to answer: it is not another directory because of that
-                self._note_silence(is_silent=True)
-                log.warning("place_not_looked_at", place=EXCHANGE, path=self._path, error=self._why)
+                self._fail(str(error))
                 return
+            if self._failed_s is not None:
+                self._failed_s, self._why = None, ""
             self._mark = found.mark
             await self._settle(found, known, ABSENT if stored is None else stored.mod_revision)
             await self._look_for_others()
@@ -268,6 +270,17 @@ class OwnExchange:
     def _note_silence(self, *, is_silent: bool) -> None:
         if self._members.record.is_exchange_silent != is_silent:
             self._members.change(is_exchange_silent=is_silent)
+
+    def _fail(self, why: str) -> None:
+        """Note that the disk does not answer: not another directory, until it lasts too long to count as a witness."""
+        self._why = why
+        now_s = self._clock.monotonic_s()
+        self._failed_s = now_s if self._failed_s is None else self._failed_s
+        log.warning("place_not_looked_at", place=EXCHANGE, path=self._path, error=why)
+        self._note_silence(is_silent=True)
+        if self._mark and now_s - self._failed_s > timing.PLACE_FAILS_S:
+            self._mark = ""  # another one has to be found, since others may have taken over another directory meanwhile
+            self._members.change(mark="", sees_exchange="")
 
     def _refuse(self, why: str) -> None:
         if self._why != why:

@@ -4,18 +4,20 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
-from onager.clock import SystemClock
+from onager import place_files
+from onager.clock import ManualClock, SystemClock
 from onager.errors import PlaceNotSeenError
 from onager.executor.agent.place_watch import PlaceWatch
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.ids import new_incarnation, new_nonce
-from onager.place_files import EXCHANGE, FOLDER, Seen, look, make_id, write_mark
+from onager.place_files import EXCHANGE, FOLDER, WAREHOUSE, Seen, look, make_id, write_mark
 from onager.protocol import onager_pb2 as pb
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 
 @pytest.fixture
@@ -268,6 +270,43 @@ async def test_a_mark_that_cannot_be_looked_for_is_a_problem(exchange, monkeypat
     made.places.look()
     assert "Stale" in made.view().problem
     assert not made.places.may_work
+
+
+async def test_a_disk_that_hangs_is_a_problem_of_its_place_alone(tmp_path, monkeypatch):
+    paths = {EXCHANGE: tmp_path / "exchange", WAREHOUSE: tmp_path / "warehouse"}
+    for path in paths.values():
+        path.mkdir()
+    clock = ManualClock()
+    made = Watched(paths[EXCHANGE])
+    made.places = SeenPlaces({name: str(path) for name, path in paths.items()}, new_incarnation(), clock)
+    made.watch = PlaceWatch(made.places, made.in_thread, beat=made.beat, on_change=made.change)
+    looks, may_look, looked = place_files.look, threading.Event(), []
+
+    def hangs(path, place_id):
+        looked.append(path)
+        if path == str(paths[WAREHOUSE]):
+            assert may_look.wait(HANGS_S)
+        return looks(path, place_id)
+
+    monkeypatch.setattr(place_files, "look", hangs)
+    running = asyncio.create_task(made.watch.run())
+
+    def problems():
+        request = pb.HeartbeatRequest()
+        made.watch.add_to(request)
+        return {view.name: view.problem for view in request.places}
+
+    await eventually(lambda: set(looked) == {str(path) for path in paths.values()}, "the first looks")
+    clock.advance(14_000)
+    assert problems() == {EXCHANGE: "", WAREHOUSE: ""}
+    clock.advance(2_000)
+    assert problems() == {EXCHANGE: "", WAREHOUSE: "it has not answered for 15 s"}
+    before = len(looked)
+    made.watch.take(answer(id=new_nonce()))
+    await eventually(lambda: len(looked) > before, "another look at the directory that answers")
+    may_look.set()
+    await eventually(lambda: problems() == {EXCHANGE: "", WAREHOUSE: ""}, "an answer")
+    running.cancel()
 
 
 async def test_an_executor_without_places_says_nothing_of_them():

@@ -3,11 +3,13 @@
 import asyncio
 import errno
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from onager import place_files
 from onager.errors import PlaceNotSeenError
 from onager.place_files import EXCHANGE, FOLDER, WAREHOUSE, look, make_id
 from onager.protocol import onager_pb2 as pb
@@ -15,6 +17,7 @@ from onager.scheduler.executors.place_records import PlaceClaim, PlaceRecord
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.fakes.machines import Machine, SchedulerMachine
+from tests.support.waiting import HANGS_S
 
 
 @pytest.fixture
@@ -555,6 +558,85 @@ async def test_a_scheduler_that_cannot_write_a_mark_is_not_admitted_unless_it_ma
         await second.look(2)
         assert second.own.is_admitted
     second.own.check()
+
+
+async def test_a_scheduler_whose_disk_fails_for_long_is_no_witness_and_needs_one_to_come_back(world, monkeypatch):
+    world.mount("s1")
+    world.mount("s2")
+    first = await world.scheduler("s1")
+    await first.look(3)
+    mark = first.own._mark
+    second = await world.scheduler("s2")
+    look, fails = place_files.look, True
+
+    def failing(path, place_id):
+        if fails and "/s1/" in path:
+            raise OSError(errno.EIO, "input/output error")
+        return look(path, place_id)
+
+    monkeypatch.setattr(place_files, "look", failing)
+    for _ in range(2):
+        await first.look()
+        await second.look()
+        assert first.own.is_admitted  # for a moment a disk may fail
+        assert not second.own.is_admitted
+        with pytest.raises(PlaceNotSeenError, match="input/output error"):
+            first.own.check()
+        world.clock.advance(8_000)
+    await first.look()
+    assert not first.own.is_admitted
+    await second.look()
+    assert second.own.is_admitted  # by the generation, since nobody is there to look
+    await first.look()
+    assert not first.own.is_admitted
+    fails = False
+    await first.look()
+    assert not first.own.is_admitted
+    assert first.own._mark not in ("", mark), "what was found before proves nothing now"
+    first.own.check()
+    await second.look()
+    await first.look()
+    assert first.own.is_admitted
+
+
+async def test_an_executor_whose_disk_hangs_is_no_witness_and_comes_back(world, monkeypatch):
+    for name in ("s", "a", "b"):
+        world.mount(name)
+    s = await world.scheduler("s", looks=False)
+    a, b = world.machine("a"), world.machine("b")
+    await a.register(s.replica)
+    await a.beat(s.replica, 3)
+    await b.register(s.replica)
+    await b.beat(s.replica)
+    look, began, may_look = place_files.look, threading.Event(), threading.Event()
+
+    def hangs(path, place_id):
+        if "/a/" in path:
+            began.set()
+            assert may_look.wait(HANGS_S)
+        return look(path, place_id)
+
+    monkeypatch.setattr(place_files, "look", hangs)
+    hanging = asyncio.create_task(asyncio.to_thread(a.places.look))
+    assert await asyncio.to_thread(began.wait, HANGS_S)
+    world.clock.advance(16_000)
+    takes, a._take = a._take, lambda answer: a.places.take(answer.places)
+    await a.beat(s.replica)
+    state, why = states(s)["a"]
+    assert (state, "it has not answered for 15 s" in why) == ("no_place", True)
+    assert not a.places.may_work
+    await b.beat(s.replica, 2)
+    assert b.sees()
+    may_look.set()
+    await hanging
+    a._take = takes
+    a.places.look()
+    for _ in range(3):
+        await a.beat(s.replica)
+        await b.beat(s.replica)
+    await a.beat(s.replica)
+    assert a.sees()
+    assert states(s)["a"][0] == "alive"
 
 
 async def test_a_removed_record_is_made_anew_by_the_first_that_looks(world):
