@@ -23,7 +23,7 @@ OUTSIDE: Final = f"{_FOR_CALLS}.100"
 _SET_UP: Final = """
 mount --make-rprivate /
 mount -t tmpfs disk {disk}
-mkdir {disk}/share
+mkdir -p {disk}/share/exchange
 mount --bind {share} {disk}/share
 echo ready
 exec sleep infinity
@@ -145,7 +145,7 @@ class Machine:
     # -- the share
 
     def unmount(self) -> None:
-        """Unmount the share: in its place there is an empty directory of the machine's own disk."""
+        """Unmount the share: in its place there is a directory of the machine's own disk, with an empty `exchange`."""
         self.do("umount", "--lazy", str(self.share))
 
     def mount(self, source: Path | None = None) -> None:
