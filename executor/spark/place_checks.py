@@ -10,14 +10,14 @@ from onager.place_files import EXCHANGE
 from onager.protocol import onager_pb2 as pb
 
 NoteRead = Callable[[Sequence[str]], None]
-"""Takes the paths that a planning lists, as URIs."""
+"""Takes the paths that a planning reads, as URIs."""
 
 
 @contextmanager
 def planning_in(places: SeenPlaces | None) -> Iterator[NoteRead]:
-    """Plan inside the block; `PlaceNotSeenError` if something was listed in a place that was not seen all the time.
+    """Plan inside the block; `PlaceNotSeenError` if something was read in a place that was not seen all the time.
 
-    The block says what it lists. An error in it counts as that of a place that is not seen and may be its cause.
+    The block says what it reads. An error in it counts as that of a place that is not seen and may be its cause.
     """
     if places is None:
         yield lambda _: None
@@ -27,8 +27,10 @@ def planning_in(places: SeenPlaces | None) -> Iterator[NoteRead]:
     try:
         yield read.extend
     except Exception as error:
-        if (lost := places.first_lost() or places.named_in(str(error), unseen)) is not None:
-            raise lost from error
+        lost = places.first_lost() or places.named_in(str(error), unseen)
+        missed = sorted(places.of(read) & unseen)
+        if lost is not None or missed:
+            raise lost or places.error_of(missed[0]) from error
         raise
     for name in sorted(places.of(read)):
         if name in unseen:

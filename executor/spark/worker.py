@@ -171,6 +171,7 @@ class SparkWorker:
             foreign=self._foreign,
             kernel=self._runner.kernel,
             deadlines=self._deadlines,
+            places=places,
         )
         self._tree = ProcessTree()
         self._control = ControlTasks(self._runner.kernel, actions, clock, logs, self._deadlines)

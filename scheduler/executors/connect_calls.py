@@ -8,11 +8,12 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from onager.errors import BusyError, ConnectUnservedError
+from onager.errors import BusyError, ConnectUnservedError, PlaceNotSeenError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import StreamLimit
@@ -164,20 +165,29 @@ class ConnectCalls:
     async def call(self, call: pb.ConnectCall, key: str, timeout_s: float) -> pb.ConnectReply:
         """Return the reply to *call*, from the executor that comes first for *key*.
 
+        One that does not see the tables is passed over, unless no other is there.
         `BusyError` where too many wait for it; `ConnectUnservedError` when there is none, or none replies in time.
         """
+        blind: dict[ExecutorId, pb.ConnectReply] = {}
         try:
             async with asyncio.timeout(timeout_s):
                 for _ in range(_MOST_TRIES):
-                    lane = self._lanes[await self._first(key)]
-                    reply = await self._ask(lane, call, timeout_s)
-                    if reply is not None:
+                    executor_id = await self._first(key, blind.keys())
+                    reply = await self._ask(self._lanes[executor_id], call, timeout_s)
+                    if reply is None:
+                        continue
+                    if reply.failure.error_class != PlaceNotSeenError.__name__:
                         return reply
+                    blind[executor_id] = reply
+                    if not self._lanes.keys() - blind.keys():
+                        break
         except TimeoutError:
             raise ConnectUnservedError(f"no executor answered within {timeout_s:g} s") from None
+        if blind:
+            return next(iter(blind.values()))
         raise ConnectUnservedError(f"{_MOST_TRIES} executors, one after the other, were lost or left while they had it")
 
-    async def _first(self, key: str) -> ExecutorId:
+    async def _first(self, key: str, blind: AbstractSet[ExecutorId]) -> ExecutorId:
         try:
             async with asyncio.timeout(_NONE_FOR_S):
                 while True:
@@ -185,7 +195,7 @@ class ConnectCalls:
                         if not self._executors.is_alive(executor_id, lane.incarnation):
                             self._drop(executor_id, lane)
                     if self._lanes:
-                        return ExecutorId(first(key, self._lanes))
+                        return ExecutorId(first(key, self._lanes.keys() - blind or self._lanes))
                     self._came.clear()
                     await self._came.wait()
         except TimeoutError:

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import CatalogConflictError, InvalidSettingError, OnagerError
+from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
@@ -21,6 +22,7 @@ from onager.executor.spark.failures import is_unanswered
 from onager.executor.spark.kernel.access import refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.kernel.execution import Kernel
+from onager.executor.spark.place_checks import NoteRead, planning_in
 from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
 from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader, SparkLostError
@@ -46,8 +48,13 @@ class ConnectRequests:
         foreign: ForeignTables | None = None,
         kernel: Kernel,
         deadlines: Deadlines,
+        places: SeenPlaces | None = None,
     ) -> None:
-        """*has_own_catalog*: tables are those of this executor's Spark, and not of the store. *foreign*: of others."""
+        """*has_own_catalog*: tables are those of this executor's Spark, and not of the store. *foreign*: of others.
+
+        *places*: the shared directories, without which tables that are in them cannot be looked at.
+        """
+        self._places = places
         self._foreign = foreign
         self._spark = spark
         self._exchange_dir = exchange_dir
@@ -114,7 +121,8 @@ class ConnectRequests:
         for _ in range(MOST_PLANNINGS):
             try:
                 with (
-                    self._session(reader) as (spark, tables),
+                    planning_in(self._places) as note_read,
+                    self._session(reader, note_read) as (spark, tables),
                     opened(call.session, spark, self._exchange_dir) as session,
                 ):
                     reply = act(session, tables)
@@ -126,10 +134,14 @@ class ConnectRequests:
         raise CatalogConflictError("the catalog", f"it changed each of the {MOST_PLANNINGS} times that it was read")
 
     @contextmanager
-    def _session(self, reader: CatalogReader | None) -> Iterator[tuple[SparkSession, PlanningCatalog | None]]:
+    def _session(
+        self, reader: CatalogReader | None, note_read: NoteRead
+    ) -> Iterator[tuple[SparkSession, PlanningCatalog | None]]:
         with ExitStack() as stack:
             tables = (
-                None if reader is None else stack.enter_context(PlanningCatalog(self._spark, reader, self._foreign))
+                None
+                if reader is None
+                else stack.enter_context(PlanningCatalog(self._spark, reader, self._foreign, note_read))
             )
             session = self._spark.newSession() if tables is None else tables.session
             stack.enter_context(active(session))

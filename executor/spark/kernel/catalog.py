@@ -48,6 +48,10 @@ class JavaCatalog:
         """Return whether all that was read was there at once; reads again to find out."""
         return bool(self._java.isOfOneRevision())
 
+    def places(self) -> list[str]:
+        """Return where lies what has been read, or was looked up to be read, as URIs."""
+        return str(self._java.places()).splitlines()
+
     def changes(self) -> dict[str, Any]:
         """Return what has changed; see Java's `Changes`."""
         return dict(json.loads(self._java.changes()))

@@ -21,6 +21,7 @@ from onager.executor.foreign.iceberg import ANSWER_S, FILES_S, awaited
 from onager.executor.spark.jvm import JavaObject, listed
 from onager.executor.spark.kernel.catalog import JavaCatalog
 from onager.executor.spark.kernel.classes import CATALOG_MOVED
+from onager.executor.spark.place_checks import NoteRead
 from onager.executor.work import CatalogReader
 from onager.protocol import onager_pb2 as pb
 
@@ -54,8 +55,19 @@ class TableWrite:
 class PlanningCatalog:
     """The catalog of one planning; a context manager, within which its session can be used."""
 
-    def __init__(self, base: SparkSession, reader: CatalogReader, foreign: ForeignTables | None = None) -> None:
-        """Make it with a session like *base*; managed tables lie in the same warehouse. *foreign*: of others."""
+    def __init__(
+        self,
+        base: SparkSession,
+        reader: CatalogReader,
+        foreign: ForeignTables | None = None,
+        on_read: NoteRead | None = None,
+    ) -> None:
+        """Make it with a session like *base*; managed tables lie in the same warehouse. *foreign*: of others.
+
+        At the end, *on_read* is told where tables lie that were looked up, and what queries have read, even if their
+        results are all that is left of them.
+        """
+        self._on_read = on_read
         self._reader = reader
         self._foreign = (foreign or ForeignTables()).planning()
         self._java = JavaCatalog(base)
@@ -75,7 +87,14 @@ class PlanningCatalog:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._close()
+        try:
+            if self._on_read is not None:
+                self._on_read(self._java.places())
+        except (Py4JError, OSError) as gone:  # the JVM, and the planning with it
+            if error is None:
+                raise OnagerError(f"it is unknown what was read: {gone}") from gone
+        finally:
+            self._close()
         if error is not None:
             self._tell(error)
 

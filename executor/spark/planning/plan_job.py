@@ -131,7 +131,7 @@ def plan_job(
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
     If it *may_step*, a script with several effects becomes the steps of a program. If it *has_fingerprints*, stages
-    that other jobs may have computed before get them. *on_read* is told the paths that are listed.
+    that other jobs may have computed before get them. *on_read* is told the paths that are read.
     If it *may_grow*, files of very large directories may be left to be listed while its first tasks run, and so may
     partitions of Python data sources that can give them bit by bit.
 
@@ -174,7 +174,7 @@ def plan_job(
         return planned(spark.newSession(), None)
     for _ in range(MOST_PLANNINGS):
         try:
-            with PlanningCatalog(spark, catalog, foreign) as tables:
+            with PlanningCatalog(spark, catalog, foreign, on_read) as tables:
                 outcome = planned(tables.session, tables)
                 tables.settle()
                 # What a program's statements have changed here, its steps change.

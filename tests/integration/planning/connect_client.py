@@ -27,6 +27,7 @@ from onager.clock import SystemClock
 from onager.errors import OnagerError
 from onager.exchange_layout import connect_artifact
 from onager.executor.exchange import carry_out, held_partitions, plan_publish
+from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.spark.connect import ConnectRequests
 from onager.executor.spark.deadlines import Deadlines
 from onager.ids import new_nonce
@@ -55,7 +56,13 @@ class ConnectError(Exception):
 class ConnectClient:
     """A session as a scheduler keeps it; every request is answered from what is stored of it."""
 
-    def __init__(self, executor: OneExecutor, catalog: MemoryCatalog, deadlines: Deadlines | None = None) -> None:
+    def __init__(
+        self,
+        executor: OneExecutor,
+        catalog: MemoryCatalog,
+        deadlines: Deadlines | None = None,
+        places: SeenPlaces | None = None,
+    ) -> None:
         self._executor = executor
         self._catalog = catalog
         self._requests = ConnectRequests(
@@ -65,6 +72,7 @@ class ConnectClient:
             has_own_catalog=False,
             kernel=executor.runner.kernel,
             deadlines=deadlines or Deadlines(SystemClock(), inf),
+            places=places,
         )
         self.spark = SparkSession("sc://127.0.0.1:1/;user_id=ann")
         # It would ask the server how large a plan is before it is compressed.

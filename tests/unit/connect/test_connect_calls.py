@@ -136,3 +136,31 @@ async def test_a_request_that_ends_each_executor_is_not_given_to_all_of_them(cal
         await asyncio.sleep(0)
     with pytest.raises(ConnectUnservedError, match="3 executors"):
         await asked
+
+
+BLIND = pb.ConnectFailure(error_class="PlaceNotSeenError", message="the warehouse is not seen here")
+
+
+async def answer_blindly(calls, executor_id, asked):
+    reply = None
+    while True:
+        call = (await calls.wait(waiting(executor_id, reply))).call
+        reply = None
+        if call.number:
+            asked.append(executor_id)
+            reply = pb.ConnectReply(number=call.number, failure=BLIND)
+
+
+async def test_an_executor_without_the_tables_is_passed_over_unless_no_other_is_there(calls):
+    asked, served = [], []
+    lanes = [asyncio.create_task(answer_blindly(calls, executor_id, asked)) for executor_id in ("e1", "e2")]
+    await asyncio.sleep(0)
+    reply = await calls.call(pb.ConnectCall(apply=b"x"), "session", 5)
+    assert reply.failure == BLIND
+    assert sorted(asked) == ["e1", "e2"]
+    lanes.append(asyncio.create_task(serve(calls, "e3", served)))
+    await asyncio.sleep(0)
+    assert {await ask(calls, b"x", f"session {n}") for n in range(20)} == {b"e3"}
+    assert len(served) == 20
+    for lane in lanes:
+        lane.cancel()

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentSkipListSet;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.regex.Pattern;
@@ -18,6 +19,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import onager.failure.RefusedException;
 import onager.plan.Guard;
+import onager.plan.NotesReads;
 import onager.spark43.CatalogCodec;
 import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;
@@ -45,7 +47,7 @@ import scala.collection.immutable.Seq;
  * The catalog of one planning: a private copy of what the store has, read as it is needed. Changes stay here until `changes` tells them;
  * no file is made, moved or removed, and no directory.
  */
-public final class OnagerCatalog implements ExternalCatalog {
+public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     private static final String DEFAULT = "default";
     private static final String GLOBAL_TEMPORARY = "global_temp";
     private static final Pattern NAME = Pattern.compile("\\w+"); // Spark makes no other databases and tables
@@ -66,6 +68,8 @@ public final class OnagerCatalog implements ExternalCatalog {
     private final Folders folders = new Folders();
     private final URI warehouse;
     private final SparkSession session;
+    /** URIs of tables that were looked up, and of what queries read besides. */
+    private final Set<String> places = new ConcurrentSkipListSet<>();
     private boolean mayChange = false;
 
     /** What a key holds: as it was read, and now. */
@@ -160,6 +164,21 @@ public final class OnagerCatalog implements ExternalCatalog {
         return Json.text(Changes.of(slots, folders));
     }
 
+    /** Returns where lies what has been read, or was looked up to be read, one URI a line. */
+    public String places() {
+        return String.join("\n", places);
+    }
+
+    @Override
+    public void noteRead(Stream<Path> roots) {
+        roots.forEach(path -> places.add(path.toString()));
+    }
+
+    private CatalogTable noted(CatalogTable table) {
+        noteRead(table.storage().locationUri().isEmpty() ? Stream.of() : Stream.of(new Path(table.location())));
+        return table;
+    }
+
     // ------------------------------------------------------------ databases
 
     @Override
@@ -246,7 +265,7 @@ public final class OnagerCatalog implements ExternalCatalog {
             return;
         }
         String id = newId();
-        CatalogTable table = withoutComment(given);
+        CatalogTable table = noted(withoutComment(given));
         if (table.tableType().equals(CatalogTableType.MANAGED()) && table.storage().locationUri().isEmpty()) {
             // Never used again: a table that is dropped and made anew does not meet the files of the old one.
             table = CatalogCodec.at(table, new Path(new Path(getDatabase(database).locationUri()), name + "-" + id).toUri());
@@ -359,7 +378,7 @@ public final class OnagerCatalog implements ExternalCatalog {
 
     @Override
     public synchronized CatalogTable getTable(String database, String name) {
-        return existing(database, name).spark;
+        return noted(existing(database, name).spark);
     }
 
     @Override

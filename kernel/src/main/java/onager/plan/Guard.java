@@ -5,6 +5,7 @@ import java.util.stream.Stream;
 import onager.access.Access;
 import onager.access.JobSettings;
 import onager.failure.RefusedException;
+import onager.spark43.CatalogSessions;
 import onager.spark43.Formats;
 import onager.spark43.Lookups;
 import onager.spark43.Variables;
@@ -95,6 +96,9 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
 
     private static void checkRoots(SparkSession session, scala.collection.immutable.Seq<Path> roots, boolean isOfCatalog) {
         checkRead(session, Seqs.list(roots).stream().filter(path -> !isOfCatalog || isLocal(path)));
+        if (CatalogSessions.catalog((org.apache.spark.sql.classic.SparkSession) session) instanceof NotesReads catalog) {
+            catalog.noteRead(Seqs.list(roots).stream());
+        }
     }
 
     private static boolean isLocal(Path path) {

@@ -71,6 +71,12 @@ public final class CatalogSessions {
                 Seqs.map(java.util.Map.of()));
     }
 
+    /** Return the catalog over which *session* was opened; null for other sessions. */
+    public static ExternalCatalog catalog(SparkSession session) {
+        return session.sharedState() instanceof Shared && session.sessionState().catalog().externalCatalog() instanceof ExternalCatalogWithListener held
+                ? held.unwrapped() : null;
+    }
+
     /** Have *session* make what it makes when it is first needed. */
     public static void warmUp(SparkSession session) {
         session.withActive(() -> {
