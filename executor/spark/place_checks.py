@@ -1,6 +1,6 @@
 """Checks, around a planning or a publication, that the shared directories that it uses are seen."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,8 +83,15 @@ def _check_removed(places: SeenPlaces, request: pb.CleanUp) -> None:
         places.check_path(path)
 
 
+def check_places(places: SeenPlaces | None, names: Collection[str]) -> None:
+    """Raise `PlaceNotSeenError` unless all places *names* are seen now."""
+    if places is not None:
+        for name in sorted(names):
+            places.check(name)
+
+
 def check_task_set(places: SeenPlaces | None, task_set: pb.TaskSet) -> None:
-    """Raise `PlaceNotSeenError` unless the directories that its tasks read and write are seen now."""
+    """Raise `PlaceNotSeenError` unless the directories that its tasks write are seen now, and the exchange."""
     if places is not None:
         places.check(EXCHANGE)
         if task_set.output.kind == "sink":
@@ -92,17 +99,25 @@ def check_task_set(places: SeenPlaces | None, task_set: pb.TaskSet) -> None:
 
 
 def lost_place(
-    places: SeenPlaces | None, task_set: pb.TaskSet, event: Mapping[str, Any], *, is_streamed: bool
+    places: SeenPlaces | None,
+    task_set: pb.TaskSet,
+    read: Collection[str],
+    event: Mapping[str, Any],
+    *,
+    is_streamed: bool,
 ) -> PlaceNotSeenError | None:
-    """Return the error of a directory that is not seen, if the outcome *event* of a task may be due to that."""
+    """Return the error of a directory that is not seen, if the outcome *event* of a task may be due to that.
+
+    *read*: the places in which it reads files.
+    """
     if places is None:
         return None
-    if "failure" in event:
-        return places.first_lost() or places.named_in(event["failure"]["message"], places.unseen())
-    if event["inline"] or is_streamed:
-        return None  # it wrote nothing
     try:
-        check_task_set(places, task_set)
+        check_places(places, read)  # a file that is not there may count as an empty one
+        if "failure" in event:
+            return places.first_lost() or places.named_in(event["failure"]["message"], places.unseen())
+        if not (event["inline"] or is_streamed):  # else it wrote nothing
+            check_task_set(places, task_set)
     except PlaceNotSeenError as error:
         return error
     return None

@@ -79,6 +79,10 @@ class LeafTools:
         """Return the leaf that *description* describes, for plans that run in *session*."""
         return self._leaves.rebuild(description, session)
 
+    def roots(self, leaf: JavaObject) -> list[str]:
+        """Return where the files lie that *leaf* reads, as URIs."""
+        return str(self._leaves.roots(leaf)).splitlines()
+
     def rebuild_growing(self, session: JavaObject, description: bytes, portion: bytes, first: int) -> JavaObject:
         """Return the leaf that *description* describes, over *portion*, whose first partition is *first*."""
         return self._feeds.rebuild(description, portion, first, session)

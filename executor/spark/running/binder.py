@@ -14,9 +14,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from onager.exchange_layout import stage_directory
+from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.execution import Kernel
+from onager.executor.spark.kernel.leaves import LeafTools
+from onager.executor.spark.place_checks import check_places
 from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan, StageSource
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
@@ -93,6 +96,8 @@ class BoundStage:
     """None: its tasks report no metrics of operators."""
     codegen_ms: int = 0
     """How long Spark generated and compiled code meanwhile."""
+    places: frozenset[str] = frozenset()
+    """The shared directories in which it reads files."""
 
 
 @dataclass(slots=True)
@@ -109,11 +114,20 @@ class _Binding:
 class Binder:
     """Binds stages, and keeps them until their job is closed; also keeps Spark sessions. Thread-safe."""
 
-    def __init__(self, spark: SparkSession, kernel: Kernel, name: str, check_address: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        kernel: Kernel,
+        name: str,
+        check_address: Callable[[str], None],
+        places: SeenPlaces | None = None,
+    ) -> None:
         """Bind in *kernel*; *check_address* raises if streams must not be read from an address.
 
-        *name* is unique among the binders of this Spark; its job groups contain it.
+        *name* is unique among the binders of this Spark; its job groups contain it. What reads files in one of *places*
+        is bound only while that is seen.
         """
+        self._places = places
         self._name = name
         self._check_address = check_address
         self._spark = spark
@@ -270,9 +284,20 @@ class Binder:
         rebuilt = [
             self._leaf(session, source, portion, first) if isinstance(source, LeafInput) else None for source in sources
         ]
+        places = self._places_of(rebuilt)
         bound = self._kernel.bind(session, plan.fragment, spec, rebuilt, [part.fragment for part in parts[1:]])
         nodes = self._kernel.operators(bound)
-        return BoundStage(bound, None if nodes is None else bound_plan(nodes), self._kernel.codegen_ms(bound))
+        made = None if nodes is None else bound_plan(nodes)
+        return BoundStage(bound, made, self._kernel.codegen_ms(bound), places)
+
+    def _places_of(self, rebuilt: Sequence[Any]) -> frozenset[str]:
+        """Return the places in which leaves read files; `PlaceNotSeenError` if one of them is not seen."""
+        if self._places is None:
+            return frozenset()
+        tools = LeafTools(self._jvm)
+        places = frozenset(self._places.of(root for leaf in rebuilt if leaf is not None for root in tools.roots(leaf)))
+        check_places(self._places, places)  # binding may compute a broadcast of their rows
+        return places
 
     def _leaf(self, session: Any, source: LeafInput, portion: bytes, first: int) -> Any:
         if source.grows:

@@ -39,6 +39,8 @@ class Run:
     has_ended: bool = False
     bound_plan: BoundPlan | None = None
     """What its tasks' metrics belong to; None: they report none."""
+    places: frozenset[str] = frozenset()
+    """The shared directories in which its tasks read files."""
     bind_ms: int = 0
     """How long it waited until its stage was bound."""
     codegen_ms: int = 0

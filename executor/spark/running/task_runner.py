@@ -34,7 +34,7 @@ from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.spark import failures
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.kernel.execution import Kernel
-from onager.executor.spark.place_checks import check_task_set, lost_place
+from onager.executor.spark.place_checks import check_places, check_task_set, lost_place
 from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.readings import by_run, progress_of
 from onager.executor.spark.running.runs import OnReport, Run, name_of, named_attempts, report_of, run_metrics
@@ -89,7 +89,7 @@ class StageRunner:
         self.stream_address = "" if streams is None else open_streams(self.kernel, streams)
         """Where others read this executor's streams; empty: tasks cannot stream."""
         self.binder = Binder(
-            spark, self.kernel, self._name, check_address=lambda address: check_reader(streams, address)
+            spark, self.kernel, self._name, check_address=lambda address: check_reader(streams, address), places=places
         )
         self._told_plans: set[tuple[StageKey, str]] = set()
         """The bound plans that were reported, by digest."""
@@ -214,6 +214,8 @@ class StageRunner:
             bound = self.binder.bound(
                 run.task_set, plan, is_wanted=lambda: bool(run.open), fused=run.fused, portion=run.portion
             )
+            check_places(self._places, bound.places)
+            run.places = bound.places
             run.bind_ms = round(1000 * (self._clock.monotonic_s() - begun_s))
             run.codegen_ms = min(run.bind_ms, bound.codegen_ms)
             with self._lock:
@@ -229,7 +231,8 @@ class StageRunner:
             else:
                 self._end(run)
         except Exception as e:  # noqa: BLE001 - every error belongs in the reports
-            self._give_up(run, failures.from_exception(self.kernel, e, run.made_by))
+            lost = None if self._places is None else self._places.first_lost()
+            self._give_up(run, failures.from_exception(self.kernel, lost or e, run.made_by))
 
     def _expect_streams(self, run: Run) -> None:
         """Tell readers that the tasks will stream: binding may take long, since it runs the stage's broadcasts."""
@@ -361,7 +364,8 @@ class StageRunner:
     ) -> pb.TaskReport:
         key, _ = mine
         started, ended = event["started_ms"], event["ended_ms"]
-        if (lost := lost_place(self._places, run.task_set, event, is_streamed=run.is_streamed)) is not None:
+        lost = lost_place(self._places, run.task_set, run.places, event, is_streamed=run.is_streamed)
+        if lost is not None:
             return report_of(key, started, ended, failures.not_seen(lost))
         if "failure" in event:
             if event["failure"]["out_of_memory"]:

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from onager.clock import SystemClock
 from onager.errors import PlaceNotSeenError
 from onager.executor.spark.place_checks import planning_in
+from onager.executor.spark.running import task_runner
+from onager.executor.spark.running.task_runner import StageRunner
 from onager.place_files import WAREHOUSE
 from onager.protocol import onager_pb2 as pb
+from onager.testing.job import DistributedRunError
 from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
 from tests.integration.planning.python_jobs import source
@@ -95,7 +99,8 @@ def test_it_tells_where_the_schema_of_a_new_table_was_looked_for(executor, table
 
 
 @pytest.mark.parametrize(
-    "text", ["SELECT 1", "CREATE DATABASE d", "CREATE TABLE n (v INT) USING parquet", "SHOW TABLES", "DECLARE n INT"]
+    "text",
+    ["SELECT 1", "CREATE DATABASE d", "CREATE TABLE n (v INT) USING parquet", "SHOW TABLES", "DECLARE n INT; SELECT n"],
 )
 def test_it_tells_of_no_table_where_none_is_needed(executor, table, text):
     executor.plan(pb.JobSpec(sql=pb.SqlScript(text=text)))
@@ -112,6 +117,39 @@ def test_sessions_look_at_no_table_in_a_directory_that_is_not_seen(executor, tab
         client.schema(client.spark.table("t"))
     assert refused.value.failure.error_class == "PlaceNotSeenError"
     client.close()
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_task_reads_no_files_in_a_directory_that_is_another_one(executor, files, when, monkeypatch):
+    warehouse = files / "a"
+    places = judged({WAREHOUSE: warehouse})
+    runner = StageRunner(
+        executor.spark,
+        executor_id="executor-1",
+        exchange_dir=str(executor.directory),
+        slots=2,
+        shared=True,
+        clock=SystemClock(),
+        places=places,
+    )
+    monkeypatch.setattr(executor, "runner", runner)
+    text = f"SELECT * FROM parquet.`{warehouse}`"
+    outcome = executor.plan_sql(text, conf=CUT | {"spark.sql.files.ignoreMissingFiles": "true"})
+    assert len(executor.run(outcome)) == 10
+
+    def lose(*_: object) -> None:
+        warehouse.rename(files / "away")
+        warehouse.mkdir()
+
+    try:
+        if when == "before":
+            lose()
+        else:
+            monkeypatch.setattr(task_runner, "check_places", lose)
+        with pytest.raises(DistributedRunError, match=r"warehouse .* was lost"):
+            executor.run(outcome)
+    finally:
+        runner.close()
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])

@@ -1,11 +1,15 @@
-"""What a planning has read in a shared directory that is another one now does not count."""
+"""What a planning or a task has read in a shared directory that is another one now does not count."""
 
 import pytest
 
 from onager.errors import PlaceNotSeenError
-from onager.executor.spark.place_checks import planning_in
+from onager.executor.spark.place_checks import lost_place, planning_in
 from onager.place_files import EXCHANGE, WAREHOUSE
+from onager.protocol import onager_pb2 as pb
 from tests.support.places import judged
+
+FAILED = {"failure": {"message": "a table has no rows"}}
+INLINE = {"inline": True}
 
 
 @pytest.fixture
@@ -34,3 +38,20 @@ def test_a_planning_that_has_read_elsewhere_is_not_concerned(places, tmp_path):
     plan(places, f"{tmp_path}/files")
     with pytest.raises(ValueError, match="no rows"):
         plan(places, f"{tmp_path}/files", ValueError("no rows"))
+
+
+def lost(places, read, event):
+    return lost_place(places, pb.TaskSet(), read, event, is_streamed=False)
+
+
+def test_a_task_that_has_read_what_is_not_seen_fails_though_it_wrote_nothing(places):
+    assert lost(places, frozenset(), INLINE) is None
+    assert lost(places, frozenset({EXCHANGE}), INLINE) is None
+    error = lost(places, frozenset({WAREHOUSE}), INLINE)
+    assert isinstance(error, PlaceNotSeenError)
+    assert error.place == WAREHOUSE
+
+
+def test_a_task_that_failed_over_what_it_read_fails_for_that(places):
+    assert lost(places, frozenset(), FAILED) is None
+    assert isinstance(lost(places, frozenset({WAREHOUSE}), FAILED), PlaceNotSeenError)

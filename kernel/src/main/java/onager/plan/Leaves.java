@@ -11,6 +11,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import onager.spark43.Files;
 import onager.spark43.Nodes;
 import onager.spark43.ProgramFiles;
@@ -150,6 +152,14 @@ public final class Leaves {
         String root = scan.tableIdentifier().isDefined() ? scan.tableIdentifier().get().table()
                 : Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).findFirst().orElse("");
         return bytes + "\t" + files + "\t" + Files.tasks(relation, listed) + "\t" + relation.fileFormat() + "\t" + root;
+    }
+
+    /** Returns where the files lie that *leaf* reads, one URI a line. */
+    public static String roots(SparkPlan leaf) {
+        Stream<String> found = leaf instanceof FileSourceScanExec scan
+                ? Seqs.list(scan.relation().location().rootPaths()).stream().map(Path::toString)
+                : leaf instanceof PartitionsScanExec source ? source.files() : Stream.of();
+        return found.collect(Collectors.joining("\n"));
     }
 
     /** The *filters* without subqueries, which are known when the query is planned. */

@@ -2,6 +2,7 @@ package onager.plan;
 
 import java.io.IOException;
 import java.util.List;
+import java.util.stream.Stream;
 import onager.spark43.Files;
 import onager.spark43.Nodes;
 import onager.spark43.OwnExec;
@@ -18,6 +19,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Option;
@@ -80,6 +82,13 @@ public final class PartitionsScanExec extends OwnExec {
 
     static Seq<Option<InputPartition>> some(List<InputPartition> partitions) {
         return Seqs.seq(partitions.stream().map(Option::apply).toList());
+    }
+
+    /** Returns a file of each partition that consists of files, as URIs. */
+    Stream<String> files() {
+        return Seqs.list(partitions).stream().filter(Option::isDefined).map(Option::get)
+                .filter(FilePartition.class::isInstance).map(FilePartition.class::cast)
+                .flatMap(each -> Stream.of(each.files()).limit(1)).map(file -> file.toPath().toString());
     }
 
     static String name(BatchScanExec scan) {
