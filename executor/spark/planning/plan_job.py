@@ -42,6 +42,7 @@ from onager.executor.spark.planning.sizing import (
     sizes,
 )
 from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
+from onager.executor.spark.planning.table_folders import check_no_table_at
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted
 from onager.executor.work import CatalogReader
 from onager.explain_analyze import marked_analyzed
@@ -255,6 +256,8 @@ class _Query:
     """Whether it was a statement that changes the catalog: it has no rows, and nothing is left to run."""
     takes_any_option: bool = False
     """Whether an option of its sink may be one without effect."""
+    is_table: bool = False
+    """Whether its sink is that of a table."""
     is_kept: bool = False
     """Whether it writes a checkpoint."""
 
@@ -307,6 +310,7 @@ def _of_connect(
         script.sink,
         is_done=script.is_done,
         takes_any_option=script.takes_any_option,
+        is_table=script.is_table,
         is_kept=script.is_kept,
     )
 
@@ -344,6 +348,8 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: Pr
         sink = completed(sink, schema) if said is None else sink
         sink.replaces_anything = overwrites_anything(spec.conf)
         check_target(sink, NO_PATHS if query.is_kept else private)
+        if not (query.is_table or query.is_kept):
+            check_no_table_at(session, sink)
         described = pb.Sink(schema_json=schema)
         described.MergeFrom(sink)
         check_appended(described)
@@ -375,7 +381,9 @@ def _frame(
     )
     if isinstance(script, ScriptSteps):
         return script
-    return _Query(script.frame, script.sink, script.is_analyzed, script.is_done, script.takes_any_option)
+    return _Query(
+        script.frame, script.sink, script.is_analyzed, script.is_done, script.takes_any_option, script.is_table
+    )
 
 
 @contextmanager

@@ -52,6 +52,8 @@ class PlannedScript:
     """Whether it has changed the catalog, and gives no rows."""
     takes_any_option: bool = False
     """Whether an option without effect is no mistake, as in Spark: a table has its own, and so does a program."""
+    is_table: bool = False
+    """Whether the sink is that of a table."""
     is_kept: bool = False
     """Whether the sink is a checkpoint: among Onager's own files, with columns that are called by their places."""
 
@@ -262,8 +264,8 @@ def _planned_write(session: SparkSession, jvm: Jvm, write: TableWrite | None) ->
         return PlannedScript(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
     frame = DataFrame(_rows(session, jvm, write.query), session).toDF(*write.names)
     if write.foreign is not None:
-        return PlannedScript(*foreign_rows(frame, write.foreign), takes_any_option=True)
-    return PlannedScript(frame, write.sink, takes_any_option=True)
+        return PlannedScript(*foreign_rows(frame, write.foreign), takes_any_option=True, is_table=True)
+    return PlannedScript(frame, write.sink, takes_any_option=True, is_table=True)
 
 
 def refuse_commands(session: SparkSession, text: str) -> None:

@@ -65,7 +65,7 @@ class Work:
 
     def written(self, sink: pb.Sink, ids: Ids, *, is_cut: bool = True) -> list[pb.TaskOutput]:
         """Run the tasks that stage *ids* for *sink*; return what they reported."""
-        conf = CUT if is_cut else {}
+        conf = (CUT if is_cut else {}) | ({"onager.overwrite.anything": "true"} if sink.HasField("table") else {})
         outcome = self.executor.plan(pb.JobSpec(sql=pb.SqlScript(text=_query(ids)), sink=sink, conf=conf))
         if outcome.HasField("fused_output"):
             return [outcome.fused_output]

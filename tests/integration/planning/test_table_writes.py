@@ -7,7 +7,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.errors import AnalysisException, IllegalArgumentException
 
-from onager.errors import CatalogConflictError, PlanningError
+from onager.errors import CatalogConflictError, PlanningError, SinkError
 from onager.executor.exchange import carry_out, held_partitions, plan_publish
 from onager.ids import new_nonce
 from onager.manifests import Manifest, TablePlaces
@@ -179,3 +179,34 @@ def test_what_cannot_be_written_is_refused_by_name(executor, catalog, text, erro
     with pytest.raises(error, match=why):
         plan(executor, text)
     assert catalog.records == {}
+
+
+def test_an_output_without_a_table_stays_out_of_the_folders_of_tables(executor, catalog, tmp_path):
+    database = tmp_path / "sales"
+    run(
+        executor,
+        catalog,
+        f"CREATE DATABASE sales LOCATION '{database}'",
+        "CREATE TABLE sales.p (v INT, d STRING) USING parquet PARTITIONED BY (d)",
+        "INSERT INTO sales.p VALUES (1, 'a'), (2, 'b')",
+    )
+    (table,) = database.glob("p-*")
+    places = {
+        table: ("overwrite", "append"),
+        table / "d=a": ("overwrite", "append"),
+        table / "d=c": ("error",),
+        database: ("overwrite", "append"),
+    }
+    query = "SELECT 1 AS v"
+    for place, modes in places.items():
+        jobs = [pb.JobSpec(sql=pb.SqlScript(text=query), sink=pb.Sink(path=str(place), mode=mode)) for mode in modes]
+        text = f"INSERT OVERWRITE DIRECTORY '{place}' USING parquet {query}"
+        for spec in (*jobs, pb.JobSpec(sql=pb.SqlScript(text=text))):
+            spec.sink.format = "parquet" if spec.sink.path else ""
+            with pytest.raises(SinkError, match=rf"{table.name}.*--conf onager\.overwrite\.anything=true"):
+                executor.plan(spec)
+            spec.conf["onager.overwrite.anything"] = "true"
+            assert executor.plan(spec).sink.path == str(place)
+    assert rows(executor, "SELECT v FROM sales.p") == [(1,), (2,)]
+    beside = pb.Sink(path=str(database / "out"), format="parquet", mode="overwrite")
+    assert executor.plan(pb.JobSpec(sql=pb.SqlScript(text=query), sink=beside)).sink.path == beside.path
