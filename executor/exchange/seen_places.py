@@ -205,7 +205,7 @@ class SeenPlaces:
     def first_lost(self) -> PlaceNotSeenError | None:
         """Return the error of a place that was seen, and is not any more; calls the disk."""
         for name, place in self._places.items():
-            if place.is_admitted:
+            if place.verdict is not None and place.verdict.admitted:  # perhaps by a mark that was missed since
                 try:
                     self.check(name)
                 except PlaceNotSeenError as error:

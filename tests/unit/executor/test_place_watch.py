@@ -171,6 +171,7 @@ async def test_what_was_said_of_one_mark_admits_no_other_one(exchange):
         with pytest.raises(PlaceNotSeenError, match="not known yet"):
             made.places.check(EXCHANGE)
         assert made.places.find([pb.PlaceMark(place=EXCHANGE, mark=made.view().mark)]) == []
+        assert made.places.first_lost() is not None, "a task may have failed because of that"
         made.places.take(late)  # the answer to a heartbeat that was sent before
         made.places.obey(late)
     assert look(str(exchange), place_id) == Seen(place_id, 1)
