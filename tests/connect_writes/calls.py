@@ -73,10 +73,13 @@ class Drawn:
 
     def _to_table(self) -> Call:
         table = self._one(TABLES)
+        touches: tuple[str, ...] = (table,)
         text = f"{self._frame()}.write{self._format(0.4)}{self._mode()}{self._layout(0.2)}"
         if self._may(0.06):
-            text += f".option('path', '{DIRECTORY}/{self._one(PATHS)}')"
-        return Call(f"{text}.saveAsTable({table!r})", (table,), "saveAsTable")
+            path = self._one(PATHS)
+            touches = (table, f"path:{path}")
+            text += f".option('path', '{DIRECTORY}/{path}')"
+        return Call(f"{text}.saveAsTable({table!r})", touches, "saveAsTable")
 
     def _insert(self) -> Call:
         table = self._one((*TABLES, VIEW))
