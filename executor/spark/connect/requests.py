@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -81,17 +82,22 @@ class ConnectRequests:
 
     @contextmanager
     def _limited(self, limit_s: float) -> Iterator[None]:
-        name = f"request {next(self._numbers)} of Spark Connect"
+        name, was_cancelled = f"request {next(self._numbers)} of Spark Connect", threading.Event()
         self._kernel.enter_control(name, f"onager {name}", "")
         try:
-            self._deadlines.begin(name, partial(self._stop, name), lambda: None)
+            self._deadlines.begin(name, partial(self._stop, name, was_cancelled), lambda: None)
             self._deadlines.limit(name, limit_s)
             yield
+        except BaseException:
+            self._deadlines.stopped(name)  # what goes on in Spark is stopped, too
+            self._kernel.await_control(name, was_cancelled=was_cancelled.is_set())
+            raise
         finally:
             self._deadlines.end(name)
             self._kernel.leave_control(name)
 
-    def _stop(self, name: str) -> None:
+    def _stop(self, name: str, was_cancelled: threading.Event) -> None:
+        was_cancelled.set()
         try:
             self._kernel.cancel_control(name)
         except (Py4JError, OSError) as error:  # the JVM is gone, and the request with it

@@ -110,6 +110,10 @@ class Kernel:
         """Put this thread's Spark jobs into the job group *group* until `leave_control`; they log as *attempt*."""
         self._java.enterControl(group, description, attempt)
 
+    def await_control(self, group: str, *, was_cancelled: bool) -> None:
+        """Return once no Spark task of *group* goes on: those of work that was cancelled, or has failed, may."""
+        self._java.awaitControl(group, was_cancelled)
+
     def leave_control(self, group: str) -> None:
         """End `enter_control`: this thread's Spark jobs belong to no job group."""
         self._java.leaveControl(group)

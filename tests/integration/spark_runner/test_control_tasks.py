@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.exchange.runner_process import busy_threads
 from onager.clock import SystemClock
 from onager.errors import PlanningTimeoutError
 from onager.executor.spark.control_tasks import ControlTasks
@@ -88,6 +89,26 @@ def test_planning_that_waits_within_the_jvm_is_woken(controlled, spark):
     assert sleeping.wait(HANGS_S)
     controlled.tasks.cancel(task_keys(task_set))
     assert controlled.kind() == "task_killed"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+def test_a_slot_is_in_use_until_the_tasks_of_a_job_that_ended_have_ended(controlled, spark, how):
+    """Spark ends a job without waiting for its tasks, and nothing looks for a cancellation within an expression."""
+    slow, sooner = (
+        f"levenshtein(repeat('ab', cast({length} + id AS int)), repeat('ba', cast({length} + id AS int)))"
+        for length in (6000, 1500)
+    )
+    two = {"cancelled": slow, "failed": f"IF(id = 0, {slow}, raise_error(CAST({sooner} AS string)))"}[how]
+
+    def work(_cancellation) -> None:
+        spark.range(0, 2, 1, 2).selectExpr(two).collect()
+
+    task_set = controlled.start(f"job-slow-{how}", work)
+    if how == "cancelled":
+        until(lambda: len(busy_threads(spark._jvm)) == 2, "two tasks at work")
+        controlled.tasks.cancel(task_keys(task_set))
+    assert controlled.kind() != "success"
+    assert not busy_threads(spark._jvm), "a task goes on of which the slot is free"
 
 
 def test_what_is_to_be_done_at_a_cancellation_is_done_once_also_when_it_comes_late(controlled):

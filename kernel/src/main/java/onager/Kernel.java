@@ -154,6 +154,11 @@ public final class Kernel {
         groups.enterControl(group, description, attempt);
     }
 
+    /** Wait until no Spark task of *group* goes on, after its work was cancelled or has failed. */
+    public void awaitControl(String group, boolean wasCancelled) {
+        groups.awaitControl(group, wasCancelled);
+    }
+
     public void leaveControl(String group) {
         groups.leaveControl(group);
     }

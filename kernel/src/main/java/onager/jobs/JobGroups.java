@@ -16,6 +16,7 @@ import org.apache.spark.sql.internal.SQLConf;
 
 /** The Spark job groups in which threads of this executor run Spark jobs, each with its own scheduler pool. */
 public final class JobGroups {
+    private static final long CATCH_UP_MS = 10_000L;
     private static final String POOL = SparkContext$.MODULE$.SPARK_SCHEDULER_POOL();
 
     private final SparkContext sc;
@@ -136,8 +137,28 @@ public final class JobGroups {
         sc.setLocalProperty(Attempt.NAME, attempt);
         Attempt.enter(attempt);
         sc.setLocalProperty(POOL, pools.take());
+        sc.setLocalProperty(tracker.property, group);
         synchronized (controls) {
             controls.put(group, Thread.currentThread());
+        }
+    }
+
+    /**
+     * Wait until no Spark task of *group* goes on. Spark ends a job that was cancelled, or has failed, without waiting for its tasks, which
+     * keep their threads. *wasCancelled*: some may have begun a moment ago.
+     */
+    public void awaitControl(String group, boolean wasCancelled) {
+        while (true) {
+            try {
+                Thread.interrupted(); // that of the cancellation; others may follow
+                if (wasCancelled) {
+                    tracker.catchUp(CATCH_UP_MS);
+                }
+                tracker.awaitEnd(group);
+                return;
+            } catch (InterruptedException e) {
+                continue;
+            }
         }
     }
 
@@ -148,6 +169,8 @@ public final class JobGroups {
         }
         pools.give(sc.getLocalProperty(POOL));
         sc.setLocalProperty(POOL, null);
+        sc.setLocalProperty(tracker.property, null);
+        tracker.forget(group);
         sc.setLocalProperty(Attempt.NAME, null);
         Attempt.leave();
     }

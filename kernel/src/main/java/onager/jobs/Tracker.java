@@ -109,6 +109,13 @@ public final class Tracker extends SparkListener {
         return running.size();
     }
 
+    /** Wait until no task of *run* goes on, however long that takes. */
+    synchronized void awaitEnd(String run) throws InterruptedException {
+        while (running.values().stream().anyMatch(place -> place.run.equals(run))) {
+            wait();
+        }
+    }
+
     synchronized void forget(String run) {
         tasks.keySet().removeIf(key -> key.startsWith(run + "/"));
     }
