@@ -1,6 +1,6 @@
 """A job under any sequence of events: reordered, repeated and delayed."""
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
@@ -764,7 +764,7 @@ class World(RuleBasedStateMachine):
                 is_memory=is_memory,
                 was_alone=was_alone,
                 tasks=len(running) + others,
-                suspects=tuple(SuspectTask("job-1", *astuple(task)) for task in sorted(running)),
+                suspects=tuple(SuspectTask("job-1", *task) for task in sorted(running)),
             ),
         )
         before = self.graph
