@@ -91,8 +91,8 @@ def run(cluster: Cluster, faults: list[Fault], *, has_limits: bool) -> dict[str,
         print(f"{fault.name}, for {fault.seconds:g} s", file=sys.stderr, flush=True)
         with fault.begin(cluster):
             time.sleep(fault.seconds)
-            if fault.shows and (state := cluster.states().get(fault.shows)) != "no_place":
-                report["findings"].append(f"{fault.name}: {fault.shows} is listed as {state}")
+            if fault.shows:
+                _await_refusal(cluster, fault)
             if fault.is_sickness:
                 report["findings"] += [f"{fault.name}: {line}" for line in cluster.lost_leases(lines)]
         cluster.await_whole(_HANGS_S)
@@ -105,6 +105,14 @@ def run(cluster: Cluster, faults: list[Fault], *, has_limits: bool) -> dict[str,
     report["findings"] += wrong
     report["requests"] = {client.name: len(client.requests) for client in clients}
     return report
+
+
+def _await_refusal(cluster: Cluster, fault: Fault) -> None:
+    end_s = time.monotonic() + _HANGS_S
+    while (state := cluster.states().get(fault.shows)) != "no_place":  # it may still be starting
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"{fault.name}: {fault.shows} is listed as {state} after {_HANGS_S:g} s")
+        time.sleep(0.5)
 
 
 def _await_answers(clients: list[Client], since_s: float, count: int) -> None:
