@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -186,7 +186,8 @@ class Cluster:
         machine.unmount()
         if has_copy:
             copy = self.directory / f"copy-{number}-{time.monotonic_ns()}"
-            shutil.copytree(machine.source, copy, ignore=lambda *_: ())
+            with suppress(shutil.Error):  # raised at the end, for files that went meanwhile
+                shutil.copytree(machine.source, copy)
             machine.mount(copy)
         for part in restarted:
             part.start()
