@@ -53,7 +53,7 @@ def sleeping(spark, path):
     @udf(LongType())
     def sleeps(x):
         Path(f"{path}/{x}").touch()
-        time.sleep(120)
+        time.sleep(2 * HANGS_S)
         return x
 
     return spark.range(0, 2, 1, 2).select(sleeps("id"))
@@ -77,7 +77,7 @@ def test_a_whole_share_is_cancelled(spark, job, tmp_path, make, at_work):
     launched = Launched(job, 1, stage.plan)
     until(lambda: at_work(spark, tmp_path) >= 2, what="two tasks at work")
     job.runner.cancel([launched.key(0), launched.key(1)])
-    reports = launched.wait(2, timeout_s=10)
+    reports = launched.wait(2, timeout_s=HANGS_S)
     assert {r.failure.kind for r in reports.values()} == {"task_killed"}
     assert slots_are_free(spark)
 
