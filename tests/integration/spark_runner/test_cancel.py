@@ -91,7 +91,8 @@ def test_a_slot_is_in_use_until_the_cancelled_task_has_ended(spark, job, cancell
     until(lambda: len(busy_threads(spark._jvm)) == 2, "two tasks at work")
     job.runner.cancel([launched.key(partition) for partition in cancelled])
     reports = launched.wait(2, timeout_s=HANGS_S)
-    assert not busy_threads(spark._jvm), "a task goes on of which the slot is free"
+    at_work = [stack for stack in busy_threads(spark._jvm) if "levenshtein" in stack]
+    assert not at_work, "a task goes on of which the slot is free"
     assert {p: r.failure.kind for p, r in reports.items() if r.HasField("failure")} == dict.fromkeys(
         cancelled, "task_killed"
     )
