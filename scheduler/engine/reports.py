@@ -149,6 +149,7 @@ class ReportReader:
             if report.needs_major:
                 check_readable(report.needs_major, 0, f"what {key} reports")
             success = report.success
+            # Nearly every report: nothing is awaited for it, since this is done for every task.
             if report.HasField("success") and not success.HasField("plan") and success.ByteSize() < LARGE_BYTES:
                 event, named, inline = _judged(graph, key, executor, success, now_ms, known)
             else:

@@ -157,7 +157,7 @@ public final class JobGroups {
                 tracker.awaitEnd(group);
                 return;
             } catch (InterruptedException e) {
-                continue;
+                continue; // it was cancelled once more
             }
         }
     }
