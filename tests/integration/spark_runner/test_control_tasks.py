@@ -94,11 +94,11 @@ def test_planning_that_waits_within_the_jvm_is_woken(controlled, spark):
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
 def test_a_slot_is_in_use_until_the_tasks_of_a_job_that_ended_have_ended(controlled, spark, how):
     """Spark ends a job without waiting for its tasks, and nothing looks for a cancellation within an expression."""
-    slow, sooner = (
+    slow, slower, sooner = (
         f"levenshtein(repeat('ab', cast({length} + id AS int)), repeat('ba', cast({length} + id AS int)))"
-        for length in (6000, 1500)
+        for length in (6000, 12_000, 1500)
     )
-    two = {"cancelled": slow, "failed": f"IF(id = 0, {slow}, raise_error(CAST({sooner} AS string)))"}[how]
+    two = {"cancelled": slower, "failed": f"IF(id = 0, {slow}, raise_error(CAST({sooner} AS string)))"}[how]
 
     def work(_cancellation) -> None:
         spark.range(0, 2, 1, 2).selectExpr(two).collect()
