@@ -44,6 +44,8 @@ _SHARE_OF_MACHINE = 0.4
 _SMALL_HEAP = 4 * _GIB
 _JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Variables with further JVM options; a JVM does not start when two of them choose a garbage collector."""
+_OF_CLIENTS: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
+"""Variables by which PySpark makes a session of Spark Connect; a client sets them, and may start an executor."""
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to exit."""
@@ -106,10 +108,7 @@ def start_session(
     settings["spark.sql.extensions"] = ",".join(extensions)
     settings |= {f"spark.sql.catalog.{name}": FOREIGN_CATALOG for name in catalogs}
     settings |= _access(settings, private, allow, has_catalogs=bool(catalogs))
-    if settings.get("spark.driver.bindAddress") == _LOOPBACK:
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+    _prepare_environment(settings)
     builder = SparkSession.builder
     for key, value in settings.items():
         if key.startswith("spark."):
@@ -129,6 +128,16 @@ def start_session(
     answer_promptly(spark.sparkContext._gateway)  # noqa: SLF001  (PySpark keeps it nowhere else)
     _silence_errors_of_queries()
     return spark
+
+
+def _prepare_environment(settings: Mapping[str, str]) -> None:
+    """Have PySpark start a Spark with *settings* in this process, and Python workers as they say."""
+    if settings.get("spark.driver.bindAddress") == _LOOPBACK:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+    for name in _OF_CLIENTS:
+        os.environ.pop(name, None)
 
 
 def _access(

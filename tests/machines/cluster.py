@@ -22,8 +22,6 @@ MACHINES: Final = 3
 KINDS: Final = ("etcd", "scheduler", "executor")
 ROOT: Final = Path(__file__).parents[2]
 PROXY: Final = f"{OUTSIDE}:50060"
-_WITHOUT_CONNECT: Final = ("env", "-u", "SPARK_REMOTE", "-u", "SPARK_CONNECT_MODE_ENABLED")
-"""What PySpark leaves in the environment of this process, as a client, makes an executor that starts later one, too."""
 _SMALL_SPARK: Final = {
     "spark.driver.memory": "640m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
@@ -273,7 +271,6 @@ class Cluster:
     def _executor(self, machine: Machine) -> list[str | Path]:
         schedulers = ",".join(f"10.77.0.{number}:50050" for number in range(1, MACHINES + 1))
         return [
-            *_WITHOUT_CONNECT,
             *(sys.executable, "-m", "onager", "executor", "--scheduler", schedulers, "--slots", "2"),
             *("--executor-id", f"executor-{machine.number}", "--exchange-dir", machine.share / "exchange"),
             *("--root", machine.share),

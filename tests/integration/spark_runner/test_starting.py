@@ -56,6 +56,11 @@ def test_no_java_is_named_with_where_it_was_looked_for(tmp_path):
     assert told.endswith("install Java 17 or newer, and let JAVA_HOME name it")
 
 
+def test_an_executor_that_a_client_of_spark_connect_starts_has_its_own_spark(tmp_path):
+    told = started(tmp_path, SPARK_REMOTE="sc://localhost:1", SPARK_CONNECT_MODE_ENABLED="1", SPARK_API_MODE="connect")
+    assert "there is no Java" in told
+
+
 def test_an_old_java_is_named(java):
     words = "java.lang.UnsupportedClassVersionError: Main has been compiled by a more recent version (class file 61.0)"
     told = started(java(f'echo "Error: {words}" >&2; exit 1'))
