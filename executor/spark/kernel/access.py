@@ -6,14 +6,19 @@ from onager.executor.spark.jvm import Jvm
 
 
 def close_file_systems(session: SparkSession) -> None:
-    """Have all sessions of this Spark refuse the file systems that jobs may not use: see Java's `FileSystems`."""
-    context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
-    Jvm.of(session).java_class("onager.access.FileSystems").close(context.hadoopConfiguration())
+    """Have all sessions of this Spark refuse the file systems that jobs may not use, whatever they say.
+
+    See Java's `FileSystems` and `FixedProperties`.
+    """
+    conf = session.sparkContext._jsc.sc().hadoopConfiguration()  # noqa: SLF001  (PySpark offers no public way to it)
+    jvm = Jvm.of(session)
+    jvm.java_class("onager.access.FileSystems").close(conf)
+    getattr(jvm.java_class("onager.spark43.FixedProperties"), "in")(conf)
 
 
-def refused_option(jvm: Jvm, key: str) -> str | None:
-    """Return why no job may give *key* as an option of files; None: it may."""
-    why = jvm.java_class("onager.access.JobSettings").ofOption(key)
+def refused_option(jvm: Jvm, key: str, value: str) -> str | None:
+    """Return why no job may give *key* as an option of files with *value*; None: it may."""
+    why = jvm.java_class("onager.access.JobSettings").ofOption(key, value)
     return None if why is None else str(why)
 
 

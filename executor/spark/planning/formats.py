@@ -114,11 +114,10 @@ def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose:
         name = key.lower()
         if name == "maxrecordsperfile" and is_written and not re.fullmatch(r"\d{1,18}", options[key]):
             raise PlanningError(f"{whose}: {key} is a number of rows, not {options[key]}; 0 sets no limit")
-        if name.startswith((*_OF_HADOOP, f"{file_format}.")):
-            if (why := refused_option(jvm, key)) is not None:
-                raise PlanningError(f"{whose}: the option {key} is refused: {why}")
-            continue
-        if name in known:
+        is_known = name in known or name.startswith((*_OF_HADOOP, f"{file_format}."))
+        if is_known and (why := refused_option(jvm, key, options[key])) is not None:
+            raise PlanningError(f"{whose}: the option {key} is refused: {why}")
+        if is_known:
             continue
         raise PlanningError(
             f"{whose}: the option {key} has no effect when {file_format} is {'written' if is_written else 'read'}"

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError, PlanningError, SideEffectError
+from onager.exchange_layout import location_path
 from onager.executor.spark.jvm import Jvm, jvm_session, kind
 from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.planning.parameters import Parser
@@ -350,7 +351,7 @@ def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:
     if not location.isDefined():
         raise PlanningError(f"{statement} names no directory")
     return pb.Sink(
-        path=str(location.get().toString()),
+        path=location_path(str(location.get().toString())),
         format=str(provider.get()).lower(),
         mode="overwrite",
         options={entry._1(): entry._2() for entry in jvm.items(storage.properties().toSeq())},  # noqa: SLF001

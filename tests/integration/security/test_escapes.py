@@ -14,7 +14,7 @@ REFUSALS = (
     "jobs may use", "is refused", "cannot be read", "cannot be used", "cannot be written", "which no job reads",
     "a job cannot set", "a setting of executors", "needs to be named", "only SET, RESET, USE",
     "would be taken from the environment", "External Entity: Failed to read",
-    "a function's jars and files are not kept",
+    "a function's jars and files are not kept", "takes the short name of a codec",
 )  # fmt: skip
 
 
@@ -78,6 +78,18 @@ SQL = {
     "the directory of the store": "SELECT * FROM text.`{state_dir}`",
     "an output through another file system": "INSERT OVERWRITE DIRECTORY '{data}/o' USING parquet"
     " OPTIONS ('fs.file.impl' 'any.Class') SELECT 1",
+    "another file system without checks": "SET spark.sql.analyzer.singlePassResolver.runExtendedResolutionChecks=false;"
+    " SET spark.sql.analyzer.singlePassResolver.enabled=true; SELECT * FROM text.`{token}` WITH"
+    " ('fs.file.impl'='org.apache.hadoop.fs.RawLocalFileSystem','fs.file.impl.disable.cache'='true')",
+    "an object of Java": "SELECT * FROM parquet.`{data}` WITH ('parquet.private.read.filter.predicate'='rO0AB')",
+    "other secrets": "SET spark.sql.legacy.setCommandRejectsSparkCoreConfs=false; SET spark.redaction.regex=^$;"
+    " SET spark.hadoop.planted.secret.key",
+    "a secret in another setting": "SET spark.sql.variable.substitute=false;"
+    " SET spark.sql.columnNameOfCorruptRecord=${{spark.hadoop.planted.secret.key}}; SELECT 1",
+    "a default database": "SET spark.sql.sources.default=jdbc;"
+    " CREATE TABLE t OPTIONS (url 'jdbc:derby:memory:x;create=true', dbtable 'x')",
+    "a class of a codec": "SELECT from_csv('1', 'a INT', map('compression', 'java.util.ArrayList'))",
+    "a database elsewhere": "CREATE DATABASE d LOCATION 'http://h/x'",
     "writing among the tokens": "INSERT OVERWRITE DIRECTORY '{tokens}' USING parquet SELECT 1",
 }
 

@@ -115,8 +115,26 @@ public final class Access {
         if (why != null) {
             return why;
         }
-        return privates.stream().filter(each -> isBelow(each, real)).findFirst().map(held -> "it holds " + held + whose(held)
-                + "; name the directories below it that are wanted").orElse(null);
+        String held = held(real);
+        return held == null ? null : "it holds " + held + whose(held) + "; name the directories below it that are wanted";
+    }
+
+    /** Return a private place at *real* or below it, or null. */
+    private String held(String real) {
+        return privates.stream().filter(each -> isBelow(each, real)).findFirst().orElse(null);
+    }
+
+    /** Throws if the local directory *given* holds a private place: it is neither moved nor removed. */
+    void checkHolds(Path given) {
+        String held = held(real(given));
+        if (held != null) {
+            throw new RefusedException(given + " cannot be used: it holds " + held + whose(held));
+        }
+    }
+
+    /** Whether the operator allows any data source besides the formats of files. */
+    public boolean allowsSources() {
+        return allowed.stream().anyMatch(name -> !name.endsWith(":") && !name.equals("transform"));
     }
 
     private String elsewhere(String path, String scheme) {

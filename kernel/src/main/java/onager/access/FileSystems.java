@@ -18,8 +18,8 @@ public final class FileSystems {
     private FileSystems() {}
 
     /**
-     * Has *conf*, from which all sessions take theirs, refuse the file systems that jobs may not use; throws an IllegalStateException if
-     * local files are not guarded.
+     * Has *conf*, from which all sessions take theirs, refuse the file systems that jobs may not use; throws an
+     * IllegalStateException if local files are not guarded.
      */
     public static void close(Configuration conf) throws IOException {
         URI local = URI.create("file:///");
@@ -29,10 +29,13 @@ public final class FileSystems {
         if (!(FileSystem.get(local, conf) instanceof GuardedFiles)) {
             throw new IllegalStateException("files are not guarded: fs.file.impl is " + conf.get("fs.file.impl"));
         }
-        Access access = Access.get();
-        if (access.hasCatalogs()) {
-            return; // whose tables lie where they say; what queries name is checked in their plans
+        if (!Access.get().hasCatalogs()) { // whose tables lie where they say; what queries name is checked in their plans
+            refuseOthers(conf);
         }
+    }
+
+    private static void refuseOthers(Configuration conf) {
+        Access access = Access.get();
         var schemes = new TreeSet<String>();
         for (var loaded = ServiceLoader.load(FileSystem.class).iterator(); loaded.hasNext();) {
             try {

@@ -32,6 +32,15 @@ public final class GuardedFiles extends LocalFileSystem {
             }
         }
 
+        /** Throws if *path*, or something below it, is not for jobs. */
+        private void checkAll(Path path) {
+            check(path);
+            Access access = Access.current();
+            if (access != null) {
+                access.checkHolds(pathToFile(path).toPath());
+            }
+        }
+
         @Override
         public FSDataInputStream open(Path path, int buffer) throws IOException {
             check(path);
@@ -78,8 +87,8 @@ public final class GuardedFiles extends LocalFileSystem {
 
         @Override
         public boolean rename(Path from, Path to) throws IOException {
-            check(from);
-            check(to);
+            checkAll(from);
+            checkAll(to);
             return super.rename(from, to);
         }
 
@@ -91,7 +100,7 @@ public final class GuardedFiles extends LocalFileSystem {
 
         @Override
         public boolean delete(Path path, boolean isRecursive) throws IOException {
-            check(path);
+            checkAll(path);
             return super.delete(path, isRecursive);
         }
 

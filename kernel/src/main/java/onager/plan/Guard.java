@@ -19,6 +19,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.jdbc.JDBCRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.FileTable;
 import scala.runtime.AbstractFunction1;
@@ -31,10 +32,15 @@ import scala.runtime.BoxedUnit;
  */
 public final class Guard extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     private static final String REFLECT = "spark.onager.reflect";
+    /** Functions that take options of a format. */
+    private static final List<String> OF_TEXTS = List.of("from_csv", "to_csv", "schema_of_csv", "from_json", "to_json", "schema_of_json", "from_xml",
+            "to_xml", "schema_of_xml");
+    /** An option that names a file. */
+    private static final String SCHEMA_FILE = "rowValidationXSDPath";
 
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
-        extensions.injectParser((session, parser) -> Variables.in(parser));
+        extensions.injectParser(Variables::parser);
         GuardedRequests.inject(extensions); // before any other rule looks for files
         extensions.injectCheckRule(session -> {
             return plan -> {
@@ -43,6 +49,7 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
             };
         });
         GrowingReads.inject(extensions);
+        OF_TEXTS.forEach(name -> extensions.injectFunction(Lookups.checked(name, Guard::checkOption)));
         if (!isReflecting()) {
             for (String name : List.of("reflect", "java_method", "try_reflect")) {
                 extensions.injectFunction(Lookups.replaced(name, arguments -> {
@@ -78,13 +85,18 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
                 boolean isOfCatalog = isOfCatalog(table) || relation.location() instanceof FixedFileIndex;
                 checkRoots(session, relation.location().rootPaths(), isOfCatalog);
                 checkFormat(session, isOfCatalog ? null : Formats.name(relation.fileFormat()));
-                checkOptions(Seqs.each(relation.options().keysIterator()));
+                Seqs.each(relation.options().iterator()).forEach(option -> checkOption(option._1(), option._2()));
             } else if (table != null && table.provider().isDefined()) {
                 checkFormat(session, table.provider().get());
+            } else {
+                checkOther(files.relation() instanceof JDBCRelation ? "jdbc" : "", files.relation());
             }
         } else if (plan instanceof DataSourceV2Relation source && source.table() instanceof FileTable table) {
             checkRoots(session, table.fileIndex().rootPaths(), false);
             checkFormat(session, table.formatName());
+        } else if (plan instanceof DataSourceV2Relation source && !Formats.isOpen(source.table())
+                && !(source.catalog().isDefined() && Access.get().hasCatalogs())) {
+            checkOther("", source.table());
         }
         Queries.below(plan).forEach(each -> check(session, each));
     }
@@ -105,18 +117,28 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
         return "file".equals(path.toUri().getScheme());
     }
 
+    /** Throws if the operator allows no source *name*, or, if that is not known, none at all: *relation* is then nothing that jobs may read. */
+    private static void checkOther(String name, Object relation) {
+        Access access = Access.get();
+        if (name.isEmpty() ? !access.allowsSources() : !access.allows(name)) {
+            String shown = name.isEmpty() ? relation.getClass().getName() : name;
+            throw new RefusedException("the data source " + shown + " is not among those that jobs may use; " + Access.flag(shown));
+        }
+    }
+
     private static void checkFormat(SparkSession session, String name) {
         if (name != null) {
             GuardedRequests.checkFormat((org.apache.spark.sql.classic.SparkSession) session, name);
         }
     }
 
-    static void checkOptions(Iterable<String> names) {
-        for (String name : names) {
-            String why = JobSettings.ofOption(name);
-            if (why != null) {
-                throw new RefusedException("the option " + name + " is refused: " + why);
-            }
+    static void checkOption(String name, String value) {
+        String why = JobSettings.ofOption(name, value);
+        if (why != null) {
+            throw new RefusedException("the option " + name + " is refused: " + why);
+        }
+        if (name.equalsIgnoreCase(SCHEMA_FILE)) {
+            Access.get().checkRead(new Path(value), "file");
         }
     }
 }

@@ -8,6 +8,7 @@ import onager.access.Access;
 import onager.access.JobSettings;
 import onager.failure.RefusedException;
 import onager.spark43.Formats;
+import onager.spark43.Variables;
 import onager.values.Seqs;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSessionExtensions;
@@ -37,6 +38,8 @@ final class GuardedRequests extends Rule<LogicalPlan> {
     private static final String LOCATION = "location";
     /** Of tables, and of no file. */
     private static final String PROPERTIES = "properties";
+    /** Begins the names of properties in which Spark keeps the settings that a view is read with. */
+    private static final String OF_VIEWS = "view.sqlConfig.";
 
     private final SparkSession session;
 
@@ -51,7 +54,7 @@ final class GuardedRequests extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
         check(plan);
-        return plan;
+        return Variables.resolved(session, plan);
     }
 
     private void check(LogicalPlan plan) {
@@ -86,13 +89,24 @@ final class GuardedRequests extends Rule<LogicalPlan> {
                 + "give the jar to all executors (--spark-conf spark.driver.extraClassPath=…), and leave out USING");
     }
 
-    private static void checkSetting(SetCommand set) {
-        if (set.kv().isDefined() && set.kv().get()._2().isDefined()) {
-            String key = set.kv().get()._1();
-            String why = JobSettings.refusal(key, set.kv().get()._2().get());
-            if (why != null) {
-                throw new RefusedException("a job cannot set " + key + ": " + why);
-            }
+    private void checkSetting(SetCommand set) {
+        if (set.kv().isEmpty() || set.kv().get()._1().startsWith("-")) {
+            Variables.checkRedacted(session.sessionState().conf());
+            return;
+        }
+        String key = set.kv().get()._1();
+        Option<String> value = set.kv().get()._2();
+        if (value.isDefined()) {
+            checkSetting(key, value.get());
+        } else if (Variables.isSecret(key)) {
+            throw new RefusedException(key + " is a secret of the executors, which no job reads");
+        }
+    }
+
+    private static void checkSetting(String key, String value) {
+        String why = Variables.isOne(key) ? JobSettings.ofValue(value) : JobSettings.refusal(Variables.name(key), value);
+        if (why != null) {
+            throw new RefusedException("a job cannot set " + key + ": " + why);
         }
     }
 
@@ -103,14 +117,15 @@ final class GuardedRequests extends Rule<LogicalPlan> {
         for (int i = 0; i < node.productArity(); i++) {
             Object value = node.productElement(i) instanceof Option<?> given ? given.getOrElse(() -> null) : node.productElement(i);
             String name = node.productElementName(i);
-            if (value instanceof String text && FORMATS.contains(name)) {
-                format = text;
+            if (FORMATS.contains(name) && (value == null || value instanceof String)) {
+                format = value == null ? session.sessionState().conf().defaultDataSourceName() : (String) value;
             } else if (value instanceof String text && name.equals(LOCATION)) {
                 checkPaths(List.of(text));
             } else if (value instanceof scala.collection.Map<?, ?> map) {
                 boolean isOfTable = name.equals(PROPERTIES) && !(node instanceof CatalogStorageFormat);
                 for (var pair : Seqs.each(map.iterator())) {
                     add(options, pair._1(), pair._2(), isOfTable);
+                    checkProperty(isOfTable ? pair._1() : null, pair._2());
                 }
             } else if (value instanceof Map<?, ?> map) {
                 map.forEach((key, each) -> add(options, key, each, false));
@@ -124,9 +139,20 @@ final class GuardedRequests extends Rule<LogicalPlan> {
             return;
         }
         for (var option : options) {
-            Guard.checkOptions(List.of(option.getKey()));
+            Guard.checkOption(option.getKey(), option.getValue());
             if (option.getKey().equalsIgnoreCase(PATH)) {
                 checkPaths(List.of(option.getValue()));
+            }
+        }
+    }
+
+    /** Throws if the property *key* of a database names a place that is not for jobs, or one of a view a setting. */
+    private void checkProperty(Object key, Object value) {
+        if (key instanceof String name && value instanceof String text) {
+            if (name.equalsIgnoreCase(LOCATION)) {
+                checkPaths(List.of(text));
+            } else if (name.regionMatches(true, 0, OF_VIEWS, 0, OF_VIEWS.length())) {
+                checkSetting(name.substring(OF_VIEWS.length()), text);
             }
         }
     }

@@ -2,12 +2,14 @@ package onager.spark43;
 
 import java.util.Set;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.DataSource$;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.binaryfile.BinaryFileFormat;
 import org.apache.spark.sql.execution.datasources.csv.CSVFileFormat;
 import org.apache.spark.sql.execution.datasources.json.JsonFileFormat;
 import org.apache.spark.sql.execution.datasources.noop.NoopDataSource;
+import org.apache.spark.sql.execution.datasources.noop.NoopTable$;
 import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.text.TextFileFormat;
@@ -48,6 +50,11 @@ public final class Formats {
         }
         boolean isOfFiles = FileFormat.class.isAssignableFrom(found) || FileDataSourceV2.class.isAssignableFrom(found);
         return isOfFiles ? Kind.OTHER_FILES : Kind.OTHER;
+    }
+
+    /** Whether *table* is one of noop, or of a data source in Python. */
+    public static boolean isOpen(Table table) {
+        return table == NoopTable$.MODULE$ || PythonSources.isOne(table);
     }
 
     /** Return a name of *format*. */

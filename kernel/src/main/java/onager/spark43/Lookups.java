@@ -3,12 +3,15 @@ package onager.spark43;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.function.BiConsumer;
 import java.util.stream.Stream;
 import onager.values.Seqs;
 import org.antlr.v4.runtime.CharStreams;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
+import org.apache.spark.sql.catalyst.expressions.CreateMap;
+import org.apache.spark.sql.catalyst.expressions.ExprUtils$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
@@ -40,10 +43,13 @@ import org.apache.spark.sql.execution.joins.BaseJoinExec;
 import org.apache.spark.sql.execution.python.MapInBatchExec;
 import org.apache.spark.sql.execution.window.WindowExec;
 import org.apache.spark.sql.internal.SQLConf$;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
 import scala.Function1;
 import scala.Option;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction1;
 
 /** All look-ups in Spark by name or position. `check` resolves them, so that an executor does not start if one fails. */
 public final class Lookups {
@@ -55,6 +61,8 @@ public final class Lookups {
     private static final List<String> PACKAGES = Stream.of(SparkPlan.class, BaseAggregateExec.class, Exchange.class, BaseJoinExec.class,
             MapInBatchExec.class, WindowExec.class, BatchScanExec.class, ShuffleQueryStageExec.class, Partitioning.class, LogicalPlan.class, SetCommand.class,
             CreateTempViewUsing.class, UnresolvedIdentifier.class).map(Class::getPackageName).toList();
+
+    private static final MapType OPTIONS = DataTypes.createMapType(DataTypes.StringType, DataTypes.StringType, false);
 
     private Lookups() {}
 
@@ -104,6 +112,23 @@ public final class Lookups {
             throw new IllegalStateException("there is no function " + name + " here");
         }
         return new Tuple3<>(identifier, found.get(), builder);
+    }
+
+    /** Return Spark's function *name*, with *check* on each of the options that it is given. */
+    public static Tuple3<FunctionIdentifier, ExpressionInfo, Function1<Seq<Expression>, Expression>> checked(String name,
+            BiConsumer<String, String> check) {
+        var builder = FunctionRegistry$.MODULE$.builtin().lookupFunctionBuilder(new FunctionIdentifier(name)).get();
+        return replaced(name, new AbstractFunction1<>() {
+            @Override
+            public Expression apply(Seq<Expression> arguments) {
+                for (Expression argument : Seqs.list(arguments)) {
+                    if (argument instanceof CreateMap map && map.foldable() && OPTIONS.acceptsType(map.dataType())) {
+                        Seqs.each(ExprUtils$.MODULE$.convertToMapData(map).iterator()).forEach(each -> check.accept(each._1(), each._2()));
+                    }
+                }
+                return builder.apply(arguments);
+            }
+        });
     }
 
     /** Return Spark's lexer for *text*, without error messages, which the parser gives. */
