@@ -18,7 +18,7 @@ class JavaConnect:
         """Make it of *session*, which is nobody else's."""
         self._jvm = Jvm.of(session)
         self._session = session
-        self._java = self._jvm.java_class("onager.spark43.ConnectSession")(jvm_session(session), user)
+        self._java = self._jvm.java_class("onager.plan.ConnectGuard").session(jvm_session(session), user)
         self._reads = self._jvm.java_class("onager.plan.ConnectReads")
         self._plans = self._jvm.java_class("onager.spark43.WriterPlans")
         self._checkpoints = self._jvm.java_class("onager.plan.Checkpoints")

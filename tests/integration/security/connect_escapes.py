@@ -6,6 +6,20 @@ import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.connect import proto as pb
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import SQL, DropTempView, LogicalPlan
+
+
+class Encoded(LogicalPlan):
+    """A relation that PySpark does not make itself."""
+
+    def __init__(self, relation: pb.Relation) -> None:
+        super().__init__(None)
+        self._relation = relation
+
+    def plan(self, session: object) -> pb.Relation:  # noqa: ARG002 - PySpark's names
+        return self._relation
 
 
 def main() -> None:
@@ -17,6 +31,19 @@ def main() -> None:
 
     def with_option(name: str, value: str):
         return spark.read.option(name, value).text(names["token"]).collect()
+
+    def hidden(text: str) -> DataFrame:
+        """Return a DataFrame of a statement: PySpark would send that by itself."""
+        return DataFrame(SQL(text), spark)
+
+    def catalog_call() -> DataFrame:
+        return DataFrame(DropTempView("v"), spark)
+
+    def transformed() -> DataFrame:
+        relation = pb.Relation()
+        relation.ml_relation.transform.transformer.name = "org.apache.spark.ml.feature.SQLTransformer"
+        relation.ml_relation.transform.input.range.end = 1
+        return DataFrame(Encoded(relation), spark)
 
     ways = {
         "what is open": lambda: spark.read.text(f"{names['data']}/in/plain.txt").collect(),
@@ -38,6 +65,29 @@ def main() -> None:
         "another session's rows": lambda: spark.read.parquet(f"{names['exchange']}/.checkpoints").collect(),
         "a result": lambda: spark.read.format("binaryFile").load(names["result"]).collect(),
         "a Java function": lambda: spark.udf.registerJavaFunction("f", "org.apache.spark.util.Utils"),
+        "a single-pass analyzer": lambda: spark.conf.set("spark.sql.analyzer.singlePassResolver.enabled", "true"),
+        "a setting's value": lambda: spark.conf.set(
+            "spark.sql.columnNameOfCorruptRecord", "${spark.hadoop.planted.secret.key}"
+        ),
+        "a filter": lambda: spark.conf.set("parquet.private.read.filter.predicate", "rO0AB"),
+        "a jar in a relation": lambda: hidden(f"ADD JAR '{link}.jar'").na.fill(0).schema,
+        "a file in a relation": lambda: hidden(f"ADD FILE '{names['token']}'").na.drop().collect(),
+        "an output in a relation": lambda: hidden(
+            f"INSERT OVERWRITE DIRECTORY '{names['data']}/o' USING csv SELECT 1"
+        ).cov("a", "b"),
+        "a command in a view": lambda: hidden("CREATE TABLE stolen (a INT)").na.fill(0).createTempView("v"),
+        "a command in what is shown": lambda: hidden("DROP TABLE IF EXISTS own").na.fill(0).show(),
+        "a call of the catalog in a relation": lambda: catalog_call().na.fill(0).schema,
+        "a transformation": lambda: transformed().schema,
+        "a database over partitions": lambda: (
+            spark.read.jdbc(f"jdbc:derby:{link}-db;create=true", "SYS.SYSTABLES", predicates=["1=1"]).schema
+        ),
+        "a codec": lambda: spark.read.option("compression", "java.util.ArrayList").csv(f"{names['data']}/in").collect(),
+        "rows of text with a codec": lambda: (
+            spark.read.option("compression", "java.util.ArrayList")
+            .csv(spark.createDataFrame([("1",)], "value STRING"))
+            .collect()
+        ),
         "a jar": lambda: spark.sql(f"ADD JAR '{link}.jar'").collect(),
         "a program": lambda: spark.sql(
             f"SELECT TRANSFORM(id) USING 'cat {names['token']}' AS (l STRING) FROM range(1)"

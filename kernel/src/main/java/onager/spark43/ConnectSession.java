@@ -10,8 +10,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import onager.failure.Advice;
 import onager.failure.RefusedException;
 import onager.values.Background;
@@ -25,6 +27,7 @@ import org.apache.spark.connect.proto.ExecutePlanResponse;
 import org.apache.spark.connect.proto.FetchErrorDetailsResponse;
 import org.apache.spark.connect.proto.ReattachOptions;
 import org.apache.spark.connect.proto.Relation;
+import org.apache.spark.connect.proto.SqlCommand;
 import org.apache.spark.connect.proto.UserContext;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
@@ -46,6 +49,7 @@ import org.apache.spark.sql.types.StructType;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
+import org.sparkproject.connect.protobuf.Message;
 import scala.Option;
 
 /** What Spark's own Connect server does with a session, without the server: it analyses plans, and carries commands out. */
@@ -62,12 +66,14 @@ public final class ConnectSession implements AutoCloseable {
     private static final ExecutorService CLEANER = Background.thread("onager cleans up sessions");
 
     private final Map<String, Dataset<Row>> kept = new HashMap<>();
+    private final Consumer<Message> check;
     private SessionHolder holder;
     private boolean isRegistered = false;
     private boolean hasArtifacts = false;
 
-    /** Make one of *session*, which is nobody else's, for *user*. */
-    public ConnectSession(SparkSession session, String user) {
+    /** Make one of *session*, which is nobody else's, for *user*; *check* throws for messages that are refused. */
+    public ConnectSession(SparkSession session, String user, Consumer<Message> check) {
+        this.check = check;
         this.holder = new SessionHolder(user, UUID.randomUUID().toString(), session);
     }
 
@@ -81,21 +87,40 @@ public final class ConnectSession implements AutoCloseable {
     }
 
     /** Return what Spark answers to an encoded AnalyzePlanRequest, encoded. */
-    public byte[] analyze(byte[] request) throws IOException {
-        AnalyzePlanRequest asked = parsed(request, AnalyzePlanRequest::parseFrom);
-        return new SparkConnectAnalyzeHandler(null).process(own(asked), holder).toByteArray();
+    public byte[] analyze(byte[] request) throws Exception {
+        AnalyzePlanRequest asked = checked(request, AnalyzePlanRequest::parseFrom);
+        return within("", () -> new SparkConnectAnalyzeHandler(null).process(own(asked), holder).toByteArray());
     }
 
     /** Return the plan of an encoded Relation, as it is before its analysis: nothing of it has run, not even a command. */
-    public LogicalPlan plan(byte[] relation) throws IOException {
+    public LogicalPlan plan(byte[] relation) throws Exception {
         SparkConnectPlanner planner = new SparkConnectPlanner(holder, Option.empty());
-        return planner.transformRelation(parsed(relation, Relation::parseFrom));
+        Relation asked = checked(relation, Relation::parseFrom);
+        return within(asked.getSql().getQuery(), () -> planner.transformRelation(asked)); // a text by itself is parsed, and not carried out
     }
 
     /** Return the plan of an encoded Command that writes, as Spark's writers make it: not analyzed, and only its query is planned. */
-    public LogicalPlan writing(byte[] command) throws IOException {
+    public LogicalPlan writing(byte[] command) throws Exception {
         SparkConnectPlanner planner = new SparkConnectPlanner(holder, Option.empty());
-        return planner.transformCommand(parsed(command, Command::parseFrom)).get().apply(new QueryPlanningTracker(Option.empty()));
+        Command asked = checked(command, Command::parseFrom);
+        return within("", () -> planner.transformCommand(asked).get().apply(new QueryPlanningTracker(Option.empty())));
+    }
+
+    private <T> T within(String statement, Callable<T> work) throws Exception {
+        return QueriesOnly.within(holder.session(), statement, work);
+    }
+
+    /** Return the text of the statement *command*. */
+    @SuppressWarnings("deprecation") // older clients put it into the command
+    private static String text(SqlCommand command) {
+        Relation input = command.getInput();
+        return command.hasInput() ? (input.hasWithRelations() ? input.getWithRelations().getRoot() : input).getSql().getQuery() : command.getSql();
+    }
+
+    private <T extends Message> T checked(byte[] content, Parser<T> parser) throws IOException {
+        T message = parsed(content, parser);
+        check.accept(message);
+        return message;
     }
 
     /** Return the dataset of a plan; it has not run, but for commands in it. */
@@ -110,9 +135,9 @@ public final class ConnectSession implements AutoCloseable {
     }
 
     /** Carry out an encoded ExecutePlanRequest, and return its encoded responses, without the one that says that all have come. */
-    public List<byte[]> execute(byte[] request) throws Throwable {
+    public List<byte[]> execute(byte[] request) throws Exception {
         register();
-        ExecutePlanRequest asked = parsed(request, ExecutePlanRequest::parseFrom);
+        ExecutePlanRequest asked = checked(request, ExecutePlanRequest::parseFrom);
         ExecutePlanRequest own = ExecutePlanRequest.newBuilder().setPlan(asked.getPlan()).setSessionId(holder.sessionId())
                 .setUserContext(UserContext.newBuilder().setUserId(holder.userId())).setOperationId(UUID.randomUUID().toString())
                 .addRequestOptions(ExecutePlanRequest.RequestOption.newBuilder().setReattachOptions(ReattachOptions.newBuilder().setReattachable(true)))
@@ -122,21 +147,23 @@ public final class ConnectSession implements AutoCloseable {
         ExecuteHolder execution = executions.createExecuteHolder(key, own, holder);
         holder.errorIdToError().invalidateAll();
         try {
-            execution.start();
-            execution.afterInitialRPC();
-            return responses(execution);
+            return within(text(asked.getPlan().getCommand().getSqlCommand()), () -> {
+                execution.start();
+                execution.afterInitialRPC();
+                return responses(execution);
+            });
         } finally {
             executions.removeExecuteHolder(key, false);
         }
     }
 
-    private List<byte[]> responses(ExecuteHolder execution) throws Throwable {
+    private List<byte[]> responses(ExecuteHolder execution) throws Exception {
         var observer = execution.responseObserver();
         List<byte[]> found = new ArrayList<>();
         for (long next = 1; ; ) {
             var last = observer.getLastResponseIndex();
             if (observer.getError().isDefined()) {
-                throw cause(observer.getError().get());
+                throw thrown(cause(observer.getError().get()));
             }
             if (last.isDefined() && next > (long) last.get()) {
                 return found;
@@ -156,6 +183,13 @@ public final class ConnectSession implements AutoCloseable {
                 throw new InterruptedException("the command was given up");
             }
         }
+    }
+
+    private static Exception thrown(Throwable cause) {
+        if (cause instanceof Error error) {
+            throw error;
+        }
+        return (Exception) cause;
     }
 
     /** Return the error of which *told* is what goes over gRPC: Spark keeps it for those who ask for its details. */
