@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from pyspark.sql import SparkSession
+
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
 from onager.executor.spark.connect.entries import CACHED, GLOBAL_VIEW, VIEW
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
+from onager.executor.spark.kernel.access import VARIABLE
 from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.job_session import own_settings
@@ -206,15 +209,20 @@ def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: P
     return carried
 
 
+def _settings(spark: SparkSession) -> dict[str, str]:
+    """Return a session's settings and variables by the names that programs give them."""
+    return {key.removeprefix(VARIABLE): value for key, value in own_settings(spark).items()}
+
+
 def _carried(content: bytes, request: Any, session: ConnectSession, made: _Made) -> Carried:
     """Carry out what changes only its session, and tell how it has changed."""
     spark = session.spark
-    settings, views = own_settings(spark), session.connect.temporary_views()
+    settings, views = _settings(spark), session.connect.temporary_views()
     catalog, database = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     carried = Carried(session.connect.execute(content))
     if spark.catalog.currentCatalog() != catalog:
         raise refused("another current catalog", "name tables with their catalog in front")
-    now, left = own_settings(spark), session.connect.temporary_views()
+    now, left = _settings(spark), session.connect.temporary_views()
     carried.set = {key: value for key, value in now.items() if settings.get(key) != value}
     carried.unset = [key for key in settings if key not in now]
     if (current := spark.catalog.currentDatabase()) != database:

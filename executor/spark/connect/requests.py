@@ -20,7 +20,7 @@ from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import is_unanswered
-from onager.executor.spark.kernel.access import refused_setting
+from onager.executor.spark.kernel.access import kept, refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.place_checks import NoteRead, planning_in
@@ -34,6 +34,10 @@ from onager.protocol.spark_connect import ConfigRequest, ConfigResponse
 MOST_DETAILS_BYTES: Final = 64 * 1024
 
 log = structlog.get_logger()
+
+
+_numbers = itertools.count(1)
+"""Of the requests to this process's Spark, which takes no more work under the name of one that was cancelled."""
 
 
 class ConnectRequests:
@@ -63,7 +67,6 @@ class ConnectRequests:
         self._has_own_catalog = has_own_catalog
         self._kernel = kernel
         self._deadlines = deadlines
-        self._numbers = itertools.count(1)
 
     def answer(self, call: pb.ConnectCall, reader: CatalogReader) -> pb.ConnectReply:
         """Return the reply to *call*, which has its error, if any; `SparkLostError` if Spark is no more.
@@ -82,7 +85,7 @@ class ConnectRequests:
 
     @contextmanager
     def _limited(self, limit_s: float) -> Iterator[None]:
-        name, was_cancelled = f"request {next(self._numbers)} of Spark Connect", threading.Event()
+        name, was_cancelled = f"request {next(_numbers)} of Spark Connect", threading.Event()
         self._kernel.enter_control(name, f"onager {name}", "")
         try:
             self._deadlines.begin(name, partial(self._stop, name, was_cancelled), lambda: None)
@@ -187,7 +190,7 @@ def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplie
         conf[pair.key] = pair.value
     for key in operation.unset.keys:
         if not key.startswith(PREFIX):
-            session.conf.unset(key)
+            session.conf.unset(kept(session, key))
         conf.pop(key, None)
     return pb.ConnectApplied(
         responses=[ConfigResponse().SerializeToString()],
@@ -201,7 +204,7 @@ def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplie
 def _set(session: SparkSession, key: str, value: str) -> None:
     if (why := refused_setting(session, key, value)) is not None:
         raise InvalidSettingError(key, value, why)
-    session.conf.set(key, value)
+    session.conf.set(kept(session, key), value)
 
 
 def _applied(call: pb.ConnectCall, carried: Carried) -> pb.ConnectReply:

@@ -1,5 +1,7 @@
 """What jobs may read and use."""
 
+from typing import Final
+
 from pyspark.sql import SparkSession
 
 from onager.executor.spark.jvm import Jvm
@@ -14,6 +16,17 @@ def close_file_systems(session: SparkSession) -> None:
     jvm = Jvm.of(session)
     jvm.java_class("onager.access.FileSystems").close(conf)
     getattr(jvm.java_class("onager.spark43.FixedProperties"), "in")(conf)
+
+
+VARIABLE: Final = "spark.onager.variable."
+"""Begins the names under which sessions keep variables with a dot in their names: see Java's `Variables`."""
+
+
+def kept(session: SparkSession, key: str) -> str:
+    """Return the setting under which a session keeps *key*: a program's own variable reaches no setting of Hadoop."""
+    if key.startswith("spark."):
+        return key
+    return str(Jvm.of(session).java_class("onager.spark43.Variables").kept(key))
 
 
 def refused_option(jvm: Jvm, key: str, value: str) -> str | None:

@@ -27,6 +27,7 @@ MADE = (
     "CREATE DATABASE shop",
     "CREATE TABLE shop.sales (id BIGINT, amount DECIMAL(10, 2)) PARTITIONED BY (day STRING) STORED AS PARQUET",
     "INSERT INTO shop.sales SELECT id, id, concat('2026-01-0', 1 + id % 3) FROM range(30)",
+    "CREATE TABLE shop.misspelt STORED AS parquet TBLPROPERTIES ('parquet.compress' = 'SNAPPY') AS SELECT 1 AS a",
     "CREATE TABLE shop.names USING orc AS SELECT id, concat('n', id) AS name FROM range(10)",
     "CREATE TABLE shop.lines (a INT, b STRING)",
     "INSERT INTO shop.lines VALUES (1, 'x')",
@@ -80,8 +81,9 @@ def test_queries_read_its_tables_and_views(client):
     joined = "SELECT name FROM shop.sales JOIN shop.names USING (id) WHERE day = '2026-01-01' ORDER BY 1"
     assert rows(client, joined, CUT) == [("n0",), ("n3",), ("n6",), ("n9",)]
     assert rows(client, "SELECT * FROM shop.lines") == [(1, "x")]
+    assert rows(client, "SELECT * FROM shop.misspelt", CUT) == [(1,)]
     names = [name for _, name, _ in rows(client, "SHOW TABLES IN shop")]
-    assert names == ["by_day", "lines", "names", "sales"]
+    assert names == ["by_day", "lines", "misspelt", "names", "sales"]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.spark.connect import ConnectRequests
 from onager.executor.spark.deadlines import Deadlines
 from onager.ids import new_nonce
+from onager.job_settings import PREFIX
 from onager.manifests import TablePlaces
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import ConfigRequest as OwnConfigRequest
@@ -265,7 +266,8 @@ class ConnectClient:
 
     def _planned(self, request: ExecutePlanRequest, work: str, conf: dict[str, str]) -> pb.PlanOutcome:
         plan = pb.ConnectPlan(request=request.SerializeToString(), session=self.stored, work=work)
-        return self._executor.plan(pb.JobSpec(connect=plan, conf=conf | dict(self.stored.conf)))
+        own = {key: value for key, value in self.stored.conf.items() if key.startswith(PREFIX)}
+        return self._executor.plan(pb.JobSpec(connect=plan, conf=conf | own))
 
     def _answer(self, **request: bytes) -> pb.ConnectReply:
         call = pb.ConnectCall(session=self.stored, deadline_ms=120_000, **request)

@@ -43,12 +43,13 @@ def spark(exchange_dir: Path, private_dir: Path) -> Iterator[SparkSession]:
         **OUTLIVES_ERRORS,
         "spark.hadoop.planted.secret.key": PLANTED,
         "spark.driver.planted.secret": "shown",
+        "spark.hadoop.fs.anew.impl": "org.apache.hadoop.yarn.conf.YarnConfiguration",
     }
     private = PrivatePaths([private_dir, *SYSTEM])
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ONAGER_ETCD_PASSWORD", PLANTED)
         environment.setenv("USERS_VARIABLE", "kept")
-        session = start_session(SLOTS, conf, str(exchange_dir), private=private, allow=["viewfs:"])
+        session = start_session(SLOTS, conf, str(exchange_dir), private=private, allow=["viewfs:", "anew:"])
     yield session
     stop_with_its_jvm(session)
 

@@ -14,6 +14,8 @@ from onager.executor.spark.kernel.connect import connect_settings
 
 SECRET = "planted-0123456789"
 REVIEWED = Path(__file__).with_name("reviewed_settings.txt")
+READS_ANEW = "org.apache.hadoop.yarn.conf.YarnConfiguration"
+"""A class that has Hadoop's settings read anew when it is loaded; no file system of Spark's own package does."""
 REPLACING = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 
 
@@ -225,7 +227,7 @@ def test_xml_brings_in_no_other_file(session, token, tmp_path):
         ("orc.kryo.sarg", "AQ"),
         ("orc.key.provider", "hadoop"),
         ("orc.compress", "any.Class"),
-        ("mapreduce.output.fileoutputformat.compress.codec", "any.Class"),
+        ("spark.hadoop.mapreduce.output.fileoutputformat.compress.codec", "any.Class"),
         ("spark.hadoop.mapreduce.input.fileinputformat.split.minsize", "${planted.secret.key}"),
         ("spark.hadoop.fs.viewfs.anything", "any.Class"),
     ],
@@ -248,6 +250,11 @@ def test_settings_that_load_classes_change_file_systems_or_read_the_environment_
         ("hive.exec.dynamic.partition", "true"),
         ("hive.exec.dynamic.partition.mode", "nonstrict"),
         ("mapred.reduce.tasks", "8"),
+        ("hive.exec.parallel", "true"),
+        ("mapreduce.job.queuename", "daily"),
+        ("spark.hadoop.fs.viewfs.secret", f"a{'.b' * 2_000}~cD.Ef=="),
+        ("spark.sql.legacy.parquet.datetimeRebaseModeInRead", "CORRECTED"),
+        ("pandas_on_Spark.compute.max_rows", "1000"),
         ("parquet.bloom.filter.enabled#provider", "true"),
         ("orc.stripe.size", "1048576"),
         ("textinputformat.record.delimiter", ";"),
@@ -354,6 +361,18 @@ def test_a_function_takes_no_class_in_its_options(session, call):
     assert "takes the short name of a codec" in refusal(lambda: session.sql(f"SELECT {call}").collect())
 
 
+@pytest.mark.parametrize("key", ["elt(1, 'compression')", "CAST('compression' AS STRING COLLATE UTF8_LCASE)"])
+def test_options_of_functions_are_looked_at_as_spark_computes_them(session, key):
+    assert "takes the short name" in refusal(
+        lambda: session.sql(f"SELECT from_csv('1', 'a INT', map({key}, 'any.Class'))")
+    )
+
+
+def test_data_of_functions_are_no_options(session):
+    text = "SELECT to_json(map('fs.file.impl', 'bob', 'compression', 'a.B')) AS text"
+    assert session.sql(text).collect() == [('{"fs.file.impl":"bob","compression":"a.B"}',)]
+
+
 def test_functions_take_other_options(session):
     text = "SELECT from_csv('1;2', 'a INT, b INT', map('sep', ';')).b, to_json(struct(1 AS a), map('pretty', 'false'))"
     assert session.sql(text).collect() == [(2, '{"a":1}')]
@@ -398,6 +417,19 @@ def test_options_of_files_reach_no_file_system(session, option, tmp_path):
         lambda: session.sql(f"SELECT * FROM text.`{tmp_path}` WITH ('{option}' = 'true')"),
     ):
         assert f"the option {option} is refused" in refusal(act)
+
+
+def test_a_file_system_that_is_loaded_later_leaves_the_guard_in_place(session):
+    """When their classes are loaded, some have all of Hadoop's settings read anew."""
+    session._jvm.java.lang.Class.forName(READS_ANEW)
+    hadoop = session._jsparkSession.sessionState().newHadoopConf()
+    hadoop.set("fs.file.impl", REPLACING["fs.file.impl"])
+    assert hadoop.get("fs.file.impl") == GUARDED_FILES
+
+
+@pytest.mark.parametrize("text", ["ADD JAR '/any.jar'", "ADD FILE '/any.txt'", "ADD ARCHIVE '/any.zip'"])
+def test_no_statement_loads_jars_or_files(session, text):
+    assert "would be loaded into the Spark" in refusal(lambda: session.sql(text))
 
 
 def test_a_secret_of_the_executors_is_no_variable(session):

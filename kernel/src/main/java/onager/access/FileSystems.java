@@ -29,8 +29,24 @@ public final class FileSystems {
         if (!(FileSystem.get(local, conf) instanceof GuardedFiles)) {
             throw new IllegalStateException("files are not guarded: fs.file.impl is " + conf.get("fs.file.impl"));
         }
+        load(conf);
         if (!Access.get().hasCatalogs()) { // whose tables lie where they say; what queries name is checked in their plans
             refuseOthers(conf);
+        }
+    }
+
+    /** Load the classes of the file systems that jobs may use: some have all of Hadoop's settings read anew when they are loaded. */
+    private static void load(Configuration conf) {
+        Access access = Access.get();
+        for (var entry : conf) {
+            var named = IMPLEMENTATION.matcher(entry.getKey());
+            if (named.matches() && (access.hasCatalogs() || access.allowsSomeOf(named.group(1)))) {
+                try {
+                    Class.forName(conf.get(entry.getKey()), true, conf.getClassLoader());
+                } catch (ClassNotFoundException | LinkageError e) {
+                    // what cannot be loaded cannot be used
+                }
+            }
         }
     }
 

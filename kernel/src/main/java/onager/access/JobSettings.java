@@ -47,22 +47,29 @@ public final class JobSettings {
     /** What scripts of Hive set, and Spark takes for settings of its own or ignores. */
     private static final Set<String> OF_HIVE = Set.of("hive.exec.dynamic.partition", "hive.exec.dynamic.partition.mode",
             "hive.exec.max.dynamic.partitions", "hive.exec.max.dynamic.partitions.pernode", "mapred.reduce.tasks", "mapreduce.job.reduces");
-    /** How names of settings begin; a script that means one shall learn if it cannot have it. */
-    private static final Set<String> OTHERS = Set.of("spark", "onager", "avro", "dfs", "file", "fs", "ftp", "hadoop", "hive", "io", "ipc", "mapred",
-            "mapreduce", "net", "orc", "parquet", "s3", "security", "serialization", "textinputformat", "yarn");
+    /** How names of settings begin that Spark would use; a script that means one shall learn if it cannot have it. */
+    private static final Set<String> OTHERS = Set.of("spark", "onager", "avro", "dfs", "file", "fs", "ftp", "hadoop", "io", "ipc", "net", "orc",
+            "parquet", "s3", "security", "serialization", "textinputformat");
     /** Of tables that Hive has made. */
     private static final String SERIALIZATION = "serialization.format";
     private static final Pattern OF_CLASSES = Pattern.compile(
             ".*(class|classes|classname|provider|providers|impl|factory|codecs|serializations|loader|signers|interceptors|binding|plugin)");
-    /** A name of Java: of what an object store takes, only classes look like it. */
-    private static final Pattern CLASS = Pattern.compile("(?s).*\\b[a-z_$][\\w$]*(\\.[a-z_$][\\w$]*)*\\.[A-Z][\\w$]*.*");
+    /** Between the names in a value. */
+    private static final Pattern BETWEEN = Pattern.compile("[\\s,;:=]+");
+    private static final Pattern WORD = Pattern.compile("[A-Za-z_$][\\w$]*+");
 
     private static final Set<String> CODECS = Set.of("compression", "codec");
     private static final Set<String> OF_CODECS = Set.of("orc.compress", "parquet.compression");
     private static final String NO_CLASS = "it takes the short name of a codec, such as gzip, and not ";
+    private static final int MOST_PLAIN = 32;
     private static final Pattern SHORT_NAME = Pattern.compile("[A-Za-z0-9_-]*");
 
     private JobSettings() {}
+
+    /** Whether *value* is so short and plain that it can neither name a class nor hold an object, whatever it is given for. */
+    public static boolean isPlain(String value) {
+        return value.length() <= MOST_PLAIN && SHORT_NAME.matcher(value).matches();
+    }
 
     /** Return why no job may set *key* to *value*; null: it may, if Spark lets it. */
     public static String refusal(String key, String value) {
@@ -77,7 +84,7 @@ public final class JobSettings {
         if (name.startsWith("spark.")) {
             return SessionSettings.refusal(key, value);
         }
-        if (name.startsWith("onager.") || OF_HIVE.contains(name)) {
+        if (name.startsWith("onager.") || OF_HIVE.contains(name) || isVariable(key)) {
             return null;
         }
         return ofHadoop(key, value);
@@ -89,11 +96,11 @@ public final class JobSettings {
                 : null;
     }
 
-    /** Whether *key*, in a script, is a variable of the script, as it is a name of nothing else. */
+    /** Whether *key* is a variable of a program's or a script's own, as it is a name of nothing that Spark would use. */
     public static boolean isVariable(String key) {
         String name = key.toLowerCase(Locale.ROOT);
         int dot = name.indexOf('.');
-        return dot >= 0 && !OTHERS.contains(name.substring(0, dot));
+        return dot >= 0 && !OTHERS.contains(name.substring(0, dot)) && !OF_HIVE.contains(name) && !OF_FORMATS.contains(name);
     }
 
     /** Return why no job may give *key* as an option of files, or as a setting of Hadoop; null: it may. */
@@ -123,7 +130,14 @@ public final class JobSettings {
 
     private static boolean namesClass(String name, String value) {
         return List.of(name.split("\\.")).stream().anyMatch(part -> OF_CLASSES.matcher(part).matches())
-                || (value != null && CLASS.matcher(value).matches());
+                || (value != null && BETWEEN.splitAsStream(value).anyMatch(JobSettings::isClass));
+    }
+
+    /** Whether *text* looks like a class in a package: of what an object store takes, nothing else does. */
+    private static boolean isClass(String text) {
+        List<String> words = List.of(text.split("\\.", -1));
+        return words.stream().allMatch(word -> WORD.matcher(word).matches()) && Character.isLowerCase(words.get(0).charAt(0))
+                && words.stream().anyMatch(word -> Character.isUpperCase(word.charAt(0)));
     }
 
     /** Return why nobody may give the option *key* for files; null: one may. */

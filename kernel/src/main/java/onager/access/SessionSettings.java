@@ -3,6 +3,7 @@ package onager.access;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
+import org.apache.spark.internal.config.ConfigEntry;
 import org.apache.spark.internal.config.ConfigEntry$;
 import org.apache.spark.sql.internal.SQLConf$;
 
@@ -64,11 +65,12 @@ final class SessionSettings {
         if (OURS.stream().anyMatch(name::startsWith)) {
             return GIVEN_TO_EXECUTORS + key + "=…";
         }
-        if (SQLConf$.MODULE$.containsConfigKey(key)) {
-            if (SQLConf$.MODULE$.isStaticConfigKey(key)) {
+        String main = SQLConf$.MODULE$.containsConfigKey(key) ? key : main(key);
+        if (main != null) {
+            if (SQLConf$.MODULE$.isStaticConfigKey(main)) {
                 return null; // Spark says that it is fixed
             }
-            return isReviewed(key, name) ? ofValue(key, value) : GIVEN_TO_EXECUTORS + key + "=…";
+            return isReviewed(main) ? ofValue(main, value) : GIVEN_TO_EXECUTORS + key + "=…";
         }
         if (name.startsWith("spark.sql.") || name.startsWith("spark.connect.")) {
             return "Spark has no such setting";
@@ -76,7 +78,18 @@ final class SessionSettings {
         return ConfigEntry$.MODULE$.findEntry(key) == null ? null : GIVEN_TO_EXECUTORS + key + "=…";
     }
 
-    private static boolean isReviewed(String key, String name) {
+    /** Return the name of the setting that may also be named *key*, or null. */
+    private static String main(String key) {
+        for (ConfigEntry<?> entry : SQLConf$.MODULE$.getConfigEntries()) {
+            if (entry.alternatives().contains(key)) {
+                return entry.key();
+            }
+        }
+        return null;
+    }
+
+    private static boolean isReviewed(String key) {
+        String name = key.toLowerCase(Locale.ROOT);
         String[] parts = key.split("\\.", 4);
         return parts.length > 2 && parts[1].equals("sql") && GROUPS.contains(parts[2]) && OPERATORS.stream().noneMatch(name::startsWith);
     }

@@ -167,6 +167,7 @@ public final class JobGroups {
             controls.remove(group);
             Thread.interrupted(); // a late interrupt must not reach the thread's next task
         }
+        sc.clearJobGroup();
         pools.give(sc.getLocalProperty(POOL));
         sc.setLocalProperty(POOL, null);
         sc.setLocalProperty(tracker.property, null);

@@ -1,11 +1,13 @@
 package onager.plan;
 
 import java.util.Collection;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import onager.failure.RefusedException;
 import onager.spark43.ConnectSession;
+import org.apache.spark.connect.proto.Catalog.CatTypeCase;
 import org.apache.spark.connect.proto.DataType;
 import org.apache.spark.connect.proto.ExecutePlanRequest;
 import org.apache.spark.connect.proto.Expression;
@@ -28,6 +30,13 @@ public final class ConnectGuard {
     private static final Set<String> TYPES = Set.of("org.apache.spark.ml.linalg.VectorUDT", "org.apache.spark.ml.linalg.MatrixUDT",
             "org.apache.spark.mllib.linalg.VectorUDT", "org.apache.spark.mllib.linalg.MatrixUDT");
 
+    /** Calls of spark.catalog that change nothing. */
+    private static final Set<CatTypeCase> LOOKING = EnumSet.of(CatTypeCase.CURRENT_CATALOG, CatTypeCase.CURRENT_DATABASE,
+            CatTypeCase.DATABASE_EXISTS, CatTypeCase.FUNCTION_EXISTS, CatTypeCase.GET_CREATE_TABLE_STRING, CatTypeCase.GET_DATABASE,
+            CatTypeCase.GET_FUNCTION, CatTypeCase.GET_TABLE, CatTypeCase.GET_TABLE_PROPERTIES, CatTypeCase.IS_CACHED,
+            CatTypeCase.LIST_CATALOGS, CatTypeCase.LIST_COLUMNS, CatTypeCase.LIST_DATABASES, CatTypeCase.LIST_FUNCTIONS,
+            CatTypeCase.LIST_PARTITIONS, CatTypeCase.LIST_TABLES, CatTypeCase.LIST_VIEWS, CatTypeCase.TABLE_EXISTS);
+
     private final SparkSession session;
 
     private ConnectGuard(SparkSession session) {
@@ -47,8 +56,8 @@ public final class ConnectGuard {
             if (relation.hasMlRelation() || relation.hasExtension()) {
                 throw refused(relation.hasExtension() ? "a relation of a plugin" : "machine learning on the server", "use functions of Spark SQL");
             }
-            if (relation.hasCatalog() && relation != call) {
-                throw refused("a relation with a call of spark.catalog in it", "call it by itself");
+            if (relation.hasCatalog() && relation != call && !LOOKING.contains(relation.getCatalog().getCatTypeCase())) {
+                throw refused("a relation with a call of spark.catalog that changes something in it", "call it by itself");
             }
         } else if (message instanceof Expression expression && expression.hasExtension()) {
             throw refused("an expression of a plugin", "use functions of Spark SQL");

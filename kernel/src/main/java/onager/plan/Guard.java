@@ -85,7 +85,11 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
                 boolean isOfCatalog = isOfCatalog(table) || relation.location() instanceof FixedFileIndex;
                 checkRoots(session, relation.location().rootPaths(), isOfCatalog);
                 checkFormat(session, isOfCatalog ? null : Formats.name(relation.fileFormat()));
-                Seqs.each(relation.options().iterator()).forEach(option -> checkOption(option._1(), option._2()));
+                for (var option : Seqs.each(relation.options().iterator())) {
+                    if (!isOfCatalog || !JobSettings.isPlain(option._2())) {
+                        checkOption(option._1(), option._2());
+                    }
+                }
             } else if (table != null && table.provider().isDefined()) {
                 checkFormat(session, table.provider().get());
             } else {

@@ -22,6 +22,9 @@ import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedDataSource;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.command.AddArchivesCommand;
+import org.apache.spark.sql.execution.command.AddFilesCommand;
+import org.apache.spark.sql.execution.command.AddJarsCommand;
 import org.apache.spark.sql.execution.command.CreateFunctionCommand;
 import org.apache.spark.sql.execution.command.SetCommand;
 import scala.Option;
@@ -40,6 +43,8 @@ final class GuardedRequests extends Rule<LogicalPlan> {
     private static final String PROPERTIES = "properties";
     /** Begins the names of properties in which Spark keeps the settings that a view is read with. */
     private static final String OF_VIEWS = "view.sqlConfig.";
+
+    private static final Set<Class<?>> ADDING = Set.of(AddArchivesCommand.class, AddFilesCommand.class, AddJarsCommand.class);
 
     private final SparkSession session;
 
@@ -64,6 +69,9 @@ final class GuardedRequests extends Rule<LogicalPlan> {
         if (plan instanceof ScriptTransformation && !Access.get().allows(TRANSFORM)) {
             throw new RefusedException("TRANSFORM runs a program with the rights of the executor, and is refused: use a UDF, or "
                     + Access.flag(TRANSFORM));
+        } else if (ADDING.contains(plan.getClass())) {
+            throw new RefusedException("what ADD JAR, ADD FILE or ADD ARCHIVE names would be loaded into the Spark that all jobs of the executor share, "
+                    + "and is refused: give it to all executors (--spark-conf spark.driver.extraClassPath=…)");
         } else if (plan instanceof SetCommand set) {
             checkSetting(set);
         } else if (plan instanceof CreateFunctionCommand function && function.resources().nonEmpty()) {

@@ -179,10 +179,19 @@ public final class ConnectSession implements AutoCloseable {
             }
             LockSupport.parkNanos(LOOK_NANOS);
             if (Thread.interrupted()) {
-                execution.interrupt();
-                throw new InterruptedException("the command was given up");
+                throw givenUp(execution);
             }
         }
+    }
+
+    /** Stop *execution*, whose thread goes on for as long as it does not look, and return what to throw once it has ended. */
+    private static InterruptedException givenUp(ExecuteHolder execution) {
+        execution.interrupt();
+        while (execution.isExecuteThreadRunnerAlive()) {
+            LockSupport.parkNanos(LOOK_NANOS);
+            Thread.interrupted(); // or the thread does not park
+        }
+        return new InterruptedException("the command was given up");
     }
 
     private static Exception thrown(Throwable cause) {

@@ -22,7 +22,7 @@ public final class FixedProperties extends Properties {
      * IllegalStateException if they cannot be.
      */
     public static void in(Configuration conf) throws IllegalAccessException {
-        new JobConf(conf); // the last of Hadoop's classes that has all settings read anew when it is loaded
+        new JobConf(conf); // has all settings read anew when it is loaded, as some file systems do
         conf.get("fs.file.impl"); // they are read when they are first asked for
         for (String name : List.of("properties", "overlay")) {
             var field = Fields.of(Configuration.class, name);

@@ -43,8 +43,6 @@ import org.apache.spark.sql.execution.joins.BaseJoinExec;
 import org.apache.spark.sql.execution.python.MapInBatchExec;
 import org.apache.spark.sql.execution.window.WindowExec;
 import org.apache.spark.sql.internal.SQLConf$;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.MapType;
 import scala.Function1;
 import scala.Option;
 import scala.Tuple3;
@@ -61,8 +59,6 @@ public final class Lookups {
     private static final List<String> PACKAGES = Stream.of(SparkPlan.class, BaseAggregateExec.class, Exchange.class, BaseJoinExec.class,
             MapInBatchExec.class, WindowExec.class, BatchScanExec.class, ShuffleQueryStageExec.class, Partitioning.class, LogicalPlan.class, SetCommand.class,
             CreateTempViewUsing.class, UnresolvedIdentifier.class).map(Class::getPackageName).toList();
-
-    private static final MapType OPTIONS = DataTypes.createMapType(DataTypes.StringType, DataTypes.StringType, false);
 
     private Lookups() {}
 
@@ -114,15 +110,15 @@ public final class Lookups {
         return new Tuple3<>(identifier, found.get(), builder);
     }
 
-    /** Return Spark's function *name*, with *check* on each of the options that it is given. */
+    /** Return Spark's function *name*, with *check* on each of the options that it is given after its first argument, the data. */
     public static Tuple3<FunctionIdentifier, ExpressionInfo, Function1<Seq<Expression>, Expression>> checked(String name,
             BiConsumer<String, String> check) {
         var builder = FunctionRegistry$.MODULE$.builtin().lookupFunctionBuilder(new FunctionIdentifier(name)).get();
         return replaced(name, new AbstractFunction1<>() {
             @Override
             public Expression apply(Seq<Expression> arguments) {
-                for (Expression argument : Seqs.list(arguments)) {
-                    if (argument instanceof CreateMap map && map.foldable() && OPTIONS.acceptsType(map.dataType())) {
+                for (Expression argument : Seqs.list(arguments).stream().skip(1).toList()) {
+                    if (argument instanceof CreateMap map) {
                         Seqs.each(ExprUtils$.MODULE$.convertToMapData(map).iterator()).forEach(each -> check.accept(each._1(), each._2()));
                     }
                 }

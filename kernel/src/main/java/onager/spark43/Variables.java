@@ -78,6 +78,11 @@ public final class Variables extends VariableSubstitution {
         return conf.getConfString(KEPT + name, conf.getConfString(name, ""));
     }
 
+    /** Return the setting under which a session keeps *key*, a setting or a variable. */
+    public static String kept(String key) {
+        return JobSettings.isVariable(key) ? KEPT + key : key;
+    }
+
     /** Return the name of the setting or variable *key* of a SET. */
     public static String name(String key) {
         return key.startsWith(HIVE) ? key.substring(HIVE.length()) : key;
