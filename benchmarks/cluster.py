@@ -1,6 +1,7 @@
 """A real cluster for one run: processes of this machine over directories that are removed with it."""
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -14,9 +15,12 @@ from typing import Self
 
 import onager
 from onager.errors import OnagerError
+from onager.protocol.security import ClientSecurity
 
 _START_TIMEOUT_S = 240.0
 _STOP_TIMEOUT_S = 20.0
+_ALL, _EXECUTOR = "scheduler", "executor"
+"""The names of tokens that are no client's."""
 
 
 def free_address() -> str:
@@ -30,7 +34,8 @@ class Cluster:
     """A scheduler and executors, or one standalone process; a context manager that stops all of it.
 
     The state is in *backend*, by default in a LevelDB of its own; the code is that of *checkout*, by default this one;
-    *spark_conf* is that of all executors. A standalone process serves its page at *http_address*.
+    *spark_conf* is that of all executors. A standalone process serves its page at *http_address*. With *clients*, all
+    calls need tokens; each of these clients has one, in its `token_file`.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class Cluster:
         checkout: Path | None = None,
         spark_conf: Mapping[str, str] | None = None,
         http_address: str | None = None,
+        clients: Sequence[str] = (),
     ) -> None:
         self.address = free_address()
         self._http = [] if http_address is None else ["--http-listen", http_address]
@@ -52,6 +58,7 @@ class Cluster:
         self._is_standalone = is_standalone
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._directory = Path(tempfile.mkdtemp(prefix="onager-bench-"))
+        self._clients = clients
 
     def __enter__(self) -> Self:
         try:
@@ -69,6 +76,15 @@ class Cluster:
         """The process ids of the scheduler and the executors, or of the standalone process, by name."""
         return {name: process.pid for name, process in self._processes}
 
+    def token_file(self, name: str) -> Path:
+        """Return the file with the token of a client."""
+        return self._directory / "tokens" / name
+
+    def client(self, name: str = "") -> onager.OnagerClient:
+        """Return a client, by the token of *name* if there are tokens."""
+        security = ClientSecurity(auth_token_file=self.token_file(name)) if self._clients else None
+        return onager.connect(self.address, connect_timeout_s=0.0, security=security)
+
     def _start(self) -> None:
         state, exchange = self._directory / "state", self._directory / "exchange"
         exchange.mkdir()
@@ -78,13 +94,29 @@ class Cluster:
             slots = str(sum(self._executor_slots))
             self._run("standalone", "standalone", *where, "--slots", slots, *self._http, *self._spark_conf)
         else:
-            self._run("scheduler", "scheduler", *where)
+            self._make_tokens()
+            self._run("scheduler", "scheduler", *where, *self._token_flag(_ALL))
             for number, own_slots in enumerate(self._executor_slots):
                 self._run(
                     f"executor-{number}", "executor", "--scheduler", self.address, "--slots", str(own_slots),
                     "--exchange-dir", str(exchange), "--executor-id", f"bench-{number}", *self._spark_conf,
+                    *self._token_flag(_EXECUTOR),
                 )  # fmt: skip
         self._wait_until_ready(1 if self._is_standalone else len(self._executor_slots))
+
+    def _make_tokens(self) -> None:
+        if not self._clients:
+            return
+        self.token_file(_ALL).parent.mkdir(mode=0o700)
+        lines = []
+        for name, role in {**dict.fromkeys(self._clients, "client"), _EXECUTOR: "executor", _ALL: "scheduler"}.items():
+            token = secrets.token_hex(32)
+            lines.append(f"{name} {role} {token}\n")
+            self.token_file(name).write_text(f"{token}\n")
+        self.token_file(_ALL).write_text("".join(lines))
+
+    def _token_flag(self, name: str) -> Sequence[str]:
+        return ("--auth-token-file", str(self.token_file(name))) if self._clients else ()
 
     def _run(self, name: str, *arguments: str) -> None:
         with (self._directory / f"{name}.log").open("wb") as log:
@@ -101,7 +133,7 @@ class Cluster:
 
     def _wait_until_ready(self, executors: int) -> None:
         end_s = time.monotonic() + _START_TIMEOUT_S
-        with onager.connect(self.address, connect_timeout_s=0.0) as client:
+        with self.client(*self._clients[:1]) as client:
             while True:
                 for name, process in self._processes:
                     if process.poll() is not None:

@@ -5,7 +5,9 @@ heartbeats and poll for ``--seconds``. With ``--load N`` so many processes compu
 
 | figure | what it is |
 |---|---|
+| ``registered_s`` | from the start of the agents until a scheduler knows all of them |
 | ``scheduler_cores`` | processor time of all schedulers in a second |
+| ``agent_cores``, ``store_cores`` | the same of the agents, which share this machine with them, and of etcd |
 | ``lost`` | executors that were declared lost, though all of them live |
 | ``listing_s`` | how long a client waits for the list of all, and for the first hundred |
 """
@@ -18,7 +20,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -28,6 +30,7 @@ import psutil
 
 from benchmarks.bare_cluster import BareCluster, store
 from benchmarks.state.machine import describe
+from onager.client import OnagerClient
 from tests.support.fakes.agents import agent
 
 _SCHEDULERS: Final = 3
@@ -41,7 +44,9 @@ def stay(addresses: list[str], first: int, count: int, is_over: Event) -> None:
     async def run() -> None:
         async with AsyncExitStack() as stack:
             for number in range(first, first + count):
-                await stack.enter_async_context(agent(addresses, f"idle-{number}", lambda *_: None, first=number))
+                # Each on a machine of its own, so that no scheduler looks for its process.
+                places = {"first": number, "machine": f"machine-{number}"}
+                await stack.enter_async_context(agent(addresses, f"idle-{number}", lambda *_: None, **places))
             await asyncio.to_thread(is_over.wait)
 
     asyncio.run(run())
@@ -54,18 +59,19 @@ def compute(is_over: Event) -> None:
 
 
 @contextmanager
-def _idle(addresses: list[str], executors: int, load: int) -> Iterator[None]:
+def _idle(addresses: list[str], executors: int, load: int) -> Iterator[list[int]]:
     spawning = multiprocessing.get_context("spawn")
     is_over = spawning.Event()
     processes = [
         spawning.Process(target=stay, args=(addresses, first, min(_A_PROCESS, executors - first), is_over), daemon=True)
         for first in range(0, executors, _A_PROCESS)
     ]
+    agents = len(processes)
     processes += [spawning.Process(target=compute, args=(is_over,), daemon=True) for _ in range(load)]
     for process in processes:
         process.start()
     try:
-        yield
+        yield [process.pid or 0 for process in processes[:agents]]
     finally:
         is_over.set()
         for process in processes:
@@ -80,18 +86,13 @@ def measure(executors: int, seconds: float, load: int) -> dict[str, Any]:
         with (
             store("etcd", Path(directory)) as found,
             BareCluster(found.url, schedulers=_SCHEDULERS, executor_slots=()) as cluster,
-            _idle(cluster.addresses, executors, load),
             cluster.connect() as client,
+            _idle(cluster.addresses, executors, load) as agents,
         ):
-            end_s = time.monotonic() + _READY_S
-            while client.list_executors(limit=1).states.get("alive", 0) < executors:
-                if time.monotonic() > end_s:
-                    raise TimeoutError(f"not all executors have registered: {client.list_executors(limit=1).states}")
-                time.sleep(0.5)
-            pids = [process.running.pid for process in cluster.schedulers if process.running is not None]
-            began_s, cpu_s = time.monotonic(), _cpu_s(pids)
-            time.sleep(seconds)
-            cores = (_cpu_s(pids) - cpu_s) / (time.monotonic() - began_s)
+            registered_s = _registered_s(client, executors)
+            schedulers = [process.running.pid for process in cluster.schedulers if process.running is not None]
+            sides = {"scheduler": schedulers, "agent": agents, "store": [] if found.pid is None else [found.pid]}
+            cores = _cores(sides, seconds)
             listing = [_timed(client.list_executors), _timed(lambda: client.list_executors(limit=100))]
             lost = sum(_lost(cluster.log_of(process, lines=1_000_000)) for process in cluster.schedulers)
     return {
@@ -99,10 +100,27 @@ def measure(executors: int, seconds: float, load: int) -> dict[str, Any]:
         "executors": executors,
         "seconds": seconds,
         "load": load,
-        "scheduler_cores": round(cores, 2),
+        "registered_s": round(registered_s, 1),
+        **cores,
         "lost": lost,
-        "listing_s": [round(took_s, 3) for took_s in listing],
+        "listing_s": [round(listed_s, 3) for listed_s in listing],
     }
+
+
+def _registered_s(client: OnagerClient, executors: int) -> float:
+    begun_s = time.monotonic()
+    while client.list_executors(limit=1).states.get("alive", 0) < executors:
+        if time.monotonic() > begun_s + _READY_S:
+            raise TimeoutError(f"not all executors have registered: {client.list_executors(limit=1).states}")
+        time.sleep(0.5)
+    return time.monotonic() - begun_s
+
+
+def _cores(sides: Mapping[str, list[int]], seconds: float) -> dict[str, float]:
+    began_s, before = time.monotonic(), {side: _cpu_s(pids) for side, pids in sides.items()}
+    time.sleep(seconds)
+    took_s = time.monotonic() - began_s
+    return {f"{side}_cores": round((_cpu_s(pids) - before[side]) / took_s, 2) for side, pids in sides.items()}
 
 
 def _lost(log: str) -> int:
