@@ -1,6 +1,6 @@
 """The bytes of each job in the exchange directory: added up as outputs come, since watchers ask all the time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from immutables import Map
@@ -32,18 +32,17 @@ class ExchangeSizes:
             self._totals[job_id] = {}
             return
         totals = self._totals.setdefault(job_id, {})
-        touched: dict[int, set[int]] = {}
+        added: dict[int, list[int]] = {}
         for event in events:
             if isinstance(event, TaskSucceeded):
-                touched.setdefault(event.stage_id, set()).add(event.partition)
-        for stage_id, partitions in touched.items():
+                added.setdefault(event.stage_id, []).append(_size(event.output))
+        for stage_id, sizes in added.items():
             if stage_id not in totals or stage_id >= min(len(graph.stages), len(before.stages)):
                 continue
             known, old = totals[stage_id], before.stages[stage_id].ledger.outputs
             new = graph.stages[stage_id].ledger.outputs
-            outputs, size = _difference(old, new, partitions)
-            if known.outputs is old and len(new) == len(old) + outputs:
-                totals[stage_id] = _Total(new, known.bytes + size)
+            if known.outputs is old and len(new) == len(old) + len(sizes):  # each is the first of its partition
+                totals[stage_id] = _Total(new, known.bytes + sum(sizes))
 
     def of(self, graph: ExecutionGraph) -> int:
         """Return the reported bytes of a job: of all its outputs, or once it has ended of its result alone."""
@@ -69,20 +68,6 @@ class ExchangeSizes:
 def _sum(stage: Stage) -> int:
     is_query = stage.spec.work is StageWork.QUERY
     return sum(map(_size, stage.ledger.outputs.values())) if is_query else 0
-
-
-def _difference(old: "Map[int, TaskOutput]", new: "Map[int, TaskOutput]", partitions: Iterable[int]) -> tuple[int, int]:
-    """Return how many outputs of *partitions*, and how many of their bytes, *new* has more than *old*."""
-    outputs = size = 0
-    for partition in partitions:
-        now, then = new.get(partition), old.get(partition)
-        if now is not None:
-            outputs += 1
-            size += _size(now)
-        if then is not None:
-            outputs -= 1
-            size -= _size(then)
-    return outputs, size
 
 
 def _size(output: TaskOutput) -> int:

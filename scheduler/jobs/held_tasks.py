@@ -5,6 +5,7 @@ take time that grows with the square of the cluster.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from onager.execution_graph import (
     Event,
@@ -20,6 +21,8 @@ from onager.execution_graph import (
 from onager.ids import JobId
 
 _SLACK = 64
+_held = partial(tuple.__new__, HeldTask)
+"""Makes one of its four parts, at half of what calling its class costs: that is done for every task."""
 
 
 class HeldTasks:
@@ -47,7 +50,7 @@ class HeldTasks:
                 if isinstance(event, TasksLaunched | TasksSpeculated):
                     life = ExecutorLife(event.executor_id, event.incarnation)
                     stage_id, attempt = event.stage_id, event.stage_attempt
-                    self._add(job_id, life, [HeldTask(stage_id, attempt, *task) for task in event.tasks])
+                    self._add(job_id, life, [_held((stage_id, attempt, *task)) for task in event.tasks])
 
     def forget(self, job_id: JobId) -> None:
         """Drop a job."""
