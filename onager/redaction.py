@@ -17,7 +17,7 @@ _LONGEST_REGEX: Final = 1024
 _MOST_WORDS: Final = 32
 _IN_TEXT: Final = re.compile(
     r"""(?ix) ( (?<![\w.-]) (?=[\w.-]*?(?:secret|password|token|access[.]?key)) [\w.-]++ (?<!file)
-                ["'`]? \s{0,4}+ [=:] \s{0,4}+ )
+                ["'`]? \s{0,4}+ [=:] (?!>?\s{0,4}\*{9}\(redacted\)(?![^\s"',;&)}\]])) \s{0,4}+ )
     ( "(?:[^"\\]|\\.){0,4096}+"? | '(?:[^'\\]|\\.){0,4096}+'? | [^\s"',;&)}\]]{1,4096}+ )"""
 )
 """It begins at whole words only, so each character is examined only a few times, whatever the text is."""
@@ -89,6 +89,11 @@ def shown_script(text: str, words: frozenset[str] = frozenset()) -> str:
     return _without_options(text, words) if is_secret(text, words) else text
 
 
+def shown_name(name: str, words: frozenset[str] = frozenset()) -> str:
+    """Return the name of a job or of a step, which may be the beginning of its script, without secrets."""
+    return shown_text(shown_script(name, words))
+
+
 def _without_options(text: str, words: frozenset[str]) -> str:
     parts, at = [], 0
     for name in _OPTION.finditer(text):
@@ -99,7 +104,7 @@ def _without_options(text: str, words: frozenset[str]) -> str:
 
 
 def shown_json(value: Any, words: frozenset[str] = frozenset()) -> Any:
-    """Return a JSON value with the secrets redacted in its settings, options, scripts and arguments."""
+    """Return a JSON value with the secrets redacted in its settings, options, scripts, names and arguments."""
     if isinstance(value, dict):
         conf = value.get("conf")
         if isinstance(conf, dict):
@@ -115,6 +120,8 @@ def _shown_entry(key: str, value: Any, words: frozenset[str]) -> Any:
         return _shown_pairs(value, words)
     if key == "text" and isinstance(value, str):
         return shown_script(value, words)
+    if key == "name" and isinstance(value, str):
+        return shown_name(value, words)
     return shown_text(value) if key == "arguments_json" and isinstance(value, str) else shown_json(value, words)
 
 

@@ -21,7 +21,7 @@ from onager.ids import BlobDigest, JobId
 from onager.job_settings import deadline_ms_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
-from onager.redaction import shown_script, words_of
+from onager.redaction import shown_name, words_of
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.job_adaptive import adaptive_of
@@ -78,7 +78,7 @@ class NewJobs:
             await self._blobs.put(job_id, [content])
         graph = submit(
             job_id=job_id,
-            name=shown_script(spec.name, words_of(spec.conf)),
+            name=shown_name(spec.name, words_of(spec.conf)),
             client_id=client_id,
             spec_digest=digest,
             at_ms=now_ms,
@@ -95,7 +95,7 @@ class NewJobs:
         if spec.HasField("program"):
             steps = await apart(len(content), encoded_steps, spec)
             await self._blobs.put(job_id, steps)
-            graph = _program(graph, spec.program, [digest_of(step) for step in steps], now_ms)
+            graph = _program(graph, spec, [digest_of(step) for step in steps], now_ms)
         try:
             _, existed = await self._jobs.submit(graph, terms, blob, extra)
         except JobConflictError:
@@ -106,18 +106,18 @@ class NewJobs:
         return existed
 
 
-def _program(graph: ExecutionGraph, program: pb.ProgramSpec, steps: list[BlobDigest], at_ms: int) -> ExecutionGraph:
+def _program(graph: ExecutionGraph, spec: pb.JobSpec, steps: list[BlobDigest], at_ms: int) -> ExecutionGraph:
     """Return the graph of a program, planned, since its steps were given."""
     specs = [
         StageSpec(
             stage_id=number,
-            name=step.name or f"step {number}",
+            name=shown_name(step.name, words_of(spec.conf) | words_of(step.conf)) or f"step {number}",
             work=StageWork.STEP,
             plan_digest=digest,
             partitions=1,
             inputs=tuple(StageInput(before, "all") for before in sorted(set(step.after))),
             output=_STEP,
         )
-        for number, (step, digest) in enumerate(zip(program.steps, steps, strict=True), start=1)
+        for number, (step, digest) in enumerate(zip(spec.program.steps, steps, strict=True), start=1)
     ]
     return planned_at_once(graph, specs, at_ms)

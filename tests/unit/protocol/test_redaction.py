@@ -8,7 +8,7 @@ import pytest
 
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
-from onager.redaction import REDACTED, shown_json, shown_script, shown_text, shown_value, words_of
+from onager.redaction import REDACTED, shown_json, shown_name, shown_script, shown_text, shown_value, words_of
 from onager.scheduler.jobs.job_specs import decode_spec, decode_spec_shown, encode_spec
 from onager.state_admin.decoding import content
 
@@ -124,6 +124,17 @@ def test_other_sql_is_shown_as_it_is(text: str) -> None:
 )
 def test_texts_are_shown_without_the_values_of_secrets(text: str) -> None:
     assert shown_text(text) == re.sub("[\"']?V[\"']?", REDACTED, text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"password={SECRET}", f"SET password = {SECRET} x", f"OPTIONS (my.token '{SECRET}')", f"f(token => '{SECRET}"],
+)
+def test_a_name_is_shown_without_secrets_and_what_is_shown_stays_as_it_is(name: str) -> None:
+    shown = shown_name(name)
+    assert SECRET not in shown
+    assert shown.count(REDACTED) == 1
+    assert shown_name(shown) == shown
 
 
 def spec() -> pb.JobSpec:

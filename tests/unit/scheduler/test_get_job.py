@@ -71,12 +71,27 @@ async def test_a_plan_that_has_not_been_made_has_its_planning_alone(replica):
     assert [(stage.info.stage_id, stage.reported) for stage in plan.stages] == [(0, 0)]
 
 
-@pytest.mark.parametrize("name", ["SET a.password = hunter2; SELECT 1", "SELECT * FROM t OPTIONS (my.word 'hunter2…"])
-async def test_no_secret_is_kept_in_a_name(replica, name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SET a.password = hunter2; SELECT 1",
+        "SELECT * FROM t OPTIONS (my.word 'hunter2…",
+        "load with password=hunter2",
+        "SELECT * FROM f(password => 'hunter2')",
+    ],
+)
+async def test_no_secret_is_kept_in_a_name_or_shown_of_it(replica, name):
     spec = pb.JobSpec(name=name, sql=pb.SqlScript(text="SELECT 1"), conf={"spark.redaction.regex": "(?i)my.word"})
     request = pb.SubmitJobRequest(job_id="job-2", spec=spec, client_id="c", protocol_version=PROTOCOL_VERSION)
     await replica.service.SubmitJob(request, Peer())
     job = await replica.jobs.load(JobId("job-2"))
     assert "hunter2" not in job.graph.name
     answer = await replica.service.GetJob(pb.GetJobRequest(job_id="job-2"), Peer())
-    assert "hunter2" not in answer.progress.name
+    assert answer.spec.name == answer.progress.name == job.graph.name
+    assert "hunter2" not in str(answer)
+    for form in ("timeline", "timeline-svg", "spark-event-log"):
+        request = pb.ExportJobRequest(job_id="job-2", format=form)
+        assert b"hunter2" not in b"".join([chunk.content async for chunk in replica.service.ExportJob(request, Peer())])
+    stored = await replica.service.GetState(pb.GetStateRequest(key=f"Plans/{job.graph.spec_digest}"), Peer())
+    assert "SELECT 1" in stored.json
+    assert "hunter2" not in str(stored)

@@ -71,9 +71,13 @@ async def test_a_head_tells_what_it_knows_of_its_stages():
     assert (job.stages_total, job.stages_done, job.retry_of, job.session) == (4, 3, "job-0", "s")
 
 
+NAME = "SET a.password = hunter2; SELECT"
+
+
 async def test_a_name_of_an_earlier_version_shows_no_secret():
-    (job,) = (await listed([head(1, name="SET a.password = hunter2; SELECT")], pb.ListJobsRequest())).jobs
+    (job,) = (await listed([head(1, name=NAME)], pb.ListJobsRequest())).jobs
     assert ("hunter2" in job.name, "a.password" in job.name) == (False, True)
+    assert not (await listed([head(1, name=NAME)], pb.ListJobsRequest(name="hunter"))).jobs, "nor by a search"
 
 
 @pytest.mark.parametrize(

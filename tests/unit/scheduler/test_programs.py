@@ -429,6 +429,24 @@ async def test_what_a_program_did_can_be_exported(scheduler, form):
     assert b"step 2" in told or b"Stage Completed" in told or b"SparkListenerStageCompleted" in told
 
 
+async def test_no_secret_is_shown_of_the_name_of_a_step(scheduler):
+    named = sql("SELECT 1", name="SET my.word = hunter2", conf={"spark.redaction.regex": "my.word"})
+    await submit(scheduler, spec_of(named, sql("SELECT 2", name="load password=hunter2")))
+    await end(scheduler, "p.1")
+    await end(scheduler, "p.2", failure="no")
+    service = scheduler.service
+    told = [str(await service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), PEER))]
+    told.append(str(await service.ListJobs(pb.ListJobsRequest(steps=True), PEER)))
+    for job_id in (P, "p.1", "p.2"):
+        told.append(str(await service.GetJob(pb.GetJobRequest(job_id=job_id), PEER)))
+        told += [str(each) async for each in service.WatchEvents(pb.WatchEventsRequest(job_id=job_id), PEER)]
+        for form in ("timeline", "timeline-svg", "spark-event-log"):
+            request = pb.ExportJobRequest(job_id=job_id, format=form)
+            told += [str(chunk.content) async for chunk in service.ExportJob(request, PEER)]
+    assert "SET my.word = *********(redacted)" in told[0]
+    assert not [each for each in told if "hunter2" in each]
+
+
 async def test_the_plan_of_a_program_as_it_ran_is_its_steps(scheduler):
     await submit(scheduler)
     await end(scheduler, "p.1")
