@@ -1,17 +1,24 @@
 """Operations that run at any scheduler, and those whose jobs are forgotten: two replicas whose watches tell nothing."""
 
+import base64
 import uuid
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security.principal import note_principal
 from onager.protocol.spark_connect import ExecutePlanRequest, ExecutePlanResponse, request_of
 from onager.scheduler.connect.failures import ConnectError
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import job_id_of
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
-from tests.unit.scheduler.pair import Pair
+from tests.unit.scheduler.pair import SLOT, Pair, Peer
+from tests.unit.scheduler.small_graphs import planned
 
 SESSION = str(uuid.UUID(int=0xABC))
 OPERATION = str(uuid.UUID(int=0xDEF))
@@ -26,6 +33,13 @@ class Executor:
         response = ExecutePlanResponse()
         response.sql_command_result.relation = b"nothing"
         return pb.ConnectReply(job=pb.ConnectJob(work="write", responses=[response.SerializeToString()]))
+
+
+@pytest.fixture(autouse=True)
+def ann():
+    note_principal("ann")
+    yield
+    note_principal("")
 
 
 @pytest.fixture
@@ -62,6 +76,13 @@ async def told(responses):
 
 async def end(replica):
     await replica.local.coordinator(JOB).cancel("enough", "")
+
+
+async def acts(replica, action):
+    """Return what the audit has of an action: who did it, to what, and more about it."""
+    await replica.notes.store()
+    audit = await replica.service.ListAudit(pb.ListAuditRequest(action=action), Peer())
+    return [(act.principal, act.target, act.detail) for act in audit.entries]
 
 
 async def forget(pair):
@@ -123,6 +144,23 @@ async def test_what_another_scheduler_has_just_begun_is_interrupted(pair, how, c
             answer = await service.Interrupt(asked(request_of("Interrupt"), interrupt_type=kind, **wanted), b"")
             assert list(answer.interrupted_ids) == [OPERATION]
     assert (await pair.here.jobs.load(JOB)).graph.state is JobState.CANCELLED
+    assert await acts(pair.here, "interrupt") == [("ann", JOB, f"session {SESSION}")]
+
+
+async def test_rows_that_are_fetched_are_told_in_the_audit(pair):
+    query = asked(ExecutePlanRequest, operation_id=OPERATION)
+    query.plan.root = b"relation"
+    await begun(pair.here, query)
+    assert await acts(pair.here, "fetch") == []
+    schema = base64.b64encode(pa.schema([pa.field("n", pa.int64())]).serialize().to_pybytes()).decode()
+    event = planned(0)
+    described = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
+    summary = replace(event.summary, arrow_schema=schema, schema_json=described)
+    await pair.here.local.fill(JOB, [ExecutorReservation.of(SLOT)])
+    await pair.here.writers.record(JOB, lambda _: Decision([replace(event, summary=summary)]))
+    responses = await told(pair.here.spark_connect.ExecutePlan(query, b""))
+    assert [response.schema.struct.fields[0].name for response in responses if response.HasField("schema")] == ["n"]
+    assert await acts(pair.here, "fetch") == [("ann", JOB, "")]
 
 
 @pytest.mark.parametrize("case", [str.lower, str.upper])

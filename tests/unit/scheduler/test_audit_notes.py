@@ -5,10 +5,17 @@ import pytest
 from onager.errors import StateUnavailableError, TokenRefusedError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import Caller
+from onager.protocol.security.principal import note_principal
 from onager.scheduler import timing
+from onager.scheduler.catalog.changes import encoded
 from onager.scheduler.jobs.audit_notes import FETCH, MAX_EACH, MAX_GROUPS, SUBMIT, AuditNotes, is_note
+from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
+from tests.support.catalogs import changes, put, table, with_catalog
+from tests.unit.scheduler.small_graphs import SLOT, planned
 from tests.unit.scheduler.test_audit import JOB, Context, ann, cancel, listed, replica, scheduler, submit, told
 
 __all__ = ["ann", "scheduler"]  # fixtures
@@ -31,6 +38,38 @@ async def test_a_submission_is_told_with_who_made_it_and_from_where(scheduler):
     await submit(scheduler)
     assert await records(scheduler) == [("ann", "10.0.0.7", "s1", "submit", JOB, "", "done")]
     assert await records(scheduler) == await told(scheduler), "it is stored once"
+
+
+async def end(scheduler, event, job_id=JOB):
+    """Have a job planned: it ends with that."""
+    await scheduler.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    await scheduler.writers.record(job_id, lambda _: Decision([event]))
+
+
+async def fetch(scheduler, job_id=JOB):
+    return [chunk async for chunk in scheduler.service.FetchResult(pb.FetchResultRequest(job_id=job_id), Context())]
+
+
+async def test_a_result_that_is_fetched_is_told_and_one_that_is_not_there_is_not(scheduler):
+    await submit(scheduler)
+    with pytest.raises(RuntimeError, match="once it is successful"):
+        await fetch(scheduler)
+    await end(scheduler, planned(0))
+    assert await records(scheduler, action="fetch") == []
+    assert await fetch(scheduler)
+    assert await records(scheduler, action="fetch") == [("ann", "10.0.0.7", "s1", "fetch", JOB, "", "done")]
+
+
+async def test_tables_that_a_job_changes_are_told_with_who_submitted_it(scheduler):
+    content = encoded(changes(put("tables/default/t", table()), put("tables/default/u", table("00000000000000bb"))))
+    for job_id in ("job-2", JOB):
+        await submit(scheduler, job_id)
+        await scheduler.blobs.put(job_id, [content])
+    await cancel(scheduler, "job-2")
+    note_principal("")  # the scheduler does it by itself, when the job ends
+    await end(scheduler, with_catalog(planned(0), digest_of(content)))
+    detail = "tables/default/t, tables/default/u"
+    assert await records(scheduler, action="change_tables") == [("ann", "", "s1", "change_tables", JOB, detail, "done")]
 
 
 async def test_acts_that_ask_before_they_act_stand_beside(scheduler, backend, clock):
