@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from onager.errors import StateUnavailableError
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.connect import sessions as module
 from onager.scheduler.connect.failures import ConnectError
@@ -113,40 +114,28 @@ async def test_a_clone_that_is_asked_for_again_is_the_same_one(sessions, backend
         await sessions.clone(session, to)
 
 
-@pytest.mark.parametrize("dies_at", ["put_all", "end"])
-async def test_a_clone_that_a_dead_scheduler_has_left_is_made_or_goes(sessions, backend, clock, monkeypatch, dies_at):
+@pytest.mark.parametrize("goes_on", ["made by another", "swept"])
+@pytest.mark.parametrize("dies_at", ["entries", "end"])
+async def test_a_clone_that_a_dead_scheduler_has_left_is_made_or_goes(sessions, backend, clock, dies_at, goes_on):
     session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view("v")]), NOTHING)
     to = SessionKey(ANN.user, str(uuid.UUID(int=3)))
-    dying = Sessions(backend, clock, retention_s=3600)
-    if dies_at == "put_all":
-        monkeypatch.setattr(backend, "put_all", raising)
-    else:
-        begin = dying._begin_clone
-
-        async def begin_and_lose_the_rest(*of):
-            begun = await begin(*of)
-            monkeypatch.setattr(dying, "_write", raising)
-            return begun
-
-        monkeypatch.setattr(dying, "_begin_clone", begin_and_lose_the_rest)
-    with pytest.raises(ConnectionError):
-        await dying.clone(session, to)
-    monkeypatch.undo()
+    written = [None] * ["record", "entries", "end"].index(dies_at)
+    dying = FaultyBackend(backend, scripted({"put_txn": [*written, FaultKind.UNAVAILABLE]}))
+    with pytest.raises(StateUnavailableError):
+        await Sessions(dying, clock, retention_s=3600).clone(session, to)
+    left = await backend.get_from_prefix(Keyspace.ConnectEntries, f"{to.path}/")
+    assert len(left) == (dies_at == "end"), "its entries are there before it is"
     with pytest.raises(ConnectError, match="SESSION_CLOSED"):
         await sessions.open(to)
-    if dies_at == "end":
+    if goes_on == "made by another":
         await sessions.clone(session, to)
         assert await names(sessions, to) == ["v"]
-        return
     clock.advance(3_700_000)
     await sessions.open(ANN)
     await sessions.sweep()
     assert not await backend.get_from_prefix(Keyspace.ConnectEntries, f"{to.path}/")
     assert await sessions.find(to) is None
-
-
-async def raising(*_):
-    raise ConnectionError("killed")
+    assert await names(sessions) == ["v"]
 
 
 @pytest.mark.parametrize(
