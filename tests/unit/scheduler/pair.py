@@ -28,12 +28,12 @@ def job_of(scheduler_id, number=0):
 class Pair:
     """Two replicas whose loops do not run; they reach each other as `fate` says: "ok", "silent" or "answer lost"."""
 
-    def __init__(self, clock):
+    def __init__(self, clock, exchange_dir="/x"):
         memory = MemoryStore(clock)
         self.clock = clock
         self.replicas = {
             scheduler_id: Replica(
-                SchedulerSettings(exchange_dir="/x", scheduler_id=scheduler_id, listen="127.0.0.1:1"),
+                SchedulerSettings(exchange_dir=str(exchange_dir), scheduler_id=scheduler_id, listen="127.0.0.1:1"),
                 MemoryBackend(memory),
                 clock,
             )

@@ -1,0 +1,72 @@
+"""Sweeps of Spark Connect by two schedulers: one at a time looks at the files, and all look at the sessions."""
+
+import os
+import uuid
+
+import pytest
+
+from onager.exchange_layout import CHECKPOINTS
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import KEPT
+from onager.scheduler.app import _CONNECT_SWEEP_S
+from onager.scheduler.connect.records import SessionKey
+from tests.unit.scheduler.pair import Pair
+
+ANN = SessionKey("ann", str(uuid.UUID(int=1)))
+ROUND_MS = int(1000 * _CONNECT_SWEEP_S)
+NOTHING = ((), {})
+
+
+@pytest.fixture
+async def pair(clock, tmp_path):
+    made = Pair(clock, tmp_path)
+    await made.start()
+    return made
+
+
+def orphan(replica, clock):
+    """Make a file that was a session's until the day before yesterday."""
+    folder = replica.spark_connect._artifacts._folder
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / ("a" * 64)
+    file.write_bytes(b"x")
+    at_s = clock.now_ms() / 1000 - 2 * 24 * 3_600
+    os.utime(file, (at_s, at_s))
+    return file
+
+
+async def test_in_each_round_one_scheduler_alone_removes_files(pair, clock):
+    turns = []
+    for _ in range(24):
+        clock.advance(ROUND_MS)
+        mine = []
+        for name, replica in pair.replicas.items():
+            file = orphan(replica, clock)
+            await replica._sweep_connect()
+            mine += [] if file.exists() else [name]
+        turns.append(mine)
+    assert {len(mine) for mine in turns} == {1}
+    assert len({name for (name,) in turns}) == 2, "all come to their turn"
+
+
+async def test_what_was_seen_in_the_rounds_of_others_counts_in_its_own(pair, clock, tmp_path):
+    folder = tmp_path / CHECKPOINTS / "connect-1"
+    folder.mkdir(parents=True)
+    sessions = pair.here.spark_connect._sessions
+
+    async def sweep():
+        """Do a round of one scheduler; the other one does nothing. Return whether it looked at the files."""
+        clock.advance(ROUND_MS)
+        file = orphan(pair.here, clock)
+        await pair.here._sweep_connect()
+        return not file.exists()
+
+    kept = pb.ConnectEntry(kind=KEPT, name="connect-1", command=b"c")
+    while pair.here.precedence.has_round("connect", clock.now_ms() + ROUND_MS, _CONNECT_SWEEP_S):
+        clock.advance(ROUND_MS)
+    await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[kept]), NOTHING)
+    assert not await sweep(), "it was a round of the other one"
+    await sessions.close(ANN)
+    looks = sum([await sweep() for _ in range(24)])
+    assert looks > 1
+    assert not folder.exists(), "a checkpoint that is known as one of this cluster"
