@@ -83,6 +83,11 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     asks: asyncio.Queue = field(default_factory=asyncio.Queue)
     """Answers to the call that waits for what is asked besides tasks."""
     awaited: list = field(default_factory=list)
+    connect_at: list = field(default_factory=list)
+    """Where calls for Spark Connect are to wait."""
+    connect_calls: asyncio.Queue = field(default_factory=asyncio.Queue)
+    connect_waiting: int = 0
+    """How many of those calls wait here."""
     acknowledges: bool = True
     credits: bool = False
     """Whether what is not filled is added to the poll that waits."""
@@ -107,7 +112,16 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         clean_ups, self.clean_ups = list(self.clean_ups), []
         forgotten, self.forgotten = self.forgotten, []
         clean_ups += [pb.CleanUp(job_id=job_id, memory_only=True) for job_id in forgotten]
-        return pb.HeartbeatResponse(cancel=[task_id(k) for k in cancels], clean_ups=clean_ups)
+        return pb.HeartbeatResponse(
+            cancel=[task_id(k) for k in cancels], clean_ups=clean_ups, connect_at=self.connect_at
+        )
+
+    async def AwaitConnect(self, request, context):
+        self.connect_waiting += 1
+        try:
+            return pb.AwaitConnectResponse(call=await self.connect_calls.get())
+        finally:
+            self.connect_waiting -= 1
 
     async def PollWork(self, request, context):
         self.polls.append(request)

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.execution_graph import TABLES_MAJOR
+from onager.executor.agent.connect import AT_ONCE
 from onager.executor.agent.endings import Ending
 from onager.executor.exchange import Contents, JobFiles
 from onager.executor.work import WorkerEnd
@@ -416,6 +417,41 @@ async def test_a_task_that_runs_alone_is_told_so_when_the_jvm_ends():
         async with asyncio.timeout(20):
             await r.outcome
         assert r.gateway.goodbyes[0].death.alone
+
+
+async def test_requests_of_spark_connect_go_to_others_while_a_task_runs_alone():
+    gate, may_reply, asked = asyncio.Event(), threading.Event(), threading.Event()
+
+    async def wait(request, context):
+        await gate.wait()
+
+    def connect(call, _):
+        asked.set()
+        assert may_reply.wait(HANGS_S)
+        return pb.ConnectReply(number=call.number)
+
+    async with rig(poll_wait_ms=30_000) as r:
+        r.worker.connect = connect
+        r.gateway.connect_at = [r.agent._settings.scheduler]
+        await eventually(lambda: r.gateway.connect_waiting == AT_ONCE)
+        await r.gateway.connect_calls.put(pb.ConnectCall(number=1, analyze=b"plan"))
+        await eventually(asked.is_set)
+        r.gateway.before["heartbeat"] = wait
+        alone = task_set(0)
+        alone.tasks[0].alone = True
+        await r.gateway.launches.put(alone)
+        await eventually(lambda: not r.gateway.connect_waiting, "no call waits, before any heartbeat is answered")
+        gate.set()
+        beats = len(r.gateway.heartbeats)
+        await eventually(lambda: len(r.gateway.heartbeats) >= beats + 2)
+        assert not r.worker.started, "it waits until the request has its reply"
+        may_reply.set()
+        await eventually(lambda: r.worker.started == [key(0)])
+        beats = len(r.gateway.heartbeats)
+        await eventually(lambda: len(r.gateway.heartbeats) >= beats + 2)
+        assert not r.gateway.connect_waiting
+        r.worker.succeed(key(0))
+        await eventually(lambda: r.gateway.connect_waiting == AT_ONCE)
 
 
 async def test_a_worker_that_does_not_stop_what_it_was_to_stop_is_given_up():
