@@ -6,7 +6,7 @@ has an effect, so one whose executor is gone is given to another.
 
 import asyncio
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -41,7 +41,10 @@ class _Asked:
 
 
 class _Queue:
-    """Requests that wait. Clients take turns, so that none waits for all that another one has asked."""
+    """Requests that wait. Clients take turns, so that none waits for all that another one has asked.
+
+    A client of which more is in hand waits for those of which less is: what a client has asked for may take minutes.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, deque[_Asked]] = {}
@@ -60,11 +63,11 @@ class _Queue:
         """Have a request wait."""
         self._of.setdefault(asked.client, deque()).append(asked)
 
-    def take(self) -> _Asked | None:
-        """Return the next request for which somebody still waits."""
+    def take(self, in_hand: Counter[str]) -> _Asked | None:
+        """Return the next request for which somebody still waits; *in_hand*: how many each client has in hand."""
         while self._of:
-            client, mine = next(iter(self._of.items()))
-            del self._of[client]
+            client = min(self._of, key=in_hand.__getitem__)  # the first of those with the fewest
+            mine = self._of.pop(client)
             asked = mine.popleft()
             if mine:
                 self._of[client] = mine  # after all others
@@ -100,7 +103,7 @@ class _Lane:
 
     def take(self) -> _Asked | None:
         """Return the next request; it is in hand from now on."""
-        if (asked := self.queue.take()) is not None:
+        if (asked := self.queue.take(Counter(each.client for each in self.in_hand.values()))) is not None:
             self.in_hand[asked.call.number] = asked
         return asked
 
@@ -217,8 +220,9 @@ class ConnectCalls:
         try:
             return await asked.reply
         finally:
-            lane.in_hand.pop(numbered.number, None)
             lane.queue.remove(asked)
+            if numbered.number in lane.in_hand:  # Spark works on it until it replies, or its time is over
+                asyncio.get_running_loop().call_later(timeout_s, lane.in_hand.pop, numbered.number, None)
 
     def close(self) -> None:
         """Let all executors go, for good."""

@@ -124,6 +124,62 @@ async def test_a_client_waits_for_no_more_than_one_request_of_each_other_client(
     await asyncio.gather(*flood, *others, return_exceptions=True)
 
 
+async def asked_as(calls, *clients):
+    """Have each of the clients ask, in this order; return their tasks."""
+    asked = []
+    for client in clients:
+        asked.append(asyncio.create_task(ask_as(calls, client, client.encode())))
+        await asyncio.sleep(0)
+    return asked
+
+
+async def taken(calls, reply=None):
+    return (await calls.wait(waiting("e1", reply))).call
+
+
+async def end(asked):
+    for each in asked:
+        each.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def test_what_an_executor_has_in_hand_counts_for_whose_turn_it_is(calls):
+    await taken(calls)
+    asked = await asked_as(calls, *["mallory"] * 6)
+    lanes = [await taken(calls) for _ in range(4)]
+    assert {call.apply for call in lanes} == {b"mallory"}, "nobody else waits"
+    asked += await asked_as(calls, "ann", "ann", "bob")
+    nexts = []
+    for call in lanes:
+        done = pb.ConnectReply(number=call.number, analyzed=b"done")
+        nexts.append((await taken(calls, done)).apply)
+    assert nexts == [b"ann", b"bob", b"mallory", b"ann"]
+    await end(asked)
+
+
+async def test_what_nobody_waits_for_any_more_counts_while_it_is_in_hand(calls):
+    await taken(calls)
+    left = await asked_as(calls, "mallory", "mallory")
+    lanes = [await taken(calls) for _ in range(2)]
+    await end(left)
+    asked = await asked_as(calls, "mallory", "ann")
+    assert (await taken(calls)).apply == b"ann"
+    assert (await taken(calls, pb.ConnectReply(number=lanes[0].number, analyzed=b"late"))).apply == b"mallory"
+    await end(asked)
+
+
+async def test_what_an_executor_was_given_and_never_replies_to_counts_for_a_limited_time(calls):
+    await taken(calls)
+    left = await asked_as(calls, "mallory", "mallory")
+    for _ in left:
+        await taken(calls)
+    assert await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.sleep(6)
+    asked = await asked_as(calls, "mallory", "ann")
+    assert (await taken(calls)).apply == b"mallory"
+    await end(asked)
+
+
 async def test_a_request_that_ends_each_executor_is_not_given_to_all_of_them(calls, executors):
     asked = asyncio.create_task(ask(calls, b"x"))
     for number in range(3):
