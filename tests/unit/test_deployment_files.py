@@ -32,6 +32,61 @@ def roles(token_file: Path) -> list[str]:
     return [line.split()[1] for line in token_file.read_text().splitlines()]
 
 
+def compose() -> dict[str, dict]:
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+def settings_of(name: str) -> dict[str, str]:
+    (container,) = pods()[name]["spec"]["containers"]
+    return {each["name"]: each.get("value", "") for each in container["env"]}
+
+
+def read(file: Path) -> list[dict]:
+    return [made for made in yaml.safe_load_all(file.read_text()) if made]
+
+
+def patches() -> dict[Path, dict]:
+    """Return what components change in manifests of other files, by their files."""
+    found = {}
+    for file in KUBERNETES.glob("*/kustomization.yaml"):
+        for patch in read(file)[0].get("patches", []):
+            (found[file.parent / patch["path"]],) = read(file.parent / patch["path"])
+    return found
+
+
+def manifests() -> list[dict]:
+    """Return what is shipped for Kubernetes, components included, but for what only changes other manifests."""
+    others = patches()
+    return [
+        made
+        for file in sorted(KUBERNETES.rglob("*.yaml"))
+        if file.name != "kustomization.yaml" and file not in others
+        for made in read(file)
+    ]
+
+
+def pods() -> dict[str, dict]:
+    """Return the templates of pods; what a component changes is one more, such as scheduler-keda."""
+    found = {
+        made["metadata"]["name"]: made["spec"]["template"] for made in manifests() if "template" in made.get("spec", {})
+    }
+    for file, patch in patches().items():
+        name = patch["metadata"]["name"]
+        found[f"{name}-{file.parent.name}"] = patched(found[name], patch["spec"]["template"])
+    return found
+
+
+def patched(value, patch):
+    """Return *value* as kubectl changes it by *patch*: in lists, what has the same name changes, the rest is added."""
+    if isinstance(patch, dict):
+        return {**value, **{key: patched(value[key], new) if key in value else new for key, new in patch.items()}}
+    if isinstance(patch, list):
+        new = {each["name"]: each for each in patch}
+        known = [patched(each, new.pop(each["name"])) if each.get("name") in new else each for each in value]
+        return [*known, *new.values()]
+    return patch
+
+
 def test_each_role_has_a_directory_with_its_own_token_and_only_schedulers_know_all(secrets):
     assert {role: roles(secrets / role / "token") for role in ROLES} == {
         "scheduler": ["scheduler", "executor", "client", "admin"],
@@ -71,7 +126,7 @@ def test_a_directory_of_an_earlier_version_is_left_alone(tmp_path):
 
 
 def test_a_service_of_docker_compose_has_the_secrets_of_one_role_and_no_right_too_many():
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    services = compose()["services"]
     for name, service in services.items():
         mounted = [v for v in service.get("volumes", []) if "secrets" in v]
         if name == "secrets":
@@ -86,14 +141,75 @@ def test_a_service_of_docker_compose_has_the_secrets_of_one_role_and_no_right_to
             assert service["pids_limit"], name
 
 
-def manifests() -> list[dict]:
-    return [made for file in KUBERNETES.glob("*.yaml") for made in yaml.safe_load_all(file.read_text()) if made]
-
-
-def pods() -> dict[str, dict]:
-    return {
-        made["metadata"]["name"]: made["spec"]["template"] for made in manifests() if "template" in made.get("spec", {})
+def etcd_members() -> dict[str, tuple[dict[str, str], str]]:
+    """Return the settings of each etcd that is shipped, and what clients call it."""
+    found = {
+        name: (service["environment"], f"https://{name}:")
+        for name, service in compose()["services"].items()
+        if re.fullmatch(r"etcd-\d+", name)
     }
+    return found | {"kubernetes": (settings_of("etcd"), "https://$(ETCD_NAME).etcd:")}
+
+
+@pytest.mark.parametrize("name", [*etcd_members()])
+def test_etcd_asks_clients_and_members_for_certificates(name):
+    settings, called = etcd_members()[name]
+    for prefix in ("ETCD_", "ETCD_PEER_"):
+        assert settings[f"{prefix}CLIENT_CERT_AUTH"] == "true"
+        assert settings[f"{prefix}TRUSTED_CA_FILE"] == "/secrets/etcd-ca.pem", (
+            "not the authority of the cluster's clients"
+        )
+        assert settings[f"{prefix}CERT_FILE"] == "/secrets/server.pem"
+        assert settings[f"{prefix}KEY_FILE"] == "/secrets/server.key"
+    assert settings["ETCD_LISTEN_CLIENT_URLS"] == "https://0.0.0.0:2379"
+    assert settings["ETCD_LISTEN_PEER_URLS"] == "https://0.0.0.0:2380"
+    assert settings["ETCD_ADVERTISE_CLIENT_URLS"] == f"{called}2379"
+    assert settings["ETCD_INITIAL_ADVERTISE_PEER_URLS"] == f"{called}2380"
+    members = [member.partition("=")[2] for member in settings["ETCD_INITIAL_CLUSTER"].split(",")]
+    assert len(members) == 3
+    assert all(address.startswith("https://") for address in members)
+    http = {key for key, value in settings.items() if str(value).startswith("http:")}
+    assert http == {"ETCD_LISTEN_METRICS_URLS"}
+
+
+def test_etcd_has_users_before_schedulers_of_docker_compose_use_it():
+    services = compose()["services"]
+    users = services["etcd-users"]
+    assert users["entrypoint"] == ["etcd-users"]
+    assert_is_root(users["environment"])
+    assert {name for name in users["depends_on"] if name.startswith("etcd")} == {"etcd-1", "etcd-2", "etcd-3"}
+    schedulers = {name: service for name, service in services.items() if name.startswith("scheduler-")}
+    assert len(schedulers) == 3
+    for service in schedulers.values():
+        assert service["depends_on"]["etcd-users"] == {"condition": "service_completed_successfully"}
+        assert_shows_a_certificate(service["environment"]["ONAGER_SCHEDULER_BACKEND"])
+    assert compose()["networks"]["state"] == {"internal": True}
+    for name, service in services.items():
+        if name.startswith("etcd-"):
+            assert service["networks"] == ["state"]
+            assert "ports" not in service
+
+
+def test_etcd_has_users_in_kubernetes():
+    (users,) = (made for made in manifests() if made["kind"] == "Job")
+    (container,) = users["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["etcd-users"]
+    assert_is_root(settings_of("etcd-users"))
+    assert_shows_a_certificate(settings_of("scheduler")["ONAGER_SCHEDULER_BACKEND"])
+    (secret,) = (volume["secret"] for volume in pods()["etcd"]["spec"]["volumes"] if "secret" in volume)
+    assert "root.key" not in str(secret["items"])
+    assert "COPY deploy/etcd-users /usr/local/bin/" in (ROOT / "Dockerfile").read_text()
+
+
+def assert_is_root(settings: dict[str, str]) -> None:
+    assert settings["ETCDCTL_CERT"] == "/secrets/root.pem"
+    assert settings["ETCDCTL_KEY"] == "/secrets/root.key"
+    assert settings["ETCDCTL_CACERT"] == "/secrets/etcd-ca.pem"
+
+
+def assert_shows_a_certificate(backend: str) -> None:
+    options = backend.partition("?")[2].split("&")
+    assert sorted(options) == ["cacert=/secrets/etcd-ca.pem", "cert=/secrets/etcd.pem", "key=/secrets/etcd.key"]
 
 
 @pytest.mark.parametrize("name", [*pods()])
@@ -123,5 +239,30 @@ def test_every_pod_has_a_policy_of_its_own_and_what_none_names_is_closed():
     policies = {made["metadata"]["name"]: made["spec"] for made in manifests() if made["kind"] == "NetworkPolicy"}
     assert policies["closed"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     for name, pod in pods().items():
+        if name.endswith("-keda"):
+            continue
         assert policies[name]["podSelector"] == {"matchLabels": pod["metadata"]["labels"]}
     assert "169.254.0.0/16" in str(policies["executor"]["egress"])
+
+
+def test_keda_alone_reaches_schedulers_at_a_port_that_asks_for_its_certificate():
+    (policy,) = (
+        made["spec"] for made in manifests() if made["metadata"]["name"] == "scaler" and "podSelector" in made["spec"]
+    )
+    (service,) = (
+        made["spec"] for made in manifests() if made["metadata"]["name"] == "scaler" and "ports" in made["spec"]
+    )
+    (rule,) = policy["ingress"]
+    assert policy["podSelector"] == {"matchLabels": pods()["scheduler"]["metadata"]["labels"]}
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}]
+    settings = settings_of("scheduler-keda")
+    assert settings["ONAGER_SCHEDULER_SCALER_TLS_CLIENT_CA"] == "/secrets/ca.pem"
+    port = int(settings["ONAGER_SCHEDULER_SCALER_LISTEN"].rpartition(":")[2])
+    (scaled,) = (made["spec"] for made in manifests() if made["kind"] == "ScaledObject")
+    (trigger,) = scaled["triggers"]
+    assert [rule["ports"], [{"port": each["port"]} for each in service["ports"]]] == [[{"port": port}]] * 2
+    assert trigger["metadata"]["scalerAddress"].endswith(f":{port}")
+    assert trigger["metadata"]["slotsPerExecutor"] == settings_of("executor")["ONAGER_EXECUTOR_SLOTS"]
+    (credentials,) = (made for made in manifests() if made["kind"] == "TriggerAuthentication")
+    assert trigger["authenticationRef"]["name"] == credentials["metadata"]["name"]
+    assert {each["name"] for each in credentials["spec"]["secretTargetRef"]} == {"onager-keda"}

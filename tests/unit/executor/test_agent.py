@@ -445,8 +445,12 @@ async def test_requests_of_spark_connect_go_to_others_while_a_task_runs_alone():
         beats = len(r.gateway.heartbeats)
         await eventually(lambda: len(r.gateway.heartbeats) >= beats + 2)
         assert not r.worker.started, "it waits until the request has its reply"
+        gate.clear()
+        beats = len(r.gateway.heartbeats)
+        await eventually(lambda: len(r.gateway.heartbeats) > beats, "one is not answered")
         may_reply.set()
-        await eventually(lambda: r.worker.started == [key(0)])
+        await eventually(lambda: r.worker.started == [key(0)], "started by the end of the request")
+        gate.set()
         beats = len(r.gateway.heartbeats)
         await eventually(lambda: len(r.gateway.heartbeats) >= beats + 2)
         assert not r.gateway.connect_waiting
