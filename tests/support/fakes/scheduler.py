@@ -1,6 +1,7 @@
 """A scheduler in this process that keeps jobs in a dict and breaks connections on demand: a real gRPC server."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
@@ -25,6 +26,8 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.on_call: Callable[[str], None] = lambda _: None
         self.progress: list[pb.JobProgress] = []
         self.load: pb.ExecutorLoad | None = None
+        self.executors: dict[str, str] = {"e1": "alive"}
+        """Their states, by id."""
         self.batches: list[pb.EventBatch] = []
         self.final_stages: list[pb.FinalStage] = []
         """Told one on a page."""
@@ -123,8 +126,14 @@ class FakeScheduler(OnagerSchedulerServicer):
 
     def ListExecutors(self, request, context):  # noqa: N802
         self._enter("ListExecutors", request, context)
-        shown = pb.ExecutorInfo(executor_id="e1", state="alive", slots=2, load=self.load)
-        return pb.ListExecutorsResponse(executors=[shown])
+        wanted = [
+            pb.ExecutorInfo(executor_id=name, state=state, slots=2, load=self.load)
+            for name, state in self.executors.items()
+            if request.state in ("", state)
+        ]
+        shown = wanted[: request.limit or None]
+        states = Counter(self.executors.values())
+        return pb.ListExecutorsResponse(executors=shown, states=states, more=len(shown) < len(wanted))
 
     def ListSchedulers(self, request, context):  # noqa: N802
         self._enter("ListSchedulers", request, context)

@@ -193,6 +193,26 @@ def test_cancel_executors_and_state(onager, job):
     assert json.loads(onager("state", "get", "JobHeads/j", "-o", "json", *where).out)["mod_revision"] == 7
 
 
+def test_of_many_executors_the_first_are_shown_and_how_many_there_are(onager, scheduler):
+    scheduler.executors = {f"e{n:04d}": "alive" if n % 10 else "set_aside" for n in range(1_200)}
+    where = ("--scheduler", scheduler.address)
+
+    def shown(*flags):
+        done = onager("executors", *flags, *where)
+        return [line.split()[0] for line in done.out.splitlines()[2:]], done.err
+
+    ids = [*scheduler.executors]
+    counts = "1,080 alive, 120 set aside: --limit shows more, --state some\n"
+    assert shown() == (ids[:100], f"the first 100 of {counts}")
+    assert shown("--limit", "3") == (ids[:3], f"the first 3 of {counts}")
+    assert shown("--limit", "0") == (ids, "")
+    assert shown("--limit", "1200") == (ids, "")
+    assert shown("--state", "set aside", "--limit", "2") == (["e0000", "e0010"], f"the first 2 of {counts}")
+    assert shown("--state", "set_aside", "--limit", "200") == (ids[::10], "")
+    done = onager("executors", "-o", "json", "--limit", "3", "--state", "alive", *where)
+    assert (len(json.loads(done.out)), done.err) == (1_080, "")
+
+
 def test_an_unknown_job_ends_with_2(onager, scheduler):
     done = onager("job", "nobody", "--scheduler", scheduler.address)
     assert (done.code, done.out) == (2, "")

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from itertools import pairwise
 
 import pytest
 
@@ -12,9 +13,14 @@ from onager.protocol.serving import SharedMessage, encoded
 from onager.scheduler import timing
 from onager.scheduler.api.feeds import pace_s
 from onager.scheduler.app import Replica
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.simulation.loop import VirtualClock
 from tests.support.waiting import eventually
-from tests.unit.scheduler.pair import Peer
+from tests.unit.scheduler.pair import SLOT, Peer
+from tests.unit.scheduler.small_graphs import planned
 
 JOB = JobId("job-1")
 SPEC = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
@@ -91,6 +97,36 @@ async def test_what_cannot_be_read_is_told_to_all(replica):
 def test_the_more_watch_the_less_often_each_hears():
     assert pace_s(1) == pace_s(50) == timing.WATCH_EVERY_S
     assert 1_200 / pace_s(1_200) <= 500
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("followers", [1, 400])
+async def test_a_job_that_changes_all_the_time_is_told_at_that_pace(followers):
+    clock = VirtualClock(asyncio.get_running_loop())
+    replica = Replica(SchedulerSettings(), MemoryBackend(MemoryStore(clock)), clock)
+    await replica.start()
+    await replica.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=SPEC), Peer())
+    await replica.local.fill(JOB, [ExecutorReservation.of(SLOT)])
+    await replica.writers.record(JOB, lambda _: Decision([planned(100)]))
+    told_s = [[] for _ in range(followers)]
+
+    async def watch(told):
+        async for _ in replica.service.looks.shared_progress(JOB):
+            told.append(clock.monotonic_s())
+
+    watching = [asyncio.create_task(watch(told)) for told in told_s]
+    await asyncio.sleep(5)
+    for told in told_s:
+        told.clear()
+    for _ in range(100):
+        await replica.local.fill(JOB, [ExecutorReservation.of(SLOT)])
+        await asyncio.sleep(0.05)
+    await replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Peer())
+    await asyncio.gather(*watching)
+    for told in told_s:
+        gaps = [after - before for before, after in pairwise(told[:-1])]  # the end is told at once
+        assert pace_s(followers) - 0.001 < min(gaps)
+        assert max(gaps) < pace_s(followers) + 0.1
 
 
 def test_a_shared_message_is_encoded_once():
