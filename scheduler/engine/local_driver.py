@@ -46,6 +46,8 @@ _READ_AT_ONCE: Final = 16
 _JUDGED_AT_ONCE: Final = 64
 _UPDATED_AT_ONCE: Final = 128
 _LAUNCHING: Final = "the launch of tasks"
+_COMPARING: Final = "the comparison with what an executor runs"
+_ADOPTING: Final = "taking the job over"
 UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 """The errors of a job's record that is missing, or cannot be read here."""
 
@@ -137,11 +139,7 @@ class LocalDriver:
         try:
             launches = await self.coordinator(job_id).launch(shares, limit=lambda: self._queue.room(job_id))
         except Exception as error:
-            log.warning(
-                "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
-            )
-            if (failure := self._errors.note(job_id, _LAUNCHING, error)) is not None:
-                await self._end(job_id, failure)
+            await self._failed(job_id, _LAUNCHING, error)
             raise NotDrivingError(job_id) from error
         self._errors.passed(job_id, (_LAUNCHING,))
         return self._addressed(job_id, launches)
@@ -245,6 +243,13 @@ class LocalDriver:
         lost = failed_task(key, executor, failure, pb.TaskMetrics(), self._clock.now_ms())
         return mine.keys if await self._end(job_id, failure, lost) else []
 
+    async def _failed(self, job_id: JobId, work: str, error: Exception) -> bool:
+        """Log that *work* on a job failed, and end the job if it always does; return whether that was done."""
+        is_defect = not isinstance(error, OnagerError)
+        log.warning("work_on_job_failed", job_id=job_id, work=work, error=repr(error), exc_info=is_defect)
+        failure = self._errors.note(job_id, work, error)
+        return failure is not None and await self._end(job_id, failure)
+
     async def _end(self, job_id: JobId, failure: Failure, task: TaskFailed | None = None) -> bool:
         """End a job that cannot be driven; return whether that was done."""
         log.error("job_given_up", job_id=job_id, error=failure.message)
@@ -342,9 +347,11 @@ class LocalDriver:
             mine = [wire.held_task(key) for key in held if key.job_id == job_id]
             try:
                 repeated = await self.coordinator(job_id).reconcile(slot, mine)
+            except Exception as error:  # noqa: BLE001 - of this job alone: the executor has tasks of others
+                await self._failed(job_id, _COMPARING, error)
+            else:
+                self._errors.passed(job_id, (_COMPARING,))
                 launches += self._addressed(job_id, repeated)
-            except OnagerError as error:
-                log.warning("list_not_applied", job_id=job_id, executor_id=slot.executor_id, error=str(error))
         return launches
 
     # ---------------------------------------------------------------- taking over, and losses
@@ -360,6 +367,11 @@ class LocalDriver:
                 await self.coordinator(job_id).revive()
         except UNREADABLE as error:
             log.warning("job_not_adopted", job_id=job_id, error=str(error))
+        except Exception as error:
+            if not await self._failed(job_id, _ADOPTING, error) and not is_lasting(error):
+                raise
+        else:
+            self._errors.passed(job_id, (_ADOPTING,))
 
     async def catch_up(self) -> None:
         """Read the changes of others to jobs that this scheduler follows; concurrent callers share one round."""
@@ -386,12 +398,22 @@ class LocalDriver:
         """
         some = self._ownership.followed if jobs is None else jobs
         concerned = [job_id for job_id in some if _has_something(self._jobs.cached(job_id), lost)]
-        results = await asyncio.gather(
-            *(self.coordinator(job_id).lose_executor(lost) for job_id in concerned), return_exceptions=True
-        )
+        results = await asyncio.gather(*(self._lose(job_id, lost) for job_id in concerned), return_exceptions=True)
         for error in results:
-            if isinstance(error, BaseException) and not isinstance(error, UNREADABLE):
+            if isinstance(error, BaseException):
                 raise error
+
+    async def _lose(self, job_id: JobId, lost: ExecutorLost) -> None:
+        work = f"the loss of executor {lost.executor_id}"
+        try:
+            await self.coordinator(job_id).lose_executor(lost)
+        except UNREADABLE:
+            pass
+        except Exception as error:
+            if not await self._failed(job_id, work, error):
+                raise NotDrivingError(job_id) from error
+        else:
+            self._errors.passed(job_id, (work,))
 
     def strays(self, is_alive: Callable[[str, str], bool]) -> list[tuple[str, str]]:
         """Return the lives of executors that are over, but to which graphs still assign tasks."""

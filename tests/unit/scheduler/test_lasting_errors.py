@@ -1,10 +1,12 @@
 """What fails at a scheduler each time ends its job, with a message; what passes, and other reports, do not."""
 
+from contextlib import suppress
+
 import pytest
 from structlog.testing import capture_logs
 
 from onager.errors import DiskError, LimitExceededError, StateUnavailableError
-from onager.execution_graph import FailureKind, JobState
+from onager.execution_graph import ExecutorLost, FailureKind, JobState
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.engine import reports
@@ -118,3 +120,40 @@ async def test_a_job_whose_tasks_cannot_be_launched_ends(pair, monkeypatch):
     graph = await outcome(pair, job_id)
     assert graph.state is JobState.FAILED
     assert "failed 5 times within 120 s at the launch of tasks with KeyError" in graph.outcome.failure.message
+
+
+@pytest.mark.parametrize("work", ["loss", "comparison", "adoption"])
+async def test_a_job_at_which_other_work_fails_each_time_ends_and_others_have_it_done(pair, monkeypatch, work):
+    job_id, other = job_of(HERE), job_of(HERE, 1)
+    for each in (job_id, other):
+        await pair.run_job(each, 2)
+    await pair.fill(4)
+    local = pair.here.local
+    lost = ExecutorLost(executor_id=SLOT.executor_id, incarnation="life", reason="gone", at_ms=1, is_drained=True)
+
+    async def loss():
+        with suppress(NotDrivingError):
+            await local.lose_executor(lost)
+
+    async def comparison():
+        await local.compare(SLOT, [], disproves=True)
+
+    async def adoption():
+        for each in (job_id, other):
+            await local.adopt(each)
+
+    async def broken(*_, **__):
+        raise KeyError("a defect")
+
+    names = {"loss": "lose_executor", "comparison": "reconcile", "adoption": "revive"}
+    monkeypatch.setattr(local.coordinator(job_id), names[work], broken)
+    act = {"loss": loss, "comparison": comparison, "adoption": adoption}[work]
+    for _ in range(TRIES):
+        await act()
+        pair.clock.advance(WHILE_MS)
+    graph = await outcome(pair, job_id)
+    assert graph.state is JobState.FAILED
+    assert "with KeyError" in graph.outcome.failure.message
+    if work == "loss":
+        assert not (await outcome(pair, other)).stages[1].running
+    assert (await outcome(pair, other)).is_active
