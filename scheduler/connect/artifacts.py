@@ -7,6 +7,7 @@ import secrets
 import shutil
 import zlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from onager.scheduler.connect.failures import RUNTIME, ConnectError, too_large, 
 from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord, SessionRecord
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.disk import EXCHANGE
+from onager.synced import sync_directory
 
 _NAME_CHARS: Final = 512
 _NAME: Final = re.compile(r"[^\0\\]+")
@@ -213,6 +215,7 @@ def _settle(path: Path, target: Path) -> None:
     with path.open("rb") as written:
         os.fsync(written.fileno())
     path.replace(target)
+    sync_directory(target.parent)
 
 
 def _remove_old(folder: Path, kept: Collection[str], before_s: float) -> None:
@@ -229,7 +232,8 @@ def _remove_old(folder: Path, kept: Collection[str], before_s: float) -> None:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it is tried again at the next sweep
+                path.unlink()
 
 
 def _is_older(path: Path, before_s: float) -> bool:

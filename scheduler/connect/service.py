@@ -244,8 +244,10 @@ class SparkConnectService:
         kept = await self._sessions.sweep()
         self._checkpoints.note(kept)
         if with_files:
-            await self._artifacts.sweep(kept)
-            await self._checkpoints.sweep(kept)
+            try:
+                await self._artifacts.sweep(kept)
+            finally:
+                await self._checkpoints.sweep(kept)
 
 
 def _operation(session: Session, operation_id: str) -> Operation:

@@ -1,5 +1,6 @@
 """Files that clients add: what they are called, that none is replaced, and that they go once nobody reads them."""
 
+import errno
 import os
 import uuid
 import zlib
@@ -172,3 +173,27 @@ async def test_files_of_no_session_go_a_day_after_their_last_use(artifacts, sess
     os.utime(folder, (old, old))
     await artifacts.sweep(await sessions.sweep())
     assert not list(folder.parent.iterdir())
+
+
+async def test_a_file_that_cannot_be_removed_keeps_no_other(artifacts, sessions, clock, tmp_path, monkeypatch):
+    await add(artifacts, sessions, {f"pyfiles/{name}.py": name.encode() for name in "abc"})
+    folder = (tmp_path / connect_artifact("0" * 64)).parent
+    there = list(folder.iterdir())
+    assert len(there) == 3
+    old = clock.now_ms() / 1000 - 2 * DAY_S
+    for path in there:
+        os.utime(path, (old, old))
+    await sessions.close(ANN)
+    unlink = Path.unlink
+
+    def refused(path, *args, **kwargs):
+        if path == there[0]:
+            raise PermissionError(errno.EACCES, "not yours", str(path))
+        return unlink(path, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refused)
+        await artifacts.sweep(await sessions.sweep())
+    assert list(folder.iterdir()) == there[:1]
+    await artifacts.sweep(await sessions.sweep())
+    assert not list(folder.iterdir())
