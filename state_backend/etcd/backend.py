@@ -132,7 +132,9 @@ class EtcdBackend(StateBackendClient):
                 )
             if alarm.alarm == rpc.NOSPACE:
                 log.warning(
-                    "etcd_is_full", member=f"{alarm.memberID:x}", advice="etcdctl compact, defrag, alarm disarm"
+                    "etcd_is_full",
+                    member=f"{alarm.memberID:x}",
+                    advice="etcdctl compact --physical, defrag, alarm disarm",
                 )
 
     async def _check_schema(self) -> None:

@@ -30,7 +30,7 @@ Send = Callable[[Endpoint, float, Metadata], Awaitable[T]]
 
 _FULL: Final = (
     "etcd's database reached its quota, and takes no more writes until space is made: compact, defragment, and disarm "
-    "the alarm (etcdctl compact, etcdctl defrag, etcdctl alarm disarm), or raise --quota-backend-bytes"
+    "the alarm (etcdctl compact --physical, etcdctl defrag, etcdctl alarm disarm), or raise --quota-backend-bytes"
 )
 _PAUSE_S: Final = 0.05
 _CONNECT_S: Final = 1.0

@@ -318,10 +318,15 @@ def test_a_new_table_needs_its_database_to_stay(executor: OneExecutor, catalog: 
     assert [(read.key, read.revision) for read in outcome.catalog.reads] == [("databases/d", revision)]
 
 
+def test_replacing_a_table_is_refused_with_what_to_do(executor: OneExecutor, catalog: MemoryCatalog) -> None:
+    with pytest.raises(SideEffectError, match=r"statement 1 \(line 1\)") as told:
+        executor.plan_sql("CREATE OR REPLACE TABLE u AS SELECT 1 AS a", conf={})
+    assert "would change something" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "CREATE OR REPLACE TABLE u AS SELECT 1 AS a",
         "LOAD DATA INPATH '/tmp/x' INTO TABLE t",
         "CREATE FUNCTION f AS 'java.lang.String' USING JAR '/tmp/x.jar'",
         "ADD JAR '/tmp/x.jar'",

@@ -481,6 +481,19 @@ def test_a_full_or_read_only_exchange_directory_is_told_with_advice(spark, error
     assert failure.getMessage().startswith(f"exchange directory /exchange {advice}")
 
 
+@pytest.mark.parametrize(
+    ("error", "is_full"),
+    [
+        ("/data/x: Disk quota exceeded", True),
+        ("The DiskSpace quota of /x is exceeded: org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", True),
+        ("/data/quota/no space left/x: Permission denied", False),
+    ],
+)
+def test_a_full_disk_is_told_from_a_path_with_such_words(spark, error, is_full):
+    jvm = spark._jvm
+    assert getattr(jvm.onager.failure.NoSpace, "is")(jvm.java.io.IOException(error)) is is_full
+
+
 def test_nothing_is_left_under_a_final_name_by_a_failed_task(spark, job, exchange_dir):
     frame = spark.range(0, 100_000, 1, 1).selectExpr("assert_true(id < 99999)", "id").repartition(2, "id")
     first, _ = cut(spark, frame)

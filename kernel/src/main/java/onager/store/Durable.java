@@ -8,9 +8,13 @@ import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 
 /** Makes local files survive a loss of power: their content, and the directories that name them. */
 public final class Durable {
+    /** EINVAL and ENOTSUP, which file systems answer that sync no directories: some on networks, and some in user space. */
+    private static final Set<String> CANNOT = Set.of("Invalid argument", "Operation not supported");
+
     private Durable() {}
 
     /** Flush the content of *files*, and the names in every directory from theirs up to *top*. */
@@ -58,7 +62,7 @@ public final class Durable {
         try (var channel = FileChannel.open(directory, StandardOpenOption.READ)) {
             channel.force(true);
         } catch (IOException e) {
-            if (!"Invalid argument".equals(e.getMessage())) { // EINVAL: some network file systems cannot sync a directory
+            if (!CANNOT.contains(e.getMessage())) {
                 throw e;
             }
         }
