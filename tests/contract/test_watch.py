@@ -266,7 +266,7 @@ async def test_leaving_the_block_ends_iterations(backend):
     async with backend.watch(HEADS) as events:
         waiting = asyncio.create_task(first(events))
         await asyncio.sleep(0)
-    assert await asyncio.wait_for(waiting, 5) is None
+    assert await asyncio.wait_for(waiting, HANGS_S) is None
 
 
 async def enter(context):

@@ -29,14 +29,16 @@ def call():
     while not is_over.is_set():
         with grpc.insecure_channel(f"127.0.0.1:{{port}}") as channel:
             for _ in range(20):
-                health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+                health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout={HANGS_S})
 
 
 callers = [threading.Thread(target=call) for _ in range(3)]
 for caller in callers:
     caller.start()
 codes = [
-    subprocess.run(["true"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN), timeout=20).returncode
+    subprocess.run(
+        ["true"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN), timeout={HANGS_S}
+    ).returncode
     for _ in range({FORKS})
 ]
 is_over.set()

@@ -5,6 +5,8 @@ import urllib.request
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.waiting import HANGS_S
+
 Samples = dict[str, float]
 """Values by name and labels, as in ``onager_jobs{state="failed"}``, labels in order of their names."""
 
@@ -22,7 +24,7 @@ def of_registry(registry: CollectorRegistry) -> Samples:
 
 
 def fetched(port: int) -> Samples:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANGS_S) as answer:
         return parsed(answer.read().decode())
 
 

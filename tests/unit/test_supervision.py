@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from onager.supervision import Background, LoopEndedError, restarted, run_loops, unless_cut
+from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +37,7 @@ async def is_cut():
 async def test_a_loop_that_ends_ends_the_others_and_is_told_by_name(end):
     other = for_ever()
     with capture_logs() as logs:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             with pytest.raises(LoopEndedError, match="watch of clouds") as told:
                 await run_loops(other=other, **{"watch of clouds": end()})
     assert told.value.name == "watch of clouds"
@@ -48,7 +49,7 @@ async def test_a_loop_that_ends_ends_the_others_and_is_told_by_name(end):
 
 async def test_the_innermost_loop_is_the_one_that_is_told():
     with capture_logs() as logs:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             with pytest.raises(LoopEndedError, match="inner"):
                 await run_loops(outer=run_loops(inner=returns()))
     assert [entry["loop"] for entry in logs] == ["inner"]
@@ -69,7 +70,7 @@ async def test_loops_that_their_owner_cancels_end_without_a_word():
 async def test_an_errand_that_fails_ends_its_owner(end):
     background = Background()
     with capture_logs():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             background.start("fine", returns())
             background.start("errand", end())
             with pytest.raises(LoopEndedError, match="errand"):
@@ -85,7 +86,7 @@ async def test_what_may_begin_anew_does_and_the_defect_is_told():
             await (fails() if len(lives) == 1 else is_cut())
 
     with capture_logs() as logs:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             await restarted("a life", life, again_s=0)
     assert lives == [0, 1, 2]
     assert [entry["loop"] for entry in logs] == ["a life", "a life"]

@@ -117,7 +117,7 @@ async def fetch_metrics(port):
     """Return the samples that the scheduler serves, by name and labels as they are written."""
 
     def get():
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANGS_S) as answer:
             return answer.read().decode()
 
     text = await asyncio.to_thread(get)

@@ -16,7 +16,7 @@ from tests.integration.scheduler.test_jobs import two_stages
 from tests.integration.scheduler.test_metrics import Cluster
 from tests.support.etcd.certificates import Authority
 from tests.support.fakes.scripted_executor import Client, executor
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 EXECUTORS = pb.ScaledObjectRef(name="executor", namespace="onager", scalerMetadata={"slotsPerExecutor": "4"})
 
@@ -165,7 +165,7 @@ async def test_over_tls_keda_has_to_show_a_certificate(two, tmp_path):
         shown = (None, None) if pair is None else (pair.key.read_bytes(), pair.cert.read_bytes())
         way = Keda(port, grpc.ssl_channel_credentials(authority.cacert.read_bytes(), *shown))
         try:
-            return await way.stub.IsActive(EXECUTORS, timeout=10)
+            return await way.stub.IsActive(EXECUTORS, timeout=HANGS_S)
         finally:
             await way.close()
 

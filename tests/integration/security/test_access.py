@@ -249,8 +249,8 @@ async def test_an_authority_that_is_added_is_trusted_without_a_restart(guarded, 
     blocking = access.channel(address)
     async with access.aio_channel(address) as channel:
         calls = [
-            lambda: OnagerSchedulerStub(channel).ListSchedulers(request, timeout=10, metadata=access.metadata()),
-            lambda: asyncio.to_thread(OnagerSchedulerStub(blocking).ListSchedulers, request, timeout=10),
+            lambda: OnagerSchedulerStub(channel).ListSchedulers(request, timeout=HANGS_S, metadata=access.metadata()),
+            lambda: asyncio.to_thread(OnagerSchedulerStub(blocking).ListSchedulers, request, timeout=HANGS_S),
         ]
 
         async def answers() -> list[bool]:

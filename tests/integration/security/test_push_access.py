@@ -17,6 +17,7 @@ from tests.integration.security.parts import new_token, scheduler
 from tests.support.etcd.certificates import Authority
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import arrow_stream, identity, plan_outcome, success
+from tests.support.waiting import HANGS_S
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def called(address, access):
     request = pb.AnswerPollRequest(executor_id="e1", incarnation="another")
     async with access.aio_channel(address) as channel:
         try:
-            await OnagerExecutorStub(channel).AnswerPoll(request, metadata=access.metadata(), timeout=10)
+            await OnagerExecutorStub(channel).AnswerPoll(request, metadata=access.metadata(), timeout=HANGS_S)
         except grpc.aio.AioRpcError as error:
             return access.error_of(error, address)
 
@@ -76,7 +77,7 @@ async def test_a_job_runs_where_all_show_certificates_and_a_token(tmp_path, auth
             assert isinstance(await called(reached, unnamed), TlsError)
             async with grpc.aio.insecure_channel(reached, options=CHANNEL_OPTIONS) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as raised:
-                    await OnagerExecutorStub(channel).AnswerPoll(pb.AnswerPollRequest(), timeout=10)
+                    await OnagerExecutorStub(channel).AnswerPoll(pb.AnswerPollRequest(), timeout=HANGS_S)
             assert from_rpc_error(raised.value, reached).retryable
             assert "not registered in this incarnation" in str(await called(reached, access))
 

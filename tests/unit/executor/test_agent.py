@@ -325,7 +325,7 @@ async def test_an_idle_executor_drains_at_once():
     async with rig() as r:
         await eventually(lambda: r.gateway.polls)
         r.agent.request_drain()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS_S):
             assert (await r.outcome).ending is Ending.DRAINED
 
 
@@ -392,7 +392,7 @@ async def test_how_a_jvm_ended_is_told_with_the_tasks_that_were_running_in_it(ta
         await r.gateway.launches.put(task_set(*range(tasks)))
         await eventually(lambda: len(r.worker.started) == tasks)
         r.worker.alive = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             await r.outcome
         (goodbye,) = r.gateway.goodbyes
         assert [task_key(task) for task in goodbye.death.running] == [key(p) for p in range(tasks)]
@@ -414,7 +414,7 @@ async def test_a_task_that_runs_alone_is_told_so_when_the_jvm_ends():
         r.worker.succeed(key(0))
         await eventually(lambda: r.worker.started == [key(0), key(1)])
         r.worker.alive = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             await r.outcome
         assert r.gateway.goodbyes[0].death.alone
 
@@ -464,7 +464,7 @@ async def test_a_worker_that_does_not_stop_what_it_was_to_stop_is_given_up():
         await eventually(lambda: len(r.worker.started) == 2)
         r.worker.fail(key(1), "user_error", "planning took too long")  # as the worker does just before
         r.worker.stuck = "task 1 did not stop"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             outcome = await r.outcome
         assert outcome.ending is Ending.WORKER_GIVEN_UP
         assert r.gateway.outcomes() == {key(1): "user_error"}
@@ -478,7 +478,7 @@ async def test_an_end_of_which_nothing_is_known_is_told_as_none():
         await r.gateway.launches.put(task_set(0))
         await eventually(lambda: r.worker.started)
         r.worker.alive = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             await r.outcome
         assert not r.gateway.goodbyes[0].HasField("death")
 
@@ -671,6 +671,6 @@ async def test_an_agent_of_which_a_loop_ends_ends_and_says_which(how, monkeypatc
             raise asyncio.CancelledError
 
     monkeypatch.setattr("onager.executor.agent.membership.Membership.keep_alive", end)
-    async with rig() as r, asyncio.timeout(10):
+    async with rig() as r, asyncio.timeout(HANGS_S):
         with pytest.raises(LoopEndedError, match="heartbeats"):
             await r.outcome

@@ -33,6 +33,7 @@ from onager.scheduler.policy.distribution import TaskDistribution
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.supervision import LoopEndedError
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.small_graphs import acting_alone, graph, planned, session_of, store, succeeded
 
 JOB = JobId("job-1")
@@ -231,7 +232,7 @@ async def test_slots_that_could_not_be_filled_are_those_of_the_next_poll(hall, h
     may_go_on.set()
     assert await first == []
     await hall.jobs.submit(graph("good", at_ms=2))
-    (task_set,) = await asyncio.wait_for(second, 5)
+    (task_set,) = await asyncio.wait_for(second, HANGS_S)
     assert task_set.job_id == "good"
 
 
@@ -318,7 +319,7 @@ async def test_a_round_that_fails_late_ends_the_dispatcher(backend, clock):
     await hall.jobs.submit(graph())
     poll = asyncio.create_task(polled(hall.dispatcher, session_of(), 1, 5))
     await is_slow.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANGS_S):
         with pytest.raises(LoopEndedError, match="a defect"):
             await loop
     poll.cancel()

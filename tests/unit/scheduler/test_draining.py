@@ -6,6 +6,7 @@ import pytest
 
 from onager.errors import InvalidRequestError, NotFoundError
 from onager.protocol import onager_pb2 as pb
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.pair import Peer, register
 
 PEER = Peer()
@@ -27,7 +28,7 @@ async def test_the_executor_hears_of_it_where_it_waits_whichever_scheduler_was_a
     answer = await drain(pair.there)
     assert (answer.was_leaving, answer.others) == (False, 0)
     await pair.here.executors.refresh()  # what the watch brings
-    assert (await asyncio.wait_for(waiting, 5)).drain
+    assert (await asyncio.wait_for(waiting, HANGS_S)).drain
     assert [e.state for e in pair.here.executors.infos()] == ["draining"]
     assert pair.here.executors.taking_work() == frozenset()
     assert (await wait_for_asks(pair.here)).drain, "it may not have got the answer"
@@ -40,7 +41,7 @@ async def test_one_that_leaves_already_is_not_told_again(pair):
     await asyncio.sleep(0.05)
     assert not waiting.done()
     pair.here.release_polls()
-    assert not (await asyncio.wait_for(waiting, 5)).drain
+    assert not (await asyncio.wait_for(waiting, HANGS_S)).drain
 
 
 async def test_a_repeated_call_says_so_and_everything_is_audited(pair):

@@ -13,6 +13,7 @@ from onager.scheduler.api import events, looking
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.settings import SchedulerSettings
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.pair import Peer
 from tests.unit.scheduler.small_graphs import graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
@@ -64,7 +65,7 @@ async def test_who_follows_hears_all_up_to_the_end(replica):
     following = asyncio.create_task(told(replica, follow=True))
     await asyncio.sleep(0)
     await record(replica, lambda _: Decision([JobCancelled(reason="enough", at_ms=8)]))
-    found = await asyncio.wait_for(following, 10)
+    found = await asyncio.wait_for(following, HANGS_S)
     assert found[-1].events[-1].type == "job_cancelled"
     assert [message.position for message in found] == list(range(1, len(found) + 1))
     assert found == await told(replica), "and it is there after the end"

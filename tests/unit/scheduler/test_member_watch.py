@@ -17,7 +17,7 @@ from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.cluster.members import Members
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 from tests.unit.scheduler.pair import Peer
 
 
@@ -148,7 +148,7 @@ async def test_a_scheduler_that_leaves_does_not_hold_up_others(store, other):
     async with attending(store):
         await eventually(lambda: other.calls >= 2)
         other.service.release()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             await other.server.stop(None)
 
 

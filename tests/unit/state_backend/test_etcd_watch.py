@@ -6,6 +6,7 @@ import pytest
 
 from onager.errors import StateUnavailableError
 from onager.state_backend.etcd.watch import EtcdWatch
+from tests.support.waiting import HANGS_S
 
 
 class Calls:
@@ -27,7 +28,7 @@ class Calls:
     ],
 )
 async def test_nobody_waits_for_a_watch_that_is_over(error, told):
-    async with EtcdWatch(Calls(error), b"a", b"b", 1) as watch, asyncio.timeout(5):
+    async with EtcdWatch(Calls(error), b"a", b"b", 1) as watch, asyncio.timeout(HANGS_S):
         for _ in range(2):
             with pytest.raises(told):
                 await anext(watch)

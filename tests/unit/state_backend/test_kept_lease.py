@@ -7,6 +7,7 @@ from onager.errors import LeaseExpiredError, StateUnavailableError
 from onager.state_backend import Keyspace, keep_lease
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.simulation.loop import VirtualClock
+from tests.support.waiting import HANGS_S
 
 BEATS = Keyspace.Heartbeats
 pytestmark = pytest.mark.virtual_time
@@ -26,7 +27,7 @@ async def test_a_kept_lease_outlives_its_ttl_and_is_revoked_at_the_end():
 async def test_a_lease_that_was_ended_elsewhere_is_told_as_lost():
     async with MemoryBackend() as backend, keep_lease(backend, 0.15, SystemClock()) as kept:
         await backend.revoke(kept.id)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             await kept.wait_lost()
         assert kept.is_lost
 
@@ -40,7 +41,7 @@ async def test_a_silent_store_loses_the_lease_by_the_holders_own_clock():
         await asyncio.sleep(0.05)
         assert not kept.is_lost
         clock.advance(31)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             await kept.wait_lost()
 
 
@@ -61,5 +62,5 @@ async def test_a_lease_that_nobody_keeps_any_more_is_lost_whatever_it_was(monkey
 
     async with MemoryBackend() as backend, keep_lease(backend, 0.15, SystemClock()) as kept:
         monkeypatch.setattr(backend, "keep_alive", fail)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             await kept.wait_lost()
