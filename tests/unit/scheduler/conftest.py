@@ -1,6 +1,8 @@
 import pytest
 
+from onager.state_backend.memory import MemoryStore
 from tests.unit.scheduler.pair import Pair
+from tests.unit.scheduler.place_world import World
 
 
 @pytest.fixture
@@ -10,3 +12,15 @@ async def pair(clock):
     yield made
     for replica in made.replicas.values():
         await replica.close()
+
+
+@pytest.fixture
+async def world(tmp_path, clock):
+    """Yield machines without mounts, and what they may mount."""
+    shared = tmp_path / "shared"
+    (shared / "exchange").mkdir(parents=True)
+    (shared / "warehouse").mkdir()
+    made = World(tmp_path, clock, MemoryStore(clock), shared)
+    yield made
+    for scheduler in made.schedulers:
+        await scheduler.replica.close()

@@ -1,83 +1,21 @@
 """Directories that machines share, and machines that see another one: who is admitted, and who is refused by name."""
 
 import asyncio
-import errno
 import shutil
 import threading
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from onager import place_files
 from onager.errors import PlaceNotSeenError
-from onager.place_files import EXCHANGE, FOLDER, WAREHOUSE, look, make_id, root_name
+from onager.place_files import EXCHANGE, FOLDER, WAREHOUSE, look, make_id
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.executors.place_records import PlaceClaim, PlaceRecord
 from onager.state_backend import Keyspace
-from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.support.fakes.machines import Machine, SchedulerMachine
+from onager.state_backend.memory import MemoryBackend
 from tests.support.waiting import HANGS_S
-
-
-@pytest.fixture
-def store(clock):
-    return MemoryStore(clock)
-
-
-@pytest.fixture
-def shared(tmp_path):
-    """What is mounted; each machine sees it by a link, as by a mount."""
-    directory = tmp_path / "shared"
-    (directory / "exchange").mkdir(parents=True)
-    (directory / "warehouse").mkdir()
-    return directory
-
-
-class World:
-    def __init__(self, tmp_path, clock, store, shared):
-        self.tmp_path, self.clock, self.store, self.shared = tmp_path, clock, store, shared
-        self.schedulers = []
-
-    def mount(self, name, at=None):
-        """Return what machine *name* sees: a link to what is shared, or else to its own disk below the mount."""
-        link, own = self.tmp_path / name, self.tmp_path / f"disk-of-{name}"
-        for part in ("exchange", "warehouse"):
-            (own / part).mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(at or self.shared)
-        return link
-
-    def unmount(self, name):
-        return self.mount(name, self.tmp_path / f"disk-of-{name}")
-
-    def machine(self, name):
-        link = self.tmp_path / name
-        return Machine(name, self.clock, link / "exchange", link / "warehouse")
-
-    async def scheduler(self, name, *, looks=True):
-        made = SchedulerMachine(
-            name, self.clock, MemoryBackend(self.store), self.tmp_path / name / "exchange", looks=looks
-        )
-        await made.start()
-        self.schedulers.append(made)
-        return made
-
-    async def known(self, name=EXCHANGE):
-        found = await MemoryBackend(self.store).get(Keyspace.Places, name)
-        return None if found is None else PlaceRecord.decoded(found.value, name)
-
-
-@pytest.fixture
-async def world(tmp_path, clock, store, shared):
-    made = World(tmp_path, clock, store, shared)
-    yield made
-    for scheduler in made.schedulers:
-        await scheduler.replica.close()
-
-
-def states(scheduler):
-    return {info.executor_id: (info.state, info.reason) for info in scheduler.replica.executors.infos()}
+from tests.unit.scheduler.place_world import ended, states
 
 
 async def test_the_first_makes_the_ids_and_those_that_see_them_are_admitted(world):
@@ -193,30 +131,6 @@ async def test_two_first_registrations_at_once_with_different_directories_one_of
     assert states(schedulers[0])[loser.name][0] == "no_place"
 
 
-async def test_two_schedulers_that_start_first_at_once_on_one_directory_are_both_admitted(world):
-    world.mount("s1")
-    world.mount("s2")
-    first, second = [await world.scheduler(name) for name in ("s1", "s2")]
-    for _ in range(6):
-        await asyncio.gather(first.look(), second.look())
-    assert first.own.is_admitted
-    assert second.own.is_admitted
-    first.own.check()
-    second.own.check()
-
-
-async def test_two_schedulers_that_start_first_at_once_on_two_directories_one_serves(world):
-    world.mount("s1")
-    world.unmount("s2")
-    first, second = [await world.scheduler(name) for name in ("s1", "s2")]
-    for _ in range(6):
-        await asyncio.gather(first.look(), second.look())
-    refused = [s for s in (first, second) if not s.own.is_admitted]
-    assert len(refused) == 1
-    with pytest.raises(PlaceNotSeenError, match=r"reads nothing there.*is not the cluster's exchange directory"):
-        refused[0].own.check()
-
-
 async def test_a_death_between_the_directory_and_the_store_costs_nothing_nor_does_another_cluster(world):
     world.mount("s")
     world.mount("a")
@@ -227,13 +141,6 @@ async def test_a_death_between_the_directory_and_the_store_costs_nothing_nor_doe
     await a.beat(s.replica)
     assert a.sees()
     assert (await world.known()).place_id != "a" * 16
-
-
-async def ended(world, s, *names):
-    """End executors, and let their records say so."""
-    for name in names:
-        record = s.replica.executors.registry.find(name)
-        await s.replica.executors.deregister(name, record.incarnation, "it left")
 
 
 async def test_after_all_have_ended_the_generation_decides_and_a_death_in_between_locks_nobody_out(world):
@@ -386,274 +293,6 @@ async def test_an_admission_that_another_process_forestalls_does_not_switch_the_
         await a.beat(s.replica)
         with pytest.raises(PlaceNotSeenError):
             a.places.check(EXCHANGE)
-
-
-async def test_the_warehouse_alone_does_not_keep_an_executor_from_other_work(world):
-    for name in ("s", "a"):
-        world.mount(name)
-    s = await world.scheduler("s")
-    await s.look(3)
-    a = world.machine("a")
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
-    own = world.tmp_path / "container" / "warehouse"
-    b = Machine("b", world.clock, world.shared / "exchange", own)
-    await b.register(s.replica)
-    await b.beat(s.replica)
-    assert not own.exists()
-    state, why = states(s)["b"]
-    assert state == "alive"
-    assert "it is not there; mount the volume that holds the cluster's warehouse" in why
-    assert b.places.may_work
-    with pytest.raises(PlaceNotSeenError) as error:
-        b.places.check_path(f"{own}/t")
-    assert error.value.place == WAREHOUSE
-
-
-async def test_a_warehouse_may_still_be_seen_until_every_executor_has_been_refused_for_a_while(world):
-    for name in ("s", "a", "b"):
-        world.mount(name)
-    s = await world.scheduler("s")
-    await s.look(3)
-    a, b = world.machine("a"), world.machine("b")
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
-    await b.register(s.replica)
-    executors = s.replica.executors
-    shutil.move(world.shared / "warehouse", world.shared / "away")
-    for machine in (a, b):
-        machine.places.look()
-    await a.beat(s.replica)
-    world.clock.advance(11_000)
-    assert executors.may_see(WAREHOUSE)  # what the second one sees is not known yet
-    await b.beat(s.replica, 2)
-    assert executors.may_see(WAREHOUSE)  # its disk may have failed for a moment
-    world.clock.advance(11_000)
-    await a.beat(s.replica)
-    await b.beat(s.replica)
-    assert not executors.may_see(WAREHOUSE)
-    shutil.move(world.shared / "away", world.shared / "warehouse")
-    a.places.look()
-    await a.beat(s.replica, 2)
-    assert a.sees(WAREHOUSE)
-    assert executors.may_see(WAREHOUSE)
-    await ended(world, s, "a")
-    assert executors.may_see(WAREHOUSE)  # it may start again
-    world.clock.advance(61_000)
-    assert not executors.may_see(WAREHOUSE)
-
-
-async def test_a_root_is_seen_or_left_to_others_and_is_made_by_nobody(world):
-    for name in ("s", "a"):
-        world.mount(name)
-    world.unmount("b")
-    (world.shared / "data").mkdir()
-    s = await world.scheduler("s")
-    await s.look(3)
-    a, b, c = (
-        Machine(name, world.clock, world.shared / "exchange", roots={"/data": world.tmp_path / at / "data"})
-        for name, at in (("a", "a"), ("b", "b"), ("c", "b"))
-    )
-    root = root_name("/data")
-    (missing := world.tmp_path / "b" / "data").mkdir()  # what is there without its mount
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
-    assert a.sees(root)
-    await b.register(s.replica)
-    await b.beat(s.replica, 2)
-    state, why = states(s)["b"]
-    assert state == "alive"
-    assert f"{missing} on host-of-b is not the cluster's directory of files (--root): it lacks its id" in why
-    with pytest.raises(PlaceNotSeenError) as error:
-        b.places.check_path(f"{missing}/table")
-    assert error.value.place == root
-    missing.rmdir()
-    await c.register(s.replica)
-    await c.beat(s.replica, 2)
-    assert not c.sees(root)
-    assert not missing.exists()
-    assert s.replica.executors.may_see(root)
-
-
-async def test_a_root_that_is_nowhere_or_where_nobody_may_write_is_not_checked(world, monkeypatch):
-    world.mount("s")
-    s = await world.scheduler("s")
-    await s.look(3)
-    (world.tmp_path / "given").mkdir()
-    roots = {f"/{name}": world.tmp_path / name for name in ("nowhere", "given")}
-    a = Machine("a", world.clock, world.shared / "exchange", roots=roots)
-    make = place_files.make_id
-
-    def refused(path, place_id):
-        if path.endswith("/given"):
-            raise PermissionError(errno.EROFS, "it is read-only", path)
-        make(path, place_id)
-
-    monkeypatch.setattr(place_files, "make_id", refused)
-    await a.register(s.replica)
-    with capture_logs() as logs:
-        await a.beat(s.replica, 3)
-    assert {log["log_level"] for log in logs if log["event"] == "place_not_written"} <= {"info"}
-    for path in roots.values():
-        a.places.check_path(f"{path}/table")
-    assert not (world.tmp_path / "nowhere").exists()
-    assert states(s)["a"] == ("alive", "")
-
-
-async def test_where_nobody_can_make_a_warehouse_nothing_is_checked(world):
-    world.mount("s")
-    s = await world.scheduler("s")
-    await s.look(3)
-    (world.tmp_path / "file").touch()
-    a = Machine("a", world.clock, world.shared / "exchange", world.tmp_path / "file" / "warehouse")
-    await a.register(s.replica)
-    with capture_logs() as logs:
-        await a.beat(s.replica, 3)
-    assert [log["event"] for log in logs].count("place_not_written") <= 1
-    a.places.check(WAREHOUSE)
-    assert states(s)["a"] == ("alive", "")
-
-
-async def test_an_executor_of_the_version_before_works_as_before(world):
-    world.mount("s")
-    s = await world.scheduler("s")
-    await s.look(3)
-    old = Machine("old", world.clock, world.tmp_path / "nowhere")
-    old.places = type(old.places)({}, old.incarnation, world.clock)
-    await old.register(s.replica)
-    await old.beat(s.replica)
-    assert s.replica.executors.taking_work() == {"old"}
-
-
-async def test_without_a_scheduler_that_judges_nothing_is_checked(world):
-    world.mount("a")
-    a = world.machine("a")
-    a.places.look()
-    assert a.places.may_work
-    a.places.check(EXCHANGE)
-    a.places.check_path(str(world.tmp_path / "a" / "warehouse" / "t"))
-    assert a.places.unseen() == set()
-
-
-async def test_a_scheduler_is_found_by_executors_and_by_other_schedulers(world):
-    for name in ("s1", "s2", "s3", "a"):
-        world.mount(name)
-    first = await world.scheduler("s1")
-    await first.look(3)
-    second = await world.scheduler("s2")
-    await second.look()
-    assert not second.own.is_admitted
-    await first.look()
-    await second.look()
-    assert second.own.is_admitted
-    a = world.machine("a")
-    await a.register(second.replica)
-    await a.beat(second.replica)
-    await first.stop()
-    await second.stop()
-    third = await world.scheduler("s3")
-    await third.look()
-    assert not third.own.is_admitted  # an executor lives that has to find it
-    third.own.check()  # it may read meanwhile: the id is the right one, and results have checksums
-    await a.beat(third.replica, 2)
-    await third.look()
-    assert third.own.is_admitted
-
-
-async def test_a_scheduler_on_a_copy_is_refused(world):
-    world.mount("s1")
-    first = await world.scheduler("s1")
-    await first.look(3)
-    shutil.copytree(world.shared, world.tmp_path / "copy")
-    world.mount("s2", world.tmp_path / "copy")
-    second = await world.scheduler("s2")
-    for _ in range(2):
-        await second.look()
-        await first.look()
-    assert not second.own.is_admitted
-    world.clock.advance(6_000)
-    await second.look()
-    with pytest.raises(PlaceNotSeenError, match="is a copy of the cluster's exchange directory"):
-        second.own.check()
-
-
-async def test_a_scheduler_that_loses_its_mount_reads_nothing_at_once_and_comes_back_by_itself(world):
-    world.mount("s")
-    s = await world.scheduler("s")
-    await s.look(3)
-    s.own.check()
-    world.unmount("s")
-    with pytest.raises(PlaceNotSeenError, match=r"does not see the exchange directory .* any more"):
-        s.own.check()
-    await s.look()
-    assert not s.own.is_admitted
-    world.mount("s")
-    await s.look(2)
-    assert s.own.is_admitted
-    s.own.check()
-
-
-async def test_a_scheduler_that_cannot_write_a_mark_is_not_admitted_unless_it_may_only_read(world, monkeypatch):
-    world.mount("s1")
-    first = await world.scheduler("s1")
-    await first.look(3)
-    await first.stop()
-    world.mount("s2")
-    second = await world.scheduler("s2")
-    error = OSError(errno.ENOSPC, "no space left")
-
-    def opened(self, *_):
-        raise error
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", opened)
-        await second.look(2)
-        assert not second.own.is_admitted
-        with pytest.raises(PlaceNotSeenError, match="no space left"):
-            second.own.check()
-        error = OSError(errno.EROFS, "read-only file system")
-        await second.look(2)
-        assert second.own.is_admitted
-    second.own.check()
-
-
-async def test_a_scheduler_whose_disk_fails_for_long_is_no_witness_and_needs_one_to_come_back(world, monkeypatch):
-    world.mount("s1")
-    world.mount("s2")
-    first = await world.scheduler("s1")
-    await first.look(3)
-    mark = first.own._mark
-    second = await world.scheduler("s2")
-    look, fails = place_files.look, True
-
-    def failing(path, place_id):
-        if fails and "/s1/" in path:
-            raise OSError(errno.EIO, "input/output error")
-        return look(path, place_id)
-
-    monkeypatch.setattr(place_files, "look", failing)
-    for _ in range(2):
-        await first.look()
-        await second.look()
-        assert first.own.is_admitted  # for a moment a disk may fail
-        assert not second.own.is_admitted
-        with pytest.raises(PlaceNotSeenError, match="input/output error"):
-            first.own.check()
-        world.clock.advance(8_000)
-    await first.look()
-    assert not first.own.is_admitted
-    await second.look()
-    assert second.own.is_admitted  # by the generation, since nobody is there to look
-    await first.look()
-    assert not first.own.is_admitted
-    fails = False
-    await first.look()
-    assert not first.own.is_admitted
-    assert first.own._mark not in ("", mark), "what was found before proves nothing now"
-    first.own.check()
-    await second.look()
-    await first.look()
-    assert first.own.is_admitted
 
 
 async def test_an_executor_whose_disk_hangs_is_no_witness_and_comes_back(world, monkeypatch):
