@@ -410,8 +410,11 @@ class LocalDriver:
         except UNREADABLE:
             pass
         except Exception as error:
-            if not await self._failed(job_id, work, error):
-                raise NotDrivingError(job_id) from error
+            if await self._failed(job_id, work, error):
+                return
+            if isinstance(error, OnagerError):
+                raise
+            raise OnagerError(f"job {job_id} could not be told of {work}: {error!r}") from error
         else:
             self._errors.passed(job_id, (work,))
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from onager.errors import DiskError, LimitExceededError, StateUnavailableError
+from onager.errors import DiskError, LimitExceededError, OnagerError, StateUnavailableError
 from onager.execution_graph import ExecutorLost, FailureKind, JobState
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_driver import NotDrivingError
@@ -132,7 +132,7 @@ async def test_a_job_at_which_other_work_fails_each_time_ends_and_others_have_it
     lost = ExecutorLost(executor_id=SLOT.executor_id, incarnation="life", reason="gone", at_ms=1, is_drained=True)
 
     async def loss():
-        with suppress(NotDrivingError):
+        with suppress(OnagerError):
             await local.lose_executor(lost)
 
     async def comparison():
@@ -157,3 +157,17 @@ async def test_a_job_at_which_other_work_fails_each_time_ends_and_others_have_it
     if work == "loss":
         assert not (await outcome(pair, other)).stages[1].running
     assert (await outcome(pair, other)).is_active
+
+
+async def test_a_loss_that_the_store_does_not_take_is_told_to_the_caller_as_it_was(pair, monkeypatch):
+    job_id = job_of(HERE)
+    await pair.run_job(job_id, 2)
+    await pair.fill(2)
+
+    async def down(*_, **__):
+        raise StateUnavailableError("down")
+
+    monkeypatch.setattr(pair.here.local.coordinator(job_id), "lose_executor", down)
+    lost = ExecutorLost(executor_id=SLOT.executor_id, incarnation="life", reason="gone", at_ms=1, is_drained=True)
+    with pytest.raises(StateUnavailableError):
+        await pair.here.local.lose_executor(lost)
