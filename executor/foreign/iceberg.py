@@ -24,6 +24,7 @@ ANSWER_S: Final = 60.0
 """How long a catalog may take to answer a planning."""
 FILES_S: Final = 600.0
 """How long a table's list of files may take, or the footers of new ones and a commit. A late one is found again."""
+_SYNCED: Final = "onager.executor.foreign.synced_files.SyncedFileIO"
 _WHY_CHARS: Final = 300
 
 
@@ -60,10 +61,12 @@ class IcebergCatalogs:
                 name, f"this executor was started without it; start all executors with the same {FLAG}"
             )
         from pyiceberg.catalog import load_catalog
+        from pyiceberg.io import PY_IO_IMPL
 
         with self._connecting[name], asking(name):
             if name not in self._connected:
-                self._connected[name] = load_catalog(name, **settings.properties)
+                connected = self._connected[name] = load_catalog(name, **settings.properties)
+                connected.properties.setdefault(PY_IO_IMPL, _SYNCED)
             return self._connected[name]
 
     def close(self) -> None:
