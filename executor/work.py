@@ -149,9 +149,10 @@ def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
             digests = (task_set.plan_digest, task_set.inputs_digest, task_set.portion.digest, *fused)
             return tuple(BlobDigest(digest) for digest in digests if digest)
         case pb.REPLAN:
-            return (BlobDigest(task_set.replan.frame_digest),)
+            return BlobDigest(task_set.spec_digest), BlobDigest(task_set.replan.frame_digest)
         case pb.FEED:
-            return tuple(BlobDigest(digest) for digest in (task_set.plan_digest, task_set.portion.digest) if digest)
+            digests = (task_set.spec_digest, task_set.plan_digest, task_set.portion.digest)
+            return tuple(BlobDigest(digest) for digest in digests if digest)
         case pb.PUBLISH:
             manifests = (output.payload_digest for location in task_set.inputs for output in location.outputs)
             return tuple(BlobDigest(digest) for digest in manifests if digest)

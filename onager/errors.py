@@ -47,7 +47,7 @@
     │   ├── UnsupportedPlanError     names the construct
     │   ├── SideEffectError          names the statement
     │   ├── UserCodeError            the job's function raised, or ended its process
-    │   └── PlanningTimeoutError     the job's function did not return in time
+    │   └── PlanningTimeoutError     planning took too long
     ├── CatalogConflictError         retryable: another job changed the catalog meanwhile
     ├── CatalogUnavailableError      retryable: a catalog of somebody else's does not answer
     ├── FunctionLostError            retryable: the process of the job's function was killed

@@ -20,7 +20,8 @@ FEED_FROM_FILES: Final = "onager.feed.fromFiles"
 METRICS: Final = "onager.metrics"
 """What tasks report of their plan's operators: ``off``, ``rows`` (the default), or ``full``."""
 PLANNING_TIMEOUT: Final = "onager.planning.timeout"
-"""How long the Python function of a job may take, such as ``90s``, ``15m`` or ``2h``; 0: as long as it wants."""
+"""How long planning a job may take, with its Python function, and planning the rest of it again: ``90s``, ``15m`` or
+``2h``; 0: as long as it wants."""
 OVERWRITE_ANYTHING: Final = "onager.overwrite.anything"
 """Whether an output may replace a directory that holds more than a dataset: ``true`` or ``false`` (the default)."""
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -342,11 +342,8 @@ class SparkWorker:
     # ------------------------------------------------------------ control tasks
 
     def _plan(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
-        task_set = assignment.task_set
-        spec = Parse(assignment.blobs[BlobDigest(task_set.spec_digest)], pb.JobSpec())
+        task_set, spec = assignment.task_set, _spec_of(assignment)
         times = PlanTimes(self._clock)
-
-        timeout_s = timeout_of(spec.conf, self._planning_timeout_s)
 
         def run_fused(
             frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
@@ -364,10 +361,7 @@ class SparkWorker:
                 yield connect_query(plan, made, tables, self._checkpoint(key.job_id))
 
         try:
-            with (
-                cancellation.limited(timeout_s, PlanningTimeoutError(timeout_s, PLANNING_TIMEOUT)) as lift_limit,
-                planning_in(self._places) as note_read,
-            ):
+            with self._limited(spec, cancellation) as lift_limit, planning_in(self._places) as note_read:
                 outcome = plan_job(
                     spec,
                     self._spark,
@@ -394,15 +388,23 @@ class SparkWorker:
         return times.success(outcome)
 
     def _replan(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
-        del key, cancellation
-        return pb.TaskSuccess(plan=replan(assignment.task_set.replan, self._spark, assignment.blobs))
+        del key
+        with self._limited(_spec_of(assignment), cancellation):
+            return pb.TaskSuccess(plan=replan(assignment.task_set.replan, self._spark, assignment.blobs))
 
     def _find_more(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         del key
         cancellation.check()
-        with planning_in(self._places) as note_read:
+        with self._limited(_spec_of(assignment), cancellation), planning_in(self._places) as note_read:
             jvm, blobs = Jvm.of(self._spark), assignment.blobs
             return find_more(assignment.task_set, blobs, jvm, self._runner.binder, self._executor_id, note_read)
+
+    def _limited(
+        self, spec: pb.JobSpec, cancellation: Cancellation
+    ) -> contextlib.AbstractContextManager[Callable[[], None]]:
+        """Limit how long planning takes in the context, which yields a function that lifts the limit."""
+        timeout_s = timeout_of(spec.conf, self._planning_timeout_s)
+        return cancellation.limited(timeout_s, PlanningTimeoutError(timeout_s, PLANNING_TIMEOUT))
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)
@@ -453,3 +455,7 @@ class SparkWorker:
             if manifest.foreign:
                 self._foreign.commit(manifest.foreign, key.job_id, [move.name for move in manifest.moves])
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))
+
+
+def _spec_of(assignment: Assignment) -> pb.JobSpec:
+    return Parse(assignment.blobs[BlobDigest(assignment.task_set.spec_digest)], pb.JobSpec())
