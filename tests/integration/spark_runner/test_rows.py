@@ -207,3 +207,20 @@ def test_settings_of_the_job_hold_inside_tasks(spark, job, ansi):
 def test_write_buffers_of_all_tasks_fit_what_spark_leaves(spark, heap_mib, fraction, tasks, mib):
     left = spark._jvm.onager.run.WriteMemory.bytes(heap_mib << 20, fraction, tasks)
     assert left == pytest.approx(mib * (1 << 20))
+
+
+def test_a_task_writes_smaller_frames_where_spark_leaves_it_less_memory(spark, new_job):
+    rows = spark.range(0, 60_000, 1, 1).selectExpr("id", "sha2(CAST(id AS STRING), 512) h").repartition(150, "id")
+    stage = cut(spark, rows)[0]
+    conf = spark.sparkContext._conf  # the very one that Spark and the kernel read
+    fraction = conf.get("spark.memory.fraction", "0.6")
+    sizes = []
+    for leaves in (fraction, fraction, "1.0"):
+        conf.set("spark.memory.fraction", leaves)
+        try:
+            (report,) = new_job().run(stage.stage_id, stage.plan)
+        finally:
+            conf.set("spark.memory.fraction", fraction)
+        sizes.append(report.success.output.bytes)
+    much, again, little = sizes
+    assert much == again < little

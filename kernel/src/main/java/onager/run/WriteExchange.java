@@ -40,7 +40,7 @@ final class WriteExchange extends Task {
         var done = new Written();
         ExchangeSink sink = to.open(partition, nonce);
         try {
-            var writer = new FrameWriter(sink, buckets, to.frameBytes(), WriteMemory.bytes());
+            FrameWriter writer = WriteMemory.writer(sink, buckets, to.frameBytes());
             while (writer.isWanted() && rows.hasNext()) {
                 UnsafeRow row = unsafe.of(rows.next());
                 int into = turn;

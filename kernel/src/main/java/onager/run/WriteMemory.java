@@ -1,5 +1,7 @@
 package onager.run;
 
+import onager.rows.ExchangeSink;
+import onager.rows.FrameWriter;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext$;
 import org.apache.spark.SparkEnv;
@@ -19,8 +21,13 @@ public final class WriteMemory {
 
     private WriteMemory() {}
 
+    /** Return a writer of a task's rows to *sink*, whose buffers take no more than that. */
+    static FrameWriter writer(ExchangeSink sink, int buckets, int frameBytes) {
+        return new FrameWriter(sink, buckets, frameBytes, bytes());
+    }
+
     /** Return the bytes for a task of this process. */
-    static long bytes() {
+    private static long bytes() {
         SparkConf conf = SparkEnv.get().conf();
         int own = SparkContext$.MODULE$.numDriverCores(conf.get("spark.master"));
         int tasks = own > 0 ? own : conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());

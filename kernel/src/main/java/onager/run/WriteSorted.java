@@ -39,7 +39,7 @@ final class WriteSorted extends Task {
         var done = new Written();
         ExchangeSink sink = to.open(partition, nonce);
         try {
-            var writer = new FrameWriter(sink, to.buckets(), Math.min(FRAME, to.frameBytes()), WriteMemory.bytes());
+            FrameWriter writer = WriteMemory.writer(sink, to.buckets(), Math.min(FRAME, to.frameBytes()));
             while (writer.isWanted() && rows.hasNext()) {
                 UnsafeRow row = unsafe.of(rows.next());
                 writer.add(SortedInput.ROWS, row);
