@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onager.execution_graph import bytes_in_memory
 from onager.executor.spark.planning import replan
 from onager.executor.spark.planning.frames import Frame
 from onager.protocol import onager_pb2 as pb
@@ -83,6 +84,22 @@ def test_no_rows_make_the_rest_an_empty_relation(adapted, shop):
 
 def test_nothing_is_planned_again_where_nothing_small_was_found(adapted, shop):
     assert not adapted(FEW.replace("%c777%", "%7%"), shop).graph.replans
+
+
+def test_a_side_is_as_small_as_its_rows_are_in_memory(adapted, shop):
+    """What compresses well is small as written, and nobody holds it as it is written."""
+    text = """
+        select sum(length(fat)), sum(price) from (
+            select order_id, repeat(cast(day as string), 20000) as fat from orders where comment like '%c777%'
+        ) join lines using (order_id)"""
+    job = adapted(text, shop)
+    assert not job.graph.replans, told(job)
+    stage = job.graph.stages[1]
+    written, in_memory = stage.ledger.metrics.bytes_out, bytes_in_memory(stage)
+    assert stage.ledger.metrics.rows_out == 11
+    assert written < 4096 < 11 * 20_000 < in_memory
+    forced = adapted(text, shop, FORCED)
+    assert [each.bytes for each in forced.asked[0].begun if each.finished] == [in_memory]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ class AdaptiveRun:
     blobs: dict[str, bytes] = field(default_factory=dict)
     outcomes: list[pb.PlanOutcome] = field(default_factory=list)
     """What re-plans gave."""
+    asked: list[pb.ReplanTask] = field(default_factory=list)
+    """What re-plans were told."""
     now_ms: int = 1
     late: LaunchEvent | None = None
     """What the feed was handed out."""
@@ -114,6 +116,7 @@ class AdaptiveRun:
                 frame = BlobDigest(task_set.replan.frame_digest)
                 if self.falsify:
                     task_set.replan.falsify = f"{self.falsify} {keys[0].stage_id}"
+                self.asked.append(task_set.replan)
                 outcome = replan(task_set.replan, self.executor.spark, {frame: self.blobs[frame]})
                 self.outcomes.append(outcome)
                 return [(pb.TaskSuccess(plan=outcome), keys[0])]

@@ -101,6 +101,14 @@ async def test_the_report_that_makes_it_owed_brings_the_re_plan_and_nothing_that
     assert "frame" in blobs_of(found)
 
 
+async def test_a_re_plan_is_told_what_rows_take_in_memory(backend, clock):
+    _, coordinator = await at_work(backend, clock)
+    metrics = TaskMetrics(run_ms=1, rows_out=1, bytes_out=1, plain_bytes_out=90)
+    (launch,) = await coordinator.report([replace(succeeded(1, 0), metrics=metrics)], Share(SLOT, 5))
+    (begun,) = launch.task_set.replan.begun
+    assert (begun.rows, begun.bytes) == (1, 90)
+
+
 async def test_sizes_are_made_up_where_re_plans_are_forced(backend, clock):
     _, coordinator = await at_work(backend, clock, mode="force")
     (launch,) = await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
