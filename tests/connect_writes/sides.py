@@ -122,10 +122,15 @@ class Comparison:
     plain: Side
     ours: Side
     counts: Counter[str] = field(default_factory=Counter)
+    paths: dict[str, set[str]] = field(default_factory=dict)
+    """Where tables may lie, as of the calls that have named a table and a path."""
     differences: list[str] = field(default_factory=list)
 
     def give(self, call: Call) -> str:
         """Give a call to both sides; return what is different, or ""."""
+        paths = {touched for touched in call.touches if touched.startswith("path:")}
+        for touched in call.touches:
+            self.paths.setdefault(touched, set()).update(paths)
         before = {touched: self.plain.look(touched) for touched in call.touches} if call.what in _DROPPING else {}
         expected, got = self.plain.run(call.text), self.ours.run(call.text)
         if expected.condition == "LOCATION_ALREADY_EXISTS":  # what an earlier error of Spark's has left
@@ -147,7 +152,8 @@ class Comparison:
             elif verdict in {"same", "different"}:
                 found.append(f"afterwards, {touched}\n  Spark: {one[0]}\n  here:  {other[0]}")
             for side in (self.plain, self.ours):
-                side.forget(touched)
+                for each in (touched, *self.paths[touched]):
+                    side.forget(each)
         self.counts["different" if found else verdict] += 1
         self.counts["errors of Spark"] += expected.is_error
         if not found:
