@@ -9,11 +9,10 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from onager.errors import InvalidSettingError
-from onager.exchange_layout import default_warehouse, has_scheme, local_path
+from onager.exchange_layout import default_warehouse
 from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalogs
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
-from onager.place_files import EXCHANGE, WAREHOUSE, root_name
-from onager.private_paths import SYSTEM, PrivatePaths, real_path
+from onager.private_paths import SYSTEM, PrivatePaths
 from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.ports import check_address
@@ -127,15 +126,6 @@ class ExecutorSettings(ProcessSettings):
     def warehouse_dir(self) -> str:
         """Return the directory of tables that are made without a location."""
         return self.warehouse.strip() or default_warehouse(self.exchange_dir)
-
-    @property
-    def places(self) -> dict[str, str]:
-        """Return the paths of the directories that it shares with other machines, by their names."""
-        shared = {EXCHANGE: self.exchange_dir, WAREHOUSE: self.warehouse_dir}
-        known = {real_path(path) for path in shared.values()}
-        local = (root for root in self.roots if not has_scheme(root))
-        roots = (root for root in local if real_path(root) not in known and not Path(local_path(root)).is_file())
-        return shared | {root_name(root): root for root in roots}
 
     @property
     def foreign_catalogs(self) -> tuple[ForeignCatalog, ...]:

@@ -6,7 +6,6 @@
 """
 
 import errno
-import hashlib
 import os
 import re
 from contextlib import suppress
@@ -22,18 +21,16 @@ EXCHANGE: Final = "exchange"
 WAREHOUSE: Final = "warehouse"
 TITLES: Final = {EXCHANGE: "exchange directory (--exchange-dir)", WAREHOUSE: "warehouse (--warehouse)"}
 """What people call a place, by its name."""
-_ROOT: Final = "root-"
-_ROOT_NAME: Final = re.compile(rf"{_ROOT}[0-9a-f]{{16}}")
 
 NO_EXCHANGE: Final = "EXCHANGE_NOT_SEEN"
 """The class of the failures of tasks whose executor does not see the exchange directory: it takes no more work."""
 NO_PLACE: Final = "PLACE_NOT_SEEN"
-"""The class of those whose executor does not see another place, with a dot and the place's name."""
+"""The class of those whose executor does not see another place."""
 FOLDER: Final = ".onager-place"
 _GENERATION: Final = "generation-"
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _MARK: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{16}")
-READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
+_READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 _OLD_S: Final = 24 * 3600.0
 
 
@@ -50,31 +47,6 @@ class Seen:
 
 
 NOTHING: Final = Seen()
-
-
-def root_name(path: str) -> str:
-    """Return the name of the place that a root is: all machines have it at the same path, as statements name it."""
-    return f"{_ROOT}{hashlib.sha256(path.rstrip('/').encode()).hexdigest()[:16]}"
-
-
-def is_place(name: str) -> bool:
-    """Return whether *name* can be the name of a place."""
-    return name in TITLES or is_root(name)
-
-
-def is_root(name: str) -> bool:
-    """Return whether the place *name* is a root."""
-    return _ROOT_NAME.fullmatch(name) is not None
-
-
-def title(name: str) -> str:
-    """Return what people call a place."""
-    return "directory of files (--root)" if is_root(name) else TITLES.get(name, name)
-
-
-def holds_something(directory: Path) -> bool:
-    """Return whether *directory* has anything in it besides the ids of a place; `OSError` if it cannot be read."""
-    return any(path.name != FOLDER for path in directory.iterdir())
 
 
 def look(path: str, place_id: str) -> Seen:
@@ -151,7 +123,7 @@ def kept_mark(path: str, incarnation: Incarnation, place_id: str, mark: str, *, 
     try:
         return write_mark(path, incarnation, place_id)
     except OSError as error:
-        if error.errno not in READ_ONLY:
+        if error.errno not in _READ_ONLY:
             raise
         return ""
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from onager.errors import InvalidRequestError
 from onager.exchange_layout import has_scheme, local_path
-from onager.place_files import FOLDER
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked at, not used
 
@@ -89,8 +88,6 @@ class PrivatePaths:
 
     def refusal(self, path: str) -> str | None:
         """Return why nothing can be read or written at *path*, as the rest of a sentence; None when it can."""
-        if FOLDER in local_path(path).split("/"):
-            return f"{FOLDER} is where Onager keeps files of its own; give a directory elsewhere"
         if (met := self.meets(path)) is not None:
             whose = "which is the system's" if met in SYSTEM else "where Onager keeps files of its own"
             return f"it meets {met}, {whose}; give a directory elsewhere"

@@ -31,7 +31,6 @@ from onager.executor.exchange.table_folders import REPLACED
 from onager.executor.exchange.taking_back import NOTE, OLD_DATASET, hidden_place, kept_beside
 from onager.ids import Nonce, new_nonce
 from onager.manifests import Manifest, Move, check_name
-from onager.place_files import holds_something
 from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 
@@ -199,7 +198,7 @@ def _holds_undescribed(target: str, sink: pb.Sink) -> bool:
     """Return whether rows are appended to others without a description."""
     if sink.mode != "append" or not Path(target).is_dir():
         return False
-    return holds_something(Path(target)) and description.read_description(target) is None
+    return any(Path(target).iterdir()) and description.read_description(target) is None
 
 
 def _format_of(name: str) -> str:
@@ -316,7 +315,7 @@ class _Publishing:
         if self._manifest.mode != "overwrite":
             return
         with contextlib.suppress(FileNotFoundError):  # nothing there, or another process has just moved it
-            if holds_something(self._target) and not self._is_published(self._target):
+            if any(self._target.iterdir()) and not self._is_published(self._target):
                 self._files.rename(self._target, self._staging / self._replaced)
                 self._give_back()
 

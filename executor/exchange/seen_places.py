@@ -1,6 +1,5 @@
 """The directories that this executor shares with others: whether it sees them, by what schedulers make of its marks."""
 
-import errno
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from onager.clock import Clock
 from onager.errors import PlaceNotSeenError
 from onager.exchange_layout import has_scheme, local_path, location_path
 from onager.ids import Incarnation
-from onager.place_files import EXCHANGE, NOTHING, READ_ONLY, WAREHOUSE, Seen, is_root, title
+from onager.place_files import EXCHANGE, NOTHING, TITLES, Seen
 from onager.protocol import onager_pb2 as pb
 
 _NEW_MARK_S: Final = 10.0
@@ -131,10 +130,7 @@ class SeenPlaces:
                     self._obey(verdict, place)
             except OSError as error:
                 if place.unwritten != str(error):
-                    # Files that jobs only read may lie where nobody may write, or need not be there at all.
-                    is_usual = is_root(verdict.name) and error.errno in {errno.ENOENT, *READ_ONLY}
-                    tell = log.info if is_usual else log.warning
-                    tell("place_not_written", place=verdict.name, path=place.path, error=str(error))
+                    log.warning("place_not_written", place=verdict.name, path=place.path, error=str(error))
                     self._change(verdict.name, unwritten=str(error))
 
     def _obey(self, verdict: pb.PlaceVerdict, place: _Place) -> None:
@@ -288,7 +284,7 @@ class SeenPlaces:
         return f"it has not answered for {_HANGS_S:.0f} s" if is_long else ""
 
     def _make_id(self, verdict: pb.PlaceVerdict, path: str) -> None:
-        if verdict.name == WAREHOUSE:  # others are made by a scheduler, or by hand
+        if verdict.name != EXCHANGE:  # which is made by a scheduler, or by hand
             Path(path).mkdir(parents=True, exist_ok=True)
         place_files.make_id(path, verdict.new_id)
         self._change(verdict.name, made=verdict.new_id)
@@ -331,8 +327,8 @@ def _tell(place: _Place) -> None:
 
 
 def _not_admitted(name: str, path: str, why: str) -> str:
-    return f"the {title(name)} {path} is not seen here: {why or 'it is not known yet whose directory it is'}"
+    return f"the {TITLES.get(name, name)} {path} is not seen here: {why or 'it is not known yet whose directory it is'}"
 
 
 def _lost(name: str, path: str, problem: str) -> str:
-    return f"the {title(name)} {path} was lost while this executor ran: {problem}; mount its volume again"
+    return f"the {TITLES.get(name, name)} {path} was lost while this executor ran: {problem}; mount its volume again"

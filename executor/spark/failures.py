@@ -109,7 +109,7 @@ def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
 
 def _class_of(error: BaseException) -> str:
     if isinstance(error, PlaceNotSeenError):
-        return NO_EXCHANGE if error.place == EXCHANGE else f"{NO_PLACE}.{error.place}"
+        return NO_EXCHANGE if error.place == EXCHANGE else NO_PLACE
     return getattr(error, "raised", "") or type(error).__name__
 
 

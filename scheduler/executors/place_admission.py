@@ -8,7 +8,7 @@ import structlog
 
 from onager.errors import StateCorruptError
 from onager.ids import ExecutorId, new_nonce
-from onager.place_files import EXCHANGE, is_id, is_place
+from onager.place_files import EXCHANGE, TITLES, is_id
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.executors.manager import ExecutorManager
@@ -124,7 +124,7 @@ class PlaceAdmission:
     async def judge(self, session: ExecutorSession, views: Sequence[pb.PlaceView]) -> list[pb.PlaceVerdict]:
         """Return what to tell an executor of each of its *views*; its record says so to other schedulers."""
         try:
-            return [_about(view, await self._judge(session, view)) for view in views if is_place(view.name)]
+            return [_about(view, await self._judge(session, view)) for view in views if view.name in TITLES]
         except StateCorruptError as error:
             log.error("place_record_damaged", error=str(error), advice="onager state rm Places/NAME")  # noqa: TRY400
             return []

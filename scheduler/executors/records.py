@@ -10,7 +10,7 @@ from pydantic import Field
 
 from onager.execution_graph import ExecutorSlot, JvmDeath
 from onager.ids import ExecutorId, Incarnation, TaskKey
-from onager.place_files import EXCHANGE
+from onager.place_files import EXCHANGE, WAREHOUSE
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
 from onager.scheduler.executors.place_records import WAITS, PlaceClaim
@@ -102,11 +102,11 @@ class ExecutorRecord(Record):
         claim = self.places.get(EXCHANGE)
         return "" if claim is None or claim.is_admitted else claim.why or WAITS
 
-    def may_see(self, place: str, now_ms: int) -> bool:
-        """Return whether it sees a place, or may do so soon: it is refused for a moment, or starts again."""
+    def may_see_warehouse(self, now_ms: int) -> bool:
+        """Return whether it sees the warehouse, or may do so soon: it is refused for a moment, or starts again."""
         if self.state == "lost":
             return not self.has_left and now_ms - (self.ended_ms or 0) < _COMES_BACK_MS
-        claim = self.places.get(place)
+        claim = self.places.get(WAREHOUSE)
         return claim is None or not claim.is_refused_for_good(now_ms)
 
     @property

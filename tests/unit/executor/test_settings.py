@@ -8,7 +8,6 @@ from structlog.testing import capture_logs
 from onager.errors import InvalidSettingError
 from onager.executor.main import _warn_of_places, pause_s
 from onager.executor.settings import ExecutorSettings
-from onager.place_files import root_name
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:70000", "a:1,b"])
@@ -131,15 +130,3 @@ def test_which_places_are_open_to_jobs(given, roots):
         assert private.refusal(path) is not None
     assert (private.refusal("/data/in") is None) is (roots is None or "/data" in roots)
     assert (private.refusal("/home/me") is None) is (roots is None)
-
-
-def test_roots_are_places_unless_they_are_files_or_elsewhere_or_known_by_another_name(tmp_path):
-    for name in ("exchange", "data"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "file.csv").touch()
-    roots = [str(tmp_path / name) for name in ("data", "file.csv", "exchange", "not-mounted")]
-    settings = ExecutorSettings(
-        exchange_dir=str(tmp_path / "exchange"), warehouse=str(tmp_path / "w"), roots=[*roots, "s3a://bucket/x"]
-    )
-    assert list(settings.places.values()) == [str(tmp_path / name) for name in ("exchange", "w", "data", "not-mounted")]
-    assert root_name(f"{roots[0]}/") in settings.places
