@@ -114,7 +114,11 @@ class Adoption:
             some = list(self.waiting)[:_AT_ONCE]
             for job_id in some:
                 del self.waiting[job_id]
-            await asyncio.gather(*(self._local.adopt(job_id) for job_id in some))
-            for lost in self._recent_losses():
-                await self._local.lose_executor(lost, jobs=some)
+            try:
+                await asyncio.gather(*(self._local.adopt(job_id) for job_id in some))
+                for lost in self._recent_losses():
+                    await self._local.lose_executor(lost, jobs=some)
+            except Exception:
+                self.waiting |= dict.fromkeys(some)  # nothing of it is harmful twice
+                raise
             self.observer.done(some)
