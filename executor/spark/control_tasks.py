@@ -131,9 +131,8 @@ class ControlTasks:
             cancellation.check()  # a later cancellation reaches the job group
             return action(key, assignment, cancellation)
         except BaseException:
-            self._deadlines.stopped(
-                _name(key)
-            )  # what goes on in Spark is stopped, too, and keeps the slot until it ends
+            # What goes on in Spark is stopped, too, and keeps the slot until it ends.
+            self._deadlines.stopped(_name(key))
             self._kernel.await_control(_group(key), was_cancelled=cancellation.is_cancelled)
             raise
         finally:

@@ -20,7 +20,7 @@ from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import is_unanswered
-from onager.executor.spark.kernel.access import kept, refused_setting
+from onager.executor.spark.kernel.access import kept_as, refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.place_checks import NoteRead, planning_in
@@ -190,7 +190,7 @@ def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplie
         conf[pair.key] = pair.value
     for key in operation.unset.keys:
         if not key.startswith(PREFIX):
-            session.conf.unset(kept(session, key))
+            session.conf.unset(kept_as(session, key))
         conf.pop(key, None)
     return pb.ConnectApplied(
         responses=[ConfigResponse().SerializeToString()],
@@ -204,7 +204,7 @@ def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplie
 def _set(session: SparkSession, key: str, value: str) -> None:
     if (why := refused_setting(session, key, value)) is not None:
         raise InvalidSettingError(key, value, why)
-    session.conf.set(kept(session, key), value)
+    session.conf.set(kept_as(session, key), value)
 
 
 def _applied(call: pb.ConnectCall, carried: Carried) -> pb.ConnectReply:

@@ -18,7 +18,7 @@ from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
 from onager.executor.spark.connect.program_files import ProgramFiles, artifact_path
 from onager.executor.spark.jvm import Jvm, jvm_session
-from onager.executor.spark.kernel.access import kept
+from onager.executor.spark.kernel.access import kept_as
 from onager.executor.spark.kernel.connect import JavaConnect, files_given
 from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
@@ -137,10 +137,10 @@ def _stand_in(session: SparkSession, name: str) -> None:
 def _settings_changed(session: SparkSession, before: Mapping[str, str], after: Mapping[str, str]) -> Mapping[str, str]:
     for key in before.keys() - after.keys():
         if not key.startswith(PREFIX):
-            session.conf.unset(kept(session, key))
+            session.conf.unset(kept_as(session, key))
     for key, value in sorted(after.items()):
         if not key.startswith(PREFIX) and before.get(key) != value:
-            session.conf.set(kept(session, key), value)
+            session.conf.set(kept_as(session, key), value)
     return after
 
 

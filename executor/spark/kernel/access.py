@@ -22,7 +22,7 @@ VARIABLE: Final = "spark.onager.variable."
 """Begins the names under which sessions keep variables with a dot in their names: see Java's `Variables`."""
 
 
-def kept(session: SparkSession, key: str) -> str:
+def kept_as(session: SparkSession, key: str) -> str:
     """Return the setting under which a session keeps *key*: a program's own variable reaches no setting of Hadoop."""
     if key.startswith("spark."):
         return key

@@ -2,21 +2,15 @@
 
 import asyncio
 import hashlib
-import threading
 
-import grpc
 import pytest
 from structlog.testing import capture_logs
 
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.execution_graph import TABLES_MAJOR
-from onager.executor.agent.connect import AT_ONCE
 from onager.executor.agent.endings import Ending
-from onager.executor.exchange import Contents, JobFiles
-from onager.executor.work import WorkerEnd
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
-from onager.protocol.task_keys import task_id, task_key
+from onager.protocol.task_keys import task_id
 from onager.supervision import LoopEndedError
 from tests.support.fakes.scripted_gateway import PLAN_BLOB, PLAN_DIGEST, key, lose, refuse, rig, serve, task_set
 from tests.support.waiting import HANGS_S, eventually
@@ -370,136 +364,6 @@ async def test_a_drain_that_takes_too_long_stops_what_runs(impatience):
         assert len(r.gateway.goodbyes) == 1
 
 
-async def test_a_dead_worker_is_announced_and_its_failures_are_nobodys_error():
-    async with rig() as r:
-        await r.gateway.launches.put(task_set(0, 1))
-        await eventually(lambda: len(r.worker.started) == 2)
-        r.worker.succeed(key(1))
-        r.worker.alive = False
-        r.worker.fail(key(0), "user_error", "connection to Java refused")
-        async with asyncio.timeout(HANGS_S):
-            outcome = await r.outcome
-        assert outcome.ending is Ending.WORKER_DIED
-        assert r.gateway.outcomes() == {key(1): "success"}
-        assert [goodbye.incarnation for goodbye in r.gateway.goodbyes] == ["life-1"]
-        assert "JVM" in r.gateway.goodbyes[0].reason
-
-
-@pytest.mark.parametrize("tasks", [1, 2])
-async def test_how_a_jvm_ended_is_told_with_the_tasks_that_were_running_in_it(tasks):
-    async with rig() as r:
-        r.worker.ended = WorkerEnd("with exit code 3", is_memory=True)
-        await r.gateway.launches.put(task_set(*range(tasks)))
-        await eventually(lambda: len(r.worker.started) == tasks)
-        r.worker.alive = False
-        async with asyncio.timeout(HANGS_S):
-            await r.outcome
-        (goodbye,) = r.gateway.goodbyes
-        assert [task_key(task) for task in goodbye.death.running] == [key(p) for p in range(tasks)]
-        assert goodbye.death.memory
-        assert not goodbye.death.alone
-        assert goodbye.reason.startswith("its JVM ended with exit code 3; ")
-
-
-async def test_a_task_that_runs_alone_is_told_so_when_the_jvm_ends():
-    async with rig() as r:
-        r.worker.ended = WorkerEnd("by SIGKILL")
-        alone = task_set(1)
-        alone.tasks[0].alone = True
-        await r.gateway.launches.put(task_set(0))
-        await eventually(lambda: r.worker.started == [key(0)])
-        await r.gateway.launches.put(alone)
-        await eventually(lambda: len(r.agent._attempts.held()) == 2)
-        assert r.worker.started == [key(0)], "it waits until the other one has ended"
-        r.worker.succeed(key(0))
-        await eventually(lambda: r.worker.started == [key(0), key(1)])
-        r.worker.alive = False
-        async with asyncio.timeout(HANGS_S):
-            await r.outcome
-        assert r.gateway.goodbyes[0].death.alone
-
-
-async def test_requests_of_spark_connect_go_to_others_while_a_task_runs_alone():
-    gate, may_reply, asked = asyncio.Event(), threading.Event(), threading.Event()
-
-    async def wait(request, context):
-        await gate.wait()
-
-    def connect(call, _):
-        asked.set()
-        assert may_reply.wait(HANGS_S)
-        return pb.ConnectReply(number=call.number)
-
-    async with rig(poll_wait_ms=30_000) as r:
-        r.worker.connect = connect
-        r.gateway.connect_at = [r.agent._settings.scheduler]
-        await eventually(lambda: r.gateway.connect_waiting == AT_ONCE)
-        await r.gateway.connect_calls.put(pb.ConnectCall(number=1, analyze=b"plan"))
-        await eventually(asked.is_set)
-        r.gateway.before["heartbeat"] = wait
-        alone = task_set(0)
-        alone.tasks[0].alone = True
-        await r.gateway.launches.put(alone)
-        await eventually(lambda: not r.gateway.connect_waiting, "no call waits, before any heartbeat is answered")
-        gate.set()
-        beats = len(r.gateway.heartbeats)
-        await eventually(lambda: len(r.gateway.heartbeats) >= beats + 2)
-        assert not r.worker.started, "it waits until the request has its reply"
-        gate.clear()
-        beats = len(r.gateway.heartbeats)
-        await eventually(lambda: len(r.gateway.heartbeats) > beats, "one is not answered")
-        may_reply.set()
-        await eventually(lambda: r.worker.started == [key(0)], "started by the end of the request")
-        gate.set()
-        beats = len(r.gateway.heartbeats)
-        await eventually(lambda: len(r.gateway.heartbeats) >= beats + 2)
-        assert not r.gateway.connect_waiting
-        r.worker.succeed(key(0))
-        await eventually(lambda: r.gateway.connect_waiting == AT_ONCE)
-
-
-async def test_a_worker_that_does_not_stop_what_it_was_to_stop_is_given_up():
-    async with rig() as r:
-        await r.gateway.launches.put(task_set(0, 1))
-        await eventually(lambda: len(r.worker.started) == 2)
-        r.worker.fail(key(1), "user_error", "planning took too long")  # as the worker does just before
-        r.worker.stuck = "task 1 did not stop"
-        async with asyncio.timeout(HANGS_S):
-            outcome = await r.outcome
-        assert outcome.ending is Ending.WORKER_GIVEN_UP
-        assert r.gateway.outcomes() == {key(1): "user_error"}
-        (goodbye,) = r.gateway.goodbyes
-        assert goodbye.reason == "its JVM was ended, because task 1 did not stop"
-        assert not goodbye.HasField("death"), "nobody is to blame for what the agent did"
-
-
-async def test_an_end_of_which_nothing_is_known_is_told_as_none():
-    async with rig() as r:
-        await r.gateway.launches.put(task_set(0))
-        await eventually(lambda: r.worker.started)
-        r.worker.alive = False
-        async with asyncio.timeout(HANGS_S):
-            await r.outcome
-        assert not r.gateway.goodbyes[0].HasField("death")
-
-
-async def test_a_failure_of_a_live_worker_is_reported_as_it_is():
-    async with rig() as r:
-        await r.gateway.launches.put(task_set(0))
-        await eventually(lambda: r.worker.started)
-        r.worker.fail(key(0), "user_error", "[DIVIDE_BY_ZERO] Division by zero.")
-        await eventually(lambda: r.gateway.outcomes() == {key(0): "user_error"})
-        assert r.gateway.reports[0].reports[0].failure.message.startswith("[DIVIDE_BY_ZERO]")
-
-
-async def test_a_worker_that_cannot_start_tasks_fails_them():
-    async with rig() as r:
-        r.worker.start_error = RuntimeError("no room")
-        await r.gateway.launches.put(task_set(0))
-        await eventually(lambda: r.gateway.outcomes() == {key(0): "io_error"})
-        assert "no room" in r.gateway.reports[0].reports[0].failure.message
-
-
 async def test_the_plans_that_an_executor_made_are_not_fetched_by_it():
     async with rig(slots=1) as r:
         spec = b"SELECT 1"
@@ -539,116 +403,6 @@ async def test_a_blob_with_another_digest_is_not_used():
         r.gateway.blobs[PLAN_DIGEST] = b"a plan"
         await eventually(lambda: r.worker.started)
         assert not r.gateway.reports
-
-
-async def test_what_lies_in_the_exchange_is_told_and_what_the_dead_left_goes_without_an_end_of_the_job():
-    contents = Contents(files=1, bytes=7, free_bytes=1, total_bytes=2, jobs={"job-1": JobFiles(files=1)})
-    async with rig(contents=contents, heartbeat_interval_ms=20, exchange_look_ms=100) as r:
-        r.gateway.clean_ups = [pb.CleanUp(job_id="job-1", dead_writers=["life-0"])]
-        await eventually(lambda: r.worker.cleaned == ["job-1"])
-        told = next(request for request in r.gateway.heartbeats if request.exchange_files)
-        assert told.exchange.bytes == 7
-        assert [each.job_id for each in told.exchange_files] == ["job-1"]
-        count = len(r.gateway.heartbeats)
-        await eventually(lambda: len(r.gateway.heartbeats) > count + 5)
-        assert not r.gateway.heartbeats[-1].exchange_files
-        assert not any(poll.cleaned_up for poll in r.gateway.polls)
-    assert not any(request.cleaned_up for request in r.gateway.heartbeats)
-
-
-@pytest.mark.parametrize("mode", ["pull", "push"])
-async def test_what_is_kept_of_jobs_is_told_and_forgotten_without_an_end_of_the_job(mode):
-    async with rig(mode=mode, heartbeat_interval_ms=20) as r:
-        r.worker.kept = {"job-2", "job-1"}
-        await eventually(lambda: any(request.kept_jobs == ["job-1", "job-2"] for request in r.gateway.heartbeats))
-        r.gateway.forgotten = ["job-1"]
-        await eventually(lambda: r.worker.cleaned == ["job-1"])
-        count = len(r.gateway.heartbeats)
-        await eventually(lambda: len(r.gateway.heartbeats) > count + 2)
-        assert r.gateway.heartbeats[-1].kept_jobs == ["job-2"]
-    assert not any(request.cleaned_up for request in [*r.gateway.heartbeats, *r.gateway.polls])
-
-
-async def test_a_job_is_cleaned_up_and_that_is_acknowledged_once():
-    async with rig() as r:
-        r.gateway.clean_ups = [pb.CleanUp(job_id="job-1")]
-        await r.gateway.launches.put(task_set(0, job="job-2"))
-        await eventually(lambda: r.worker.cleaned == ["job-1"])
-        await eventually(lambda: any(poll.cleaned_up for poll in r.gateway.polls))
-        await eventually(lambda: not r.gateway.polls[-1].cleaned_up)
-        assert sum(list(poll.cleaned_up) == ["job-1"] for poll in r.gateway.polls) == 1
-
-
-async def test_an_executor_whose_slots_are_always_taken_cleans_up_all_the_same():
-    async with rig(slots=1, poll_wait_ms=60_000, heartbeat_interval_ms=20) as r:
-        await r.gateway.launches.put(task_set(0))
-        await eventually(lambda: r.worker.started)
-        r.gateway.clean_ups = [pb.CleanUp(job_id=f"job-{n}") for n in range(2, 500)]
-        await eventually(lambda: len(r.worker.cleaned) == 498)
-        count = len(r.gateway.heartbeats)
-        await eventually(lambda: len(r.gateway.heartbeats) > count + 2)
-    told = [job_id for request in r.gateway.heartbeats for job_id in request.cleaned_up]
-    assert sorted(told) == sorted(r.worker.cleaned)
-
-
-@pytest.mark.parametrize("mode", ["pull", "push"])
-async def test_an_exchange_that_a_task_found_full_is_told_of_until_there_is_space(mode):
-    async with rig(mode=mode, heartbeat_interval_ms=60_000) as r:
-        await eventually(lambda: r.gateway.heartbeats)
-        r.worker.full = "exchange directory /x is full: free space there"
-        if mode == "pull":
-            await r.gateway.launches.put(task_set(0))
-        else:
-            async with grpc.aio.insecure_channel(r.address) as channel:
-                answer = pb.PollWorkResponse(task_sets=[task_set(0)])
-                request = pb.AnswerPollRequest(executor_id="e-1", incarnation="life-1", answer=answer)
-                await OnagerExecutorStub(channel).AnswerPoll(request)
-        await eventually(lambda: r.worker.started)
-        assert not r.gateway.heartbeats[-1].no_space, "nobody has noticed"
-        r.worker.fail(key(0), "io_error", cause="no_space")
-        await eventually(lambda: r.gateway.heartbeats[-1].no_space == r.worker.full)
-        r.worker.full = ""
-        await eventually(lambda: not r.gateway.heartbeats[-1].no_space)
-
-
-async def test_a_task_that_found_another_disk_full_takes_nothing_from_the_executor():
-    async with rig(heartbeat_interval_ms=20) as r:
-        await r.gateway.launches.put(task_set(0))
-        await eventually(lambda: r.worker.started)
-        r.worker.fail(key(0), "io_error", cause="no_space")
-        await eventually(lambda: r.gateway.reports)
-        count = len(r.gateway.heartbeats)
-        await eventually(lambda: len(r.gateway.heartbeats) > count + 5)
-        assert not any(request.no_space for request in r.gateway.heartbeats)
-
-
-async def test_clean_ups_that_take_long_keep_nothing_else_waiting():
-    """As on a network disk: more removals than threads, each requested again and again."""
-    may_end, begun, looks = threading.Event(), [], []
-
-    def clean_up(request):
-        begun.append(request.job_id)
-        assert may_end.wait(HANGS_S)
-
-    def is_alive():
-        looks.append(1)
-        return True
-
-    async with rig(heartbeat_interval_ms=20) as r:
-        r.worker.clean_up, r.worker.is_alive = clean_up, is_alive
-        for _ in range(2):
-            r.gateway.forgotten = [f"old-{i}" for i in range(40)]
-            await eventually(lambda: not r.gateway.forgotten)
-        await eventually(lambda: len(begun) >= 4)
-        seen = len(looks)
-        await r.gateway.launches.put(task_set(0))
-        await eventually(lambda: r.worker.started == [key(0)])
-        r.gateway.cancels = [key(0)]
-        await eventually(lambda: r.worker.cancelled == [key(0)])
-        await eventually(lambda: len(looks) > seen)
-        may_end.set()
-        await eventually(lambda: len(begun) >= 40)
-        assert sorted(begun) == sorted(f"old-{i}" for i in range(40)), "one was removed twice at once"
 
 
 async def test_a_report_too_large_for_any_message_fails_the_task_with_advice():

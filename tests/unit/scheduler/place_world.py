@@ -36,6 +36,16 @@ class World:
         self.schedulers.append(made)
         return made
 
+    async def start(self):
+        """Return a scheduler that sees the exchange directory, and an executor that has registered with it."""
+        for name in ("s", "a"):
+            self.mount(name)
+        s = await self.scheduler("s")
+        await s.look(3)
+        a = self.machine("a")
+        await a.register(s.replica)
+        return s, a
+
     async def known(self, name=EXCHANGE):
         found = await MemoryBackend(self.store).get(Keyspace.Places, name)
         return None if found is None else PlaceRecord.decoded(found.value, name)

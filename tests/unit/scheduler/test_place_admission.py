@@ -77,12 +77,7 @@ async def test_a_machine_without_its_mount_is_refused_by_name_gets_no_work_and_c
 
 @pytest.mark.parametrize("place", [EXCHANGE, WAREHOUSE])
 async def test_a_copy_with_the_same_id_is_refused_though_it_has_the_marks_of_the_living(world, place):
-    for name in ("s", "a"):
-        world.mount(name)
-    s = await world.scheduler("s")
-    await s.look(3)
-    a = world.machine("a")
-    await a.register(s.replica)
+    s, a = await world.start()
     await a.beat(s.replica, 2)
     copied = world.unmount("b")
     shutil.rmtree(world.tmp_path / "disk-of-b")
@@ -203,12 +198,7 @@ async def test_of_a_directory_and_its_copy_only_one_gets_in_when_all_have_ended(
 
 
 async def test_a_mount_that_is_lost_fails_what_asks_and_is_told_and_is_found_again(world):
-    for name in ("s", "a"):
-        world.mount(name)
-    s = await world.scheduler("s")
-    await s.look(3)
-    a = world.machine("a")
-    await a.register(s.replica)
+    s, a = await world.start()
     await a.beat(s.replica)
     a.places.check_path(str(world.tmp_path / "a" / "warehouse" / "t"))
     world.unmount("a")
@@ -336,12 +326,7 @@ async def test_an_executor_whose_disk_hangs_is_no_witness_and_comes_back(world, 
 
 
 async def test_a_removed_record_is_made_anew_by_the_first_that_looks(world):
-    for name in ("s", "a"):
-        world.mount(name)
-    s = await world.scheduler("s")
-    await s.look(3)
-    a = world.machine("a")
-    await a.register(s.replica)
+    s, a = await world.start()
     fresh = world.tmp_path / "fresh"
     (fresh / "exchange").mkdir(parents=True)
     world.mount("s", fresh)

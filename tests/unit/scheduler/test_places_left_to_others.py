@@ -12,12 +12,7 @@ from tests.unit.scheduler.place_world import ended, states
 
 
 async def test_the_warehouse_alone_does_not_keep_an_executor_from_other_work(world):
-    for name in ("s", "a"):
-        world.mount(name)
-    s = await world.scheduler("s")
-    await s.look(3)
-    a = world.machine("a")
-    await a.register(s.replica)
+    s, a = await world.start()
     await a.beat(s.replica, 2)
     own = world.tmp_path / "container" / "warehouse"
     b = Machine("b", world.clock, world.shared / "exchange", own)

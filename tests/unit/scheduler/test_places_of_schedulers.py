@@ -11,12 +11,18 @@ from onager import place_files
 from onager.errors import PlaceNotSeenError
 
 
+async def both_started(world):
+    """Return two schedulers that have looked at the same times."""
+    both = [await world.scheduler(name) for name in ("s1", "s2")]
+    for _ in range(6):
+        await asyncio.gather(*(each.look() for each in both))
+    return both
+
+
 async def test_two_schedulers_that_start_first_at_once_on_one_directory_are_both_admitted(world):
     world.mount("s1")
     world.mount("s2")
-    first, second = [await world.scheduler(name) for name in ("s1", "s2")]
-    for _ in range(6):
-        await asyncio.gather(first.look(), second.look())
+    first, second = await both_started(world)
     assert first.own.is_admitted
     assert second.own.is_admitted
     first.own.check()
@@ -26,9 +32,7 @@ async def test_two_schedulers_that_start_first_at_once_on_one_directory_are_both
 async def test_two_schedulers_that_start_first_at_once_on_two_directories_one_serves(world):
     world.mount("s1")
     world.unmount("s2")
-    first, second = [await world.scheduler(name) for name in ("s1", "s2")]
-    for _ in range(6):
-        await asyncio.gather(first.look(), second.look())
+    first, second = await both_started(world)
     refused = [s for s in (first, second) if not s.own.is_admitted]
     assert len(refused) == 1
     with pytest.raises(PlaceNotSeenError, match=r"reads nothing there.*is not the cluster's exchange directory"):
