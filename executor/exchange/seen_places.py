@@ -1,5 +1,6 @@
 """The directories that this executor shares with others: whether it sees them, by what schedulers make of its marks."""
 
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ from onager.protocol import onager_pb2 as pb
 _NEW_MARK_S: Final = 10.0
 """How long a mark that nobody has found is kept."""
 _HANGS_S: Final = 15.0
-"""A disk that takes longer to answer counts as not seen: nothing can be found there for others, either."""
+"""A disk that takes longer to answer counts as not seen: nothing can be found there for others, either. Work does not
+call it: it would wait, too, even if it needs no file there."""
 _TOUCH_S: Final = 3600.0
 
 log = structlog.get_logger()
@@ -31,6 +33,8 @@ class _Place:
     """One shared directory."""
 
     path: str
+    spellings: frozenset[str]
+    """The path as it was given, and without links as of the last look."""
     looked_for: str = ""
     """The id that the last look was for; since then `wanted` may have become another."""
     seen: Seen = NOTHING
@@ -68,7 +72,7 @@ class SeenPlaces:
         self._incarnation = incarnation
         self._clock = clock
         self._lock = threading.Lock()
-        self._places = {name: _Place(path) for name, path in paths.items()}
+        self._places = {name: _Place(path, frozenset({_absolute(path)})) for name, path in paths.items()}
         self._calls_s: dict[str, float] = {}
         """Since when the disk is called for a place, as long as it does not answer."""
 
@@ -178,7 +182,7 @@ class SeenPlaces:
         place = self._places.get(name)
         if place is None or place.verdict is None or not place.verdict.id:
             return  # nobody judges, or nobody could give the place an id
-        if not place.is_admitted:
+        if not place.is_admitted or self._hangs(name):
             raise self.error_of(name)
         if problem := self._problem(place):
             self._lose(name, problem)
@@ -195,7 +199,7 @@ class SeenPlaces:
         return {
             name
             for name, place in self._places.items()
-            if any(_is_in(path, root) for root in _spellings(place.path) for path in local)
+            if any(_is_in(path, root) for root in place.spellings for path in local)
         }
 
     def unseen(self) -> set[str]:
@@ -215,7 +219,7 @@ class SeenPlaces:
     def named_in(self, text: str, names: Collection[str]) -> PlaceNotSeenError | None:
         """Return the error of the first of the places *names*, which are not seen, whose path is in *text*."""
         for name in sorted(names):
-            if any(root in text for root in _spellings(self._places[name].path)):
+            if any(root in text for root in self._places[name].spellings):
                 return self.error_of(name)
         return None
 
@@ -223,7 +227,7 @@ class SeenPlaces:
         """Return the error of a place that is not seen, or was not a moment ago."""
         place = self._places[name]
         why = "" if place.verdict is None else place.verdict.why
-        return PlaceNotSeenError(name, _not_admitted(name, place.path, why or place.lost))
+        return PlaceNotSeenError(name, _not_admitted(name, place.path, self._hangs(name) or why or place.lost))
 
     # ---------------------------------------------------------------- the disk
 
@@ -248,6 +252,7 @@ class SeenPlaces:
 
     def _look(self, name: str) -> None:
         place = self._places[name]
+        self._change(name, spellings=frozenset({_absolute(place.path), os.path.realpath(_absolute(place.path))}))
         wanted, mark = place.wanted, ""
         seen = place_files.look(place.path, wanted)
         now_s = self._clock.monotonic_s()
@@ -305,10 +310,8 @@ def _is_in(path: str, root: str) -> bool:
     return path.rstrip("/") == root or path.startswith(f"{root}/")
 
 
-def _spellings(path: str) -> set[str]:
-    """Return *path* without links, and as it was given."""
-    local = Path(local_path(path)).absolute()
-    return {str(local), str(local.resolve())}
+def _absolute(path: str) -> str:
+    return str(Path(local_path(path)).absolute())
 
 
 def _gist(place: _Place) -> tuple[bool, str, str]:

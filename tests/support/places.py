@@ -3,16 +3,17 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from onager.clock import ManualClock
+from onager.clock import Clock, ManualClock
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.ids import new_incarnation, new_nonce
 from onager.place_files import make_id
 from onager.protocol import onager_pb2 as pb
 
 
-def judged(paths: Mapping[str, Path], *, refused: Collection[str] = ()) -> SeenPlaces:
+def judged(paths: Mapping[str, Path], *, refused: Collection[str] = (), clock: Clock | None = None) -> SeenPlaces:
     """Return places of which all are seen but those *refused*."""
-    places = SeenPlaces({name: str(path) for name, path in paths.items()}, new_incarnation(), ManualClock())
+    named = {name: str(path) for name, path in paths.items()}
+    places = SeenPlaces(named, new_incarnation(), clock or ManualClock())
     ids = {name: new_nonce() for name in paths}
     for name in paths.keys() - set(refused):
         paths[name].mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,17 @@
 """What a planning or a task has read in a shared directory that is another one now does not count."""
 
+import threading
+
 import pytest
 
+from onager import place_files
+from onager.clock import ManualClock
 from onager.errors import PlaceNotSeenError
 from onager.executor.spark.place_checks import lost_place, planning_in
 from onager.place_files import EXCHANGE, WAREHOUSE
 from onager.protocol import onager_pb2 as pb
 from tests.support.places import judged
+from tests.support.waiting import HANGS_S
 
 FAILED = {"failure": {"message": "a table has no rows"}}
 INLINE = {"inline": True}
@@ -55,3 +60,41 @@ def test_a_task_that_has_read_what_is_not_seen_fails_though_it_wrote_nothing(pla
 def test_a_task_that_failed_over_what_it_read_fails_for_that(places):
     assert lost(places, frozenset(), FAILED) is None
     assert isinstance(lost(places, frozenset({WAREHOUSE}), FAILED), PlaceNotSeenError)
+
+
+def test_a_disk_that_hangs_holds_up_no_planning_that_reads_elsewhere(tmp_path, monkeypatch):
+    clock = ManualClock()
+    places = judged({name: tmp_path / name for name in (EXCHANGE, WAREHOUSE)}, clock=clock)
+    answers, is_called = threading.Event(), threading.Event()
+
+    look, has_mark = place_files.look, place_files.has_mark
+
+    def hangs(*at):
+        is_called.set()
+        assert answers.wait(HANGS_S)
+        return look(*at)
+
+    def called(path, *which):
+        if "warehouse" in path and not answers.is_set():
+            is_called.set()
+        return has_mark(path, *which)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place_files, "look", hangs)
+        looking = threading.Thread(target=places.look, args=(WAREHOUSE,), daemon=True)
+        looking.start()
+        assert is_called.wait(HANGS_S)
+        clock.advance(16_000)
+        patched.setattr(place_files, "has_mark", called)
+        is_called.clear()
+        plan(places, f"{tmp_path}/files")
+        with pytest.raises(PlaceNotSeenError, match=r"warehouse .* is not seen here: it has not answered for 15 s"):
+            plan(places, f"{tmp_path}/warehouse/t")
+        with pytest.raises(PlaceNotSeenError):
+            places.check_path(f"{tmp_path}/warehouse/t")
+        places.check(EXCHANGE)
+        assert not is_called.is_set(), "the disk that hangs is not called"
+        answers.set()
+        looking.join()
+    places.look()
+    plan(places, f"{tmp_path}/warehouse/t")
