@@ -1,13 +1,23 @@
 """Task identities on the wire, and as the rest of the code names them."""
 
+from collections.abc import Iterable, Mapping
+
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
+
+Reports = Mapping[TaskKey, pb.TaskReport]
+"""Reports by the task attempts that they are about."""
 
 
 def task_key(task: pb.TaskId) -> TaskKey:
     """Return the key that *task* names on the wire. This is done for every task, hence no call of `TaskKey`."""
     named = (task.job_id, task.stage_id, task.stage_attempt, task.partition, task.task_attempt)
     return tuple.__new__(TaskKey, named)
+
+
+def by_key(reports: Iterable[pb.TaskReport]) -> Reports:
+    """Return *reports* in their order, by their task attempts."""
+    return {task_key(report.task): report for report in reports}
 
 
 def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:

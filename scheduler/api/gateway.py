@@ -12,7 +12,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
-from onager.protocol.task_keys import task_key
+from onager.protocol.task_keys import by_key, task_key
 from onager.scheduler import wire
 from onager.scheduler.catalog.reading import read_catalog
 from onager.scheduler.engine.clean_ups import CleanUps
@@ -144,13 +144,13 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         """Apply reports, and fill the slots that they free; the executor may be polling another scheduler."""
         session = await self._heard(request)
         freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
-        named = {task_key(report.task): report.task for report in request.reports}
-        reported = named.keys()
+        reports = by_key(request.reports)
+        reported = reports.keys()
         session.reporting |= reported
         # Another scheduler may have received the executor's latest list.
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
         try:
-            updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
+            updated = await self._tasks.update_task_statuses(slot, reports, freed)
             if updated.disk_error is not None and not updated.acknowledged:
                 raise updated.disk_error  # the executor turns to another scheduler
             for key in updated.acknowledged:
@@ -165,7 +165,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             credited = self._dispatcher.credit(session, len(filled.unfilled))
         self._reconciler.note(session, launches)
         answer = pb.ReportTasksResponse(
-            acknowledged=[named[key] for key in updated.acknowledged],
+            acknowledged=[reports[key].task for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
             cancel=await self._polls.unwanted(session, is_thrifty=True),
             credited_slots=credited,

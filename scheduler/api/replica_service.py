@@ -10,7 +10,7 @@ from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaServicer
 from onager.protocol.serving import translated
-from onager.protocol.task_keys import task_id, task_key
+from onager.protocol.task_keys import by_key, task_id, task_key
 from onager.scheduler import timing
 from onager.scheduler.api.progress import ProgressView
 from onager.scheduler.cluster.forwarding import Forwarding
@@ -119,9 +119,9 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self._view.told(job))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
-        slot = replace(_slot(part), is_empty=part.empty)
-        updated = await self._local.update(slot, part.reports, part.freed_slots)
-        is_all = len(updated.acknowledged) == len(part.reports)
+        slot, reports = replace(_slot(part), is_empty=part.empty), by_key(part.reports)
+        updated = await self._local.update(slot, reports, part.freed_slots)
+        is_all = len(updated.acknowledged) == len(reports)
         return pb.AppliedReports(
             all_acknowledged=is_all,
             acknowledged=[] if is_all else [task_id(key) for key in updated.acknowledged],

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from onager.execution_graph import ExecutorSlot
 from onager.ids import JobId, TaskKey
-from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import Reports
 from onager.scheduler.policy.reservations import Compared, ExecutorReservation, Filled, Updated
 
 
@@ -16,7 +16,7 @@ class NotDrivingError(Exception):
 class JobDriver(Protocol):
     """Drives jobs; a method may raise `NotDrivingError`, and then it is unknown whether the call took effect."""
 
-    async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
+    async def update(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
         """Apply the reports of *executor*, and assign up to *freed* next tasks of the same jobs to it."""
         ...
 

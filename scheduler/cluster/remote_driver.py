@@ -13,7 +13,7 @@ from onager.ids import JobId, SchedulerId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_FORWARDED_ATTEMPTS
 from onager.protocol.limits import MIB
-from onager.protocol.task_keys import task_id, task_key
+from onager.protocol.task_keys import Reports, task_id, task_key
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.cluster.member_calls import MemberCalls
@@ -82,17 +82,17 @@ class RemoteDriver:
 
     # ---------------------------------------------------------------- driving
 
-    async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
+    async def update(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
         """Forward reports."""
         message = pb.ForwardedReports(
             executor_id=executor.executor_id,
             incarnation=executor.incarnation,
             list_number=executor.list_number,
-            reports=reports,
+            reports=reports.values(),
             freed_slots=freed,
             empty=executor.is_empty,
         )
-        keys = [task_key(report.task) for report in reports]
+        keys = list(reports)
         applied: pb.AppliedReports = await self._send("reports", message, executor.executor_id)
         launches = [Launch(executor.executor_id, task_set) for task_set in applied.task_sets]
         left = freed - sum(launch.tasks for launch in launches)

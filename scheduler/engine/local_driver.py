@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import structlog
@@ -24,7 +23,7 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_key
+from onager.protocol.task_keys import Reports
 from onager.scheduler import wire
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
@@ -50,12 +49,6 @@ _COMPARING: Final = "the comparison with what an executor runs"
 _ADOPTING: Final = "taking the job over"
 UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 """The errors of a job's record that is missing, or cannot be read here."""
-
-
-@dataclass(slots=True)
-class _JobReports:
-    keys: list[TaskKey] = field(default_factory=list)
-    reports: list[pb.TaskReport] = field(default_factory=list)
 
 
 class _JobUpdated(NamedTuple):
@@ -153,7 +146,7 @@ class LocalDriver:
 
     # ---------------------------------------------------------------- reports
 
-    async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
+    async def update(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
         """Apply the reports of *executor*, job by job, and fill its freed slots with next tasks of the same jobs.
 
         A repeated or stale report, or one of an ended, unknown or damaged job, is acknowledged and dropped. A report
@@ -161,14 +154,12 @@ class LocalDriver:
         not pass, the job ends with it. Neither is a report of a job that only a newer version can read: a newer
         scheduler takes it.
         """
-        by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
-        for report in reports:
-            key = task_key(report.task)
-            by_job[key.job_id].keys.append(key)
-            by_job[key.job_id].reports.append(report)
+        by_job: dict[JobId, dict[TaskKey, pb.TaskReport]] = defaultdict(dict)
+        for key, report in reports.items():
+            by_job[key.job_id][key] = report
         work = []
         for job_id, mine in by_job.items():
-            share = min(freed, len(mine.reports))
+            share = min(freed, len(mine))
             freed -= share
             work.append(self._update_in_turn(job_id, mine, executor, share))
         acknowledged: list[TaskKey] = []
@@ -183,20 +174,18 @@ class LocalDriver:
             left += [ExecutorReservation.of(executor, job_id)] * unused
         return Updated(acknowledged, launches, left, disk_error)
 
-    async def _update_in_turn(
-        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
-    ) -> _JobUpdated:
+    async def _update_in_turn(self, job_id: JobId, mine: Reports, executor: ExecutorSlot, freed: int) -> _JobUpdated:
         async with self._updating:
             return await self._update_job(job_id, mine, executor, freed)
 
-    async def _update_job(self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int) -> _JobUpdated:
+    async def _update_job(self, job_id: JobId, mine: Reports, executor: ExecutorSlot, freed: int) -> _JobUpdated:
         planned = freed if self._queue.room(job_id) < float("inf") else 0
         self._queue.plan(job_id, planned)
         try:
-            job = await self._job_with(job_id, mine.keys)
+            job = await self._job_with(job_id, mine)
             if not job.graph.is_active:
-                return _JobUpdated(job_id, mine.keys, freed)
-            events: list[Event] = await self._reader.read(job.graph, executor, mine.reports)
+                return _JobUpdated(job_id, list(mine), freed)
+            events: list[Event] = await self._reader.read(job.graph, executor, mine)
             if self._reuse is not None:
                 events = await self._reuse.taking(job, events)
             launches = await self.coordinator(job_id).report(
@@ -205,16 +194,14 @@ class LocalDriver:
                 limit=lambda: min(self._queue.room(job_id), self._queue.allowance(job_id)),
             )
         except SchemaVersionError as error:
-            log.warning("reports_left_to_others", job_id=job_id, reports=len(mine.keys), error=str(error))
+            log.warning("reports_left_to_others", job_id=job_id, reports=len(mine), error=str(error))
             return _JobUpdated(job_id)
         except UNREADABLE as error:
-            log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
-            return _JobUpdated(job_id, mine.keys, freed)
+            log.warning("reports_dropped", job_id=job_id, reports=len(mine), error=str(error))
+            return _JobUpdated(job_id, list(mine), freed)
         except Exception as error:
             is_ours = isinstance(error, OnagerError)
-            log.warning(
-                "reports_not_stored", job_id=job_id, reports=len(mine.keys), error=repr(error), exc_info=not is_ours
-            )
+            log.warning("reports_not_stored", job_id=job_id, reports=len(mine), error=repr(error), exc_info=not is_ours)
             keys = await self._one_by_one(job_id, mine, executor, error)
             return _JobUpdated(job_id, keys, disk_error=error if isinstance(error, DiskError) else None)
         finally:
@@ -222,26 +209,26 @@ class LocalDriver:
                 self._queue.give_back(job_id, planned)
                 self._on_room()  # decisions committed meanwhile found the session full
         self._queue.grant(job_id, sum(launch.tasks for launch in launches))
-        self._errors.passed(job_id, mine.keys)
-        return _JobUpdated(job_id, mine.keys, freed, self._addressed(job_id, launches))
+        self._errors.passed(job_id, mine)
+        return _JobUpdated(job_id, list(mine), freed, self._addressed(job_id, launches))
 
     async def _one_by_one(
-        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, error: Exception
+        self, job_id: JobId, mine: Reports, executor: ExecutorSlot, error: Exception
     ) -> list[TaskKey]:
         """Return which of the reports that failed together with *error* are done with, each by itself."""
         if not is_lasting(error):
             return []
-        if len(mine.keys) > 1:
+        if len(mine) > 1:
             acknowledged: list[TaskKey] = []
-            for key, report in zip(mine.keys, mine.reports, strict=True):
-                acknowledged += (await self._update_job(job_id, _JobReports([key], [report]), executor, 0)).acknowledged
+            for key, report in mine.items():
+                acknowledged += (await self._update_job(job_id, {key: report}, executor, 0)).acknowledged
             return acknowledged
-        (key,) = mine.keys
+        (key,) = mine
         failure = self._errors.note(job_id, key, error)
         if failure is None:
             return []
         lost = failed_task(key, executor, failure, pb.TaskMetrics(), self._clock.now_ms())
-        return mine.keys if await self._end(job_id, failure, lost) else []
+        return [key] if await self._end(job_id, failure, lost) else []
 
     async def _failed(self, job_id: JobId, work: str, error: Exception) -> bool:
         """Log that *work* on a job failed, and end the job if it always does; return whether that was done."""

@@ -38,7 +38,7 @@ from onager.place_files import NO_EXCHANGE, NO_PLACE
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import LARGE_BYTES, apart
-from onager.protocol.task_keys import task_key
+from onager.protocol.task_keys import Reports
 from onager.scheduler import wire
 from onager.scheduler.catalog.changes import CatalogChanges, changes_from
 from onager.scheduler.engine import planning
@@ -128,9 +128,7 @@ class ReportReader:
             return Failure(kind=FailureKind.USER_ERROR, message=str(error))
         return None
 
-    async def read(
-        self, graph: ExecutionGraph, executor: ExecutorSlot, reports: Iterable[pb.TaskReport]
-    ) -> list[Event]:
+    async def read(self, graph: ExecutionGraph, executor: ExecutorSlot, reports: Reports) -> list[Event]:
         """Return the events of *reports* that can still matter to *graph*, with everything that they name in the store.
 
         A success that cannot be used (a plan that is inconsistent, content with another digest) becomes a failure.
@@ -142,8 +140,7 @@ class ReportReader:
         events: list[Event] = []
         blobs: list[bytes] = []
         results: list[InlineResult] = []
-        for report in reports:
-            key = task_key(report.task)
+        for key, report in reports.items():
             if not is_held(graph, key, executor.executor_id):
                 continue
             if report.needs_major:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,7 +12,7 @@ from onager.errors import DiskError
 from onager.execution_graph import ExecutorSlot
 from onager.ids import ExecutorId, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_key
+from onager.protocol.task_keys import Reports
 from onager.scheduler.cluster.job_driver import JobDriver, NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.feasibility import Feasibility, Fits
@@ -120,19 +120,15 @@ class TaskManager:
 
     # ---------------------------------------------------------------- reports
 
-    async def update_task_statuses(
-        self, executor: ExecutorSlot, reports: Iterable[pb.TaskReport], freed_slots: int
-    ) -> Updated:
+    async def update_task_statuses(self, executor: ExecutorSlot, reports: Reports, freed_slots: int) -> Updated:
         """Apply the reports of *executor*, and fill freed slots with next tasks of the same jobs.
 
         What could not be stored is not acknowledged, so that it is sent again.
         """
-        by_job: dict[str, list[pb.TaskReport]] = defaultdict(list)
-        for report in reports:
-            by_job[report.task.job_id].append(report)
-        by_driver: dict[JobDriver, list[pb.TaskReport]] = defaultdict(list)
-        for job_id, mine in by_job.items():
-            by_driver[self._driver_of(JobId(job_id))] += mine
+        drivers = {job_id: self._driver_of(job_id) for job_id in {key.job_id for key in reports}}
+        by_driver: dict[JobDriver, dict[TaskKey, pb.TaskReport]] = defaultdict(dict)
+        for key, report in reports.items():
+            by_driver[drivers[key.job_id]][key] = report
         work = []
         for driver, mine in by_driver.items():
             freed = min(freed_slots, len(mine))
@@ -150,7 +146,7 @@ class TaskManager:
         return Updated(acknowledged, launches, left, disk_error)
 
     async def _update_by_driver(
-        self, driver: JobDriver, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int
+        self, driver: JobDriver, executor: ExecutorSlot, reports: Reports, freed: int
     ) -> Updated:
         if driver is self._local:
             return await self._local.update(executor, reports, freed)
@@ -162,7 +158,7 @@ class TaskManager:
         if len(updated.acknowledged) == len(reports):
             return updated
         stored = set(updated.acknowledged)
-        left = [report for report in reports if task_key(report.task) not in stored]
+        left = {key: report for key, report in reports.items() if key not in stored}
         if not left:
             return updated
         own = await self._local.update(executor, left, 0)

@@ -17,14 +17,14 @@ from onager.execution_graph.outcomes import on_tasks_succeeded
 from onager.executor.agent.attempts import AttemptTable, Launch
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_key
+from onager.protocol.task_keys import Reports, task_key
 from onager.scheduler.cluster import member_calls
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.remote_driver import RemoteDriver
 from onager.scheduler.engine import clean_ups
-from onager.scheduler.engine.local_driver import LocalDriver, _JobReports
+from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.executors.failure_detector import FailureDetector
@@ -118,9 +118,9 @@ def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
 def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
     """A report that could not be stored is acknowledged (X6, X13: it is only in memory)."""
 
-    async def update(self: LocalDriver, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
+    async def update(self: LocalDriver, job_id: Any, mine: Reports, executor: Any, freed: int) -> Any:
         _, _, freed_now, launches = await _update_job(self, job_id, mine, executor, freed)
-        return job_id, mine.keys, freed_now, launches
+        return job_id, list(mine), freed_now, launches
 
     return mock.patch.object(LocalDriver, "_update_job", update)
 
@@ -303,7 +303,7 @@ def _accepted_job_is_in_memory_alone() -> AbstractContextManager[Any]:
 def _late_report_breaks_the_call() -> AbstractContextManager[Any]:
     """A report of a job that has ended finds no task there, and breaks off (X20: an unwrapped option)."""
 
-    async def update(self: LocalDriver, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
+    async def update(self: LocalDriver, job_id: Any, mine: Reports, executor: Any, freed: int) -> Any:
         head = self._jobs.heads.get(job_id)
         if head is not None and head.state.is_terminal:
             raise KeyError(job_id)

@@ -4,7 +4,7 @@ from onager.execution_graph import ExecutorSlot, RunningStage
 from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from onager.protocol.task_keys import task_id, task_keys
+from onager.protocol.task_keys import by_key, task_id, task_keys
 from onager.scheduler.app import Replica
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.jobs.job_writers import Decision
@@ -87,7 +87,7 @@ class Pair:
     async def finish(self, keys, replica=None):
         """Report *keys* to a replica as successful, and return the tasks that took their slots."""
         replica = replica or self.here
-        updated = await replica.tasks.update_task_statuses(SLOT, list(map(report, keys)), len(keys))
+        updated = await replica.tasks.update_task_statuses(SLOT, by_key(map(report, keys)), len(keys))
         assert set(updated.acknowledged) == set(keys)
         launches = list(updated.launches)
         if updated.reservations:

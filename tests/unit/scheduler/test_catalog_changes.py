@@ -17,6 +17,7 @@ from onager.execution_graph import (
 )
 from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import by_key
 from onager.scheduler.catalog.changes import decoded
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import BlobStore, blobs_of
@@ -150,7 +151,7 @@ async def read(backend, job, catalog, *, sink=None, **how):
     if sink is not None:
         success.plan.sink.CopyFrom(sink)
     task = pb.TaskId(job_id=job.graph.job_id, stage_id=0, stage_attempt=0, partition=0, task_attempt=0)
-    (event,) = await reader.read(job.graph, SLOT, [pb.TaskReport(task=task, success=success)])
+    (event,) = await reader.read(job.graph, SLOT, by_key([pb.TaskReport(task=task, success=success)]))
     return event
 
 
@@ -214,5 +215,5 @@ async def test_while_a_scheduler_knows_no_catalog_nothing_is_changed_and_the_use
     reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), may_change_catalog=lambda: False)
     task = pb.TaskId(job_id=planning.graph.job_id)
     told = pb.Failure(kind="io_error", cause="catalog_changed", message="table default.t was changed")
-    (event,) = await reader.read(planning.graph, SLOT, [pb.TaskReport(task=task, failure=told)])
+    (event,) = await reader.read(planning.graph, SLOT, by_key([pb.TaskReport(task=task, failure=told)]))
     assert (event.failure.kind, event.failure.cause) == (FailureKind.IO_ERROR, None)

@@ -12,7 +12,7 @@ from onager.execution_graph import FeedEnded, PartitionsAdded, Pipeline, TaskFai
 from onager.ids import Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_OF_STAGE
-from onager.protocol.task_keys import task_id
+from onager.protocol.task_keys import by_key, task_id
 from onager.scheduler.api.stage_lines import stage_info
 from onager.scheduler.engine.planning import fed
 from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
@@ -59,7 +59,9 @@ class AtWork:
         """Report a success; return the event that it is, and what is launched."""
         key = TaskKey(JOB, StageId(stage_id), 0, Partition(partition), 0)
         reader = ReportReader(BlobStore(self.backend), None, SimpleNamespace(now_ms=lambda: 50))
-        events = await reader.read(await self.graph(), SLOT, [pb.TaskReport(task=task_id(key), success=success)])
+        events = await reader.read(
+            await self.graph(), SLOT, by_key([pb.TaskReport(task=task_id(key), success=success)])
+        )
         return events[0], [each.task_set for each in await self.coordinator.report(events, Share(SLOT, 9))]
 
 

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from onager.errors import DiskError, LimitExceededError, OnagerError, StateUnavailableError
 from onager.execution_graph import ExecutorLost, FailureKind, JobState
+from onager.protocol.task_keys import by_key
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.engine import reports
@@ -40,7 +41,7 @@ WHILE_MS = int(1000 * timing.GIVE_UP_S)
 
 
 async def send(replica, keys):
-    updated = await replica.tasks.update_task_statuses(SLOT, list(map(report, keys)), 0)
+    updated = await replica.tasks.update_task_statuses(SLOT, by_key(map(report, keys)), 0)
     return sorted(key.partition for key in updated.acknowledged)
 
 

@@ -21,7 +21,7 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_id
+from onager.protocol.task_keys import by_key, task_id
 from onager.scheduler.api.stage_lines import stage_info
 from onager.scheduler.engine.planning import planned as plan_of
 from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
@@ -109,7 +109,7 @@ async def test_sizes_are_taken_of_the_buckets_that_there_are_and_where_they_are_
     async def taken(graph_now, sizes):
         key = TaskKey(JOB, StageId(1), 0, Partition(0), 0)
         success = pb.TaskSuccess(output=pb.TaskOutput(nonce="n", shared=True), bucket_sizes=sizes)
-        (event,) = await reader.read(graph_now, SLOT, [pb.TaskReport(task=task_id(key), success=success)])
+        (event,) = await reader.read(graph_now, SLOT, by_key([pb.TaskReport(task=task_id(key), success=success)]))
         return base64.b64decode(event.output.bucket_sizes)
 
     assert await taken(found, b"\1\2\3\4") == b"\1\2\3\4"

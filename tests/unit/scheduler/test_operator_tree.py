@@ -9,6 +9,7 @@ import pytest
 from onager.errors import StateCorruptError
 from onager.execution_graph import ExecutorSlot, OperatorTotals, metrics_text
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import by_key
 from onager.scheduler.api.operators import Metric, Operator, operators_of
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import blobs_of, digest_of
@@ -89,7 +90,7 @@ def job():
 async def read(job, *reports):
     blobs = Blobs()
     reader = ReportReader(blobs, None, SimpleNamespace(now_ms=lambda: 9))
-    return await reader.read(job.graph, ExecutorSlot("a", "a1", 1), reports), blobs.kept
+    return await reader.read(job.graph, ExecutorSlot("a", "a1", 1), by_key(reports)), blobs.kept
 
 
 async def test_the_first_report_brings_the_plan_that_later_ones_mean(job):

@@ -20,7 +20,7 @@ from onager.execution_graph import (
 )
 from onager.ids import Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_id
+from onager.protocol.task_keys import by_key, task_id
 from onager.scheduler.api.stage_lines import stage_info
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.planning import replanned
@@ -81,7 +81,7 @@ def outcome(*, is_kept=False):
 async def report(backend, jobs, coordinator, success):
     found = (await jobs.get(JOB)).graph
     reader = ReportReader(BlobStore(backend), None, SimpleNamespace(now_ms=lambda: 50))
-    events = await reader.read(found, SLOT, [pb.TaskReport(task=task_id(REPLAN), success=success)])
+    events = await reader.read(found, SLOT, by_key([pb.TaskReport(task=task_id(REPLAN), success=success)]))
     launches = await coordinator.report(events, Share(SLOT, 5))
     return events, launches, (await jobs.get(JOB)).graph
 

@@ -16,7 +16,7 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_id, task_keys
+from onager.protocol.task_keys import by_key, task_id, task_keys
 from onager.scheduler.api.stage_lines import stage_info
 from onager.scheduler.app import Replica
 from onager.scheduler.engine.clean_ups import Leftovers
@@ -86,7 +86,7 @@ class Cluster:
 
     async def report(self, task_set, **outcome):
         reports = [pb.TaskReport(task=task_id(key), **outcome) for key in task_keys(task_set)]
-        updated = await self.replica.tasks.update_task_statuses(SLOT, reports, len(reports))
+        updated = await self.replica.tasks.update_task_statuses(SLOT, by_key(reports), len(reports))
         assert len(updated.acknowledged) == len(reports)
         launches = [launch.task_set for launch in updated.launches]
         return launches or await self.fill()

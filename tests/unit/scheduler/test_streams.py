@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from onager.execution_graph import ExecutorLost, ExecutorSlot, Pipeline, PipelineAbandoned, apply
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import by_key
 from onager.scheduler.engine.pipelines import Pipelines
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.streams import Streams
@@ -71,13 +72,13 @@ async def test_failures_of_tasks_that_stream_are_nobodys_mark():
     reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), lambda *seen: heard.append(seen[2]))
     task = pb.TaskId(job_id="job-1", stage_id=1, stage_attempt=0, partition=0, task_attempt=0)
     report = pb.TaskReport(task=task, failure=pb.Failure(kind="io_error", message="a stream broke off"))
-    events = await reader.read(at_work(), ExecutorSlot("a", "a1", 1), [report])
+    events = await reader.read(at_work(), ExecutorSlot("a", "a1", 1), by_key([report]))
     assert [event.failure.message for event in events] == ["a stream broke off"]
     again = apply(at_work(), PipelineAbandoned(reason="why not", at_ms=9))
     assert heard == [[]]
     job = planned(*chain(2))
     job.launch("a")
-    await reader.read(job.graph, ExecutorSlot("a", "a1", 1), [report])
+    await reader.read(job.graph, ExecutorSlot("a", "a1", 1), by_key([report]))
     assert len(heard[1]) == 1
     assert again.stages[1].attempt == 1
 
