@@ -55,6 +55,11 @@ _RESOURCES_ADVICE = (
     "a function's jars and files are not kept: give the jar to all executors "
     "(--spark-conf spark.driver.extraClassPath=…), and leave out USING"
 )
+_ADDING = frozenset({"AddJarsCommand", "AddFilesCommand", "AddArchivesCommand"})
+_ADDING_ADVICE = (
+    "all jobs would share it: give a jar to all executors (--spark-conf spark.driver.extraClassPath=…), and read a "
+    "file by its path"
+)
 _ANALYZE_ADVICE = (
     "EXPLAIN ANALYZE takes a query, as the last statement of a script; for anything else run the job without it, "
     "and look at its plan with onager job ID --analyze"
@@ -277,6 +282,8 @@ def check_harmless(
 
 def _refusal(statement: Statement, name: str, *, has_catalog: bool) -> SideEffectError:
     """Return the error for a statement of the class *name*, which changes more than the session."""
+    if name in _ADDING:
+        return SideEffectError(str(statement), _ADDING_ADVICE)
     if not has_catalog:
         return SideEffectError(str(statement), _NO_CATALOG_ADVICE)
     if name in CHANGING_ROWS:

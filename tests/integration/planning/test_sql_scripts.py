@@ -71,6 +71,14 @@ def test_a_statement_that_changes_something_is_refused_by_name_and_line(executor
     assert "would change something while the job is planned" in str(refused.value)
 
 
+@pytest.mark.parametrize("script", ["ADD JAR '/tmp/x.jar'", "ADD FILE '/tmp/x'; SELECT 1", "ADD ARCHIVE '/tmp/x.zip'"])
+def test_what_all_jobs_would_share_is_refused_with_what_to_do_instead(executor, script):
+    with pytest.raises(
+        SideEffectError, match=r"give a jar to all executors \(--spark-conf spark.driver.extraClassPath"
+    ):
+        executor.plan_sql(script)
+
+
 @pytest.mark.parametrize("explain", ["EXPLAIN", "EXPLAIN EXTENDED", "EXPLAIN EXPLAIN"])
 def test_what_is_explained_is_not_run(executor, tmp_path, explain):
     text = f"{explain} EXECUTE IMMEDIATE \"INSERT OVERWRITE DIRECTORY '{tmp_path}/out' USING json SELECT 1\""
