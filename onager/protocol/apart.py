@@ -5,11 +5,10 @@ the total of their bytes is limited.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, Self, TypeVar
 
 from onager.errors import BusyError
 from onager.protocol.limits import MAX_MESSAGE_BYTES
@@ -35,18 +34,33 @@ class Room:
     """Limits the bytes of large requests that a process handles at once for one kind of caller."""
 
     def __init__(self, most_bytes: int = _BYTES_AT_ONCE) -> None:
-        self._left = most_bytes
+        self.left_bytes = most_bytes
 
-    @contextmanager
-    def taken(self, size_bytes: int) -> Iterator[None]:
+    def taken(self, size_bytes: int) -> "Taken":
         """Reserve room for a request while it is handled; `BusyError` when there is none."""
-        if size_bytes < LARGE_BYTES:
-            yield
-            return
-        if size_bytes > self._left:
-            raise BusyError(f"other large requests are being worked off: this one of {size_bytes:,} bytes has to wait")
-        self._left -= size_bytes
-        try:
-            yield
-        finally:
-            self._left += size_bytes
+        return _NOTHING if size_bytes < LARGE_BYTES else Taken(self, size_bytes)
+
+
+class Taken:
+    """A part of a room, until the block ends, or before that."""
+
+    def __init__(self, room: Room, size_bytes: int) -> None:
+        self._room = room
+        self._size = size_bytes
+
+    def __enter__(self) -> Self:
+        if self._size > self._room.left_bytes:
+            raise BusyError(f"other large requests are being worked off: this one of {self._size:,} bytes has to wait")
+        self._room.left_bytes -= self._size
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Give the room back."""
+        self._room.left_bytes += self._size
+        self._size = 0
+
+
+_NOTHING: Final = Taken(Room(), 0)

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import aclosing, contextmanager
 from functools import cache, wraps
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -71,13 +71,13 @@ def translated(method: Unary) -> Unary:
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> Any:
         try:
-            with ExitStack() as room:
-                note_peer(context)
-                room.enter_context(_method(method.__name__).room.taken(_size(request)))
+            note_peer(context)
+            called = _method(method.__name__)
+            with called.room.taken(_size(request)) as room:
                 message = await admitted(method.__name__, request)
                 del request
-                if _method(method.__name__).limit.waits:
-                    room.close()
+                if called.limit.waits:
+                    room.give_back()
                 return await method(self, message, context)
         except grpc.aio.AbortError:
             raise

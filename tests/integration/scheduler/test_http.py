@@ -499,12 +499,12 @@ async def half_sent(served, path, size):
 async def test_large_bodies_that_are_under_way_have_a_limit_together(served, monkeypatch):
     monkeypatch.setattr(bodies, "_under_way", Room(150_000))
     writer = await half_sent(served, "/api/v1/jobs", 100_000)
-    await eventually(lambda: bodies._under_way._left < 150_000)
+    await eventually(lambda: bodies._under_way.left_bytes < 150_000)
     text = f"SELECT 1 -- {'x' * 100_000}"
     answer = await served.submit("job-1", sql={"text": text})
     assert (answer.status_code, answer.json()["retryable"]) == (503, True)
     assert answer.headers["retry-after"] == "1"
     assert (await served.submit("job-2")).status_code == 201, "there is always room for small ones"
     writer.transport.abort()
-    await eventually(lambda: bodies._under_way._left == 150_000)
+    await eventually(lambda: bodies._under_way.left_bytes == 150_000)
     assert (await served.submit("job-1", sql={"text": text})).status_code == 201
