@@ -19,6 +19,7 @@
     │   └── TlsError                 it is there, but no safe connection to it was made
     ├── ExecutorUnreachableError     retryable: one in push mode
     ├── ConnectUnservedError         retryable: no executor answers a request of Spark Connect
+    ├── ConnectGivenUpError          a Spark Connect request took too long, or ended executors
     ├── AuthenticationError          a scheduler does not know us, or refuses us
     │   ├── HostRefusedError         HTTP: the request was sent to a name that is not ours
     │   ├── LoginsLimitedError       retryable; HTTP: too many wrong tokens at the login
@@ -246,6 +247,16 @@ class ConnectUnservedError(OnagerError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"Spark did not answer: {why}; look at `onager executors`")
+
+
+class ConnectGivenUpError(OnagerError):
+    """A request of a Spark Connect session took too long, or ended executors: sent again, it would do so again."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Spark gave the request up: {why}; simplify the statement (an expression of constants is computed while "
+            "the statement is analyzed), or look at the executors' logs"
+        )
 
 
 class AuthenticationError(OnagerError):

@@ -53,6 +53,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.TlsError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.BAD_GATEWAY),
     errors.ExecutorUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.ConnectUnservedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
+    errors.ConnectGivenUpError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.UNPROCESSABLE_ENTITY),
     errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.HostRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.MISDIRECTED_REQUEST),
     errors.LoginsLimitedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS),

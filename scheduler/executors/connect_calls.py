@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from onager.errors import BusyError, ConnectUnservedError, PlaceNotSeenError
+from onager.errors import BusyError, ConnectGivenUpError, ConnectUnservedError, PlaceNotSeenError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import StreamLimit
@@ -24,8 +24,8 @@ from onager.scheduler.policy.rendezvous import first
 _WAIT_MAX_MS: Final = 60_000
 _QUEUED: Final = StreamLimit(64)
 """Requests that wait for one executor."""
-_MOST_TRIES: Final = 3
-"""This many executors are asked before a request counts as what ends them, or makes them leave."""
+_MOST_LOST: Final = 3
+"""This many executors are lost, or leave, before a request that they had counts as what ends them."""
 _NONE_FOR_S: Final = 15.0
 """How long a request waits while no executor is there: one may be starting."""
 
@@ -38,6 +38,8 @@ class _Asked:
     client: str
     reply: "asyncio.Future[pb.ConnectReply | None]"
     """None: its executor is gone."""
+    is_in_hand: bool = False
+    """Whether an executor has taken it."""
 
 
 class _Queue:
@@ -105,6 +107,7 @@ class _Lane:
         """Return the next request; it is in hand from now on."""
         if (asked := self.queue.take(Counter(each.client for each in self.in_hand.values()))) is not None:
             self.in_hand[asked.call.number] = asked
+            asked.is_in_hand = True
         return asked
 
 
@@ -169,26 +172,32 @@ class ConnectCalls:
         """Return the reply to *call*, from the executor that comes first for *key*.
 
         One that does not see the tables is passed over, unless no other is there.
-        `BusyError` where too many wait for it; `ConnectUnservedError` when there is none, or none replies in time.
+        `BusyError` where too many wait for it; `ConnectUnservedError` when there is none, or none takes it in time;
+        `ConnectGivenUpError` when one has worked on it all that time, or too many were lost over it.
         """
         blind: dict[ExecutorId, pb.ConnectReply] = {}
+        asked, lost = None, 0
         try:
             async with asyncio.timeout(timeout_s):
-                for _ in range(_MOST_TRIES):
+                while lost < _MOST_LOST:
                     executor_id = await self._first(key, blind.keys())
-                    reply = await self._ask(self._lanes[executor_id], call, timeout_s)
+                    lane = self._lanes[executor_id]
+                    asked = self._asked(lane, call, timeout_s)
+                    reply = await self._reply(lane, asked, timeout_s)
                     if reply is None:
-                        continue
-                    if reply.failure.error_class != PlaceNotSeenError.__name__:
+                        lost += asked.is_in_hand
+                        asked = None
+                    elif reply.failure.error_class != PlaceNotSeenError.__name__:
                         return reply
-                    blind[executor_id] = reply
-                    if not self._lanes.keys() - blind.keys():
-                        break
+                    else:
+                        blind[executor_id] = reply
+                        if not self._lanes.keys() - blind.keys():
+                            return next(iter(blind.values()))
         except TimeoutError:
-            raise ConnectUnservedError(f"no executor answered within {timeout_s:g} s") from None
-        if blind:
-            return next(iter(blind.values()))
-        raise ConnectUnservedError(f"{_MOST_TRIES} executors, one after the other, were lost or left while they had it")
+            if asked is not None and asked.is_in_hand:
+                raise ConnectGivenUpError(f"it took more than {timeout_s:g} s, and was stopped") from None
+            raise ConnectUnservedError(f"no executor took it within {timeout_s:g} s") from None
+        raise ConnectGivenUpError(f"{lost} executors, one after the other, ended or left while they had it")
 
     async def _first(self, key: str, blind: AbstractSet[ExecutorId]) -> ExecutorId:
         try:
@@ -204,7 +213,7 @@ class ConnectCalls:
         except TimeoutError:
             raise ConnectUnservedError(f"for {_NONE_FOR_S:g} s no executor was there to ask Spark") from None
 
-    async def _ask(self, lane: _Lane, call: pb.ConnectCall, timeout_s: float) -> pb.ConnectReply | None:
+    def _asked(self, lane: _Lane, call: pb.ConnectCall, timeout_s: float) -> _Asked:
         client = caller().client
         if len(lane.queue) >= _QUEUED.most:
             raise BusyError(f"{_QUEUED.most} requests of Spark Connect wait for one executor, which is the limit")
@@ -217,12 +226,15 @@ class ConnectCalls:
         asked = _Asked(numbered, client, asyncio.get_running_loop().create_future())
         lane.queue.add(asked)
         lane.wake()
+        return asked
+
+    async def _reply(self, lane: _Lane, asked: _Asked, timeout_s: float) -> pb.ConnectReply | None:
         try:
             return await asked.reply
         finally:
             lane.queue.remove(asked)
-            if numbered.number in lane.in_hand:  # Spark works on it until it replies, or its time is over
-                asyncio.get_running_loop().call_later(timeout_s, lane.in_hand.pop, numbered.number, None)
+            if (number := asked.call.number) in lane.in_hand:  # Spark works on it until it replies, or its time is over
+                asyncio.get_running_loop().call_later(timeout_s, lane.in_hand.pop, number, None)
 
     def close(self) -> None:
         """Let all executors go, for good."""

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onager.errors import BusyError, ConnectUnservedError
+from onager.errors import BusyError, ConnectGivenUpError, ConnectUnservedError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security.principal import note_principal
 from onager.scheduler.executors.connect_calls import ConnectCalls
@@ -91,9 +91,17 @@ async def test_a_request_waits_for_an_executor_that_starts_and_not_for_ever(call
 
 async def test_an_executor_that_never_replies_costs_its_time_and_no_more(calls):
     waits = asyncio.create_task(calls.wait(waiting("e1")))
-    with pytest.raises(ConnectUnservedError, match="within 5 s"):
+    with pytest.raises(ConnectGivenUpError, match="more than 5 s") as given_up:
         await ask(calls, b"x")
+    assert not given_up.value.retryable, "sent again, it would take as long again"
     assert (await waits).call.deadline_ms == 5000
+
+
+async def test_a_request_that_no_executor_takes_in_time_may_be_sent_again(calls):
+    await calls.wait(waiting("e1"))  # that is all that this executor asks for
+    with pytest.raises(ConnectUnservedError, match="took it within 5 s") as unserved:
+        await ask(calls, b"x")
+    assert unserved.value.retryable
 
 
 async def test_requests_that_nobody_takes_are_limited(calls):
@@ -190,8 +198,22 @@ async def test_a_request_that_ends_each_executor_is_not_given_to_all_of_them(cal
         await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.sleep(0)
-    with pytest.raises(ConnectUnservedError, match="3 executors"):
+    with pytest.raises(ConnectGivenUpError, match="3 executors"):
         await asked
+
+
+async def test_executors_that_leave_before_they_take_a_request_are_not_counted(calls):
+    await calls.wait(waiting("e1"))
+    asked = asyncio.create_task(ask(calls, b"x"))
+    for life in range(2, 7):
+        leaves = asyncio.create_task(calls.wait(waiting("e1", incarnation=str(life))))
+        await asyncio.sleep(0)
+        leaves.cancel()
+        await asyncio.gather(leaves, return_exceptions=True)
+    served = []
+    other = asyncio.create_task(serve(calls, "e2", served))
+    assert await asked == b"e2"
+    other.cancel()
 
 
 BLIND = pb.ConnectFailure(error_class="PlaceNotSeenError", message="the warehouse is not seen here")
