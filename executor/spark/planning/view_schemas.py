@@ -15,6 +15,7 @@ from typing import Final
 from pyspark.sql.types import StructType
 
 from onager.exchange_layout import has_scheme
+from onager.place_files import FOLDER
 
 MOST_FILES: Final = 10_000
 """Schemas of views over more files are not cached: listing the files costs as much as the cache saves."""
@@ -72,7 +73,7 @@ def _files(root: Path) -> tuple[tuple[str, int, int], ...] | None:
             with os.scandir(directories.pop()) as entries:
                 for entry in entries:
                     if entry.is_dir():
-                        directories.append(Path(entry.path))
+                        directories += [Path(entry.path)] if entry.name != FOLDER else []
                         continue
                     status = entry.stat()
                     found.append((entry.path, status.st_size, status.st_mtime_ns))

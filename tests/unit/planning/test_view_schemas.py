@@ -5,6 +5,8 @@ from pyspark.sql.types import LongType, StructType
 
 from onager.executor.spark.planning import view_schemas
 from onager.executor.spark.planning.view_schemas import ViewSchemas, schema_key
+from onager.ids import new_incarnation
+from onager.place_files import make_id, write_mark
 
 
 def key(path, **changes):
@@ -46,6 +48,13 @@ def test_a_file_that_grows_is_touched_or_added_changes_the_key(table):
     (table / "b.csv").write_text("x\n1\n")
     seen.append(key(table))
     assert len(set(seen)) == 4
+
+
+def test_marks_of_executors_do_not_change_the_key(table):
+    before = key(table)
+    make_id(str(table), "a" * 16)
+    write_mark(str(table), new_incarnation(), "a" * 16)
+    assert key(table) == before
 
 
 def test_what_cannot_be_looked_through_cheaply_has_no_key(table, monkeypatch):

@@ -23,6 +23,8 @@ public final class Access {
     private static final Set<String> SYSTEM = Set.of("/proc", "/sys", "/dev");
     private static final String PRIVATE = "spark.onager.privatePaths";
     private static final String KEPT = "/.checkpoints/";
+    /** Where executors leave marks in a shared directory, by which they know it again; no listing has it. */
+    static final String PLACE = ".onager-place";
     private static volatile Access current;
 
     private final SparkEnv env;
@@ -149,6 +151,9 @@ public final class Access {
 
     /** Return why nothing at *real*, a path without links, is for jobs; null: it is. The most specific place that holds it counts. */
     private String refusal(String real) {
+        if (real.endsWith("/" + PLACE) || real.contains("/" + PLACE + "/")) {
+            return "it is in a directory " + PLACE + ", where Onager keeps files of its own; read from elsewhere";
+        }
         String closest = closest(privates, real);
         String root = roots == null ? "/" : closest(roots, real);
         String table = closest(warehouse, real);

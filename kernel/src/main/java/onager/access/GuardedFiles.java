@@ -3,6 +3,7 @@ package onager.access;
 import java.io.File;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.util.Arrays;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileStatus;
@@ -15,7 +16,8 @@ import org.apache.hadoop.util.Progressable;
 
 /**
  * Hadoop's local file system, for all of Spark: each file that is opened, and each directory that is listed, must be one that jobs may use,
- * wherever the links lead by which it is named.
+ * wherever the links lead by which it is named. All kinds of listings, patterns included, come from `listStatus`: none has the folder of
+ * executors' marks, so what `/data/*` means does not depend on whether `/data` is shared.
  */
 public final class GuardedFiles extends LocalFileSystem {
     public GuardedFiles() {
@@ -55,7 +57,7 @@ public final class GuardedFiles extends LocalFileSystem {
         @Override
         public FileStatus[] listStatus(Path path) throws IOException {
             check(path);
-            return super.listStatus(path);
+            return Arrays.stream(super.listStatus(path)).filter(each -> !each.getPath().getName().equals(Access.PLACE)).toArray(FileStatus[]::new);
         }
 
         @Override
