@@ -31,7 +31,6 @@ from onager.executor.settings import ExecutorSettings
 from onager.executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.ids import Incarnation, new_incarnation
 from onager.logs import configure_logging
-from onager.place_files import EXCHANGE, WAREHOUSE
 from onager.private_files import warn_of_others
 from onager.protocol.ports import check_address
 from onager.protocol.security import ClientAccess, Role, ServerAccess
@@ -77,8 +76,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         await_exchange_dir(settings.exchange_dir, log)
         _warn_of_places(settings, log)
         incarnation = new_incarnation()
-        named = {EXCHANGE: settings.exchange_dir, WAREHOUSE: settings.warehouse_dir}
-        places = SeenPlaces(named, incarnation, SystemClock())
+        places = SeenPlaces(settings.places, incarnation, SystemClock())
         places.look()
         worker, spark_version = (start_worker or _start_spark)(settings, incarnation, logs, places)
     except (OnagerError, ClusterAwayError) as e:

@@ -3,22 +3,26 @@
 import os
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from onager.errors import InvalidSettingError
-from onager.exchange_layout import default_warehouse
+from onager.exchange_layout import default_warehouse, has_scheme
 from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalogs
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
-from onager.private_paths import SYSTEM, PrivatePaths
+from onager.place_files import EXCHANGE, WAREHOUSE, plain_path, root_name
+from onager.private_paths import SYSTEM, PrivatePaths, real_path
 from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.ports import check_address
 from onager.protocol.security import ClientSecurity
 from onager.protocol.security.places import is_loopback, leads_nowhere_else
 from onager.settings import ProcessSettings
+
+MAX_CHECKED_ROOTS: Final = 64
+"""Each has a thread that looks at it, since a disk may hang."""
 
 
 class ExecutorSettings(ProcessSettings):
@@ -54,6 +58,10 @@ class ExecutorSettings(ProcessSettings):
     roots: tuple[str, ...] = ()
     """The only directories whose files jobs may read and write, besides tables in the warehouse. Empty: any that are
     not private where all schedulers are on loopback and there is no `auth_token_file`; elsewhere none."""
+    unchecked_roots: tuple[str, ...] = ()
+    """Those of `roots` of which executors do not check that all see the same directory: for copies that each machine
+    has of its own, and for a link to another volume that is swapped. A lost mount is not noticed there: rows that are
+    written go to the disk below it, and reads lack rows."""
     allow: tuple[str, ...] = ()
     """What jobs may use besides files in Spark's own formats and data sources in Python: data sources by name
     (``jdbc``), file systems with a colon (``s3a:``), and ``transform``, the programs of ``TRANSFORM … USING``."""
@@ -117,6 +125,20 @@ class ExecutorSettings(ProcessSettings):
             raise ValueError(f"an executor id has at most {MAX_EXECUTOR_ID_LENGTH} printable characters and no slash")
         return value
 
+    @model_validator(mode="after")
+    def _roots_can_be_checked(self) -> Self:
+        roots, unchecked = ({root_name(root) for root in each} for each in (self.roots, self.unchecked_roots))
+        if unchecked - roots:
+            strays = [root for root in self.unchecked_roots if root_name(root) not in roots]
+            raise ValueError(f"unchecked_roots: {', '.join(strays)}: name directories that are also among the roots")
+        checked = {root_name(root) for root in self.roots if not has_scheme(root)} - unchecked
+        if len(checked) > MAX_CHECKED_ROOTS:
+            raise ValueError(
+                f"roots: there are {len(checked)}, and an executor checks at most {MAX_CHECKED_ROOTS}: give "
+                "a directory above several of them, or name some in unchecked_roots (ONAGER_EXECUTOR_UNCHECKED_ROOTS)"
+            )
+        return self
+
     @property
     def scheduler_addresses(self) -> tuple[str, ...]:
         """Return the addresses of schedulers, in the order given."""
@@ -126,6 +148,16 @@ class ExecutorSettings(ProcessSettings):
     def warehouse_dir(self) -> str:
         """Return the directory of tables that are made without a location."""
         return self.warehouse.strip() or default_warehouse(self.exchange_dir)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Return the paths of the directories that it shares with other machines, by their names."""
+        shared = {EXCHANGE: self.exchange_dir, WAREHOUSE: self.warehouse_dir}
+        known = {real_path(path) for path in shared.values()} | {"/"}  # which each machine has for itself
+        unchecked = {root_name(root) for root in self.unchecked_roots}
+        local = (plain_path(root) for root in self.roots if not has_scheme(root) and root_name(root) not in unchecked)
+        roots = (root for root in local if real_path(root) not in known and not Path(root).is_file())
+        return shared | {root_name(root): root for root in roots}
 
     @property
     def foreign_catalogs(self) -> tuple[ForeignCatalog, ...]:

@@ -3,9 +3,13 @@
 - ``{place}/.onager-place/{id}/``: drawn when a cluster first used the directory; several clusters may use one
 - ``{place}/.onager-place/{id}/generation-{n}``: an empty file; the largest counts, without any it is 1
 - ``{place}/.onager-place/{id}/{incarnation}.{nonce}``: a process's mark, an empty file that others look for
+
+Processes may be of several users. So folders and marks can be read by all who may enter the place, and written by all
+who may write there. They can do no more to the place than before, since those who write could replace the folder.
 """
 
 import errno
+import hashlib
 import os
 import re
 from contextlib import suppress
@@ -21,17 +25,23 @@ EXCHANGE: Final = "exchange"
 WAREHOUSE: Final = "warehouse"
 TITLES: Final = {EXCHANGE: "exchange directory (--exchange-dir)", WAREHOUSE: "warehouse (--warehouse)"}
 """What people call a place, by its name."""
+_ROOT: Final = "root-"
+_ROOT_NAME: Final = re.compile(rf"{_ROOT}[0-9a-f]{{16}}")
 
 NO_EXCHANGE: Final = "EXCHANGE_NOT_SEEN"
 """The class of the failures of tasks whose executor does not see the exchange directory: it takes no more work."""
 NO_PLACE: Final = "PLACE_NOT_SEEN"
-"""The class of those whose executor does not see another place."""
+"""The class of those whose executor does not see the warehouse; or a root: then a dot and its name follow."""
 FOLDER: Final = ".onager-place"
 _GENERATION: Final = "generation-"
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _MARK: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{16}")
-_READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
+READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
+_MARK_MODE: Final = 0o644
+"""Others open a mark, whatever this process's umask; who can do so, the folder decides."""
 _OLD_S: Final = 24 * 3600.0
+_OF_NAME: Final = r"[\w=+@%~-]"
+"""A character of a file's name; in a text, others may end a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,44 @@ class Seen:
 
 
 NOTHING: Final = Seen()
+
+
+def plain_path(path: str) -> str:
+    """Return *path* as statements name files there, by one spelling; links are followed only where ``..`` needs it."""
+    whole = str(Path(local_path(path)).absolute())
+    whole = os.path.realpath(whole) if ".." in whole.split("/") else whole
+    return f"/{whole.strip('/')}"
+
+
+def is_named(path: str, text: str) -> bool:
+    """Return whether a directory, or something in it, is named in *text*."""
+    ends = rf"(?!{_OF_NAME}|\.+{_OF_NAME})"
+    return re.search(rf"(?<!{_OF_NAME})(?<!\.){re.escape(path)}{ends}", text) is not None
+
+
+def root_name(path: str) -> str:
+    """Return the name of the place that a root is: all machines have it at the same path."""
+    return f"{_ROOT}{hashlib.sha256(plain_path(path).encode()).hexdigest()[:16]}"
+
+
+def is_place(name: str) -> bool:
+    """Return whether *name* can be the name of a place."""
+    return name in TITLES or is_root(name)
+
+
+def is_root(name: str) -> bool:
+    """Return whether the place *name* is a root."""
+    return _ROOT_NAME.fullmatch(name) is not None
+
+
+def title(name: str) -> str:
+    """Return what people call a place."""
+    return "directory of files (--root)" if is_root(name) else TITLES.get(name, name)
+
+
+def holds_something(directory: Path) -> bool:
+    """Return whether *directory* has anything in it besides the ids of a place; `OSError` if it cannot be read."""
+    return any(path.name != FOLDER for path in directory.iterdir())
 
 
 def look(path: str, place_id: str) -> Seen:
@@ -78,7 +126,7 @@ def make_id(path: str, place_id: str) -> None:
     for directory in (folder.parent, folder):
         with suppress(FileExistsError):
             directory.mkdir()
-            directory.chmod(0o700 | (directory.parent.stat().st_mode & 0o2070))  # for the group, if the place is
+            directory.chmod(_mode_below(directory.parent.stat().st_mode))
     for directory in (folder, folder.parent, folder.parent.parent):
         sync_directory(directory)
 
@@ -101,13 +149,16 @@ def make_generation(path: str, place_id: str, generation: int) -> None:
     sync_directory(folder)
     for name in os.listdir(folder):  # noqa: PTH208 names
         if (found := _number(name)) is not None and found < generation:
-            (folder / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError, PermissionError):  # another user's, where the sticky bit is set
+                (folder / name).unlink()
 
 
 def write_mark(path: str, incarnation: Incarnation, place_id: str) -> str:
     """Write a mark of *incarnation* under a new name, and return the name."""
     mark = f"{incarnation}.{new_nonce()}"
-    with (_folder(path, place_id) / mark).open("x"):
+    with (_folder(path, place_id) / mark).open("x") as file:
+        with suppress(OSError):  # some file systems have no modes
+            os.fchmod(file.fileno(), _MARK_MODE)
         return mark
 
 
@@ -123,7 +174,7 @@ def kept_mark(path: str, incarnation: Incarnation, place_id: str, mark: str, *, 
     try:
         return write_mark(path, incarnation, place_id)
     except OSError as error:
-        if error.errno not in _READ_ONLY:
+        if error.errno not in READ_ONLY:
             raise
         return ""
 
@@ -150,11 +201,32 @@ def remove_old_marks(path: str, mark: str, place_id: str) -> int:
     removed = 0
     for name in os.listdir(folder):  # noqa: PTH208 names
         if name != mark and _MARK.fullmatch(name):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, PermissionError):
                 if (folder / name).stat().st_mtime < before_s:
                     (folder / name).unlink()
                     removed += 1
     return removed
+
+
+def mount_of(path: str) -> str:
+    """Return which mount the directory at *path* is on, by its number, place and source; empty: that cannot be told."""
+    try:
+        descriptor = os.open(local_path(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            told = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="utf-8")
+        finally:
+            os.close(descriptor)
+        number = dict(line.split(":", 1) for line in told.splitlines()).get("mnt_id", "").strip()
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    mount = next((line for line in mounts if line.split(" ", 1)[0] == number), "")
+    return " ".join([*mount.split()[:5], *mount.partition(" - ")[2].split()[:2]])  # without options, which may change
+
+
+def _mode_below(mode: int) -> int:
+    """Return the mode of a folder in a directory with *mode*: the same rights, and it can be read by all who enter."""
+    return 0o700 | (mode & 0o3077) | (mode & 0o011) << 2
 
 
 def _folder(path: str, place_id: str) -> Path:

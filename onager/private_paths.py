@@ -9,6 +9,7 @@ from typing import Final
 
 from onager.errors import InvalidRequestError
 from onager.exchange_layout import has_scheme, local_path
+from onager.place_files import FOLDER
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked at, not used
 
@@ -88,6 +89,8 @@ class PrivatePaths:
 
     def refusal(self, path: str) -> str | None:
         """Return why nothing can be read or written at *path*, as the rest of a sentence; None when it can."""
+        if FOLDER in local_path(path).split("/"):
+            return f"{FOLDER} is where Onager keeps files of its own; give a directory elsewhere"
         if (met := self.meets(path)) is not None:
             whose = "which is the system's" if met in SYSTEM else "where Onager keeps files of its own"
             return f"it meets {met}, {whose}; give a directory elsewhere"
@@ -98,6 +101,11 @@ class PrivatePaths:
             f"it is in none of the directories that jobs may use ({roots}); start executors with --root DIRECTORY "
             "(ONAGER_EXECUTOR_ROOTS)"
         )
+
+    def is_root(self, path: str) -> bool:
+        """Return whether *path* is a root itself, and not where tables lie."""
+        real = real_path(path)
+        return real in (self.roots or ()) and not (self._tables and real == real_path(self._tables))
 
     def is_below_root(self, path: str) -> bool:
         """Return whether *path* lies below a root, or below where tables lie, and is not that directory itself."""

@@ -175,7 +175,7 @@ class Replica:
                 clock,
                 self.quarantine.heard,
                 taking_work=self.executors.taking_work,
-                may_see_warehouse=self.executors.may_see_warehouse,
+                may_see=self.executors.may_see,
                 private=settings.private,
                 may_change_catalog=lambda: self.members.writes_major >= TABLES_MAJOR,
                 may_commit=lambda: self.members.writes_major >= FOREIGN_MAJOR and self.executors.all_commit,

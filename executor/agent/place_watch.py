@@ -89,8 +89,10 @@ class PlaceWatch:
                 self._wanted[mark.place].append(mark)
         if is_news:
             self._on_change()
-        self._verdicts = {verdict.name: verdict for verdict in answer.places if verdict.new_id or verdict.generation}
-        if is_news or look_for or any(verdict.new_id for verdict in answer.places):
+        makes = [verdict for verdict in answer.places if verdict.new_id and self._places.may_make(verdict.name)]
+        settled = [verdict for verdict in answer.places if verdict.generation]
+        self._verdicts = {verdict.name: verdict for verdict in (*makes, *settled)}
+        if is_news or look_for or makes:
             self._wake_all()
 
     def _wake_all(self) -> None:

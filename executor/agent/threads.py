@@ -5,8 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
-from onager.place_files import TITLES
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -34,7 +32,8 @@ class Calls:
 class Threads:
     """The pools of one agent; none is asyncio's own, in which any call may wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: int) -> None:
+        """*places*: the shared directories."""
         self.starts = Calls("start", _STARTS)
         self.cancels = Calls("cancel", _CANCELS)
         self.clean_ups = Calls("clean-up", _CLEAN_UPS)
@@ -44,7 +43,7 @@ class Threads:
         """Scans of the exchange directory."""
         self.probes = Calls("probe", 1)
         """Checks for space in it."""
-        self.places = Calls("place", len(TITLES))
+        self.places = Calls("place", max(1, places))
         """Looks at shared directories, one at each: a disk that hangs holds up no other."""
         self.samples = Calls("sample", 1)
         """Samples of what the processes use."""

@@ -31,6 +31,7 @@ from onager.executor.exchange.table_folders import REPLACED
 from onager.executor.exchange.taking_back import NOTE, OLD_DATASET, hidden_place, kept_beside
 from onager.ids import Nonce, new_nonce
 from onager.manifests import Manifest, Move, check_name
+from onager.place_files import holds_something
 from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 
@@ -96,7 +97,7 @@ def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
     if exists and not target.is_dir():
         raise SinkError(f"{sink.path} is a file: a dataset is a directory, give another path")
     if exists and sink.mode == "overwrite" and not sink.replaces_anything:
-        check_replaced(target)
+        check_replaced(target, is_root=private.is_root(sink.path))
 
 
 def check_appended(sink: pb.Sink) -> None:
@@ -198,7 +199,7 @@ def _holds_undescribed(target: str, sink: pb.Sink) -> bool:
     """Return whether rows are appended to others without a description."""
     if sink.mode != "append" or not Path(target).is_dir():
         return False
-    return any(Path(target).iterdir()) and description.read_description(target) is None
+    return holds_something(Path(target)) and description.read_description(target) is None
 
 
 def _format_of(name: str) -> str:

@@ -1,10 +1,11 @@
 """The directories that this executor shares with others: whether it sees them, by what schedulers make of its marks."""
 
+import errno
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +15,9 @@ from onager import place_files
 from onager.clock import Clock
 from onager.errors import PlaceNotSeenError
 from onager.exchange_layout import has_scheme, local_path, location_path
+from onager.executor.exchange.place_state import Home, Place
 from onager.ids import Incarnation
-from onager.place_files import EXCHANGE, NOTHING, TITLES, Seen
+from onager.place_files import EXCHANGE, READ_ONLY, WAREHOUSE, Seen, is_named, is_root, plain_path, title
 from onager.protocol import onager_pb2 as pb
 
 _NEW_MARK_S: Final = 10.0
@@ -24,45 +26,12 @@ _HANGS_S: Final = 15.0
 """A disk that takes longer to answer counts as not seen: nothing can be found there for others, either. Work does not
 call it: it would wait, too, even if it needs no file there."""
 _TOUCH_S: Final = 3600.0
+_TRY_AGAIN_S: Final = 60.0
+"""Where an id could not be made, as in a directory that is only read, it is tried again after this."""
+
+_KEEP: Final = "leave .onager-place in place when the directory is replaced (docs/operations.md#places)"
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """One shared directory."""
-
-    path: str
-    spellings: frozenset[str]
-    """The path as it was given, and without links as of the last look."""
-    looked_for: str = ""
-    """The id that the last look was for; since then `wanted` may have become another."""
-    seen: Seen = NOTHING
-    """What that look has found."""
-    mark: str = ""
-    """The name of this process's mark; empty: it has none there."""
-    marked_s: float = 0.0
-    touched_s: float = 0.0
-    verdict: pb.PlaceVerdict | None = None
-    """What schedulers make of it; None: none of them judges."""
-    judged_mark: str | None = None
-    """The mark that they have judged; None: it was missed since."""
-    lost: str = ""
-    """Why it is not seen any more, though schedulers have admitted this process."""
-    made: str = ""
-    """The id that this executor has made, because the place had none."""
-    unwritten: str = ""
-    """Why the id or the generation could not be written, so that it is logged once."""
-
-    @property
-    def wanted(self) -> str:
-        """The id to look for."""
-        return self.made if self.verdict is None else self.verdict.id or self.made
-
-    @property
-    def is_admitted(self) -> bool:
-        """Whether schedulers have admitted this process by the mark that it has now."""
-        return self.verdict is not None and self.verdict.admitted and self.judged_mark == self.mark
 
 
 class SeenPlaces:
@@ -72,7 +41,8 @@ class SeenPlaces:
         self._incarnation = incarnation
         self._clock = clock
         self._lock = threading.Lock()
-        self._places = {name: _Place(path, frozenset({_absolute(path)})) for name, path in paths.items()}
+        self._places = {name: Place(path, frozenset({plain_path(path)})) for name, path in paths.items()}
+        self._has_roots = any(map(is_root, paths))
         self._calls_s: dict[str, float] = {}
         """Since when the disk is called for a place, as long as it does not answer."""
 
@@ -133,11 +103,16 @@ class SeenPlaces:
                 with self._calling(verdict.name):
                     self._obey(verdict, place)
             except OSError as error:
-                if place.unwritten != str(error):
-                    log.warning("place_not_written", place=verdict.name, path=place.path, error=str(error))
-                    self._change(verdict.name, unwritten=str(error))
+                self._note_unwritten(verdict.name, error)
 
-    def _obey(self, verdict: pb.PlaceVerdict, place: _Place) -> None:
+    def may_make(self, name: str) -> bool:
+        """Return whether to try now to make the id of a place that has none."""
+        place = self._places.get(name)
+        if place is None or not place.unwritten or name == EXCHANGE:
+            return place is not None
+        return self._clock.monotonic_s() - place.tried_s > _TRY_AGAIN_S
+
+    def _obey(self, verdict: pb.PlaceVerdict, place: Place) -> None:
         if verdict.new_id and not place.seen.id:
             self._make_id(verdict, place.path)
         is_behind = verdict.admitted and 0 < place.seen.generation < verdict.generation
@@ -167,7 +142,7 @@ class SeenPlaces:
     @property
     def are_settled(self) -> bool:
         """Whether every place is seen, as far as schedulers judge."""
-        return all(p.verdict is None or (p.is_admitted and not p.lost) for p in self._places.values())
+        return all(place.is_settled or name == EXCHANGE for name, place in self._places.items()) and self.may_work
 
     @property
     def may_work(self) -> bool:
@@ -194,13 +169,19 @@ class SeenPlaces:
             self.check(name)
 
     def of(self, paths: Iterable[str]) -> set[str]:
-        """Return the places in which some of *paths* are; they may be URIs."""
+        """Return the places in which some of *paths* are, which may be URIs.
+
+        Where there are roots, paths in no place may lead to one by a link; then this calls the disk.
+        """
         local = [location_path(path) if path.startswith("file:") else path for path in paths if not has_scheme(path)]
-        return {
-            name
-            for name, place in self._places.items()
-            if any(_is_in(path, root) for root in place.spellings for path in local)
-        }
+        names: set[str] = set()
+        for path in local:
+            plain = f"/{os.path.abspath(path).strip('/')}"  # noqa: PTH100 - as text
+            names |= self._holding(plain) or (self._holding(os.path.realpath(plain)) if self._has_roots else set())
+        return names
+
+    def _holding(self, path: str) -> set[str]:
+        return {name for name, each in self._places.items() if any(_is_in(path, root) for root in each.spellings)}
 
     def unseen(self) -> set[str]:
         """Return the places that are not seen now; calls the disk."""
@@ -219,7 +200,7 @@ class SeenPlaces:
     def named_in(self, text: str, names: Collection[str]) -> PlaceNotSeenError | None:
         """Return the error of the first of the places *names*, which are not seen, whose path is in *text*."""
         for name in sorted(names):
-            if any(root in text for root in self._places[name].spellings):
+            if any(is_named(root, text) for root in self._places[name].spellings):
                 return self.error_of(name)
         return None
 
@@ -238,7 +219,7 @@ class SeenPlaces:
             return False
         return True
 
-    def _problem(self, place: _Place) -> str:
+    def _problem(self, place: Place) -> str:
         """Return why an admitted process does not see the place now; empty: it sees it."""
         assert place.verdict is not None
         try:
@@ -252,9 +233,16 @@ class SeenPlaces:
 
     def _look(self, name: str) -> None:
         place = self._places[name]
-        self._change(name, spellings=frozenset({_absolute(place.path), os.path.realpath(_absolute(place.path))}))
+        plain = plain_path(place.path)
+        # Asked before the look: what is seen on a mount that is lost meanwhile is not taken for another one's.
+        mount = place_files.mount_of(place.path) if self._has_roots else ""
+        is_elsewhere = place.home is not None and mount not in ("", place.home.mount)
+        home = None if is_elsewhere else place.home  # what is mounted after it was lost may be another volume
+        place = self._change(name, spellings=frozenset({plain, os.path.realpath(plain)}), mount=mount, home=home)
         wanted, mark = place.wanted, ""
         seen = place_files.look(place.path, wanted)
+        if is_root(name) and self._is_swapped(place, seen, mount):
+            seen = self._made_again(name, place, seen)
         now_s = self._clock.monotonic_s()
         if seen.id:
             is_old = not place.is_admitted and now_s - place.marked_s > _NEW_MARK_S
@@ -267,6 +255,9 @@ class SeenPlaces:
             return
         marked_s = place.marked_s if mark == place.mark else now_s
         place = self._change(name, looked_for=wanted, seen=seen, mark=mark, marked_s=marked_s, lost="")
+        if place.is_admitted and place.verdict is not None:
+            generation = max(seen.generation, place.verdict.generation)
+            self._change(name, home=Home(seen.id, generation, mount))
         if mark and place.is_admitted and now_s - place.touched_s > _TOUCH_S:
             try:
                 place_files.remove_old_marks(place.path, mark, seen.id)
@@ -289,10 +280,61 @@ class SeenPlaces:
         return f"it has not answered for {_HANGS_S:.0f} s" if is_long else ""
 
     def _make_id(self, verdict: pb.PlaceVerdict, path: str) -> None:
-        if verdict.name != EXCHANGE:  # which is made by a scheduler, or by hand
+        if verdict.name == WAREHOUSE:  # others are made by a scheduler, or by hand
             Path(path).mkdir(parents=True, exist_ok=True)
+        if is_root(verdict.name) and (outer := self._outer(verdict.name)):
+            # Jobs may replace the directory, and its id with it.
+            if outer[0].wanted:
+                why = f"it is part of {outer[0].path}"
+                self._change(verdict.name, unwritten=why, tried_s=self._clock.monotonic_s())
+            return  # the outer one may get an id yet
         place_files.make_id(path, verdict.new_id)
-        self._change(verdict.name, made=verdict.new_id)
+        self._change(verdict.name, made=verdict.new_id, unwritten="")
+
+    def _outer(self, name: str) -> list[Place]:
+        """Return the places that hold a root, on the same mount as of the last looks, and have an id or may get one.
+
+        Those that have one come first.
+        """
+        real, mount = os.path.realpath(plain_path(self._places[name].path)), self._places[name].mount
+        holding = [self._places[each] for each in self._holding(real) - {name}]
+        outer = [each for each in holding if each.mount == mount != "" and real not in each.spellings]
+        return sorted((each for each in outer if each.wanted or not each.unwritten), key=lambda each: not each.wanted)
+
+    def _is_swapped(self, place: Place, seen: Seen, mount: str) -> bool:
+        """Return whether a root's owner has removed its id, or put another directory there: the mount is still there.
+
+        An empty directory may be that of a volume that its server has lost.
+        """
+        home = place.home
+        if home is None or home.id != place.wanted or seen.problem or seen.generation >= home.generation:
+            return False
+        try:
+            is_same = mount == home.mount == place_files.mount_of(place.path) != ""
+            return is_same and place_files.holds_something(Path(local_path(place.path)))
+        except OSError:
+            return False
+
+    def _made_again(self, name: str, place: Place, seen: Seen) -> Seen:
+        """Make the id again; as after any loss, others have to find this process's new mark there."""
+        assert place.home is not None
+        try:
+            place_files.make_id(place.path, place.home.id)
+            place_files.make_generation(place.path, place.home.id, place.home.generation)
+        except OSError as error:
+            self._note_unwritten(name, error)
+            return seen
+        log.warning("place_id_made_again", place=name, path=place.path, id=place.home.id, advice=_KEEP)
+        return place_files.look(place.path, place.home.id)
+
+    def _note_unwritten(self, name: str, error: OSError) -> None:
+        place = self._places[name]
+        if place.unwritten != str(error):
+            # Files that jobs only read may lie where nobody may write, or need not be there at all.
+            is_usual = is_root(name) and error.errno in {errno.ENOENT, *READ_ONLY}
+            tell = log.info if is_usual else log.warning
+            tell("place_not_written", place=name, path=place.path, error=str(error))
+        self._change(name, unwritten=str(error), tried_s=self._clock.monotonic_s())
 
     def _lose(self, name: str, problem: str) -> None:
         place = self._places[name]
@@ -300,27 +342,23 @@ class SeenPlaces:
             log.error("place_lost", place=name, path=place.path, why=problem, advice="mount the volume again")
             self._change(name, lost=problem)
 
-    def _change(self, name: str, **change: object) -> _Place:
+    def _change(self, name: str, **change: object) -> Place:
         with self._lock:
             self._places[name] = replace(self._places[name], **change)  # type: ignore[arg-type]
             return self._places[name]
 
 
 def _is_in(path: str, root: str) -> bool:
-    return path.rstrip("/") == root or path.startswith(f"{root}/")
+    return path == root or path.startswith(f"{root}/")
 
 
-def _absolute(path: str) -> str:
-    return str(Path(local_path(path)).absolute())
-
-
-def _gist(place: _Place) -> tuple[bool, str, str]:
+def _gist(place: Place) -> tuple[bool, str, str]:
     """Return what of a verdict is news when it changes."""
     assert place.verdict is not None
     return place.is_admitted, place.verdict.why, place.verdict.id
 
 
-def _tell(place: _Place) -> None:
+def _tell(place: Place) -> None:
     verdict = place.verdict
     assert verdict is not None
     if place.is_admitted:
@@ -330,8 +368,8 @@ def _tell(place: _Place) -> None:
 
 
 def _not_admitted(name: str, path: str, why: str) -> str:
-    return f"the {TITLES.get(name, name)} {path} is not seen here: {why or 'it is not known yet whose directory it is'}"
+    return f"the {title(name)} {path} is not seen here: {why or 'it is not known yet whose directory it is'}"
 
 
 def _lost(name: str, path: str, problem: str) -> str:
-    return f"the {TITLES.get(name, name)} {path} was lost while this executor ran: {problem}; mount its volume again"
+    return f"the {title(name)} {path} was lost while this executor ran: {problem}; mount its volume again"

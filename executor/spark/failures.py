@@ -27,7 +27,7 @@ from onager.execution_graph.failures import FailureCause, FailureKind
 from onager.executor.spark import plan_codec
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.stage_plan import MadeBy
-from onager.place_files import EXCHANGE, NO_EXCHANGE, NO_PLACE
+from onager.place_files import EXCHANGE, NO_EXCHANGE, NO_PLACE, is_root
 from onager.protocol import onager_pb2 as pb
 
 DETAILS_LIMIT = 16 * 1024
@@ -109,7 +109,9 @@ def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
 
 def _class_of(error: BaseException) -> str:
     if isinstance(error, PlaceNotSeenError):
-        return NO_EXCHANGE if error.place == EXCHANGE else NO_PLACE
+        if is_root(error.place):
+            return f"{NO_PLACE}.{error.place}"
+        return NO_EXCHANGE if error.place == EXCHANGE else NO_PLACE  # as schedulers of the version before know it
     return getattr(error, "raised", "") or type(error).__name__
 
 

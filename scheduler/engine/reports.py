@@ -34,7 +34,7 @@ from onager.execution_graph import (
     sizes_text,
 )
 from onager.ids import JobId, TaskKey, is_life
-from onager.place_files import NO_EXCHANGE, NO_PLACE
+from onager.place_files import NO_EXCHANGE, NO_PLACE, WAREHOUSE
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import LARGE_BYTES, apart
@@ -78,7 +78,7 @@ class ReportReader:
         on_outcomes: OnOutcomes | None = None,
         *,
         taking_work: Callable[[], Collection[str]] = frozenset,
-        may_see_warehouse: Callable[[], bool] = lambda: True,
+        may_see: Callable[[str], bool] = lambda _: True,
         private: PrivatePaths = NO_PATHS,
         may_change_catalog: Callable[[], bool] = lambda: True,
         may_commit: Callable[[], bool] = lambda: True,
@@ -86,7 +86,7 @@ class ReportReader:
     ) -> None:
         """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
 
-        *may_see_warehouse* returns whether some executor sees the warehouse, or may see it soon.
+        *may_see* returns whether some executor sees a place, or may see it soon.
         No plan may write to *private* paths. *may_change_catalog* returns whether all schedulers know how,
         *may_commit* whether all know tables of other catalogs, and all executors, too, *may_name_places* whether all
         know that a directory was not seen.
@@ -95,7 +95,7 @@ class ReportReader:
         self._may_commit = may_commit
         self._may_change_catalog = may_change_catalog
         self._taking_work = taking_work
-        self._may_see_warehouse = may_see_warehouse
+        self._may_see = may_see
         self._private = private
         self._on_outcomes = on_outcomes
         self._blobs = blobs
@@ -187,7 +187,7 @@ class ReportReader:
         """Return *failure*, or one that ends the job if no executor can read a plan, or see a directory.
 
         Plans are never made again. Without the exchange directory no executor takes work, and the job waits for one.
-        It also waits while an executor may come to see the warehouse: a disk may fail for a moment.
+        It also waits while an executor may come to see another place: a disk may fail for a moment.
         """
         ledger = graph.stages[key.stage_id].ledger
         if failure.cause is FailureCause.CATALOG_CHANGED and not self._may_change_catalog():
@@ -198,8 +198,9 @@ class ReportReader:
             return failure
         if failure.error_class == NO_EXCHANGE:
             return failure
-        if failure.error_class == NO_PLACE:
-            return failure if self._may_see_warehouse() else _for_good(failure, _NOBODY_SEES)
+        of, _, place = (failure.error_class or "").partition(".")
+        if of == NO_PLACE:
+            return failure if self._may_see(place or WAREHOUSE) else _for_good(failure, _NOBODY_SEES)
         others = set(self._taking_work()) - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
         return failure if others or not self._taking_work() else _for_good(failure, _NOBODY_READS)
 

@@ -123,10 +123,10 @@ class ExecutorManager:
         now_ms = self._clock.now_ms()
         return frozenset(record.executor_id for record in self._registry if record.takes_work(now_ms))
 
-    def may_see_warehouse(self) -> bool:
-        """Return whether an executor sees the warehouse, or may see it soon, by the store as last seen."""
+    def may_see(self, place: str) -> bool:
+        """Return whether an executor sees a place, or may see it soon, by the store as last seen."""
         now_ms = self._clock.now_ms()
-        return any(record.may_see_warehouse(now_ms) for record in self._registry)
+        return any(record.may_see(place, now_ms) for record in self._registry)
 
     def streaming(self) -> frozenset[str]:
         """Return the executors that take work and whose tasks can stream, by the store as last seen."""

@@ -8,7 +8,7 @@ import structlog
 
 from onager.errors import StateCorruptError
 from onager.ids import ExecutorId, new_nonce
-from onager.place_files import EXCHANGE, TITLES, is_id
+from onager.place_files import EXCHANGE, is_id, is_place
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.executors.manager import ExecutorManager
@@ -97,6 +97,8 @@ class PlaceAdmission:
         self._members = members
         self.own: OwnLook = _NoLook()
         self._known: dict[str, PlaceRecord] = {}
+        self._is_following = False
+        """Whether what is not known is not in the store, either, or has just come there."""
         self._pending: dict[str, tuple[ExecutorId, str]] = {}
         """The executors whose marks are to be found, and their places, by mark."""
         executors.on_claims = self._note
@@ -113,24 +115,30 @@ class PlaceAdmission:
         page = await self._backend.get_from_prefix(Keyspace.Places, "")
         self._known = {item.key: PlaceRecord.decoded(item.value, f"Places/{item.key}") for item in page}
         async with self._backend.watch(Keyspace.Places, from_revision=page.revision + 1) as events:
-            async for event in events:
-                if event.kind is EventKind.PUT:
-                    self._known[event.key] = PlaceRecord.decoded(event.value, f"Places/{event.key}")
-                else:
-                    self._known.pop(event.key, None)
+            self._is_following = True
+            try:
+                async for event in events:
+                    if event.kind is EventKind.PUT:
+                        self._known[event.key] = PlaceRecord.decoded(event.value, f"Places/{event.key}")
+                    else:
+                        self._known.pop(event.key, None)
+            finally:
+                self._is_following = False
 
     # ---------------------------------------------------------------- executors that claim
 
     async def judge(self, session: ExecutorSession, views: Sequence[pb.PlaceView]) -> list[pb.PlaceVerdict]:
         """Return what to tell an executor of each of its *views*; its record says so to other schedulers."""
         try:
-            return [_about(view, await self._judge(session, view)) for view in views if view.name in TITLES]
+            return [_about(view, await self._judge(session, view)) for view in views if is_place(view.name)]
         except StateCorruptError as error:
             log.error("place_record_damaged", error=str(error), advice="onager state rm Places/NAME")  # noqa: TRY400
             return []
 
     async def _judge(self, session: ExecutorSession, told: pb.PlaceView) -> pb.PlaceVerdict:
         name, claim = told.name, self._claim_of(session, told.name)
+        if name not in self._known and self._is_following and claim is not None and _still_has_no_id(told, claim):
+            return pb.PlaceVerdict(name=name, new_id=new_nonce())
         known = self._known.get(name) or (await self._read(name))[0]
         if claim is not None and not told.problem and claim.mark == told.mark and known is not None:
             if claim.is_admitted and claim.place_id == known.place_id == told.id:
@@ -339,6 +347,11 @@ def next_generation(known: PlaceRecord, shown: int) -> PlaceRecord:
 def _sees(record: ExecutorRecord, name: str, place_id: str) -> bool:
     claim = record.places.get(name)
     return claim is not None and claim.place_id == place_id
+
+
+def _still_has_no_id(told: pb.PlaceView, claim: PlaceClaim) -> bool:
+    """Return whether an executor has not made the id of a place, as it was asked to: perhaps it may only read there."""
+    return not told.id and claim.path == told.path and claim.mark == told.mark and not (claim.place_id or claim.why)
 
 
 def _about(view: pb.PlaceView, verdict: pb.PlaceVerdict) -> pb.PlaceVerdict:

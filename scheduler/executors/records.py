@@ -10,7 +10,7 @@ from pydantic import Field
 
 from onager.execution_graph import ExecutorSlot, JvmDeath
 from onager.ids import ExecutorId, Incarnation, TaskKey
-from onager.place_files import EXCHANGE, WAREHOUSE
+from onager.place_files import EXCHANGE
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
 from onager.scheduler.executors.place_records import WAITS, PlaceClaim
@@ -102,12 +102,14 @@ class ExecutorRecord(Record):
         claim = self.places.get(EXCHANGE)
         return "" if claim is None or claim.is_admitted else claim.why or WAITS
 
-    def may_see_warehouse(self, now_ms: int) -> bool:
-        """Return whether it sees the warehouse, or may do so soon: it is refused for a moment, or starts again."""
+    def may_see(self, place: str, now_ms: int) -> bool:
+        """Return whether it sees a place, or may do so soon: it is refused for a moment, or starts again."""
         if self.state == "lost":
             return not self.has_left and now_ms - (self.ended_ms or 0) < _COMES_BACK_MS
-        claim = self.places.get(WAREHOUSE)
-        return claim is None or not claim.is_refused_for_good(now_ms)
+        claim = self.places.get(place)
+        if claim is None:  # it checks nothing there, or nobody has judged it yet; without an exchange it runs nothing
+            return not self.no_exchange
+        return not claim.is_refused_for_good(now_ms)
 
     @property
     def unseen(self) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from onager.place_files import TITLES
+from onager.place_files import title
 
 
 class KnownPlace(Protocol):
@@ -98,11 +98,11 @@ def judged(known: KnownPlace | None, view: View, *, has_witness: bool) -> Decisi
 
 def told_other(view: View) -> str:
     """Return why a directory is refused that does not have the id of the place."""
-    title = TITLES.get(view.place, view.place)
+    what = title(view.place)
     if view.problem:
-        return f"{view.path} on {view.host}: {view.problem}; mount the volume that holds the cluster's {title} there"
+        return f"{view.path} on {view.host}: {view.problem}; mount the volume that holds the cluster's {what} there"
     return (
-        f"{view.path} on {view.host} is not the cluster's {title}: it lacks its id, so its volume is not mounted. "
+        f"{view.path} on {view.host} is not the cluster's {what}: it lacks its id, so its volume is not mounted. "
         "Mount the volume that the other machines mount. Only if a new directory is to take its place for good: "
         f"onager state rm Places/{view.place} (docs/operations.md#places)"
     )
@@ -110,9 +110,9 @@ def told_other(view: View) -> str:
 
 def told_copy(view: View, evidence: str) -> str:
     """Return why a directory is refused that has the id of the place."""
-    title = TITLES.get(view.place, view.place)
+    what = title(view.place)
     return (
-        f"{view.path} on {view.host} is a copy of the cluster's {title}, not that directory itself: {evidence}. Mount "
+        f"{view.path} on {view.host} is a copy of the cluster's {what}, not that directory itself: {evidence}. Mount "
         "the volume there that the other machines mount. Only if the copy is to take its place for good: stop every "
         f"process, then onager state rm Places/{view.place} (docs/operations.md#places)"
     )

@@ -1,9 +1,14 @@
 """Machines that share directories, one that does not, and mounts that are lost: no row is lost with them."""
 
+import json
 import shutil
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from onager.errors import JobFailedError
 from tests.e2e.conftest import UNFUSED
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import until
@@ -23,12 +28,20 @@ def cluster(make_module_cluster) -> Cluster:
     alone = made.directory / "alone" / "exchange"
     alone.mkdir(parents=True)
     made.start_scheduler()
+    write(shared / "data", 1)
     for name in ("e-1", "e-2"):
-        made.launch_executor(name, slots=1)
+        made.launch_executor(name, slots=1, ONAGER_EXECUTOR_ROOTS=json.dumps([str(shared / "data")]))
     made.await_executors("e-1", "e-2")
     made.launch_executor("e-3", slots=1, exchange_dir=alone)
     until(lambda: "is not the cluster's" in why(made, "e-3"), "the third executor")
     return made
+
+
+def write(data: Path, times: int) -> None:
+    """Make a directory of files, as its owner does."""
+    (data / "t").mkdir(parents=True)
+    for number in range(times):
+        parquet.write_table(pa.table({"id": list(range(ROWS))}), data / "t" / f"part-{number}.parquet")
 
 
 def why(cluster: Cluster, executor_id: str) -> str:
@@ -84,6 +97,34 @@ def test_a_mount_that_is_lost_while_jobs_run_costs_a_wait_and_no_row(cluster):
 def waits_for(client, job) -> str:
     progress = next(iter(job.watch(timeout=30)))
     return progress.waiting_for if "does not see" in progress.waiting_for else ""
+
+
+def test_files_of_a_root_are_read_where_it_is_mounted_and_in_each_version_that_its_owner_puts_there(cluster):
+    data, away = cluster.directory / "shared" / "data", cluster.directory / "shared" / "version-1"
+    files = f"parquet.`{data}/*`"
+    until(lambda: is_read(cluster, files), "executors that have found each other's marks")
+    assert {count(cluster, files), count(cluster, files, **UNFUSED)} == {ROWS}
+    data.rename(away)
+    data.mkdir()  # as below a mount
+    for conf in ({}, UNFUSED):
+        with pytest.raises(JobFailedError, match=r"directory of files \(--root\).*no executor sees it: mount it"):
+            count(cluster, files, **conf)
+    data.rmdir()
+    away.rename(data)
+    until(lambda: is_read(cluster, files), "executors that see it again")
+    assert {count(cluster, files), count(cluster, files, **UNFUSED)} == {ROWS}
+    data.rename(away)
+    write(data, 2)
+    until(lambda: is_read(cluster, files), "executors that have noticed")
+    assert {count(cluster, files), count(cluster, files, **UNFUSED)} == {2 * ROWS}
+    assert "place_id_made_again" in cluster.executors["e-1"].text() + cluster.executors["e-2"].text()
+
+
+def is_read(cluster: Cluster, files: str) -> bool:
+    try:
+        return count(cluster, files) > 0
+    except JobFailedError:
+        return False
 
 
 def test_a_copy_of_the_directories_is_refused(cluster):

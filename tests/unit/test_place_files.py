@@ -1,8 +1,10 @@
 """What tells a directory from another one lies in files, which several processes make, and which are cleaned up."""
 
+import errno
 import os
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -36,16 +38,92 @@ def test_a_directory_has_an_id_once_it_is_made_and_those_of_other_clusters_besid
     assert not place_files.has_id(path, OTHER)
 
 
-@pytest.mark.parametrize(("mode", "made"), [(0o700, 0o700), (0o755, 0o750), (0o2770, 0o2770)])
-def test_the_group_may_leave_marks_where_it_may_write(tmp_path, mode, made):
+@pytest.mark.parametrize(
+    ("mode", "made"),
+    [
+        (0o700, 0o700),
+        (0o755, 0o755),
+        (0o2770, 0o2770),
+        (0o2775, 0o2775),
+        (0o1777, 0o1777),
+        (0o711, 0o755),
+        (0o570, 0o770),
+        (0o4750, 0o750),
+    ],
+)
+def test_who_may_enter_the_place_reads_its_id_and_marks_and_who_may_write_there_leaves_marks(tmp_path, mode, made):
     tmp_path.chmod(mode)
     before = os.umask(0o077)
     try:
         place_files.make_id(str(tmp_path), ID)
+        mark = place_files.write_mark(str(tmp_path), LIFE, ID)
     finally:
         os.umask(before)
     for folder in (tmp_path / FOLDER, tmp_path / FOLDER / ID):
         assert stat.S_IMODE(folder.stat().st_mode) == made
+    assert stat.S_IMODE((tmp_path / FOLDER / ID / mark).stat().st_mode) == 0o644
+
+
+def test_marks_of_other_users_that_may_not_be_removed_hold_up_nothing(tmp_path, monkeypatch):
+    path = str(tmp_path)
+    place_files.make_id(path, ID)
+    place_files.make_generation(path, ID, 1)
+    own, other, dead = (place_files.write_mark(path, new_incarnation(), ID) for _ in range(3))
+    for mark in (other, dead):
+        os.utime(tmp_path / FOLDER / ID / mark, (0, 0))
+    unlink = Path.unlink
+
+    def refused(at, **options):
+        if at.name in (other, "generation-1"):
+            raise PermissionError(errno.EPERM, "the sticky bit is set", str(at))
+        unlink(at, **options)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert place_files.remove_old_marks(path, own, ID) == 1
+    place_files.make_generation(path, ID, 2)
+    assert place_files.look(path, ID).generation == 2
+
+
+@pytest.mark.parametrize("path", ["/data", "/data/", "//data", "///data//", "file:/data", "file:///data/", "/data/."])
+def test_a_root_has_one_name_however_it_is_spelled(path):
+    assert place_files.plain_path(path) == "/data"
+    assert place_files.root_name(path) == place_files.root_name("/data")
+
+
+def test_a_root_with_steps_back_is_where_they_lead(tmp_path):
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "deep")
+    assert place_files.plain_path(f"{tmp_path}/a/../data") == f"{tmp_path}/data"
+    assert place_files.plain_path(f"{tmp_path}/link/../data") == f"{tmp_path}/elsewhere/data"
+    assert place_files.plain_path("/..") == "/"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_named"),
+    [
+        ("file:/data/x does not exist", True),
+        ("cannot read file:///data", True),
+        ("'/data': no such file", True),
+        ("nothing is in /data.", True),
+        ("/database/x", False),
+        ("/data-2/x", False),
+        ("/data.bak/x", False),
+        ("/mnt/data/x", False),
+        ("/mnt./data", False),
+        ("/data, /other", True),
+    ],
+)
+def test_a_directory_is_named_where_its_whole_name_is(text, is_named):
+    assert place_files.is_named("/data", text) is is_named
+
+
+def test_mounts_differ_and_directories_on_one_do_not(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "link").symlink_to("/proc")
+    here = place_files.mount_of(str(tmp_path))
+    assert here == place_files.mount_of(f"file:{tmp_path}/below") != ""
+    assert place_files.mount_of("/proc") == place_files.mount_of(str(tmp_path / "link")) not in ("", here)
+    assert place_files.mount_of(str(tmp_path / "missing")) == ""
 
 
 def test_an_old_generation_written_late_changes_nothing(tmp_path):

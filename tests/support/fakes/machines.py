@@ -1,10 +1,11 @@
 """Executors and schedulers without Spark that share directories, each as a machine of its own sees them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.ids import new_incarnation
-from onager.place_files import EXCHANGE, WAREHOUSE
+from onager.place_files import EXCHANGE, WAREHOUSE, root_name
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.scheduler.app import Replica
@@ -21,9 +22,13 @@ class _Peer:
 class Machine:
     """What an executor does about places, by hand: it beats when it is told to."""
 
-    def __init__(self, name: str, clock, exchange: Path, warehouse: Path | None = None) -> None:
+    def __init__(
+        self, name: str, clock, exchange: Path, warehouse: Path | None = None, roots: Mapping[str, Path] | None = None
+    ) -> None:
+        """*roots*: where this machine has the directories that settings name so."""
         self.name, self.incarnation = name, new_incarnation()
-        paths = {EXCHANGE: str(exchange)} | ({} if warehouse is None else {WAREHOUSE: str(warehouse)})
+        paths = {root_name(root): str(path) for root, path in (roots or {}).items()}
+        paths |= {EXCHANGE: str(exchange)} | ({} if warehouse is None else {WAREHOUSE: str(warehouse)})
         self.places = SeenPlaces(paths, self.incarnation, clock)
         self.looked_for: list[pb.PlaceMark] = []
 

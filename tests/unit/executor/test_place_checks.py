@@ -7,14 +7,16 @@ import pytest
 from onager import place_files
 from onager.clock import ManualClock
 from onager.errors import PlaceNotSeenError
+from onager.executor.spark.failures import not_seen
 from onager.executor.spark.place_checks import lost_place, planning_in
-from onager.place_files import EXCHANGE, WAREHOUSE
+from onager.place_files import EXCHANGE, WAREHOUSE, root_name
 from onager.protocol import onager_pb2 as pb
 from tests.support.places import judged
 from tests.support.waiting import HANGS_S
 
 FAILED = {"failure": {"message": "a table has no rows"}}
 INLINE = {"inline": True}
+ROOT = root_name("/data")
 
 
 @pytest.fixture
@@ -62,9 +64,10 @@ def test_a_task_that_failed_over_what_it_read_fails_for_that(places):
     assert isinstance(lost(places, frozenset({WAREHOUSE}), FAILED), PlaceNotSeenError)
 
 
-def test_a_disk_that_hangs_holds_up_no_planning_that_reads_elsewhere(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", [WAREHOUSE, ROOT])
+def test_a_disk_that_hangs_holds_up_no_planning_that_reads_elsewhere(tmp_path, monkeypatch, name):
     clock = ManualClock()
-    places = judged({name: tmp_path / name for name in (EXCHANGE, WAREHOUSE)}, clock=clock)
+    places = judged({each: tmp_path / each for each in (EXCHANGE, WAREHOUSE, ROOT)}, clock=clock)
     answers, is_called = threading.Event(), threading.Event()
 
     look, has_mark = place_files.look, place_files.has_mark
@@ -75,26 +78,55 @@ def test_a_disk_that_hangs_holds_up_no_planning_that_reads_elsewhere(tmp_path, m
         return look(*at)
 
     def called(path, *which):
-        if "warehouse" in path and not answers.is_set():
+        if name in path and not answers.is_set():
             is_called.set()
         return has_mark(path, *which)
 
     with monkeypatch.context() as patched:
         patched.setattr(place_files, "look", hangs)
-        looking = threading.Thread(target=places.look, args=(WAREHOUSE,), daemon=True)
+        looking = threading.Thread(target=places.look, args=(name,), daemon=True)
         looking.start()
         assert is_called.wait(HANGS_S)
         clock.advance(16_000)
         patched.setattr(place_files, "has_mark", called)
         is_called.clear()
         plan(places, f"{tmp_path}/files")
-        with pytest.raises(PlaceNotSeenError, match=r"warehouse .* is not seen here: it has not answered for 15 s"):
-            plan(places, f"{tmp_path}/warehouse/t")
+        with pytest.raises(PlaceNotSeenError, match=rf"{name} is not seen here: it has not answered for 15 s"):
+            plan(places, f"{tmp_path}/{name}/t")
         with pytest.raises(PlaceNotSeenError):
-            places.check_path(f"{tmp_path}/warehouse/t")
+            places.check_path(f"{tmp_path}/{name}/t")
         places.check(EXCHANGE)
         assert not is_called.is_set(), "the disk that hangs is not called"
         answers.set()
         looking.join()
     places.look()
-    plan(places, f"{tmp_path}/warehouse/t")
+    plan(places, f"{tmp_path}/{name}/t")
+
+
+def test_a_path_is_in_a_root_however_it_is_spelled_and_by_links(tmp_path):
+    root, other = tmp_path / "data", tmp_path / "database"
+    places = judged({ROOT: root}, refused=[ROOT])
+    other.mkdir()
+    root.mkdir()
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "mount").symlink_to(tmp_path)
+    for path in (
+        *("data", "data/", "data//t", "other/../data/t", "./data/t", "link/t", "link", "mount/data/t"),
+        *("data/t/day=1", "link/../data"),
+    ):
+        for spelled in (f"{tmp_path}/{path}", f"file:{tmp_path}/{path}", f"file://{tmp_path}//{path}"):
+            assert places.of([spelled]) == {ROOT}, spelled
+    assert not places.of([f"{tmp_path}/{path}" for path in ("database/t", "data2", "x/data/t", "", "data/../t")])
+
+
+def test_a_failure_that_names_a_path_beginning_alike_is_not_blamed_on_a_root(tmp_path):
+    places = judged({ROOT: tmp_path / "data"}, refused=[ROOT])
+    with pytest.raises(ValueError, match="no rows"):
+        plan(places, f"{tmp_path}/database/t", ValueError(f"{tmp_path}/database/t has no rows"))
+    with pytest.raises(PlaceNotSeenError):
+        plan(places, f"{tmp_path}/files", ValueError(f"file:{tmp_path}/data/t has no rows"))
+
+
+def test_the_class_of_a_failure_names_a_root_and_others_as_schedulers_of_the_version_before_know_them():
+    told = {name: not_seen(PlaceNotSeenError(name, "no")).error_class for name in (EXCHANGE, WAREHOUSE, ROOT)}
+    assert told == {EXCHANGE: "EXCHANGE_NOT_SEEN", WAREHOUSE: "PLACE_NOT_SEEN", ROOT: f"PLACE_NOT_SEEN.{ROOT}"}

@@ -15,7 +15,7 @@ from onager.errors import PlaceNotSeenError
 from onager.executor.agent.place_watch import PlaceWatch
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.ids import new_incarnation, new_nonce
-from onager.place_files import EXCHANGE, FOLDER, WAREHOUSE, Seen, look, make_id, write_mark
+from onager.place_files import EXCHANGE, FOLDER, WAREHOUSE, Seen, look, make_id, root_name, write_mark
 from onager.protocol import onager_pb2 as pb
 from tests.support.waiting import HANGS_S, eventually
 
@@ -319,3 +319,36 @@ async def test_an_executor_without_places_says_nothing_of_them():
     await watch.run()
     assert watch.may_work
     assert not request.places
+
+
+async def test_an_id_that_cannot_be_made_is_tried_again_after_a_while_and_not_with_each_heartbeat(
+    exchange, tmp_path, monkeypatch
+):
+    root, clock, tried = root_name("/data"), ManualClock(), []
+    (tmp_path / "data").mkdir()
+    made = Watched(exchange)
+    made.places = SeenPlaces({EXCHANGE: str(exchange), root: str(tmp_path / "data")}, new_incarnation(), clock)
+    made.watch = PlaceWatch(made.places, made.in_thread, beat=made.beat, on_change=made.change)
+
+    def refused(path, place_id):
+        tried.append(path)
+        raise PermissionError(errno.EROFS, "it is read-only", path)
+
+    monkeypatch.setattr(place_files, "make_id", refused)
+    running = asyncio.create_task(made.watch.run())
+    asked = pb.HeartbeatResponse(places=[pb.PlaceVerdict(name=root, new_id=new_nonce())])
+    made.watch.take(asked)
+    await eventually(lambda: tried, "the first try")
+    await eventually(lambda: made.places.are_settled, "places of which nothing more is to be expected")
+    for _ in range(3):
+        made.watch.take(asked)
+    assert not made.watch._verdicts
+    clock.advance(61_000)
+    made.watch.take(asked)
+    await eventually(lambda: len(tried) == 2, "another try")
+    made.watch.take(answer(new_id=new_nonce()))  # no task runs before that is made
+    await eventually(lambda: str(exchange) in tried, "a try there")
+    made.watch.take(answer(new_id=new_nonce()))
+    await eventually(lambda: tried.count(str(exchange)) == 2, "another one at once")
+    assert not made.places.are_settled
+    running.cancel()

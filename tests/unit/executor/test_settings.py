@@ -7,7 +7,8 @@ from structlog.testing import capture_logs
 
 from onager.errors import InvalidSettingError
 from onager.executor.main import _warn_of_places, pause_s
-from onager.executor.settings import ExecutorSettings
+from onager.executor.settings import MAX_CHECKED_ROOTS, ExecutorSettings
+from onager.place_files import root_name
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:70000", "a:1,b"])
@@ -130,3 +131,37 @@ def test_which_places_are_open_to_jobs(given, roots):
         assert private.refusal(path) is not None
     assert (private.refusal("/data/in") is None) is (roots is None or "/data" in roots)
     assert (private.refusal("/home/me") is None) is (roots is None)
+
+
+def test_roots_are_places_unless_they_are_files_or_elsewhere_or_known_by_another_name(tmp_path):
+    for name in ("exchange", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file.csv").touch()
+    roots = [str(tmp_path / name) for name in ("data", "file.csv", "exchange", "not-mounted")]
+    settings = ExecutorSettings(
+        exchange_dir=str(tmp_path / "exchange"), warehouse=str(tmp_path / "w"), roots=[*roots, "s3a://bucket/x"]
+    )
+    assert list(settings.places.values()) == [str(tmp_path / name) for name in ("exchange", "w", "data", "not-mounted")]
+    assert root_name(f"{roots[0]}/") in settings.places
+
+
+def test_a_root_that_is_spelled_twice_is_one_place_and_the_whole_disk_is_none():
+    roots = ["/data", "//data/", "file:/data", "/srv/../data", "/"]
+    settings = ExecutorSettings(exchange_dir="/x", warehouse="/w", roots=roots)
+    assert list(settings.places.values()) == ["/x", "/w", "/data"]
+
+
+def test_roots_may_be_left_unchecked_by_name():
+    settings = ExecutorSettings(exchange_dir="/x", warehouse="/w", roots=["/a", "/b"], unchecked_roots=["/b/"])
+    assert list(settings.places.values()) == ["/x", "/w", "/a"]
+    assert settings.private.roots == ("/a", "/b")
+    with pytest.raises(ValidationError, match=r"unchecked_roots: /c: name directories that are also among the roots"):
+        ExecutorSettings(exchange_dir="/x", roots=["/a"], unchecked_roots=["/a", "/c"])
+
+
+def test_so_many_roots_are_checked_and_more_may_be_named_unchecked():
+    roots = [f"/data/{number}" for number in range(MAX_CHECKED_ROOTS + 1)]
+    with pytest.raises(ValidationError, match=r"roots: there are 65, and an executor checks at most 64: give a direct"):
+        ExecutorSettings(exchange_dir="/x", roots=roots)
+    settings = ExecutorSettings(exchange_dir="/x", roots=roots, unchecked_roots=roots[:1])
+    assert len(settings.places) == MAX_CHECKED_ROOTS + 2

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from onager.errors import SinkError
-from onager.executor.exchange import HeldPartitions, check_target, plan_publish
+from onager.executor.exchange import HeldPartitions, carry_out, check_target, plan_publish
 from onager.ids import Nonce
+from onager.place_files import FOLDER, make_id
 from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb
 
@@ -55,6 +56,27 @@ def test_what_is_no_dataset_stays_unless_it_is_forced(tmp_path, names):
         with pytest.raises(SinkError, match=r"is no dataset, since it holds .*--conf onager.overwrite.anything=true"):
             act(pb.Sink(path=str(target), mode="overwrite", format="csv"))
     check_target(pb.Sink(path=str(target), mode="overwrite", replaces_anything=True))
+
+
+@pytest.mark.parametrize("names", [[], ["_SUCCESS", "part-00000-0a1b.parquet"]])
+def test_a_root_in_another_one_is_replaced_though_executors_have_left_marks_there(tmp_path, names):
+    target = made(tmp_path / "out", names)
+    make_id(str(target), "a" * 16)
+    private = PrivatePaths((), roots=[str(tmp_path), str(target)], tables=str(tmp_path / "warehouse"))
+    sink = pb.Sink(path=str(target), mode="overwrite", format="parquet")
+    manifest = plan_publish("job-1", sink, [], Nonce("n"), private)
+    carry_out(manifest)
+    assert not (target / FOLDER).exists()
+    assert (target / "_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("roots", [None, ["/data"]])
+def test_a_shared_directory_that_is_no_root_is_not_replaced(tmp_path, roots):
+    target = made(tmp_path / "warehouse", [])
+    make_id(str(target), "a" * 16)
+    private = PrivatePaths((), roots=roots and [str(tmp_path), str(target)], tables=str(target))
+    with pytest.raises(SinkError, match=f"is no dataset, since it holds {FOLDER}"):
+        check_target(pb.Sink(path=str(target), mode="overwrite"), private)
 
 
 def test_a_link_is_no_file_of_a_dataset(tmp_path):

@@ -61,25 +61,36 @@ async def test_a_plan_that_no_executor_can_read_fails_the_job_and_says_what_to_d
     assert "submit the query again" in failure.message
 
 
-UNSEEN = pb.Failure(kind="io_error", cause="no_place", message="/w is not seen here", error_class="PLACE_NOT_SEEN")
+def unseen(error_class):
+    return pb.Failure(kind="io_error", cause="no_place", message="/w is not seen here", error_class=error_class)
 
 
-def reader_where(*, may_see_warehouse):
+def reader_where(*, place, may_see):
     return ReportReader(
         None,
         None,
         SimpleNamespace(now_ms=lambda: 9),
         taking_work=lambda: frozenset("a"),
-        may_see_warehouse=lambda: may_see_warehouse,
+        may_see={place: may_see}.__getitem__,
     )
 
 
-async def test_a_directory_that_an_executor_may_come_to_see_is_waited_for_and_if_none_may_the_job_fails():
+@pytest.mark.parametrize(
+    ("error_class", "place"),
+    [
+        ("PLACE_NOT_SEEN.root-0123456789abcdef", "root-0123456789abcdef"),
+        ("PLACE_NOT_SEEN", "warehouse"),
+    ],
+)
+async def test_a_directory_that_an_executor_may_come_to_see_is_waited_for_and_if_none_may_the_job_fails(
+    error_class, place
+):
+    told = unseen(error_class)
     job = planned(stage(1, 2))
     job.launch("a")
     for _ in range(3):
-        assert (await read(reader_where(may_see_warehouse=True), job, UNSEEN)).cause is FailureCause.NO_PLACE
-    failure = await read(reader_where(may_see_warehouse=False), job, UNSEEN)
+        assert (await read(reader_where(place=place, may_see=True), job, told)).cause is FailureCause.NO_PLACE
+    failure = await read(reader_where(place=place, may_see=False), job, told)
     assert failure.kind is FailureKind.USER_ERROR
     assert failure.message == "/w is not seen here; no executor sees it: mount it, and submit again"
 
@@ -101,7 +112,7 @@ async def test_a_cause_that_a_scheduler_of_the_version_before_cannot_read_is_not
         taking_work=lambda: frozenset("ab"),
         may_name_places=lambda: False,
     )
-    assert (await read(made, job, UNSEEN)).cause is FailureCause.OTHER_VERSION
+    assert (await read(made, job, unseen("PLACE_NOT_SEEN"))).cause is FailureCause.OTHER_VERSION
 
 
 async def test_it_goes_on_where_another_executor_failed_for_another_reason():

@@ -1,12 +1,14 @@
-"""Warehouses that an executor does not see: it works on all that does not need them."""
+"""Warehouses and roots that an executor does not see: it works on all that does not need them."""
 
+import errno
 import shutil
 
 import pytest
 from structlog.testing import capture_logs
 
+from onager import place_files
 from onager.errors import PlaceNotSeenError
-from onager.place_files import EXCHANGE, WAREHOUSE
+from onager.place_files import EXCHANGE, WAREHOUSE, root_name
 from tests.support.fakes.machines import Machine
 from tests.unit.scheduler.place_world import ended, states
 
@@ -43,22 +45,79 @@ async def test_a_warehouse_may_still_be_seen_until_every_executor_has_been_refus
         machine.places.look()
     await a.beat(s.replica)
     world.clock.advance(11_000)
-    assert executors.may_see_warehouse()  # what the second one sees is not known yet
+    assert executors.may_see(WAREHOUSE)  # what the second one sees is not known yet
     await b.beat(s.replica, 2)
-    assert executors.may_see_warehouse()  # its disk may have failed for a moment
+    assert executors.may_see(WAREHOUSE)  # its disk may have failed for a moment
     world.clock.advance(11_000)
     await a.beat(s.replica)
     await b.beat(s.replica)
-    assert not executors.may_see_warehouse()
+    assert not executors.may_see(WAREHOUSE)
     shutil.move(world.shared / "away", world.shared / "warehouse")
     a.places.look()
     await a.beat(s.replica, 2)
     assert a.sees(WAREHOUSE)
-    assert executors.may_see_warehouse()
+    assert executors.may_see(WAREHOUSE)
     await ended(world, s, "a")
-    assert executors.may_see_warehouse()  # it may start again
+    assert executors.may_see(WAREHOUSE)  # it may start again
     world.clock.advance(61_000)
-    assert not executors.may_see_warehouse()
+    assert not executors.may_see(WAREHOUSE)
+
+
+async def test_a_root_is_seen_or_left_to_others_and_is_made_by_nobody(world):
+    for name in ("s", "a"):
+        world.mount(name)
+    world.unmount("b")
+    (world.shared / "data").mkdir()
+    s = await world.scheduler("s")
+    await s.look(3)
+    a, b, c = (
+        Machine(name, world.clock, world.shared / "exchange", roots={"/data": world.tmp_path / at / "data"})
+        for name, at in (("a", "a"), ("b", "b"), ("c", "b"))
+    )
+    root = root_name("/data")
+    (missing := world.tmp_path / "b" / "data").mkdir()  # what is there without its mount
+    await a.register(s.replica)
+    await a.beat(s.replica, 2)
+    assert a.sees(root)
+    await b.register(s.replica)
+    await b.beat(s.replica, 2)
+    state, why = states(s)["b"]
+    assert state == "alive"
+    assert f"{missing} on host-of-b is not the cluster's directory of files (--root): it lacks its id" in why
+    with pytest.raises(PlaceNotSeenError) as error:
+        b.places.check_path(f"{missing}/table")
+    assert error.value.place == root
+    missing.rmdir()
+    await c.register(s.replica)
+    await c.beat(s.replica, 2)
+    assert not c.sees(root)
+    assert not missing.exists()
+    assert s.replica.executors.may_see(root)
+
+
+async def test_a_root_that_is_nowhere_or_where_nobody_may_write_is_not_checked(world, monkeypatch):
+    world.mount("s")
+    s = await world.scheduler("s")
+    await s.look(3)
+    (world.tmp_path / "given").mkdir()
+    roots = {f"/{name}": world.tmp_path / name for name in ("nowhere", "given")}
+    a = Machine("a", world.clock, world.shared / "exchange", roots=roots)
+    make = place_files.make_id
+
+    def refused(path, place_id):
+        if path.endswith("/given"):
+            raise PermissionError(errno.EROFS, "it is read-only", path)
+        make(path, place_id)
+
+    monkeypatch.setattr(place_files, "make_id", refused)
+    await a.register(s.replica)
+    with capture_logs() as logs:
+        await a.beat(s.replica, 3)
+    assert {log["log_level"] for log in logs if log["event"] == "place_not_written"} <= {"info"}
+    for path in roots.values():
+        a.places.check_path(f"{path}/table")
+    assert not (world.tmp_path / "nowhere").exists()
+    assert states(s)["a"] == ("alive", "")
 
 
 async def test_where_nobody_can_make_a_warehouse_nothing_is_checked(world):
