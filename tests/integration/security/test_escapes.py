@@ -14,7 +14,7 @@ REFUSALS = (
     "jobs may use", "is refused", "cannot be read", "cannot be used", "cannot be written", "which no job reads",
     "a job cannot set", "a setting of executors", "needs to be named", "only SET, RESET, USE",
     "would be taken from the environment", "External Entity: Failed to read",
-    "a function's jars and files are not kept", "takes the short name of a codec",
+    "a function's jars and files are not kept", "takes the short name of a codec", "all jobs would share it",
 )  # fmt: skip
 
 
