@@ -6,9 +6,8 @@ end with the end of the JVM.
 
 | figure | what it is |
 |---|---|
-| ``until_new_jvm_s`` | from the cancellation, or the first `explain()`, to the start of the next JVM |
-| ``next_job_s`` | from the start of that JVM to the rows of the next job, which has waited for it |
-| ``jvms`` | how many JVMs started |
+| ``until_new_jvm_s`` | from the cancellation, or the first `explain()`, until Spark is there in the next JVM |
+| ``next_job_s`` | from there to the rows of the next job, which has waited for it |
 | ``beside_s`` | how long a job takes beside the four |
 | ``told_s``, ``raised`` | after what time the clients were told something, and what |
 """
@@ -43,19 +42,19 @@ _CLOCK: Final = SystemClock()
 
 def cancelled(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
     """Cancel one in every slot."""
-    jvm = _jvm(cluster)
+    jvm, life = _jvm(cluster), _life(client)
     used_s = jvm.cpu_times().user
     deaf = [client.sql(_ONE_A_ROW) for _ in range(_SLOTS)]
     _until(lambda: jvm.cpu_times().user > used_s + 4.0 * _SLOTS)
     began_s = _CLOCK.now_ms() / 1000
     for job in deaf:
         job.cancel()
-    return _next_job(cluster, client.sql(_NEXT.format(10)), began_s, jvm)
+    return _next_job(client, client.sql(_NEXT.format(10)), began_s, life)
 
 
 def explained(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
     """Have four clients explain one."""
-    jvm = _jvm(cluster)
+    jvm, life = _jvm(cluster), _life(client)
     used_s = jvm.cpu_times().user
     sessions = [SparkSession.builder.remote(f"sc://{cluster.address}").create() for _ in range(_EXPLAINS)]
     with ThreadPoolExecutor(_EXPLAINS) as threads:
@@ -67,7 +66,9 @@ def explained(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
         beside_s = _CLOCK.now_ms() / 1000 - beside_s
     told_s = _CLOCK.now_ms() / 1000 - began_s
     _until(lambda: not jvm.is_running())
-    figures = _next_job(cluster, client.sql(_NEXT.format(11)), began_s, jvm)
+    figures = _next_job(client, client.sql(_NEXT.format(11)), began_s, life)
+    for session in sessions:
+        session.stop()
     return {
         **figures,
         "beside_s": round(beside_s, 2),
@@ -76,38 +77,25 @@ def explained(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
     }
 
 
-def _next_job(cluster: Cluster, job: JobHandle, began_s: float, before: psutil.Process) -> dict[str, Any]:
-    jvms: set[float] = set()
-    end_s = time.monotonic() + _PATIENCE_S
-    while not job.progress().state.is_final:
-        if time.monotonic() > end_s:
-            raise TimeoutError(f"the next job has not ended within {_PATIENCE_S:g} s")
-        jvms |= {process.create_time() for process in _jvms(cluster) if process.pid != before.pid}
-        time.sleep(0.05)
+def _next_job(client: onager.OnagerClient, job: JobHandle, began_s: float, before: str) -> dict[str, Any]:
+    """Wait for *job*; *before*: the life of the executor whose JVM ends."""
     job.to_arrow()
     ended_s = _CLOCK.now_ms() / 1000
-    last_s = max(jvms)
-    return {
-        "until_new_jvm_s": round(last_s - began_s, 2),
-        "next_job_s": round(ended_s - last_s, 2),
-        "jvms": len(jvms),
-    }
-
-
-def _jvms(cluster: Cluster) -> list[psutil.Process]:
-    found = []
-    for child in psutil.Process(cluster.pids["executor-0"]).children(recursive=True):
-        try:
-            if child.name() == "java":
-                found.append(child)
-        except psutil.NoSuchProcess:
-            continue
-    return found
+    (now,) = (each for each in client.executors() if each.state == "alive")
+    assert now.incarnation != before
+    started_s = now.registered_ms / 1000
+    return {"until_new_jvm_s": round(started_s - began_s, 2), "next_job_s": round(ended_s - started_s, 2)}
 
 
 def _jvm(cluster: Cluster) -> psutil.Process:
-    (jvm,) = _jvms(cluster)
+    children = psutil.Process(cluster.pids["executor-0"]).children(recursive=True)
+    (jvm,) = (child for child in children if child.name() == "java")
     return jvm
+
+
+def _life(client: onager.OnagerClient) -> str:
+    (executor,) = client.executors()
+    return executor.incarnation
 
 
 def _until(condition: Any) -> None:
