@@ -38,9 +38,9 @@ EXCHANGE: Final = "onager.exchange"
 TRACEPARENT: Final = "onager.traceparent"
 """The caller's span, as in the header ``traceparent`` of W3C Trace Context: the job's trace is linked to it."""
 ADAPTIVE: Final = "onager.adaptive"
-"""Whether stages are laid out and planned anew by what was measured: ``on``, ``off`` (the default), or ``force``, for
+"""Whether stages are laid out and planned anew by what was measured: ``on`` (the default), ``off``, or ``force``, for
 tests: planned anew as often as can be, by sizes that are made up."""
-ADAPTIVE_DEFAULT: Final = "off"
+ADAPTIVE_DEFAULT: Final = "on"
 """What holds for a job that does not say; the scheduler and the planning task agree on it."""
 ADAPTIVE_FUSE_BYTES: Final = "onager.adaptive.fuseBytes"
 """Stages that read no more than this in all become one task."""

@@ -155,7 +155,7 @@ def test_people_are_told_how_a_stage_was_laid_out():
 @pytest.mark.parametrize(
     ("conf", "policy"),
     [
-        ({}, None),
+        ({}, AdaptivePolicy(replan="on")),
         ({"onager.adaptive": " ON "}, AdaptivePolicy(replan="on")),
         ({"onager.adaptive": "force"}, AdaptivePolicy(replan="force")),
         ({"onager.adaptive": "off"}, None),
