@@ -35,7 +35,8 @@ class Cluster:
 
     The state is in *backend*, by default in a LevelDB of its own; the code is that of *checkout*, by default this one;
     *spark_conf* is that of all executors. A standalone process serves its page at *http_address*. With *clients*, all
-    calls need tokens; each of these clients has one, in its `token_file`.
+    calls need tokens; each of these clients has one, in its `token_file`. Its files are below *directory*, by default
+    that of temporary files; *environment* is added to that of its processes.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Cluster:
         spark_conf: Mapping[str, str] | None = None,
         http_address: str | None = None,
         clients: Sequence[str] = (),
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.address = free_address()
         self._http = [] if http_address is None else ["--http-listen", http_address]
@@ -57,7 +60,8 @@ class Cluster:
         self._spark_conf = [f"--spark-conf={key}={value}" for key, value in (spark_conf or {}).items()]
         self._is_standalone = is_standalone
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
-        self._directory = Path(tempfile.mkdtemp(prefix="onager-bench-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="onager-bench-", dir=directory))
+        self._environment = environment or {}
         self._clients = clients
 
     def __enter__(self) -> Self:
@@ -127,7 +131,7 @@ class Cluster:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 cwd=self._checkout,
-                env={**os.environ, "ONAGER_SUPERVISOR_PID": str(os.getpid())},
+                env={**os.environ, "ONAGER_SUPERVISOR_PID": str(os.getpid()), **self._environment},
             )
         self._processes.append((name, process))
 
