@@ -14,7 +14,11 @@ LAID_OUT: Final = "stage_laid_out"
 When = Literal["before", "at", "after"]
 WHEN: Final[tuple[When, ...]] = ("before", "at", "after")
 
-_CUT: Final[dict[str, object]] = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 3}
+_CUT: Final[dict[str, object]] = {
+    "onager.fusion.maxBytes": 0,
+    "spark.sql.shuffle.partitions": 3,
+    "onager.adaptive": "off",
+}
 ADAPTIVE: Final = _CUT | {"onager.adaptive": "on", "spark.sql.autoBroadcastJoinThreshold": "20k"}
 FORCED: Final = ADAPTIVE | {"onager.adaptive": "force"}
 MERGED: Final = ADAPTIVE | {"onager.adaptive.fuseBytes": "0"}

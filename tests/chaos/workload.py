@@ -21,7 +21,11 @@ from onager.protocol import onager_pb2 as pb
 from tests.chaos.expected import DIGESTS, QUERIES, SINK, SINK_QUERY, name_of
 
 JOBS: Final = Path(__file__).with_name("jobs.py")
-CUT: Final = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 3}
+CUT: Final = {
+    "onager.fusion.maxBytes": 0,
+    "spark.sql.shuffle.partitions": 3,
+    "onager.adaptive": "off",
+}
 """Every exchange is cut, into few partitions: the data is tiny."""
 PATIENCE_S: Final = 240.0
 """How long a client waits for a cluster that has answered before."""

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
 QUERIES = Path(__file__).resolve().parents[2] / "benchmarks" / "tpch" / "queries"
 JOBS = Path(__file__).with_name("jobs.py")
-UNFUSED = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 4}
+UNFUSED = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 4, "onager.adaptive": "off"}
 """Every exchange is cut, into few partitions: the data is tiny."""
 
 
