@@ -14,6 +14,7 @@ from onager.place_files import FOLDER
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.oracles import Verdict
 from tests.chaos.workload import PATIENCE_S
+from tests.support.trees import below
 
 _CLEAN_S: Final = 120.0
 _CHECK_S: Final = 120.0
@@ -122,7 +123,7 @@ class Aftermath:
 
     def _files(self) -> list[str]:
         exchange: Path = self._cluster.local.exchange
-        found = (str(path.relative_to(exchange)) for path in exchange.rglob("*") if path.is_file())
+        found = (str(path.relative_to(exchange)) for path in below(exchange) if path.is_file())
         return sorted(path for path in found if not path.startswith(FOLDER))
 
     def _state_check(self, verdict: Verdict) -> None:

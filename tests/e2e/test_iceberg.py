@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from onager.errors import JobFailedError
 from tests.e2e.conftest import UNFUSED
 from tests.support.processes.cluster import Cluster
+from tests.support.trees import below
 from tests.support.waiting import HANGS_S, until
 
 DIE_ONCE = """
@@ -139,6 +140,6 @@ def test_a_catalog_that_is_not_there_and_a_table_that_is_dropped_are_told(cluste
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "--catalog='ice=delta:x': give NAME=iceberg:URI?PROPERTY=VALUE&…" in refused.stderr
     until(
-        lambda: not list(Path(catalog.properties["warehouse"].removeprefix("file://")).rglob(".*.onager-*")),
+        lambda: not below(Path(catalog.properties["warehouse"].removeprefix("file://")), ".*.onager-*"),
         "clean",
     )

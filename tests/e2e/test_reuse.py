@@ -1,6 +1,5 @@
 """Outputs that jobs take of others, on a real cluster."""
 
-import os
 import shutil
 
 import pyarrow as pa
@@ -9,6 +8,7 @@ import pytest
 
 from tests.e2e.conftest import UNFUSED
 from tests.support.file_times import make_older
+from tests.support.trees import below
 from tests.support.waiting import until
 
 QUERY = "SELECT k, sum(v) AS s FROM sales GROUP BY k ORDER BY k"
@@ -41,8 +41,7 @@ def run(cluster, views, conf=CLUSTER):
 
 
 def files(cluster, job_id):
-    found = os.walk(cluster.exchange_dir / job_id)  # other directories may be removed meanwhile
-    return sorted(name for _, _, names in found for name in names if name.endswith(".rows"))
+    return sorted(path.name for path in below(cluster.exchange_dir / job_id, "*.rows"))
 
 
 def test_the_same_query_takes_what_is_there_until_a_file_changes(shared_cluster, sales):
