@@ -217,7 +217,7 @@ class ExecutorSlot:
     """Whether the executor holds no task, as far as the scheduler knows."""
 
 
-@quick_dataclass(frozen=True, slots=True, kw_only=True)
+@quick_dataclass(frozen=True, slots=True)
 class TaskMetrics:
     """The cost of running tasks; each field declares how it is merged. Durations are the executor's own."""
 

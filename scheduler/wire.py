@@ -2,6 +2,7 @@
 
 import base64
 from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import Final
 
 from onager.execution_graph import (
@@ -24,7 +25,7 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_CONTEXT_CHARS, MAX_MESSAGE_CHARS, MAX_TAIL_CHARS
+from onager.protocol.field_limits import MAX_AMOUNT, MAX_CONTEXT_CHARS, MAX_MESSAGE_CHARS, MAX_TAIL_CHARS
 from onager.protocol.task_keys import task_key
 
 WORK: Final = {
@@ -48,6 +49,7 @@ STATE: Final = {
 
 _METRICS: Final = tuple(field.name for field in fields(TaskMetrics))
 """They have the same names in the protocol."""
+_amounts: Final = attrgetter(*_METRICS)
 _CAUSES: Final = frozenset(cause.value for cause in FailureCause)
 
 
@@ -102,24 +104,11 @@ def output_message(output: TaskOutput) -> pb.TaskOutput:
 
 
 def metrics_from(message: pb.TaskMetrics) -> TaskMetrics:
-    """Return what running a task cost. This is done for every task, hence no loop."""
-    return TaskMetrics(
-        run_ms=message.run_ms,
-        rows_out=message.rows_out,
-        bytes_out=message.bytes_out,
-        bytes_in=message.bytes_in,
-        spill_bytes=message.spill_bytes,
-        peak_memory_bytes=message.peak_memory_bytes,
-        queued_ms=message.queued_ms,
-        fetch_ms=message.fetch_ms,
-        commit_ms=message.commit_ms,
-        executor_rss_bytes=message.executor_rss_bytes,
-        bind_ms=message.bind_ms,
-        codegen_ms=message.codegen_ms,
-        plan_ms=message.plan_ms,
-        function_ms=message.function_ms,
-        plain_bytes_out=message.plain_bytes_out,
-    )
+    """Return what running a task cost, no number above `MAX_AMOUNT`. This is done for every task, hence no loop."""
+    amounts = _amounts(message)
+    if max(amounts) > MAX_AMOUNT:
+        amounts = tuple(min(amount, MAX_AMOUNT) for amount in amounts)
+    return TaskMetrics(*amounts)
 
 
 def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:

@@ -2,6 +2,7 @@ from dataclasses import fields
 
 from onager.execution_graph import NO_METRICS, TaskMetrics
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_AMOUNT
 from onager.scheduler.wire import metrics_from, metrics_message
 
 
@@ -11,3 +12,8 @@ def test_every_metric_of_a_task_arrives() -> None:
     assert len(message.ListFields()) == len(pb.TaskMetrics.DESCRIPTOR.fields)
     assert metrics_from(message) == metrics
     assert metrics_from(pb.TaskMetrics()) == NO_METRICS
+
+
+def test_amounts_that_no_task_can_have_are_cut() -> None:
+    message = pb.TaskMetrics(run_ms=12, rows_out=2**64 - 1, bytes_out=MAX_AMOUNT)
+    assert metrics_from(message) == TaskMetrics(run_ms=12, rows_out=MAX_AMOUNT, bytes_out=MAX_AMOUNT)
