@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from onager.ids import TaskKey
+from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 
 Reports = Mapping[TaskKey, pb.TaskReport]
@@ -18,6 +18,14 @@ def task_key(task: pb.TaskId) -> TaskKey:
 def by_key(reports: Iterable[pb.TaskReport]) -> Reports:
     """Return *reports* in their order, by their task attempts."""
     return {task_key(report.task): report for report in reports}
+
+
+def by_job(reports: Reports) -> dict[JobId, Reports]:
+    """Return *reports* apart by job; nearly always there is one."""
+    jobs = {key.job_id for key in reports}
+    if len(jobs) == 1:
+        return {jobs.pop(): reports}
+    return {job_id: {key: report for key, report in reports.items() if key.job_id == job_id} for job_id in sorted(jobs)}
 
 
 def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:

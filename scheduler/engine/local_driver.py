@@ -23,7 +23,7 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import Reports
+from onager.protocol.task_keys import Reports, by_job
 from onager.scheduler import wire
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
@@ -154,11 +154,8 @@ class LocalDriver:
         not pass, the job ends with it. Neither is a report of a job that only a newer version can read: a newer
         scheduler takes it.
         """
-        by_job: dict[JobId, dict[TaskKey, pb.TaskReport]] = defaultdict(dict)
-        for key, report in reports.items():
-            by_job[key.job_id][key] = report
         work = []
-        for job_id, mine in by_job.items():
+        for job_id, mine in by_job(reports).items():
             share = min(freed, len(mine))
             freed -= share
             work.append(self._update_in_turn(job_id, mine, executor, share))

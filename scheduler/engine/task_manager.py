@@ -12,7 +12,7 @@ from onager.errors import DiskError
 from onager.execution_graph import ExecutorSlot
 from onager.ids import ExecutorId, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import Reports
+from onager.protocol.task_keys import Reports, by_job
 from onager.scheduler.cluster.job_driver import JobDriver, NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.feasibility import Feasibility, Fits
@@ -125,10 +125,9 @@ class TaskManager:
 
         What could not be stored is not acknowledged, so that it is sent again.
         """
-        drivers = {job_id: self._driver_of(job_id) for job_id in {key.job_id for key in reports}}
         by_driver: dict[JobDriver, dict[TaskKey, pb.TaskReport]] = defaultdict(dict)
-        for key, report in reports.items():
-            by_driver[drivers[key.job_id]][key] = report
+        for job_id, of_job in by_job(reports).items():
+            by_driver[self._driver_of(job_id)].update(of_job)
         work = []
         for driver, mine in by_driver.items():
             freed = min(freed_slots, len(mine))

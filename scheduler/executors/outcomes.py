@@ -56,6 +56,10 @@ class ExecutorHealth:
         if self._needed:
             self._records.setdefault(life, _Record()).failures[work] = now_s
 
+    def has_failed(self, life: Life) -> bool:
+        """Return whether a failure of the executor is noted."""
+        return life in self._records
+
     def succeeded(self, life: Life, work: Work, now_s: float) -> None:
         """Note a success; an executor that has not failed needs no record."""
         record = self._records.get(life)

@@ -56,6 +56,8 @@ class Quarantine:
         if record is None or record.is_set_aside(self._clock.now_ms()):
             return  # it starts afresh when it comes back
         life, now_s = (executor.executor_id, executor.incarnation), self._clock.monotonic_s()
+        if not self._health.has_failed(life) and not any(isinstance(event, TaskFailed) for event in events):
+            return  # as nearly always
         for event in events:
             match event:
                 case TaskFailed() if event.failure.kind.is_counted:
