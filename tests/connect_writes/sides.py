@@ -79,9 +79,10 @@ class Side:
         form = next((form for form in _READ for name in names if f".{form}" in name), "")
         if not form:
             raise FileNotFoundError("there are no files of a format that is read")
-        # Which file's columns count does not follow from their names, which are drawn.
+        # Which file's columns count, and come first, does not follow from their names, which are drawn.
         reader = self.spark.read.option("mergeSchema", "true")
-        return reader.format("text" if form == "csv" else form).load(str(directory))
+        found = reader.format("text" if form == "csv" else form).load(str(directory))
+        return found.select(*(f"`{name}`" for name in sorted(found.columns, key=str.lower)))
 
     def forget(self, touched: str) -> None:
         """Remove a table, a view or a dataset."""
