@@ -72,11 +72,11 @@ def translated(method: Unary) -> Unary:
     async def served(self: Any, request: Any, context: Any) -> Any:
         try:
             note_peer(context)
-            called = _method(method.__name__)
-            with called.room.taken(_size(request)) as room:
+            known = _method(method.__name__)
+            with known.room.taken(_size(request)) as room:
                 message = await admitted(method.__name__, request)
                 del request
-                if called.limit.waits:
+                if known.limit.waits:
                     room.give_back()
                 return await method(self, message, context)
         except grpc.aio.AbortError:

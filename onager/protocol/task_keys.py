@@ -25,7 +25,10 @@ def by_job(reports: Reports) -> dict[JobId, Reports]:
     jobs = {key.job_id for key in reports}
     if len(jobs) == 1:
         return {jobs.pop(): reports}
-    return {job_id: {key: report for key, report in reports.items() if key.job_id == job_id} for job_id in sorted(jobs)}
+    apart: dict[JobId, dict[TaskKey, pb.TaskReport]] = {}
+    for key, report in reports.items():
+        apart.setdefault(key.job_id, {})[key] = report
+    return dict(apart)
 
 
 def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:
