@@ -36,6 +36,9 @@ from tests.support.fakes.agents import agent
 _SCHEDULERS: Final = 3
 _A_PROCESS: Final = 250
 _READY_S: Final = 300.0
+_START_EVERY_S: Final = 0.04
+"""Between the starts of two executors of a process: they share the machine with the schedulers, and a start costs as
+much as a minute of doing nothing."""
 
 
 def stay(addresses: list[str], first: int, count: int, is_over: Event) -> None:
@@ -47,6 +50,7 @@ def stay(addresses: list[str], first: int, count: int, is_over: Event) -> None:
                 # Each on a machine of its own, so that no scheduler looks for its process.
                 places = {"first": number, "machine": f"machine-{number}"}
                 await stack.enter_async_context(agent(addresses, f"idle-{number}", lambda *_: None, **places))
+                await asyncio.sleep(_START_EVERY_S)
             await asyncio.to_thread(is_over.wait)
 
     asyncio.run(run())

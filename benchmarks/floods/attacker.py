@@ -21,6 +21,7 @@ from pyspark import SparkFiles
 from pyspark.sql.connect import functions as sf
 from pyspark.sql.connect import proto
 from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.types import LongType
 
 from onager.protocol.limits import CHANNEL_OPTIONS
 
@@ -183,7 +184,7 @@ class Archives:
         session = SparkSession.builder.remote(self._remote).create()
         try:
             session.addArtifacts(f"{path}#env", archive=True)
-            rows = session.range(1).select(sf.udf(archived, "bigint")("id")).collect()
+            rows = session.range(1).select(sf.udf(archived, LongType())("id")).collect()
         except Exception as error:  # noqa: BLE001 - it is what is to be seen
             self.refused[str(error).replace(str(path.parent), "…")[:_WHY_CHARS]] += 1
         else:

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from onager.errors import OnagerError, UnknownExecutorError, VersionMismatchError
-from onager.executor.agent.backoff import Backoff, Pace
+from onager.executor.agent.backoff import Backoff, Pace, spread
 from onager.executor.agent.gateway import SchedulerGateway, tell
 from onager.executor.attempt_logs import AttemptLogs
 from onager.ids import ExecutorId, Incarnation
@@ -59,7 +59,7 @@ class Asks:
         request = pb.AwaitAsksRequest(
             executor_id=self._executor_id,
             incarnation=self._incarnation,
-            wait_ms=_WAIT_MS,
+            wait_ms=spread(_WAIT_MS),
             draining=self._is_draining(),
             answers=answers,
         )

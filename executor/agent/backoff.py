@@ -1,4 +1,4 @@
-"""Waits that grow with every failure in a row, and a limit on repetitions."""
+"""Waits that grow with every failure in a row, waits that end at different times, and a limit on repetitions."""
 
 import asyncio
 import secrets
@@ -19,11 +19,20 @@ class Backoff:
     def next_s(self) -> float:
         """Return how long to wait now."""
         wait_s, self._next_s = self._next_s, min(self._limit_s, self._next_s * 2)
-        return wait_s * (1 - secrets.randbelow(500) / 1000)
+        return wait_s * (1 - _random_part())
 
     async def sleep(self) -> None:
         """Wait."""
         await asyncio.sleep(self.next_s())
+
+
+def spread(wait_ms: int) -> int:
+    """Return *wait_ms* minus a random part of up to a half: waits that began together end one by one."""
+    return int(wait_ms * (1 - _random_part()))
+
+
+def _random_part() -> float:
+    return secrets.randbelow(500) / 1000
 
 
 class Pace:

@@ -8,7 +8,7 @@ import grpc
 import structlog
 
 from onager.errors import OnagerError, SchedulerUnreachableError, UnknownExecutorError, VersionMismatchError
-from onager.executor.agent.backoff import Backoff
+from onager.executor.agent.backoff import Backoff, spread
 from onager.executor.agent.gateway import tell
 from onager.executor.agent.threads import Calls
 from onager.executor.work import SparkLostError
@@ -20,7 +20,7 @@ from onager.supervision import unless_cut
 
 AT_ONCE: Final = 4
 """Requests that are served at once, of each scheduler."""
-_WAIT_MS: Final = 60_000
+_WAIT_MS: Final = 300_000
 _CALL_TIMEOUT_S: Final = 10.0
 _MOST_SCHEDULERS: Final = 32
 _WITHOUT_S: Final = 60.0
@@ -104,7 +104,7 @@ class ConnectLanes:
         reply: pb.ConnectReply | None = None
         while True:
             request = pb.AwaitConnectRequest(
-                executor_id=self._executor_id, incarnation=self._incarnation, wait_ms=_WAIT_MS, reply=reply
+                executor_id=self._executor_id, incarnation=self._incarnation, wait_ms=spread(_WAIT_MS), reply=reply
             )
             try:
                 answer = await unless_cut(

@@ -45,11 +45,16 @@ class Outcome:
 
 async def until_over(worker: Worker, threads: Threads) -> str:
     """Return once *worker* is dead, or has to be ended: then what does not stop in it, else nothing."""
-    while await threads.liveness(worker.is_alive):
-        if stuck := await threads.liveness(worker.enforce_deadlines):
-            return stuck
+    while True:
+        end = await threads.liveness(_end, worker)
+        if end is not None:
+            return end
         await asyncio.sleep(_CHECK_S)
-    return ""
+
+
+def _end(worker: Worker) -> str | None:
+    """Return the same; None while the worker goes on."""
+    return worker.enforce_deadlines() or None if worker.is_alive() else ""
 
 
 def describe_death(

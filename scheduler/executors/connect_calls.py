@@ -21,7 +21,7 @@ from onager.protocol.security import caller
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.policy.rendezvous import first
 
-_WAIT_MAX_MS: Final = 60_000
+_WAIT_MAX_MS: Final = 300_000
 _QUEUED: Final = StreamLimit(64)
 """Requests that wait for one executor."""
 _MOST_LOST: Final = 3

@@ -32,7 +32,6 @@ from onager.state_backend.etcd.messages import (
     watch_event,
 )
 from onager.state_backend.etcd.reading import Reader
-from onager.state_backend.etcd.streams import requested
 from onager.state_backend.etcd.url import EtcdUrl
 from onager.state_backend.etcd.watch import EtcdWatch
 from onager.state_backend.model import (
@@ -224,13 +223,10 @@ class EtcdBackend(StateBackendClient):
     async def keep_alive(self, lease: LeaseId) -> None:
         """Renew *lease* for its whole time, without a write."""
 
-        async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            stream = endpoint.lease.LeaseKeepAlive(timeout=timeout_s, metadata=metadata)
-            async with requested(stream, rpc.LeaseKeepAliveRequest(ID=lease)):
-                return await stream.read()
+        async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> int:
+            return await endpoint.renewals.renew(lease, timeout_s, metadata)
 
-        answer = await self._calls.read(send)
-        if answer.TTL <= 0:
+        if await self._calls.read(send) <= 0:
             raise LeaseExpiredError(f"lease {lease} is gone")
 
     async def revoke(self, lease: LeaseId) -> None:

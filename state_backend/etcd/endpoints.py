@@ -7,6 +7,7 @@ from typing import Any, Final
 import grpc
 from aetcd import rpc
 
+from onager.state_backend.etcd.renewals import Renewals
 from onager.state_backend.etcd.url import EtcdUrl, Tls
 
 _OPTIONS: Final = [
@@ -45,6 +46,7 @@ class Endpoint:
         )
         self.kv = rpc.KVStub(self._channel)
         self.lease = rpc.LeaseStub(self._channel)
+        self.renewals = Renewals(self.lease)
         self.watch = rpc.WatchStub(self._channel)
         self.auth = rpc.AuthStub(self._channel)
         self.maintenance = rpc.MaintenanceStub(self._channel)
@@ -55,13 +57,15 @@ class Endpoint:
         return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     def cut_streams(self) -> None:
-        """End the open streams, so that their watches switch to another member."""
+        """End the open streams, so that their watches and renewals switch to another member."""
         for stream in self.streams:
             stream.cancel()
+        self.renewals.cut()
 
     async def close(self) -> None:
         """Close the channel; calls in flight end as cancelled."""
         await self._channel.close(None)
+        await self.renewals.close()
 
 
 class Endpoints:

@@ -1,0 +1,105 @@
+"""Renewals of leases over one stream: each gets the answer about its own, and none waits for a stream that is over."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import grpc.aio
+import pytest
+from aetcd import rpc
+from aetcd.rpc import rpc_pb2_grpc as services
+
+from onager.state_backend.etcd.renewals import Renewals
+from tests.support.waiting import HANGS_S
+
+GONE = 13
+
+
+class Member(services.LeaseServicer):
+    """Answers *at_once* requests at a time, the latest first; breaks off at a stream's request number *breaks_at*."""
+
+    def __init__(self, *, at_once=1, breaks_at=0, answers=True):
+        self.at_once, self.breaks_at, self.answers = at_once, breaks_at, answers
+        self.streams = 0
+
+    async def LeaseKeepAlive(self, requests, context):  # noqa: N802 - the name of a call
+        self.streams += 1
+        held, number = [], 0
+        async for request in requests:
+            number += 1
+            if number == self.breaks_at:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
+            held.append(request.ID)
+            if self.answers and len(held) == self.at_once:
+                for lease in reversed(held):
+                    yield rpc.LeaseKeepAliveResponse(ID=lease, TTL=0 if lease == GONE else lease)
+                held = []
+
+
+@asynccontextmanager
+async def renewing_at(member):
+    server = grpc.aio.server()
+    services.add_LeaseServicer_to_server(member, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        renewals = Renewals(rpc.LeaseStub(channel))
+        try:
+            yield renewals
+        finally:
+            await renewals.close()
+            await server.stop(None)
+
+
+def renewed(renewals, lease, timeout_s=HANGS_S):
+    return renewals.renew(lease, timeout_s, grpc.aio.Metadata())
+
+
+async def test_each_gets_the_answer_about_its_lease_over_one_stream_in_whatever_order_they_come():
+    member = Member(at_once=4)
+    async with renewing_at(member) as renewals:
+        for _ in range(3):
+            assert await asyncio.gather(*(renewed(renewals, lease) for lease in (7, GONE, 9, 7))) == [7, 0, 9, 7]
+    assert member.streams == 1
+
+
+async def test_all_that_wait_fail_with_a_stream_that_breaks_and_the_next_opens_another():
+    member = Member(at_once=9, breaks_at=3)
+    async with renewing_at(member) as renewals:
+        waits = [asyncio.create_task(renewed(renewals, lease)) for lease in (1, 2, 3)]
+        ends = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), HANGS_S)
+        assert [end.details() for end in ends] == ["etcdserver: no leader"] * 3
+        member.at_once = 1
+        assert await renewed(renewals, 4) == 4
+    assert member.streams == 2
+
+
+async def test_a_member_that_does_not_answer_in_time_fails_all_that_wait_for_it():
+    member = Member(answers=False)
+    async with renewing_at(member) as renewals:
+        patient = asyncio.create_task(renewed(renewals, 1))
+        await asyncio.sleep(0)
+        with pytest.raises(grpc.aio.AioRpcError) as late:
+            await renewed(renewals, 2, timeout_s=0.05)
+        assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        with pytest.raises(grpc.aio.AioRpcError, match="its stream of renewals ended"):
+            await asyncio.wait_for(patient, HANGS_S)
+        member.answers = True
+        assert await renewed(renewals, 3) == 3
+
+
+async def test_a_renewal_that_is_given_up_takes_no_answer_from_another_one_of_its_lease():
+    member = Member(at_once=2)
+    async with renewing_at(member) as renewals:
+        given_up = asyncio.create_task(renewed(renewals, 5))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        assert await asyncio.wait_for(renewed(renewals, 5), HANGS_S) == 5
+    assert member.streams == 1
+
+
+async def test_nobody_waits_for_a_connection_that_is_refused():
+    async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
+        renewals = Renewals(rpc.LeaseStub(channel))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await asyncio.wait_for(renewed(renewals, 1), HANGS_S)
+        await renewals.close()
