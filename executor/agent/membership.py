@@ -24,11 +24,6 @@ _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
 """The least time between two registrations."""
 _UNANSWERED_RETRY_S = 0.5
-_LONGEST_RETRY_S = 4.0
-"""How long after a heartbeat without an answer the next one goes out, at most its interval.
-
-The waits grow: schedulers that do not answer because they get too many calls must not get more.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +117,6 @@ class Membership:
 
     async def keep_alive(self) -> None:
         """Send heartbeats three times per lease, for ever."""
-        retry = Backoff(first_s=_UNANSWERED_RETRY_S, limit_s=_LONGEST_RETRY_S)
         while True:
             await self._registered.wait()
             self._heartbeat_due.clear()
@@ -140,9 +134,8 @@ class Membership:
                 continue
             except OnagerError as e:
                 tell(self._log, "heartbeat_failed", e)
-                interval_s = min(interval_s, retry.next_s())
+                interval_s = min(interval_s, _UNANSWERED_RETRY_S)
             else:
-                retry.reset()
                 self._on_answer(answer)
             try:
                 async with asyncio.timeout(interval_s):

@@ -18,6 +18,7 @@ from onager.protocol.field_limits import (
     HTTP_HEAD_S,
     HTTP_STREAMS,
     HTTP_STREAMS_OF_PEER,
+    MAX_AMOUNT,
     MAX_STAGES,
     MAX_TASKS_A_PAGE,
     MAX_TASKS_OF_JOB,
@@ -133,7 +134,12 @@ def _streams() -> list[str]:
 
 
 def _fields() -> list[str]:
-    lines = ["## Fields", "", "Fields without a row are numbers, flags and choices of which any value will do."]
+    lines = [
+        "## Fields",
+        "",
+        "Fields without a row are numbers, flags and choices of which any value will do. What a task says that it",
+        f"read, wrote and took counts as at most {MAX_AMOUNT:,} rows, bytes or milliseconds each.",
+    ]
     for message, limits in FIELD_LIMITS.items():
         rows = [
             f"| `{name}` | {_told(limit)} |" for name, limit in limits.items() if not isinstance(limit, Plain | Part)

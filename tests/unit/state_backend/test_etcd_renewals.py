@@ -8,17 +8,22 @@ import pytest
 from aetcd import rpc
 from aetcd.rpc import rpc_pb2_grpc as services
 
-from onager.state_backend.etcd.renewals import Renewals
+from onager.state_backend.etcd.renewals import _SILENT_S, _STALLED_S, Renewals
 from tests.support.waiting import HANGS_S
 
 GONE = 13
+SLOW = 17
 
 
 class Member(services.LeaseServicer):
-    """Answers *at_once* requests at a time, the latest first; breaks off at a stream's request number *breaks_at*."""
+    """Answers *at_once* requests at a time, the latest first; breaks off at a stream's request number *breaks_at*.
 
-    def __init__(self, *, at_once=1, breaks_at=0, answers=True):
-        self.at_once, self.breaks_at, self.answers = at_once, breaks_at, answers
+    It takes no more of a stream's requests after one about `SLOW`, until *goes_on*.
+    """
+
+    def __init__(self, *, at_once=1, breaks_at=0):
+        self.at_once, self.breaks_at = at_once, breaks_at
+        self.goes_on = asyncio.Event()
         self.streams = 0
 
     async def LeaseKeepAlive(self, requests, context):  # noqa: N802 - the name of a call
@@ -28,8 +33,10 @@ class Member(services.LeaseServicer):
             number += 1
             if number == self.breaks_at:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
+            if request.ID == SLOW:
+                await self.goes_on.wait()
             held.append(request.ID)
-            if self.answers and len(held) == self.at_once:
+            if len(held) == self.at_once:
                 for lease in reversed(held):
                     yield rpc.LeaseKeepAliveResponse(ID=lease, TTL=0 if lease == GONE else lease)
                 held = []
@@ -73,18 +80,58 @@ async def test_all_that_wait_fail_with_a_stream_that_breaks_and_the_next_opens_a
     assert member.streams == 2
 
 
-async def test_a_member_that_does_not_answer_in_time_fails_all_that_wait_for_it():
-    member = Member(answers=False)
+async def test_one_that_has_no_time_left_leaves_the_others_alone():
+    member = Member()
     async with renewing_at(member) as renewals:
-        patient = asyncio.create_task(renewed(renewals, 1))
+        patient = asyncio.create_task(renewed(renewals, SLOW))
         await asyncio.sleep(0)
         with pytest.raises(grpc.aio.AioRpcError) as late:
-            await renewed(renewals, 2, timeout_s=0.05)
+            await renewed(renewals, 2, timeout_s=0.01)
         assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        member.goes_on.set()
+        assert await asyncio.wait_for(patient, HANGS_S) == SLOW
+    assert member.streams == 1
+
+
+async def test_others_do_not_wait_behind_one_that_the_member_is_slow_about():
+    member = Member()
+    async with renewing_at(member) as renewals:
+        slow = asyncio.create_task(renewed(renewals, SLOW))
+        await asyncio.sleep(2 * _STALLED_S)
+        for _ in range(3):
+            assert await asyncio.gather(*(renewed(renewals, lease) for lease in (1, 2, 3))) == [1, 2, 3]
+        assert not slow.done()
+        member.goes_on.set()
+        assert await asyncio.wait_for(slow, HANGS_S) == SLOW
+    assert member.streams == 2
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_stream_that_was_silent_for_long_is_ended_by_the_first_that_is_given_up(is_cancelled):
+    member = Member()
+    async with renewing_at(member) as renewals:
+        patient = asyncio.create_task(renewed(renewals, SLOW))
+        given_up = asyncio.create_task(renewed(renewals, 2, timeout_s=HANGS_S if is_cancelled else _SILENT_S + 0.1))
+        if is_cancelled:
+            await asyncio.sleep(_SILENT_S + 0.1)
+            given_up.cancel()
         with pytest.raises(grpc.aio.AioRpcError, match="its stream of renewals ended"):
             await asyncio.wait_for(patient, HANGS_S)
-        member.answers = True
+        await asyncio.gather(given_up, return_exceptions=True)
         assert await renewed(renewals, 3) == 3
+
+
+@pytest.mark.parametrize("end", ["cut", "close"])
+async def test_nobody_waits_for_a_stream_that_ends_before_it_begins(end):
+    async with renewing_at(Member()) as renewals:
+        waits = asyncio.create_task(renewed(renewals, 1))
+        await asyncio.sleep(0)  # the stream is there, and has not been written to or read
+        if end == "cut":
+            renewals.cut()
+        else:
+            await renewals.close()
+        (ended,) = await asyncio.wait_for(asyncio.gather(waits, return_exceptions=True), HANGS_S)
+        assert isinstance(ended, grpc.aio.AioRpcError if end == "cut" else asyncio.CancelledError)
 
 
 async def test_a_renewal_that_is_given_up_takes_no_answer_from_another_one_of_its_lease():
