@@ -19,7 +19,7 @@ help:
 	@echo "make figures   all benchmarks that README and docs/performance.md quote, about an hour (ARGS=--list)"
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
 	@echo "make machines   three machines as namespaces of this one, cut off, stopped, gone (ONLY=TEXT: these faults)"
-	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, FROM_VERSION=DIRECTORY)"
+	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, STREAMING=1, FROM_VERSION=DIRECTORY)"
 	@echo "make test-all   every test with every case, and TPC-H distributed, and in a Spark cluster, in every way"
 	@echo "make test-compose   docker-compose.yml with a real engine: built, used, killed; needs docker.io and docker-compose"
 	@echo "make test-etcd   the tests of the store on the newest etcd; needs Go"
@@ -65,7 +65,7 @@ machines: setup-dev
 
 MINUTES ?= 5
 chaos: setup-dev
-	$(with_java) $(PYTHON) -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ROLLING),--rolling) $(if $(FROM_VERSION),--from-version $(FROM_VERSION)) --json var/chaos.json
+	$(with_java) $(PYTHON) -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ROLLING),--rolling) $(if $(STREAMING),--streaming) $(if $(FROM_VERSION),--from-version $(FROM_VERSION)) --json var/chaos.json
 
 lint: setup-dev
 	$(PYTHON) -m ruff format --check .

@@ -242,3 +242,12 @@ def test_the_directory_of_a_cluster_that_runs_is_left_alone(tmp_path):
         runs.communicate()
     assert f"another cluster runs in {tmp_path} (etcd-1 is process {runs.pid})" in told
     assert (tmp_path / "etcd-1").is_dir()
+
+
+def test_the_bill_of_materials_has_each_package_that_runs_in_a_cluster_with_its_hashes(tmp_path: Path) -> None:
+    file = tmp_path / "sbom.json"
+    subprocess.run([ROOT / "scripts" / "pin", "--sbom", file], check=True, timeout=300)
+    components = json.loads(file.read_text())["components"]
+    pins = re.findall(r"^([a-z0-9-]+)==([\w.]+)", (ROOT / "requirements" / "runtime.txt").read_text(), re.MULTILINE)
+    assert {(each["name"], each["version"]) for each in components} == set(pins)
+    assert all(reference.get("hashes") for each in components for reference in each["externalReferences"])

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos [--minutes 5] [--seed N] [--rolling] [--json FILE]``, or ``make chaos MINUTES=5``.
+"""``python -m tests.chaos [--minutes 5] [--seed N] [--rolling] [--streaming]``, or ``make chaos MINUTES=5``.
 
 Real processes: three members of etcd, three schedulers behind HAProxy, three executors of Spark, clients that compare
 what they get. Exit code 1 when an oracle has found something; then logs and data are kept.
@@ -37,6 +37,7 @@ def main() -> int:
         help="begin with the schedulers and executors of this checkout (set up, earlier), and upgrade at half-time",
     )
     parser.add_argument("--push", type=int, default=1, choices=range(EXECUTORS + 1), help="executors in push mode")
+    parser.add_argument("--streaming", action="store_true", help="queries stream from stage to stage")
     parser.add_argument("--sf", type=float, default=0.01, help="scale factor of the TPC-H data")
     parser.add_argument("--json", type=Path, help="where a summary goes")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a clean run, too")
@@ -53,6 +54,7 @@ def main() -> int:
         is_rolling=given.rolling or given.from_version is not None,
         from_version=given.from_version and given.from_version.absolute(),
         pushed=given.push,
+        streams=given.streaming,
         has_small_disk=has_small_disk,
     )
     began_s = time.monotonic()
@@ -78,7 +80,7 @@ def main() -> int:
     if not summary.is_clean:
         rolling = " --rolling" if given.rolling else ""
         rolling += f" --from-version {given.from_version}" if given.from_version else ""
-        rolling += f" --push {given.push}"
+        rolling += f" --push {given.push}" + (" --streaming" if given.streaming else "")
         print(f"\nNOT CLEAN. Logs and data: {directory}\nThe same faults again: python -m tests.chaos "
               f"--minutes {given.minutes:g} --seed {given.seed}{rolling}")  # fmt: skip
         return 1

@@ -56,6 +56,8 @@ class Options:
     """The checkout whose schedulers and executors the run begins with; the restart at half-time upgrades them."""
     pushed: int = 0
     """How many executors are in push mode."""
+    streams: bool = False
+    """Whether queries stream from stage to stage."""
     has_small_disk: bool = True
     """Whether the exchange may be mounted as a disk of its own: a mount namespace of ours is needed for that."""
 
@@ -271,7 +273,8 @@ class Chaos:
         # The version before refuses settings that it does not know.
         lay_out = self._options.from_version is None
         seed, tables = self._options.seed, views(self._data)
-        return Client(name, address, seed, tables, self._expected, self._sinks, lay_out=lay_out)
+        streams = self._options.streams
+        return Client(name, address, seed, tables, self._expected, self._sinks, lay_out=lay_out, streams=streams)
 
     @contextlib.contextmanager
     def _small_disk(self) -> Iterator[None]:
@@ -304,5 +307,7 @@ def _counts(records: Sequence[JobRecord]) -> dict[str, int]:
         "right": sum(record.is_successful for record in records),
         "writing": sum(record.kind == SINK for record in records),
         "python": sum(record.kind == DIGESTS for record in records),
+        "streamed": sum(record.streamed == "yes" for record in records),
+        "streamed in vain": sum(record.streamed not in ("", "yes") for record in records),
         "longest_s": round(max((r.ended_s - r.submitted_s for r in records if r.ended_s), default=0)),
     }

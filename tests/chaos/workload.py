@@ -27,6 +27,8 @@ CUT: Final = {
     "onager.adaptive": "off",
 }
 """Every exchange is cut, into few partitions: the data is tiny."""
+STREAMING: Final = {"onager.exchange": "streaming", "spark.sql.shuffle.partitions": 1}
+"""Stages of one task each: there are three slots for all that run together."""
 PATIENCE_S: Final = 240.0
 """How long a client waits for a cluster that has answered before."""
 
@@ -49,6 +51,8 @@ class JobRecord:
     """What marks its rows, for a job that writes to a sink."""
     rerun: list[str] = field(default_factory=list)
     """Tasks that succeeded more than once."""
+    streamed: str = ""
+    """Of a job that was to stream: `yes`, or why it was begun again over the exchange directory."""
 
     @property
     def is_successful(self) -> bool:
@@ -58,7 +62,8 @@ class JobRecord:
 class Client(threading.Thread):
     """One user: submits, waits, fetches, compares; ends when told to, after the job at hand.
 
-    With *lay_out*, half of its cut queries have stages laid out by what was measured.
+    With *lay_out*, half of its cut queries have stages laid out by what was measured. With *streams*, its cut queries
+    stream.
     """
 
     def __init__(
@@ -71,12 +76,14 @@ class Client(threading.Thread):
         sinks: Path,
         *,
         lay_out: bool,
+        streams: bool,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.records: list[JobRecord] = []
         self.stopping = threading.Event()
         self.sink = sinks / name
-        self._lay_out = lay_out
+        self._lay_out = lay_out and not streams
+        self._streams = streams
         self._address = address
         self._rng = random.Random(f"{seed} {name}")
         self._views = views
@@ -126,6 +133,8 @@ class Client(threading.Thread):
             sink = sink_message(self.sink, "parquet", "append", {})
         # Some run as a single stage, as small queries do.
         conf = dict(CUT) if self._rng.random() < 0.85 or sink else {}
+        if conf and self._streams and not sink:
+            conf |= STREAMING
         if conf and self._lay_out and self._rng.random() < 0.5:
             conf |= {"onager.adaptive": "on", "onager.adaptive.fuseBytes": self._rng.choice(("0", "2k", "8m"))}
         if conf and self._lay_out and self._rng.random() < 0.5:
@@ -142,6 +151,11 @@ def look_closer(client: onager.OnagerClient, record: JobRecord) -> None:
         return
     if progress.HasField("failure"):
         record.failure = progress.failure
+    if progress.durable_because:
+        record.streamed = progress.durable_because
+        return  # it was begun again once
+    if progress.exchange == "streaming":
+        record.streamed = "yes"
     for stage in progress.stages:
         for task in stage.tasks:
             if task.successes > 1:
