@@ -66,18 +66,19 @@ class SeenPlaces:
 
     def views(self) -> list[pb.PlaceView]:
         """Return what was seen last."""
-        return [
-            pb.PlaceView(
-                name=name,
-                path=place.path,
-                id=place.seen.id,
-                generation=place.seen.generation,
-                mark=place.mark,
-                problem=self._hangs(name) or place.seen.problem or place.lost,
-                wanted=place.looked_for,
-            )
-            for name, place in self._places.items()
-        ]
+        return [self._view(name, place) for name, place in self._places.items()]
+
+    def _view(self, name: str, place: Place) -> pb.PlaceView:
+        hangs = self._hangs(name)
+        return pb.PlaceView(
+            name=name,
+            path=place.path,
+            id=place.seen.id,
+            generation=place.seen.generation,
+            mark=place.mark,
+            problem=hangs or place.seen.problem or place.lost,
+            wanted=place.wanted if hangs else place.looked_for,
+        )
 
     def take(self, verdicts: Iterable[pb.PlaceVerdict]) -> bool:
         """Take what a scheduler makes of the views; return whether that is new."""

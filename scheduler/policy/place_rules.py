@@ -48,7 +48,7 @@ class Make:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """The process does not know yet which id to look for."""
+    """The process does not know yet which id to look for; it looks once it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def judged(known: KnownPlace | None, view: View, *, has_witness: bool) -> Decisi
     """Return what to do; *has_witness*: whether a process lives that was admitted to the place before."""
     if known is None:
         return Begin() if view.id else Make()
-    if view.wanted != known.place_id and not view.problem:
-        return Tell()
+    if view.wanted != known.place_id:
+        return Tell()  # whatever it saw: the directory may have been made since
     if view.id != known.place_id or view.problem:
         return Refuse(told_other(view))
     if has_witness and view.mark:

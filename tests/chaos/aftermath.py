@@ -78,8 +78,8 @@ class Aftermath:
                              for keyspace, n in counts.items()]  # fmt: skip
         if orphans:
             verdict.notes.append(f"{len(orphans)} keys of plans that lost a race wait for their collection")
-        directories = [path.name for path in self._cluster.local.exchange.iterdir()]
-        verdict.findings += [f"{name} is left in the exchange" for name in directories]
+        names = [path.name for path in self._cluster.local.exchange.iterdir() if path.name != FOLDER]
+        verdict.findings += [f"{name} is left in the exchange" for name in names]
         self._state_check(verdict)
         return verdict
 

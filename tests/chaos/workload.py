@@ -154,7 +154,7 @@ def look_closer(client: onager.OnagerClient, record: JobRecord) -> None:
     if progress.durable_because:
         record.streamed = progress.durable_because
         return  # it was begun again once
-    if progress.exchange == "streaming":
+    if progress.exchange == "streaming" and sum(stage.work == "query" for stage in progress.stages) > 1:
         record.streamed = "yes"
     for stage in progress.stages:
         for task in stage.tasks:

@@ -43,7 +43,8 @@ def view(**changes):
         (Known(), view(wanted=OTHER, id=OTHER), True, Tell),
         (Known(), view(id="", mark=""), False, Refuse),
         (Known(), view(id="", mark=""), True, Refuse),
-        (Known(), view(wanted="", id="", problem="it is not there"), False, Refuse),
+        # It looked before it knew the id; another process may have made the directory since.
+        (Known(), view(wanted="", id="", problem="it is not there"), False, Tell),
         (Known(), view(problem="it is not there"), False, Refuse),
         # While an admitted process lives, it has to find the mark, whatever the generation.
         (Known(), view(), True, Ask),
