@@ -217,7 +217,7 @@ class Chaos:
             sinks_whole({path: wrote for path, wrote in sinks.items() if wrote}, self._expected[SINK]),
             await asyncio.to_thread(aftermath.store),
             await asyncio.to_thread(aftermath.executors),
-            await asyncio.to_thread(aftermath.exchange),
+            await asyncio.to_thread(aftermath.exchange, {record.job_id for record in records if record.offers}),
             await asyncio.to_thread(aftermath.processes),
             await asyncio.to_thread(aftermath.retention),
             died_for_a_reason(self._deaths, faults),

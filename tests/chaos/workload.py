@@ -49,6 +49,8 @@ class JobRecord:
     """The job's own failure as stored."""
     tag: str = ""
     """What marks its rows, for a job that writes to a sink."""
+    offers: bool = False
+    """Whether its outputs stay for other jobs."""
     rerun: list[str] = field(default_factory=list)
     """Tasks that succeeded more than once."""
     streamed: str = ""
@@ -139,6 +141,7 @@ class Client(threading.Thread):
             conf |= {"onager.adaptive": "on", "onager.adaptive.fuseBytes": self._rng.choice(("0", "2k", "8m"))}
         if conf and self._lay_out and self._rng.random() < 0.5:
             conf |= {"onager.reuse": "cluster"}
+            record.offers = True
         return job_spec(sql=text, name=record.kind, views=self._views, conf=conf, py_files=(), sink=sink)
 
 
