@@ -225,6 +225,11 @@ class AttemptTable:
         """Return every report that is not acknowledged, and its first address, in the order of the launches."""
         return [(key, a.report, a.reply_to) for key, a in self._held.items() if a.report is not None]
 
+    def address(self, key: TaskKey, reply_to: str) -> None:
+        """Note that the scheduler at *reply_to* is to get the report of a task."""
+        if key in self._held:
+            self._held[key].reply_to = reply_to
+
     def acknowledge(self, keys: Iterable[TaskKey]) -> None:
         """Release the finished attempts *keys*, and remember that they were here."""
         for key in keys:

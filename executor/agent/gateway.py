@@ -112,6 +112,11 @@ class SchedulerGateway:
         answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s, lambda: again)
         return answer
 
+    def next_address(self, address: str) -> str:
+        """Return the scheduler after the one at *address*, or after the one that answered last."""
+        at = self._addresses.index(address) if address in self._addresses else self._current
+        return self._addresses[(at + 1) % len(self._addresses)]
+
     def is_passed_over(self, address: str) -> bool:
         """Return whether the scheduler at *address* did not answer lately, so that another one is asked at once."""
         return self._replies.is_passed_over(address)

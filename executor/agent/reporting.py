@@ -212,6 +212,8 @@ class Reporter:
             if key in acknowledged:
                 self._refused.pop(key, None)
             else:
+                # It may be of an earlier version, and unable to read the job.
+                self._attempts.address(key, self._gateway.next_address(batch.reply_to))
                 self._pause(key)
         return True
 

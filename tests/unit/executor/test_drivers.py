@@ -50,6 +50,18 @@ async def test_slots_that_the_driver_left_free_are_offered_to_the_polled_schedul
         assert polling.polls[-1].free_slots == 1, "the poll that waits is told, and goes on"
 
 
+@pytest.mark.parametrize("is_driver", [False, True])
+async def test_a_report_that_a_scheduler_does_not_take_goes_to_the_next_one(is_driver):
+    """The first may be of an earlier version, and unable to read the job."""
+    async with rig(slots=2, schedulers=2, poll_wait_ms=5_000) as r:
+        first, second = r.gateways
+        first.acknowledges = False
+        await polled(r, task_set(0, reply_to=addresses(r)[0] if is_driver else ""))
+        r.worker.succeed(key(0))
+        await eventually(lambda: second.reported() == [key(0)])
+        assert first.reported() == [key(0)]
+
+
 async def beaten(gateway):
     """Return when so much time has passed that whatever the executor had to say was said."""
     beats = len(gateway.heartbeats)

@@ -100,6 +100,9 @@ class Refusing(SchedulerGateway):
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
 
+    def next_address(self, address: str) -> str:
+        return address
+
     async def report(self, request: pb.ReportTasksRequest, *_: Any, **__: Any) -> pb.ReportTasksResponse:
         self.calls.append([report.task.job_id for report in request.reports])
         taken = [report.task for report in request.reports if report.task.job_id != "newer"]
