@@ -113,7 +113,9 @@ class SchedulerGateway:
         return answer
 
     def next_address(self, address: str) -> str:
-        """Return the scheduler after the one at *address*, or after the one that answered last."""
+        """Return the scheduler after the one at *address*, or after the one that answered last; empty: there is one."""
+        if len(self._addresses) == 1:
+            return ""
         at = self._addresses.index(address) if address in self._addresses else self._current
         return self._addresses[(at + 1) % len(self._addresses)]
 

@@ -188,8 +188,8 @@ class Reporter:
     async def _send(self, batch: _Batch) -> bool:
         """Send *batch*; return whether there was an answer. Reports that it does not acknowledge pause."""
         keys = batch.reports.keys()
-        # Slots that a lost answer may have filled are not offered again: the next poll offers them.
-        fresh = keys - self._unanswered
+        # A scheduler may have filled the slots of reports that were sent before: the next poll offers them.
+        fresh = keys - self._unanswered - self._refused.keys()
         freed = self._attempts.freed_by(len(fresh)) if self._takes_work() else 0
         request = self._request(batch.reports.values(), freed)
         try:
@@ -206,7 +206,7 @@ class Reporter:
         self._attempts.acknowledge(acknowledged)
         self._unanswered -= keys
         self._on_answer(answer)
-        if len(fresh) < len(keys):
+        if acknowledged & keys - fresh:
             self._on_silence()  # a waiting poll has offered fewer slots than are free now
         for key in keys:
             if key in acknowledged:
@@ -232,7 +232,8 @@ class Reporter:
             answer = await self._gateway.report_to(reply_to, request)
             if answer is not None:
                 filled = sum(len(task_set.tasks) for task_set in answer.task_sets)
-                self._leave(request.freed_slots - filled - answer.credited_slots)
+                freed = min(request.freed_slots, len(answer.acknowledged))
+                self._leave(freed - filled - answer.credited_slots)
                 return answer
             request.freed_slots = 0  # the silent scheduler may have filled them
             self._on_silence()

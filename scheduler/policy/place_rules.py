@@ -84,7 +84,7 @@ Decision = Make | Tell | Begin | Ask | Renew | Admit | Refuse
 def judged(known: KnownPlace | None, view: View, *, has_witness: bool) -> Decision:
     """Return what to do; *has_witness*: whether a process lives that was admitted to the place before."""
     if known is None:
-        return Begin() if view.id else Make()
+        return Begin() if view.id and not view.problem else Make()
     if view.wanted != known.place_id:
         return Tell()  # whatever it saw: the directory may have been made since
     if view.id != known.place_id or view.problem:

@@ -3,15 +3,16 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
 from aetcd import rpc
 
 _STALLED_S: Final = 0.3
-"""A stream that owes answers, and has given none for so long, gets no more requests while another one can take them.
+"""A stream on which a request has waited for so long gets no more of them while another stream can take them.
 
-A member serves the requests of a stream one by one. It may wait for a lease that has just expired.
+A member serves the requests of a stream one by one. It may wait for a lease that has just expired, or ask its leader.
 """
 _SILENT_S: Final = 1.5
 """A stream that is silent for longer when a renewal is given up is ended: a new one may find a member that works."""
@@ -31,8 +32,8 @@ class Renewals:
         `grpc.aio.AioRpcError` when the member does not answer within *timeout_s*, or the stream ends.
         """
         self._streams = [stream for stream in self._streams if not stream.is_over]
-        best = min(self._streams, key=_Stream.silent_s, default=None)
-        if best is None or (best.silent_s() > _STALLED_S and len(self._streams) < _MOST_STREAMS):
+        best = min(self._streams, key=_Stream.waited_s, default=None)
+        if best is None or (best.waited_s() > _STALLED_S and len(self._streams) < _MOST_STREAMS):
             best = _Stream(self._stub, metadata)
             self._streams.append(best)
         return await best.renew(lease, timeout_s)
@@ -48,15 +49,26 @@ class Renewals:
             await stream.close()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """A renewal on its way."""
+
+    lease: int
+    asked_s: float
+    answer: "asyncio.Future[int]"
+
+
 class _Stream:
     """A stream, from its first request to its end."""
 
     def __init__(self, stub: rpc.LeaseStub, metadata: grpc.aio.Metadata) -> None:
         self._call: Any = stub.LeaseKeepAlive(metadata=metadata)
         self._loop = asyncio.get_running_loop()
-        self._unsent: asyncio.Queue[int] = asyncio.Queue()
-        self._waiting: dict[int, deque[asyncio.Future[int]]] = {}
-        """The futures of the answers about each lease, in the order of the requests."""
+        self._owed: dict[_Request, None] = {}
+        """The requests without an answer, in order."""
+        self._unsent: asyncio.Queue[_Request] = asyncio.Queue()
+        self._sent: dict[int, deque[_Request]] = {}
+        """Those about each lease, in order."""
         self._heard_s = 0.0
         """When it gave an answer, or began to owe one."""
         self._sending = asyncio.create_task(self._send(), name="requests for renewals")
@@ -68,24 +80,25 @@ class _Stream:
         """Whether it gives no more answers."""
         return self._receiving.done()
 
-    def silent_s(self) -> float:
-        """Return for how long it has owed answers without giving one."""
-        return self._loop.time() - self._heard_s if self._waiting else 0.0
+    def waited_s(self) -> float:
+        """Return for how long the oldest request has waited for its answer."""
+        oldest = next(iter(self._owed), None)
+        return 0.0 if oldest is None else self._loop.time() - oldest.asked_s
 
     async def renew(self, lease: int, timeout_s: float) -> int:
         """Request a renewal, and return the answer."""
-        if not self._waiting:
-            self._heard_s = self._loop.time()
-        answer: asyncio.Future[int] = self._loop.create_future()
-        self._waiting.setdefault(lease, deque()).append(answer)
-        self._unsent.put_nowait(lease)
+        request = _Request(lease, self._loop.time(), self._loop.create_future())
+        if not self._owed:
+            self._heard_s = request.asked_s
+        self._owed[request] = None
+        self._unsent.put_nowait(request)
         try:
             async with asyncio.timeout(timeout_s):
-                return await answer
+                return await request.answer
         except TimeoutError:
             raise _failure(grpc.StatusCode.DEADLINE_EXCEEDED, "it does not answer a lease's renewal") from None
         finally:
-            if self.silent_s() > _SILENT_S:
+            if self._owed and self._loop.time() - self._heard_s > _SILENT_S:
                 self.end()
 
     def end(self) -> None:
@@ -94,28 +107,33 @@ class _Stream:
 
     async def close(self) -> None:
         """End it, and wait for that; the renewals that wait are cancelled."""
-        for waiting in self._waiting.values():
-            for answer in waiting:
-                answer.cancel()
+        for request in self._owed:
+            request.answer.cancel()
         self.end()
         await asyncio.gather(self._receiving, self._sending, return_exceptions=True)
 
     async def _send(self) -> None:
         with suppress(rpc.AioRpcError, asyncio.InvalidStateError):  # the end of the answers says why
             while True:
-                await self._call.write(rpc.LeaseKeepAliveRequest(ID=await self._unsent.get()))
+                request = await self._unsent.get()
+                if request.answer.done():  # it was given up
+                    del self._owed[request]
+                    continue
+                self._sent.setdefault(request.lease, deque()).append(request)
+                await self._call.write(rpc.LeaseKeepAliveRequest(ID=request.lease))
 
     async def _receive(self) -> None:
         while answer := await self._call.read():
             self._heard_s = self._loop.time()
-            waiting = self._waiting.get(answer.ID)
-            if waiting is None:
+            sent = self._sent.get(answer.ID)
+            if sent is None:
                 continue
-            first = waiting.popleft()
-            if not waiting:
-                del self._waiting[answer.ID]
-            if not first.done():
-                first.set_result(answer.TTL)
+            request = sent.popleft()
+            if not sent:
+                del self._sent[answer.ID]
+            del self._owed[request]
+            if not request.answer.done():
+                request.answer.set_result(answer.TTL)
 
     def _fail(self, receiving: "asyncio.Task[None]") -> None:
         self._sending.cancel()
@@ -123,11 +141,10 @@ class _Stream:
             self._call.cancel()
         why = None if receiving.cancelled() else receiving.exception()
         why = why or _failure(grpc.StatusCode.UNAVAILABLE, "its stream of renewals ended")
-        for waiting in self._waiting.values():
-            for answer in waiting:
-                if not answer.done():
-                    answer.set_exception(why)
-        self._waiting = {}
+        for request in self._owed:
+            if not request.answer.done():
+                request.answer.set_exception(why)
+        self._owed = {}
 
 
 def _failure(code: grpc.StatusCode, why: str) -> rpc.AioRpcError:

@@ -9,7 +9,7 @@ from aetcd import rpc
 from aetcd.rpc import rpc_pb2_grpc as services
 
 from onager.state_backend.etcd.renewals import _SILENT_S, _STALLED_S, Renewals
-from tests.support.waiting import HANGS_S
+from tests.support.waiting import HANGS_S, eventually
 
 GONE = 13
 SLOW = 17
@@ -21,20 +21,22 @@ class Member(services.LeaseServicer):
     It takes no more of a stream's requests after one about `SLOW`, until *goes_on*.
     """
 
-    def __init__(self, *, at_once=1, breaks_at=0):
-        self.at_once, self.breaks_at = at_once, breaks_at
+    def __init__(self, *, at_once=1, breaks_at=0, pause_s=0.0):
+        self.at_once, self.breaks_at, self.pause_s = at_once, breaks_at, pause_s
         self.goes_on = asyncio.Event()
-        self.streams = 0
+        self.streams = self.requests = 0
 
     async def LeaseKeepAlive(self, requests, context):  # noqa: N802 - the name of a call
         self.streams += 1
         held, number = [], 0
         async for request in requests:
             number += 1
+            self.requests += 1
             if number == self.breaks_at:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
             if request.ID == SLOW:
                 await self.goes_on.wait()
+            await asyncio.sleep(self.pause_s)
             held.append(request.ID)
             if len(held) == self.at_once:
                 for lease in reversed(held):
@@ -106,6 +108,21 @@ async def test_others_do_not_wait_behind_one_that_the_member_is_slow_about():
     assert member.streams == 2
 
 
+async def test_others_do_not_wait_behind_many_that_the_member_answers_one_by_one():
+    member = Member(pause_s=0.01)
+    async with renewing_at(member) as renewals:
+        many = [asyncio.create_task(renewed(renewals, lease)) for lease in range(100, 300)]
+        await asyncio.sleep(2 * _STALLED_S)
+        assert await renewed(renewals, 1, timeout_s=HANGS_S) == 1
+        assert not all(task.done() for task in many)
+        given_up = many[150:]
+        for task in given_up:
+            task.cancel()
+        assert await asyncio.gather(*many[:150]) == list(range(100, 250))
+        await asyncio.gather(*given_up, return_exceptions=True)
+    assert member.streams == 2
+
+
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_stream_that_was_silent_for_long_is_ended_by_the_first_that_is_given_up(is_cancelled):
     member = Member()
@@ -138,7 +155,7 @@ async def test_a_renewal_that_is_given_up_takes_no_answer_from_another_one_of_it
     member = Member(at_once=2)
     async with renewing_at(member) as renewals:
         given_up = asyncio.create_task(renewed(renewals, 5))
-        await asyncio.sleep(0)
+        await eventually(lambda: member.requests == 1)
         given_up.cancel()
         assert await asyncio.wait_for(renewed(renewals, 5), HANGS_S) == 5
     assert member.streams == 1
