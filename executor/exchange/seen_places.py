@@ -205,6 +205,13 @@ class SeenPlaces:
                 return self.error_of(name)
         return None
 
+    def behind(self, message: str) -> PlaceNotSeenError | None:
+        """Return the error of a place that was lost, or is not seen and whose path is in *message*; calls the disk.
+
+        Schedulers may have refused a place since, by what this executor told them of its loss.
+        """
+        return self.first_lost() or self.named_in(message, self.unseen())
+
     def error_of(self, name: str) -> PlaceNotSeenError:
         """Return the error of a place that is not seen, or was not a moment ago."""
         place = self._places[name]

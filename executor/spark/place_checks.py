@@ -27,8 +27,8 @@ def planning_in(places: SeenPlaces | None) -> Iterator[NoteRead]:
     try:
         yield read.extend
     except Exception as error:
-        lost = places.first_lost() or places.named_in(str(error), unseen)
-        missed = sorted(places.of(read) & unseen)
+        lost = places.behind(str(error)) or places.named_in(str(error), unseen)
+        missed = sorted(places.of(read) & (unseen | places.unseen()))
         if lost is not None or missed:
             raise lost or places.error_of(missed[0]) from error
         raise
@@ -57,7 +57,7 @@ def writing_at(places: SeenPlaces | None, path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if (lost := places.first_lost()) is not None:
+        if (lost := places.behind(f"{error} {path}")) is not None:
             raise lost from error
         raise
     places.check_path(path)
@@ -115,7 +115,7 @@ def lost_place(
     try:
         check_places(places, read)  # a file that is not there may count as an empty one
         if "failure" in event:
-            return places.first_lost() or places.named_in(event["failure"]["message"], places.unseen())
+            return places.behind(event["failure"]["message"])
         if not (event["inline"] or is_streamed):  # else it wrote nothing
             check_task_set(places, task_set)
     except PlaceNotSeenError as error:

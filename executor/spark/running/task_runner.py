@@ -231,7 +231,7 @@ class StageRunner:
             else:
                 self._end(run)
         except Exception as e:  # noqa: BLE001 - every error belongs in the reports
-            lost = None if self._places is None else self._places.first_lost()
+            lost = None if self._places is None else self._places.behind(str(e))
             self._give_up(run, failures.from_exception(self.kernel, lost or e, run.made_by))
 
     def _expect_streams(self, run: Run) -> None:

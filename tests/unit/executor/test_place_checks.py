@@ -8,7 +8,7 @@ from onager import place_files
 from onager.clock import ManualClock
 from onager.errors import PlaceNotSeenError
 from onager.executor.spark.failures import not_seen
-from onager.executor.spark.place_checks import lost_place, planning_in
+from onager.executor.spark.place_checks import lost_place, planning_in, writing_at
 from onager.place_files import EXCHANGE, WAREHOUSE, root_name
 from onager.protocol import onager_pb2 as pb
 from tests.support.places import judged
@@ -45,6 +45,19 @@ def test_a_planning_that_has_read_elsewhere_is_not_concerned(places, tmp_path):
     plan(places, f"{tmp_path}/files")
     with pytest.raises(ValueError, match="no rows"):
         plan(places, f"{tmp_path}/files", ValueError("no rows"))
+
+
+@pytest.mark.parametrize("work", [planning_in, lambda places: writing_at(places, places.views()[0].path)])
+def test_work_that_failed_over_a_place_that_schedulers_refused_meanwhile_fails_for_that(tmp_path, work):
+    places = judged({ROOT: tmp_path / "data"})
+    (place,) = places.views()
+
+    def fail():
+        places.take([pb.PlaceVerdict(name=place.name, id=place.id, why="it is another one")])
+        raise FileNotFoundError(f"file:{place.path}/d/part-0.parquet")
+
+    with pytest.raises(PlaceNotSeenError, match="it is another one"), work(places):
+        fail()
 
 
 def lost(places, read, event):
