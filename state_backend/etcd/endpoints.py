@@ -57,10 +57,9 @@ class Endpoint:
         return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     def cut_streams(self) -> None:
-        """End the open streams, so that their watches and renewals switch to another member."""
+        """End the open streams, so that their watches switch to another member."""
         for stream in self.streams:
             stream.cancel()
-        self.renewals.cut()
 
     async def close(self) -> None:
         """Close the channel; calls in flight end as cancelled."""

@@ -31,17 +31,24 @@ class Renewals:
 
         `grpc.aio.AioRpcError` when the member does not answer within *timeout_s*, or the stream ends.
         """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    try:
+                        return await self._stream(metadata).renew(lease)
+                    except _SilentError:
+                        # Not a failure of its own: each would have others turn to yet another member.
+                        continue
+        except TimeoutError:
+            raise _failure(grpc.StatusCode.DEADLINE_EXCEEDED, "it does not answer a lease's renewal") from None
+
+    def _stream(self, metadata: grpc.aio.Metadata) -> "_Stream":
         self._streams = [stream for stream in self._streams if not stream.is_over]
         best = min(self._streams, key=_Stream.waited_s, default=None)
         if best is None or (best.waited_s() > _STALLED_S and len(self._streams) < _MOST_STREAMS):
             best = _Stream(self._stub, metadata)
             self._streams.append(best)
-        return await best.renew(lease, timeout_s)
-
-    def cut(self) -> None:
-        """End the streams; the renewals that wait fail."""
-        for stream in self._streams:
-            stream.end()
+        return best
 
     async def close(self) -> None:
         """End the streams, and wait for their end; the renewals that wait are cancelled."""
@@ -69,6 +76,7 @@ class _Stream:
         self._unsent: asyncio.Queue[_Request] = asyncio.Queue()
         self._sent: dict[int, deque[_Request]] = {}
         """Those about each lease, in order."""
+        self._is_ended = False
         self._heard_s = 0.0
         """When it gave an answer, or began to owe one."""
         self._sending = asyncio.create_task(self._send(), name="requests for renewals")
@@ -78,38 +86,32 @@ class _Stream:
     @property
     def is_over(self) -> bool:
         """Whether it gives no more answers."""
-        return self._receiving.done()
+        return self._is_ended or self._receiving.done()
 
     def waited_s(self) -> float:
         """Return for how long the oldest request has waited for its answer."""
         oldest = next(iter(self._owed), None)
         return 0.0 if oldest is None else self._loop.time() - oldest.asked_s
 
-    async def renew(self, lease: int, timeout_s: float) -> int:
-        """Request a renewal, and return the answer."""
+    async def renew(self, lease: int) -> int:
+        """Request a renewal, and return the answer; `_SilentError` when the stream is ended because of its silence."""
         request = _Request(lease, self._loop.time(), self._loop.create_future())
         if not self._owed:
             self._heard_s = request.asked_s
         self._owed[request] = None
         self._unsent.put_nowait(request)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await request.answer
-        except TimeoutError:
-            raise _failure(grpc.StatusCode.DEADLINE_EXCEEDED, "it does not answer a lease's renewal") from None
+            return await request.answer
         finally:
             if self._owed and self._loop.time() - self._heard_s > _SILENT_S:
-                self.end()
-
-    def end(self) -> None:
-        """End it; the renewals that wait fail."""
-        self._receiving.cancel()
+                self._is_ended = True
+                self._receiving.cancel()
 
     async def close(self) -> None:
         """End it, and wait for that; the renewals that wait are cancelled."""
         for request in self._owed:
             request.answer.cancel()
-        self.end()
+        self._receiving.cancel()
         await asyncio.gather(self._receiving, self._sending, return_exceptions=True)
 
     async def _send(self) -> None:
@@ -140,11 +142,16 @@ class _Stream:
         with suppress(Exception):
             self._call.cancel()
         why = None if receiving.cancelled() else receiving.exception()
-        why = why or _failure(grpc.StatusCode.UNAVAILABLE, "its stream of renewals ended")
+        if why is None:
+            why = _SilentError() if self._is_ended else _failure(grpc.StatusCode.UNAVAILABLE, "it ended the stream")
         for request in self._owed:
             if not request.answer.done():
                 request.answer.set_exception(why)
         self._owed = {}
+
+
+class _SilentError(Exception):
+    """A stream was ended because it gave no answers."""
 
 
 def _failure(code: grpc.StatusCode, why: str) -> rpc.AioRpcError:
