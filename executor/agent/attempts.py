@@ -222,11 +222,11 @@ class AttemptTable:
             metrics.executor_rss_bytes = rss_bytes
 
     def reports(self) -> list[tuple[TaskKey, pb.TaskReport, str]]:
-        """Return every report that is not acknowledged, and its first address, in the order of the launches."""
+        """Return every report that is not acknowledged, and where it is sent first, in the order of the launches."""
         return [(key, a.report, a.reply_to) for key, a in self._held.items() if a.report is not None]
 
-    def address(self, key: TaskKey, reply_to: str) -> None:
-        """Note that the scheduler at *reply_to* is to get the report of a task."""
+    def send_report_to(self, key: TaskKey, reply_to: str) -> None:
+        """Have the report of a task sent to the scheduler at *reply_to*."""
         if key in self._held:
             self._held[key].reply_to = reply_to
 

@@ -53,7 +53,7 @@ async def until_over(worker: Worker, threads: Threads) -> str:
 
 
 def _end(worker: Worker) -> str | None:
-    """Return the same; None while the worker goes on."""
+    """Return what does not stop in the worker, nothing if it is dead; None while it goes on."""
     return worker.enforce_deadlines() or None if worker.is_alive() else ""
 
 

@@ -206,14 +206,14 @@ class Reporter:
         self._attempts.acknowledge(acknowledged)
         self._unanswered -= keys
         self._on_answer(answer)
-        if acknowledged & keys - fresh:
+        if acknowledged & (keys - fresh):
             self._on_silence()  # a waiting poll has offered fewer slots than are free now
         for key in keys:
             if key in acknowledged:
                 self._refused.pop(key, None)
             else:
                 # It may be of an earlier version, and unable to read the job.
-                self._attempts.address(key, self._gateway.next_address(batch.reply_to))
+                self._attempts.send_report_to(key, self._gateway.next_address(batch.reply_to))
                 self._pause(key)
         return True
 

@@ -27,8 +27,9 @@ def planning_in(places: SeenPlaces | None) -> Iterator[NoteRead]:
     try:
         yield read.extend
     except Exception as error:
-        lost = places.behind(str(error)) or places.named_in(str(error), unseen)
-        missed = sorted(places.of(read) & (unseen | places.unseen()))
+        unseen |= places.unseen()
+        lost = places.first_lost() or places.named_in(str(error), unseen)
+        missed = sorted(places.of(read) & unseen)
         if lost is not None or missed:
             raise lost or places.error_of(missed[0]) from error
         raise
