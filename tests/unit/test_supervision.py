@@ -121,6 +121,7 @@ WAITED_FOR = {
     "executor/agent/connect.py": {"_answered", "hear", "_wait_at"},
     "executor/agent/gateway.py": {"wait_for_call"},
     "state_backend/etcd/streams.py": {"requested"},
+    "state_backend/etcd/renewals.py": {"__init__"},
     "state_backend/etcd/watch.py": {"__aenter__"},
     "state_backend/etcd/locks.py": {"_try"},
     "state_backend/kept_lease.py": {"keep_lease"},
