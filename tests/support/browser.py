@@ -19,8 +19,7 @@ _ADVICE = (
 )
 # Chromium will not start as root in its own sandbox, which matters little: it sees nothing but our page.
 _ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-TIMEOUT_MS = 60_000
-"""Nobody waits that long but who fails, so a busy machine has time."""
+TIMEOUT_MS = HANGS_S * 1000
 
 
 def find_chromium(playwright: Playwright) -> str:
