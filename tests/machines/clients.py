@@ -13,6 +13,8 @@ _PAUSE_S: Final = 0.3
 _PATIENCE_S: Final = 400.0
 """Longer than any fault: a request that fails before is an error of the cluster."""
 _MANY: Final = 6_000
+_MOST_INSERTS: Final = 30
+"""Into one table: each makes a file, and a table of many files takes longer to read, whatever happens meanwhile."""
 _LONG: Final = "concat(uuid(), uuid(), uuid())"
 """As many rows of this are too large to come with a report."""
 
@@ -103,22 +105,29 @@ class Jobs(Asking):
 class Table(Asking):
     """Inserts of unique numbers, each of which every later read must find, once."""
 
+    _number = 0
+
     def __init__(self, addresses: str) -> None:
         super().__init__(addresses)
-        self._client.sql("CREATE TABLE numbers (n BIGINT) USING parquet").wait()
-        self._given: list[int] = []
+        self._begin_table()
 
     def __call__(self) -> str:
         self.turn()
-        number = len(self._given) + 1
-        if number % 3:
-            self._client.sql(f"INSERT INTO numbers VALUES ({number})").wait()
-            self._given.append(number)
-            return ""
-        self._given.append(number)
-        self._client.sql(f"INSERT INTO numbers VALUES ({number})").wait()
-        found = self._client.sql("SELECT n FROM numbers ORDER BY n").to_arrow().to_pydict()
-        return _differs(found, {"n": self._given})
+        self._number += 1
+        if self._number % 3 == 0:
+            found = self._client.sql(f"SELECT n FROM {self._table} ORDER BY n").to_arrow().to_pydict()
+            return _differs(found, {"n": self._given})
+        if len(self._given) == _MOST_INSERTS:
+            self._begin_table()
+        else:
+            self._given.append(self._number)
+            self._client.sql(f"INSERT INTO {self._table} VALUES ({self._number})").wait()
+        return ""
+
+    def _begin_table(self) -> None:
+        self._table = f"numbers_{self._number}"
+        self._client.sql(f"CREATE TABLE {self._table} (n BIGINT) USING parquet").wait()
+        self._given: list[int] = []
 
 
 class Datasets(Asking):
@@ -141,24 +150,34 @@ class Datasets(Asking):
 class Connect:
     """An unmodified PySpark, through the proxy beside it: rows of a table, rows by files, and files that it adds."""
 
+    _number = 0
+
     def __init__(self, address: str, directory: Path) -> None:
         from pyspark.sql import SparkSession
 
         self._directory = directory
         self._spark: Any = SparkSession.builder.remote(f"sc://{address}").create()
-        self._spark.sql("CREATE TABLE told (n BIGINT) USING parquet")
-        self._given: list[int] = []
+        self._begin_table()
 
     def __call__(self) -> str:
-        self._given.append(len(self._given) + 1)
-        self._spark.sql(f"INSERT INTO told VALUES ({self._given[-1]})")
-        found = [row.n for row in self._spark.table("told").orderBy("n").collect()]
+        self._number += 1
+        if len(self._given) == _MOST_INSERTS:
+            self._begin_table()
+            return ""
+        self._given.append(self._number)
+        self._spark.sql(f"INSERT INTO {self._table} VALUES ({self._number})")
+        found = [row.n for row in self._spark.table(self._table).orderBy("n").collect()]
         wrong = _differs(found, self._given)
-        file = self._directory / f"added-{self._given[-1]}.txt"
+        file = self._directory / f"added-{self._number}.txt"
         file.write_text("content")
         self._spark.addArtifacts(str(file), file=True)
         rows = self._spark.range(_MANY).selectExpr("id", f"{_LONG} AS x").collect()
         return wrong or _differs(sorted(row.id for row in rows), [*range(_MANY)])
+
+    def _begin_table(self) -> None:
+        self._table = f"told_{self._number}"
+        self._spark.sql(f"CREATE TABLE {self._table} (n BIGINT) USING parquet")
+        self._given: list[int] = []
 
 
 def _differs(found: object, expected: object) -> str:
