@@ -8,7 +8,7 @@ heartbeats and poll for ``--seconds``. With ``--load N`` so many processes compu
 | ``registered_s`` | from the start of the agents until a scheduler knows all of them |
 | ``scheduler_cores`` | processor time of all schedulers in a second |
 | ``agent_cores``, ``store_cores`` | the same of the agents, which share this machine with them, and of etcd |
-| ``lost`` | executors that were declared lost, though all of them live |
+| ``lost`` | executors that were declared lost, though all of them live; ``lost_because`` has what schedulers said of it |
 | ``listing_s`` | how long a client waits for the list of all, and for the first hundred |
 """
 
@@ -36,6 +36,7 @@ from tests.support.fakes.agents import agent
 _SCHEDULERS: Final = 3
 _A_PROCESS: Final = 250
 _READY_S: Final = 300.0
+_SHOWN: Final = 10
 _START_EVERY_S: Final = 0.04
 """Between the starts of two executors of a process: they share the machine with the schedulers, and a start costs as
 much as a minute of doing nothing."""
@@ -98,7 +99,7 @@ def measure(executors: int, seconds: float, load: int) -> dict[str, Any]:
             sides = {"scheduler": schedulers, "agent": agents, "store": [] if found.pid is None else [found.pid]}
             cores = _cores(sides, seconds)
             listing = [_timed(client.list_executors), _timed(lambda: client.list_executors(limit=100))]
-            lost = sum(_lost(cluster.log_of(process, lines=1_000_000)) for process in cluster.schedulers)
+            lost = [line for process in cluster.schedulers for line in _lost(cluster.log_of(process, lines=1_000_000))]
     return {
         "machine": {**machine, "load_at_end": round(os.getloadavg()[0], 2)},
         "executors": executors,
@@ -106,7 +107,8 @@ def measure(executors: int, seconds: float, load: int) -> dict[str, Any]:
         "load": load,
         "registered_s": round(registered_s, 1),
         **cores,
-        "lost": lost,
+        "lost": len(lost),
+        "lost_because": lost[:_SHOWN],
         "listing_s": [round(listed_s, 3) for listed_s in listing],
     }
 
@@ -127,8 +129,8 @@ def _cores(sides: Mapping[str, list[int]], seconds: float) -> dict[str, float]:
     return {f"{side}_cores": round((_cpu_s(pids) - before[side]) / took_s, 2) for side, pids in sides.items()}
 
 
-def _lost(log: str) -> int:
-    return sum("executor_lost" in line for line in log.splitlines())
+def _lost(log: str) -> list[str]:
+    return [line for line in log.splitlines() if "executor_lost" in line]
 
 
 def _timed(call: Any) -> float:
