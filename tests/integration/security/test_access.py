@@ -56,6 +56,7 @@ def guarded(files, authority, token_file):
     flags = ("--tls-cert", pair.cert, "--tls-key", pair.key, "--auth-token-file", token_file, "--health-listen", health)
     with scheduler(files, *flags) as started:
         started.health = health
+        started.address()  # it serves from now on
         yield started
 
 
