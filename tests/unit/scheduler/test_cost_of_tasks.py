@@ -1,4 +1,7 @@
-"""What each task costs a scheduler, counted in calls of our functions: these are the same on any machine."""
+"""What each task costs a scheduler, counted in calls of our functions: these are the same on any machine.
+
+What a function itself does is not counted: benchmarks.orchestration measures that.
+"""
 
 import sys
 from collections import Counter
@@ -10,8 +13,8 @@ import onager
 from tests.unit.scheduler.pair import HERE, Peer, job_of, register, reported
 
 OURS = tuple(f"{Path(onager.__file__).parents[1]}/{name}/" for name in ("execution_graph", "onager", "scheduler"))
-MOST_CALLS = 32
-"""For the report of a task that was successful: what was counted, 29, and a tenth more."""
+MOST_CALLS = 29.5
+"""For the report of a task that was successful: one more for each task is told here, and has to be worth it."""
 
 
 @pytest.fixture
