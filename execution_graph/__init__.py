@@ -153,6 +153,7 @@ from onager.execution_graph.stages import (
     TaskRead,
     UnresolvedStage,
 )
+from onager.execution_graph.stored import ShownName
 from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [
@@ -216,6 +217,7 @@ __all__ = [
     "RetryPause",
     "RunningStage",
     "RunningTask",
+    "ShownName",
     "SinkBuckets",
     "SinkSpec",
     "SinkTable",

@@ -20,6 +20,7 @@ from onager.execution_graph.stages import (
     StageWork,
     SuccessfulStage,
 )
+from onager.execution_graph.stored import ShownName
 
 PLAN_STAGE_ID = 0
 """Every job begins with this stage of one task; its success brings all other stages."""
@@ -154,7 +155,7 @@ class ExecutionGraph:
     """
 
     job_id: str
-    name: str
+    name: ShownName
     client_id: str
     spec_digest: str
     submitted_ms: int

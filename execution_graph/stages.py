@@ -30,6 +30,7 @@ from onager.execution_graph.maps import SPARSE, PartitionMap, without
 from onager.execution_graph.merging import MAX, SUM, merging
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, with_reports
 from onager.execution_graph.quick import quick_dataclass
+from onager.execution_graph.stored import ShownName
 
 
 class StageWork(StrEnum):
@@ -122,7 +123,7 @@ class StageSpec:
     """
 
     stage_id: int
-    name: str
+    name: ShownName
     work: StageWork
     plan_digest: str | None
     """The encoded stage plan (QUERY), the encoded source (FEED), or the specification (STEP), by content."""

@@ -1,10 +1,15 @@
-"""Values that are written as records of another type."""
+"""Values that are written as records of another type, or read with less in them than was written."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import AfterValidator, GetCoreSchemaHandler
 from pydantic_core import core_schema
+
+from onager.redaction import shown_name
+
+ShownName = Annotated[str, AfterValidator(shown_name)]
+"""A name for people. Earlier versions kept names as they came: whoever reads a record gets them without secrets."""
 
 
 class StoredAs(ABC):

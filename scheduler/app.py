@@ -338,7 +338,7 @@ class Replica:
             settings.exchange_dir,
             self.service,
         )
-        artifacts = Artifacts(sessions, settings.exchange_dir, clock, self.places.check_exchange)
+        artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
         self.spark_connect = SparkConnectService(
             sessions, operations, running, artifacts, checkpoints, self.executors, clock

@@ -182,4 +182,4 @@ class _DaemonThreads(Executor):
 
 EXCHANGE: Final = Disk("the exchange directory", 16, is_one=True)
 OUTPUTS: Final = Disk("the directory of an output", 16)
-HISTORIES: Final = Disk("the directory of histories (--history-dir)", 2, is_one=True)
+HISTORIES: Final = Disk("the directory of histories (ONAGER_SCHEDULER_HISTORY_DIR)", 2, is_one=True)

@@ -25,7 +25,7 @@ from onager.execution_graph import (
 from onager.ids import JobId, program_of, step_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE
-from onager.redaction import shown_name, without_logins
+from onager.redaction import without_logins
 from onager.scheduler import timing, wire
 from onager.scheduler.api.explained import UNEXPLAINED, Explained
 from onager.scheduler.api.stage_lines import stage_info, task_infos
@@ -111,7 +111,7 @@ class ProgressView:
         is_detailed = is_detailed or not graph.is_active
         progress = pb.JobProgress(
             job_id=graph.job_id,
-            name=shown_name(graph.name),  # older versions kept names as they came
+            name=graph.name,
             state=wire.STATE[graph.state],
             submitted_ms=graph.submitted_ms,
             started_ms=graph.started_ms or 0,
@@ -300,7 +300,7 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
     """Return a job's line in a listing."""
     progress = pb.JobProgress(
         job_id=head.job_id,
-        name=shown_name(head.name),
+        name=head.name,
         state=wire.STATE[head.state],
         submitted_ms=head.submitted_ms,
         started_ms=head.started_ms or 0,

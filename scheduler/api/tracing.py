@@ -20,7 +20,6 @@ from onager.execution_graph import ExecutionGraph
 from onager.ids import JobId
 from onager.job_settings import TRACEPARENT
 from onager.protocol.apart import apart
-from onager.redaction import shown_name
 from onager.scheduler.api.timeline import MarkKind, Outcome, Story, Timelines
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.engine.owed import NotDeliveredError, Owed
@@ -124,16 +123,15 @@ def spans(story: Story, graph: ExecutionGraph, traceparent: str = "") -> "Iterat
         if moment.kind is not MarkKind.SUBMITTED
     ]
     caller = maker.caller(traceparent)
-    name = shown_name(graph.name)
     failure = "" if graph.state.value == "successful" else story.moments[-1].text
     yield maker.span(
-        f"job {name}"[:200],
+        f"job {graph.name}"[:200],
         (),
         None,
         (story.submitted_ms, story.last_ms),
         {
             "onager.state": graph.state.value,
-            "onager.job.name": shown_name(graph.name),
+            "onager.job.name": graph.name,
             "onager.client": graph.client_id,
         },
         failure,

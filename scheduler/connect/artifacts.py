@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from onager.clock import Clock
 from onager.errors import BusyError
 from onager.exchange_layout import CONNECT_ARTIFACTS, CONNECT_UNPACKED, connect_artifact, has_scheme, local_path
 from onager.program_files import ARCHIVES, program_file
@@ -69,14 +68,12 @@ class Artifacts:
         self,
         sessions: Sessions,
         exchange_dir: str,
-        clock: Clock,
         check_exchange: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; *check_exchange* raises `PlaceNotSeenError` when another directory is there, and calls its disk."""
         self._check_exchange = check_exchange
         self._sessions = sessions
         self._exchange_dir = exchange_dir
-        self._clock = clock
 
     @property
     def _folder(self) -> Path:
@@ -169,8 +166,8 @@ class Artifacts:
     async def sweep(self, kept: Collection[str]) -> None:
         """Remove files that no session has, once nobody can be reading them any more."""
         if not has_scheme(self._exchange_dir):
-            before_s = self._clock.now_ms() / 1000 - _ORPHAN_S
-            await EXCHANGE.call(_remove_old, self._folder, kept, before_s, within_s=timing.DISK_LONG_S)
+            await EXCHANGE.call(self._check_exchange)  # what lies in another directory may be another cluster's
+            await EXCHANGE.call(_remove_old, self._folder, kept, within_s=timing.DISK_LONG_S)
 
 
 def merged(
@@ -218,9 +215,13 @@ def _settle(path: Path, target: Path) -> None:
     sync_directory(target.parent)
 
 
-def _remove_old(folder: Path, kept: Collection[str], before_s: float) -> None:
-    """Remove what was not used since *before_s*; another scheduler, or an executor, may be at it as well."""
-    paths = list(folder.iterdir()) if folder.is_dir() else []
+def _remove_old(folder: Path, kept: Collection[str]) -> None:
+    """Remove what was not used for long; another scheduler, or an executor, may be at it as well."""
+    if not folder.is_dir():
+        return
+    os.utime(folder)  # so it has the time of the machine that dates the files, whatever the clock of this one says
+    before_s = folder.stat().st_mtime - _ORPHAN_S
+    paths = list(folder.iterdir())
     old = [path for path in paths if path.name not in kept and _is_older(path, before_s)]
     others = set(paths) - set(old)
     # What links in the folders of programs lead to is used with these.

@@ -21,7 +21,7 @@ import structlog
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
 from onager.ids import JobId
-from onager.redaction import shown_name, shown_text, without_logins
+from onager.redaction import shown_text, without_logins
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.engine.owed import NotDeliveredError, Owed, shown
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
@@ -100,7 +100,7 @@ def _body(head: JobHead) -> bytes:
     """Return what is told of a job: what its line in a list says."""
     job: Mapping[str, Any] = {
         "job_id": head.job_id,
-        "name": shown_name(head.name),
+        "name": head.name,
         "state": head.state.value,
         "submitted_ms": head.submitted_ms,
         "started_ms": head.started_ms,

@@ -19,6 +19,7 @@ from onager.execution_graph import (
     FailedStage,
     FusedStage,
     JobState,
+    ShownName,
     Succeeded,
     SuccessfulStage,
     SupersededStage,
@@ -73,7 +74,7 @@ class JobHead(JobTerms):
     """What schedulers need to know of a job without reading its graph."""
 
     job_id: str
-    name: str
+    name: ShownName
     client_id: str
     state: JobState
     submitted_ms: int

@@ -81,7 +81,7 @@ HOLDER = """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # end with the test
     from onager.clock import SystemClock
     from onager.state_backend import keep_lease, open_backend
-    from tests.contract.test_zombie import SWEEPS, late_write
+    from tests.contract.test_zombie import HANGS_S, SWEEPS, late_write
 
     async def main(url, is_fenced):
         async with await open_backend(url) as backend, keep_lease(backend, 2, SystemClock()) as kept:
@@ -89,7 +89,7 @@ HOLDER = """
                 print("holder:", token.revision, flush=True)
                 await asyncio.to_thread(sys.stdin.readline)
                 print("holder:", await late_write(backend, token, is_fenced=is_fenced == "fenced"), flush=True)
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(HANGS_S):
                     await kept.wait_lost()
                 print("holder: told", flush=True)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 ROLES = ("scheduler", "executor", "client", "admin")
@@ -21,7 +23,7 @@ def secrets(tmp_path_factory) -> Path:
 
 def make(directory: Path, *flags: str) -> subprocess.CompletedProcess:
     command = [ROOT / "deploy" / "make-secrets", *flags, directory, "scheduler", "127.0.0.1"]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANGS_S)
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -98,6 +100,12 @@ def test_each_role_has_a_directory_with_its_own_token_and_only_schedulers_know_a
     assert {oct(path.stat().st_mode)[-3:] for path in secrets.rglob("*")} == {"700", "600"}
 
 
+def test_the_files_that_plain_machines_are_to_have_are_made(secrets):
+    named = set(re.findall(r"/etc/onager/(\w+/[\w-]+(?:\.\w+)?)", (ROOT / "docs" / "machines.md").read_text()))
+    assert named
+    assert named <= files(secrets).keys()
+
+
 def test_what_is_there_stays_and_what_was_removed_can_be_made_while_the_authority_has_its_key(secrets):
     before = files(secrets)
     (secrets / "scheduler" / "server.pem").unlink()
@@ -134,11 +142,24 @@ def test_a_service_of_docker_compose_has_the_secrets_of_one_role_and_no_right_to
             continue
         role = {"cli": "client"}.get(name, name.split("-")[0])
         assert mounted in ([], [f"secrets-{role}:/secrets:ro"]), name
-        if service["image"].startswith("onager"):
-            assert service["cap_drop"] == ["ALL"], name
-            assert service["security_opt"] == ["no-new-privileges:true"], name
-            assert service["read_only"], name
-            assert service["pids_limit"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["read_only"], name
+        assert service["pids_limit"], name
+
+
+def test_every_image_can_be_given_with_its_digest():
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    arguments = set(re.findall(r"(?m)^ARG (\w+)=", dockerfile))
+    begun_with = re.findall(r"(?m)^FROM (\S+)", dockerfile)
+    assert set(begun_with) == {f"${{{argument}}}" for argument in arguments}
+    for name, service in compose()["services"].items():
+        if (build := service.get("build")) is None:
+            assert re.fullmatch(r"\$\{ONAGER_\w+_IMAGE:-.+\}", service["image"]), name
+        else:
+            given = {argument: value.partition(":-")[0] for argument, value in build["args"].items()}
+            assert given == {argument: f"${{ONAGER_{argument}" for argument in arguments}, name
+    assert {c["image"] for pod in pods().values() for c in pod["spec"]["containers"]} == {"onager", "onager-etcd"}
 
 
 def etcd_members() -> dict[str, tuple[dict[str, str], str]]:

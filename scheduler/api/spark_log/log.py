@@ -6,7 +6,7 @@ from heapq import merge
 from typing import Final, NamedTuple
 
 from onager.execution_graph import NO_METRICS, Cancelled, ExecutionGraph, Failed, StageWork
-from onager.redaction import shown_name, shown_text
+from onager.redaction import shown_text
 from onager.scheduler.api.spark_log import shapes
 from onager.scheduler.api.spark_log.plan import Known, plan_info
 from onager.scheduler.api.timeline.model import MarkKind, Outcome
@@ -31,7 +31,7 @@ def lines(story: Story, graph: ExecutionGraph, known: Known) -> Iterator[bytes]:
     """
     lives = _Lives(story)
     conf = {**known.conf, "spark.app.id": graph.job_id, "onager.version": __version__}
-    name = shown_name(graph.name) or graph.job_id
+    name = graph.name or graph.job_id
     user = known.principal or graph.client_id
     yield _line(shapes.log_start())
     yield _line(shapes.environment(conf))
@@ -111,7 +111,7 @@ def _jobs_and_stages(story: Story, graph: ExecutionGraph, known: Known) -> Itera
     stages = [shapes.stage_info(StageRun(specs[i], 0, 0), is_submitted=False) for i in sorted(specs)]
     at_ms = min(run.from_ms for run in query)
     info = plan_info(graph, known)
-    name = shown_name(graph.name) or graph.job_id
+    name = graph.name or graph.job_id
     yield _At(at_ms, 2, shapes.sql_start(name, known.script, known.plan, info.plan, at_ms))
     yield _At(at_ms, 3, shapes.job_start(shapes.QUERY_JOB, stages, _properties(graph, is_query=True), at_ms))
     if info.updates:
@@ -122,7 +122,7 @@ def _jobs_and_stages(story: Story, graph: ExecutionGraph, known: Known) -> Itera
 
 
 def _properties(graph: ExecutionGraph, *, is_query: bool) -> dict[str, str]:
-    name = shown_name(graph.name) or graph.job_id
+    name = graph.name or graph.job_id
     if not is_query:
         return {"spark.job.description": f"planning of {name}"}
     return {"spark.job.description": name, "spark.sql.execution.id": "0", "spark.job.tags": ""}

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onager.execution_graph import ExecutionGraph, OperatorTotals, Stage
-from onager.redaction import shown_name
 from onager.scheduler.api.operators import Metric, Operator
 
 _MOST_NODES: Final = 2_000
@@ -75,9 +74,9 @@ def plan_info(graph: ExecutionGraph, known: Known) -> PlanInfo:
     """Return the plan of *graph*, as far as it is known."""
     result = graph.result_stage
     if result is None:
-        return PlanInfo(Node("Onager job", shown_name(graph.name)))
+        return PlanInfo(Node("Onager job", graph.name))
     if not known.stage_plans and known.plan and len(graph.stages) <= 2:  # noqa: PLR2004 - planning, and a query that was not cut
-        return PlanInfo(_parsed(known.plan) or Node("Query", shown_name(graph.name)))
+        return PlanInfo(_parsed(known.plan) or Node("Query", graph.name))
     return PlanInfo(_of_stage(graph, result, known, set()))
 
 

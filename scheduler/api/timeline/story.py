@@ -52,7 +52,7 @@ from onager.execution_graph import (
     submit,
     was_planned_at_once,
 )
-from onager.redaction import shown_name, shown_text
+from onager.redaction import shown_text
 from onager.scheduler.api.timeline.buckets import Buckets
 from onager.scheduler.api.timeline.model import Bucket, MarkKind, Outcome
 
@@ -187,7 +187,7 @@ class Story:
         self._last: dict[MarkKind, Moment] = {}
         self._marks: dict[MarkKind, int] = {}
         self._writer = ""
-        self._note(MarkKind.SUBMITTED, job.submitted_ms, shown_name(job.name))
+        self._note(MarkKind.SUBMITTED, job.submitted_ms, job.name)
 
     def feed(self, position: int, batch: EventBatch | None) -> None:
         """Go on with the batch at *position*, which follows that of before; None: it was not kept, nor those before."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from onager.execution_graph import ExecutionGraph
-from onager.redaction import shown_name
 from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
 from onager.scheduler.api.timeline.story import Attempt, Moment, Place, StageRun, Story
 
@@ -28,7 +27,7 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
     bucket_ms = 0 if is_short else _length_ms(story.last_ms - story.submitted_ms, len(places))
     return Timeline(
         job_id=job.job_id,
-        name=shown_name(job.name),
+        name=job.name,
         state=job.state.value,
         submitted_ms=story.submitted_ms,
         to_ms=story.last_ms,

@@ -8,8 +8,11 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.errors import InvalidSettingError
+from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.security import note_peer
+from onager.protocol.serving import counted
 from onager.scheduler import timing
-from onager.scheduler.http.access import COOKIE, SAFE_COOKIE
+from onager.scheduler.http.access import COOKIE, SAFE_COOKIE, Caller
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.etcd.certificates import Authority
 from tests.support.http import http_replica, stream
@@ -161,6 +164,26 @@ async def test_without_tokens_a_rebound_name_is_not_answered(store, tmp_path):
         refused = await served.http.post("/api/v1/jobs", json=JOB, headers={"origin": "http://evil.example"})
         assert refused.status_code == 403
         assert (await served.http.get("/api/v1/whoami")).json()["by"] == "nobody"
+
+
+async def test_without_tokens_a_client_is_an_address(store, tmp_path):
+    """It has a share of its own, and the audit has it."""
+    async with (
+        http_replica(MemoryBackend(store), tmp_path, stream_share_percent=1) as served,
+        httpx.AsyncClient(
+            base_url=served.url, transport=httpx.AsyncHTTPTransport(local_address="127.0.0.2"), timeout=HANGS_S
+        ) as other,
+    ):
+        assert (await other.post("/api/v1/jobs", json=JOB)).status_code == 201
+        await served.replica.notes.store()
+        (act,) = (await served.get("/audit"))["items"]
+        assert (act["action"], act["target"], act["peer"]) == ("submit", "job-1", "127.0.0.2")
+
+        note_peer(Caller("127.0.0.1"))
+        with counted(served.replica.service, "FetchLogs", STREAM_LIMITS["FetchLogs"]):
+            refused = await served.http.get("/api/v1/jobs/job-1/logs")
+            assert (refused.status_code, "of 127.0.0.1 are under way" in refused.json()["detail"]) == (503, True)
+            assert (await other.get("/api/v1/jobs/job-1/logs")).status_code == 200
 
 
 async def test_tls_is_that_of_grpc_and_a_renewed_certificate_is_taken(store, tmp_path, token_file):

@@ -56,6 +56,7 @@ def guarded(files, authority, token_file):
     flags = ("--tls-cert", pair.cert, "--tls-key", pair.key, "--auth-token-file", token_file, "--health-listen", health)
     with scheduler(files, *flags) as started:
         started.health = health
+        started.address()  # it serves from now on
         yield started
 
 
@@ -229,16 +230,22 @@ def test_a_certificate_for_another_host(files, authority):
         assert reason(running.address(), tls_ca=authority.cacert) == "wrong_host"
 
 
-def test_a_renewed_certificate_is_served_without_a_restart(files, authority):
-    served = authority.issue("renewed", "127.0.0.1", is_expired=True)
-    with scheduler(files, "--tls-cert", served.cert, "--tls-key", served.key) as running:
-        assert reason(running.address(), tls_ca=authority.cacert) == "expired"
+def test_a_renewed_certificate_and_other_authorities_of_callers_count_without_a_restart(files, authority, other):
+    served, callers = authority.issue("renewed", "127.0.0.1", is_expired=True), files / "callers.pem"
+    callers.write_bytes(other.cacert.read_bytes())
+    mine = authority.issue("caller")
+    shown = {"tls_ca": authority.cacert, "tls_cert": mine.cert, "tls_key": mine.key}
+    flags = ("--tls-cert", served.cert, "--tls-key", served.key, "--tls-client-ca", callers)
+    with scheduler(files, *flags) as running:
+        assert reason(running.address(), **shown) == "expired"
         fresh = authority.issue("fresh", "127.0.0.1")
         served.key.write_bytes(fresh.key.read_bytes())
         # The old certificate is still served.
-        assert reason(running.address(), tls_ca=authority.cacert) == "expired"
+        assert reason(running.address(), **shown) == "expired"
         served.cert.write_bytes(fresh.cert.read_bytes())
-        ask(running.address(), tls_ca=authority.cacert)
+        assert reason(running.address(), **shown) == "certificate_refused"
+        callers.write_bytes(other.cacert.read_bytes() + authority.cacert.read_bytes())
+        ask(running.address(), **shown)
 
 
 async def test_an_authority_that_is_added_is_trusted_without_a_restart(guarded, authority, other, files, token_file):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onager.clock import SystemClock
 from onager.exchange_layout import CONNECT_ARTIFACTS, connect_artifact, connect_unpacked
 from onager.program_files import files_digest, program_file
 from onager.protocol.spark_connect import request_of
@@ -27,8 +28,8 @@ def sessions(backend, clock):
 
 
 @pytest.fixture
-def artifacts(sessions, clock, tmp_path):
-    return Artifacts(sessions, str(tmp_path), clock)
+def artifacts(sessions, tmp_path):
+    return Artifacts(sessions, str(tmp_path))
 
 
 async def nothing():
@@ -155,19 +156,18 @@ def folder_of(tmp_path, artifacts):
     return folder
 
 
-async def test_files_of_no_session_go_a_day_after_their_last_use(artifacts, sessions, clock, tmp_path):
+async def test_files_of_no_session_go_a_day_after_their_last_use(artifacts, sessions, tmp_path):
     await add(artifacts, sessions, {"pyfiles/a.py": b"1", "archives/e.zip#env": b"z"})
     folder = folder_of(tmp_path, (await sessions.find(ANN)).record.artifacts)
     there = sorted(folder.parent.iterdir())
     assert len(there) == 4
-    now = clock.now_ms() / 1000
-    old = now - 2 * DAY_S
+    old = SystemClock().now_ms() / 1000 - 2 * DAY_S
     for path in there:
         os.utime(path, (old, old))
     await artifacts.sweep(await sessions.sweep())
     assert sorted(folder.parent.iterdir()) == there, "a session has them"
     await sessions.close(ANN)
-    os.utime(folder, (now, now))
+    os.utime(folder)
     await artifacts.sweep(await sessions.sweep())
     assert sorted(folder.parent.iterdir()) == there, "a job may still use them"
     os.utime(folder, (old, old))
@@ -175,12 +175,12 @@ async def test_files_of_no_session_go_a_day_after_their_last_use(artifacts, sess
     assert not list(folder.parent.iterdir())
 
 
-async def test_a_file_that_cannot_be_removed_keeps_no_other(artifacts, sessions, clock, tmp_path, monkeypatch):
+async def test_a_file_that_cannot_be_removed_keeps_no_other(artifacts, sessions, tmp_path, monkeypatch):
     await add(artifacts, sessions, {f"pyfiles/{name}.py": name.encode() for name in "abc"})
     folder = (tmp_path / connect_artifact("0" * 64)).parent
     there = list(folder.iterdir())
     assert len(there) == 3
-    old = clock.now_ms() / 1000 - 2 * DAY_S
+    old = SystemClock().now_ms() / 1000 - 2 * DAY_S
     for path in there:
         os.utime(path, (old, old))
     await sessions.close(ANN)

@@ -1,15 +1,20 @@
 """Sweeps of Spark Connect by two schedulers: one at a time looks at the files, and all look at the sessions."""
 
+import errno
 import os
 import uuid
 
 import pytest
 
+from onager.clock import ManualClock, SystemClock
+from onager.errors import DiskError
 from onager.exchange_layout import CHECKPOINTS
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import KEPT
 from onager.scheduler.app import _CONNECT_SWEEP_S
+from onager.scheduler.connect.checkpoints import GRACE_MS
 from onager.scheduler.connect.records import SessionKey
+from tests.support.disks import FaultyDisk
 from tests.unit.scheduler.pair import Pair
 
 ANN = SessionKey("ann", str(uuid.UUID(int=1)))
@@ -70,3 +75,26 @@ async def test_what_was_seen_in_the_rounds_of_others_counts_in_its_own(pair, clo
     looks = sum([await sweep() for _ in range(24)])
     assert looks > 1
     assert not folder.exists(), "a checkpoint that is known as one of this cluster"
+
+
+async def test_files_are_as_old_as_their_share_says_whatever_the_clock_here_says(tmp_path):
+    pair = Pair(ManualClock(SystemClock().now_ms() + 2 * 24 * 3_600_000), tmp_path)
+    await pair.start()
+    folder = pair.here.spark_connect._artifacts._folder
+    folder.mkdir()
+    (folder / "coming.tmp").write_bytes(b"x")
+    await pair.here.spark_connect.sweep(with_files=True)
+    assert (folder / "coming.tmp").exists()
+
+
+async def test_an_error_with_files_keeps_no_checkpoint(pair, clock, tmp_path, monkeypatch):
+    folder = tmp_path / CHECKPOINTS / "connect-1"
+    folder.mkdir(parents=True)
+    connect = pair.here.spark_connect
+    connect._checkpoints.note({folder.name})
+    await connect.sweep(with_files=True)
+    clock.advance(2 * GRACE_MS)
+    FaultyDisk(connect._artifacts._folder, monkeypatch).fail(errno.EIO, 0)
+    with pytest.raises(DiskError):
+        await connect.sweep(with_files=True)
+    assert not folder.exists()

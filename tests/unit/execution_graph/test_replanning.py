@@ -34,7 +34,6 @@ from onager.execution_graph import (
     lay_out,
     pop_next_tasks,
     revive,
-    rollback,
     violations,
     wanted_tasks,
 )
@@ -626,13 +625,16 @@ def test_the_log_gives_the_graph() -> None:
 def test_only_the_last_stage_of_the_job_is_needed_by_itself_and_not_whatever_came_last() -> None:
     job = owing()
     begun(job)
-    job.launch("a", 1)
+    job.launch("r", 1)
     assert job.feed(replanned(job))
     *others, replan = job.graph.stages
     assert (replan.spec.work, job.graph.last_stage.spec.stage_id) == (StageWork.REPLAN, 4)
-    output = replace(replan.ledger.outputs[0], is_shared=False)
+    output = replace(replan.ledger.outputs[0], is_shared=False, incarnation="r1")
     ledger = replace(replan.ledger, outputs=replan.ledger.outputs.set(0, output))
-    stages = (*others, replace(replan, ledger=ledger))
-    assert rollback.lives_with_outputs(stages) == {output.life}
-    assert rollback.all_lost(stages, job.graph.last_stage, {}, {output.life}) == {}
-    assert rollback.all_lost(stages, stages[-1], {}, {output.life}) == {5: {0}}
+    job.graph = replace(job.graph, stages=(*others, replace(replan, ledger=ledger)))
+    assert job.lose("r")
+    assert (job.graph.lost_lives, job.stage(5).state) == ((output.life,), "successful")
+    job.run(2, "b")
+    job.launch("c")
+    assert job.feed(job.cannot_fetch(3, 0, 1, 0))
+    assert (job.stage(1).state, job.stage(5).state) == ("running", "successful")

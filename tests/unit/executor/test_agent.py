@@ -49,12 +49,13 @@ async def test_inputs_that_are_told_by_their_digest_are_fetched_once_and_put_in_
             assert set(assignment.blobs) == {PLAN_DIGEST}
 
 
-async def test_registration_names_versions_slots_and_incarnation():
-    async with rig(slots=3) as r:
+async def test_registration_names_versions_slots_machine_and_incarnation():
+    async with rig(slots=3, machine="rack-4") as r:
         await eventually(lambda: r.gateway.polls)
         (request,) = r.gateway.registrations
         assert (request.executor_id, request.incarnation, request.slots) == ("e-1", "life-1", 3)
         assert request.fetches_inputs
+        assert request.machine == "rack-4"
         assert (request.protocol_version, request.spark_version, request.python_version) == (1, "4.3.0", "3.11")
 
 

@@ -27,10 +27,11 @@ from onager.scheduler.disk import EXCHANGE, Disk
 from onager.scheduler.jobs.archive import HistoryArchive
 from onager.scheduler.jobs.places import check_place_apart
 from onager.scheduler.jobs.results import ResultStore, stream_result
-from onager.scheduler.loops import every
+from onager.scheduler.loops import every, whenever
 from onager.scheduler.main import make_exchange_dir
 from tests.support.damage import sealed
 from tests.support.disks import HANG, FaultyDisk, settled
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.test_results import graph, output, stream
 
 ANN = SessionKey("ann", str(uuid.UUID(int=1)))
@@ -59,7 +60,7 @@ class Scheduler:
         self.backend = backend
         self.clock = clock
         self.sessions = Sessions(backend, clock, retention_s=3600)
-        self.artifacts = Artifacts(self.sessions, str(directory), clock)
+        self.artifacts = Artifacts(self.sessions, str(directory))
 
     async def upload(self):
         """A file that comes whole, and one that is damaged."""
@@ -148,7 +149,7 @@ async def tried(name, watched, backend, clock, directory, fault=None, first=2**3
     scheduler.directory.mkdir(parents=True)
     error = None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             await run(scheduler, name, lambda: watched.fail(fault, first))
     except OnagerError as raised:
         error = raised
@@ -184,12 +185,12 @@ async def test_a_disk_that_hangs_ends_a_call_and_nothing_else(name, watched, bac
 async def test_as_many_calls_wait_as_there_are_threads_and_later_ones_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(timing, "DISK_S", 0.05)
     dead, is_back = Disk("the disk", 2), threading.Event()
-    errors = await asyncio.gather(*(dead.call(is_back.wait, 60) for _ in range(3)), return_exceptions=True)
+    errors = await asyncio.gather(*(dead.call(is_back.wait, HANGS_S) for _ in range(3)), return_exceptions=True)
     assert [(error.hangs, error.is_begun) for error in errors] == [(True, True), (True, True), (True, False)]
     with pytest.raises(DiskError, match="the disk does not answer: 2 earlier calls have not returned yet"):
-        await dead.call(is_back.wait, 60, within_s=600)
+        await dead.call(is_back.wait, HANGS_S, within_s=HANGS_S)
     is_back.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         while dead._running.begun_s:  # noqa: ASYNC110 of threads
             await asyncio.sleep(0.001)
     assert await dead.call(lambda: "back") == "back"
@@ -201,7 +202,7 @@ async def test_what_a_late_call_gives_is_given_back_in_its_thread(monkeypatch):
     loop, threads = asyncio.get_running_loop(), []
 
     def opened():
-        is_back.wait(60)
+        is_back.wait(HANGS_S)
         return "a file"
 
     def close(file):
@@ -211,7 +212,7 @@ async def test_what_a_late_call_gives_is_given_back_in_its_thread(monkeypatch):
     with pytest.raises(DiskError):
         await slow.call(opened, late=close)
     is_back.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         await closed.wait()
     assert threads == [("a file", "disk-1")]
     assert await slow.call(lambda: "another", late=close) == "another"
@@ -221,15 +222,18 @@ async def test_what_a_late_call_gives_is_given_back_in_its_thread(monkeypatch):
 async def test_a_disk_that_hangs_stops_neither_shared_threads_nor_other_disks(monkeypatch):
     monkeypatch.setattr(timing, "DISK_S", 0.05)
     dead, other, is_back = Disk("the disk", 16), Disk("another disk", 16), threading.Event()
-    await asyncio.gather(*(dead.call(is_back.wait, 60) for _ in range(16)), return_exceptions=True)
-    async with asyncio.timeout(30):
+    await asyncio.gather(*(dead.call(is_back.wait, HANGS_S) for _ in range(16)), return_exceptions=True)
+    async with asyncio.timeout(HANGS_S):
         assert await asyncio.to_thread(lambda: "metrics") == "metrics"
-    assert await other.call(lambda: "here", within_s=30) == "here"
+    assert await other.call(lambda: "here", within_s=HANGS_S) == "here"
     is_back.set()
 
 
-async def test_an_error_of_the_system_costs_a_loop_one_round():
-    rounds = []
+@pytest.mark.parametrize("has_to_be_woken", [False, True])
+async def test_an_error_of_the_system_costs_a_loop_one_round(has_to_be_woken, monkeypatch):
+    monkeypatch.setattr(timing, "STORE_AGAIN_S", 0)
+    rounds, wake = [], asyncio.Event()
+    wake.set()  # once, and after the error it is due again by itself
 
     async def act():
         rounds.append(len(rounds))
@@ -238,12 +242,13 @@ async def test_an_error_of_the_system_costs_a_loop_one_round():
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await every(0, act)
+        async with asyncio.timeout(HANGS_S):
+            await (whenever(wake, act) if has_to_be_woken else every(0, act))
     assert rounds == [0, 1]
 
 
-async def test_files_that_others_remove_meanwhile_are_no_error(watched, clock, sessions, tmp_path, monkeypatch):
-    artifacts = Artifacts(sessions, str(tmp_path), clock)
+async def test_files_that_others_remove_meanwhile_are_no_error(watched, sessions, tmp_path, monkeypatch):
+    artifacts = Artifacts(sessions, str(tmp_path))
     folder = tmp_path / CONNECT_ARTIFACTS
     folder.mkdir()
     for name in ("a", "b"):

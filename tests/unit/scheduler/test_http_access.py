@@ -5,6 +5,7 @@ from starlette.requests import Request
 
 from onager.errors import (
     HostRefusedError,
+    InvalidSettingError,
     LoginsLimitedError,
     OriginRefusedError,
     SessionEndedError,
@@ -60,6 +61,21 @@ def test_a_token_says_who_calls(access):
         access.identify(request())
     with pytest.raises(TokenRefusedError):
         access.identify(request(authorization=f"Bearer {EVE}"))
+
+
+def test_where_other_machines_reach_the_page_every_token_needs_a_role_unless_the_operator_says_otherwise(file, clock):
+    file.write_text(f"ann admin {ANN}\n{BOB}\n")
+
+    def made(listen, **more):
+        return Access(ServerSecurity(auth_token_file=file, **more), listen, [LISTEN], [], clock)
+
+    with pytest.raises(InvalidSettingError, match="line 2 has no role"):
+        made("0.0.0.0:50080")
+    for open_to in (
+        made(LISTEN),
+        *(made("0.0.0.0:50080", **{way: True}) for way in ("tokens_without_role", "insecure")),
+    ):
+        assert open_to.identify(request(authorization=f"Bearer {BOB}")).role is None
 
 
 def test_a_login_gives_a_cookie_that_any_scheduler_takes_until_it_ends(access, file, clock):

@@ -8,17 +8,25 @@ import grpc
 import pytest
 
 from onager.clock import SystemClock
+from onager.execution_graph import JobCancelled
+from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaStub, add_OnagerReplicaServicer_to_server
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.scheduler.api.replica_service import ReplicaService
+from onager.scheduler.app import Replica
 from onager.scheduler.cluster import member_watch
 from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.cluster.members import Members
+from onager.scheduler.jobs.job_heads import JobTerms
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.policy import rendezvous
+from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.waiting import HANGS_S, eventually
 from tests.unit.scheduler.pair import Peer
+from tests.unit.scheduler.small_graphs import graph
 
 
 def members_of(store, name, address):
@@ -194,6 +202,28 @@ async def test_a_scheduler_whose_clock_is_wrong_takes_over_the_time_that_is_ther
     assert is_near(late.clock, other.members.clock), "nobody sets a time that others share"
     (mine,) = [info for info in late.infos() if info.scheduler_id == "late"]
     assert abs(mine.clock_ahead_ms + 2 * 3_600_000) < 5_000
+
+
+async def test_a_scheduler_whose_clock_is_ahead_ends_no_job_and_removes_none_too_early(store, other):
+    settings = {"exchange_dir": "/x", "listen": "127.0.0.1:1"}
+    before = Replica(SchedulerSettings(scheduler_id="before", **settings), MemoryBackend(store), SystemClock())
+    now_ms = before.clock.now_ms()
+    mine, ended = [JobId(n) for n in map(str, range(1_000)) if rendezvous.first(n, ["b", "late"]) == "late"][:2]
+    for job_id in (mine, ended):
+        await before.jobs.submit(graph(job_id, at_ms=now_ms), JobTerms(deadline_ms=now_ms + 600_000))
+    await before.writers.record(ended, lambda _: Decision([JobCancelled(reason="enough", at_ms=now_ms)]))
+    await before.close()
+    late = Replica(
+        SchedulerSettings(scheduler_id="late", result_retention_s=600, record_retention_s=600, **settings),
+        MemoryBackend(store),
+        SetClock(2 * 3_600_000),
+    )
+    await late.start()
+    await late.sweep()
+    await late.steps.pass_deadlines()
+    assert late.heads.get(mine).is_active
+    assert late.heads.get(ended).has_result
+    await late.close()
 
 
 async def test_schedulers_keep_to_the_time_of_the_eldest_and_tell_who_differs(store, other):

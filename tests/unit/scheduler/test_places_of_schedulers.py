@@ -2,13 +2,18 @@
 
 import asyncio
 import errno
+import os
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
 
 from onager import place_files
 from onager.errors import PlaceNotSeenError
+from onager.exchange_layout import CONNECT_ARTIFACTS
+from onager.protocol.spark_connect import request_of
+from onager.scheduler.connect.records import SessionKey
 
 
 async def both_started(world):
@@ -95,6 +100,34 @@ async def test_a_scheduler_that_loses_its_mount_reads_nothing_at_once_and_comes_
     await s.look(2)
     assert s.own.is_admitted
     s.own.check()
+
+
+async def test_a_scheduler_that_has_lost_its_mount_reads_keeps_and_removes_nothing_there(world):
+    world.mount("s")
+    s = await world.scheduler("s")
+    await s.look(3)
+    connect = s.replica.spark_connect
+    session = await connect._sessions.open(SessionKey("ann", str(uuid.UUID(int=1))))
+    upload = request_of("AddArtifacts")(session_id=session.key.session_id)
+    upload.batch.artifacts.add(name="files/a").data.data = b"a"
+    folder = world.unmount("s") / "exchange" / CONNECT_ARTIFACTS
+    folder.mkdir()
+    (folder / "old").touch()
+    os.utime(folder / "old", (0, 0))
+    for act in (
+        lambda: connect._artifacts.add(session, upload, nothing()),
+        lambda: connect._artifacts.sweep(()),
+        lambda: asyncio.to_thread(s.replica.results.check_exchange),
+    ):
+        with pytest.raises(PlaceNotSeenError):
+            await act()
+    assert (folder / "old").exists()
+    assert not (await connect._sessions.find(session.key)).record.artifacts
+
+
+async def nothing():
+    for request in ():
+        yield request
 
 
 async def test_a_scheduler_that_cannot_write_a_mark_is_not_admitted_unless_it_may_only_read(world, monkeypatch):

@@ -22,7 +22,9 @@ from onager.execution_graph import (
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
+from onager.scheduler.api import tracing
 from onager.scheduler.app import Replica
+from onager.scheduler.engine import webhooks
 from onager.scheduler.jobs.job_specs import decode_spec, encode_spec
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.jobs.program_specs import spec_of_child
@@ -429,22 +431,47 @@ async def test_what_a_program_did_can_be_exported(scheduler, form):
     assert b"step 2" in told or b"Stage Completed" in told or b"SparkListenerStageCompleted" in told
 
 
+async def all_told(replica):
+    """Return all that is told of P and of the jobs of its steps, the plan first."""
+    service = replica.service
+    found = [str(await service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), PEER))]
+    found.append(str(await service.ListJobs(pb.ListJobsRequest(steps=True), PEER)))
+    for job_id in (P, "p.1", "p.2"):
+        found.append(str(await service.GetJob(pb.GetJobRequest(job_id=job_id), PEER)))
+        found += [str(each) async for each in service.WatchEvents(pb.WatchEventsRequest(job_id=job_id), PEER)]
+        for form in ("timeline", "timeline-svg", "spark-event-log"):
+            request = pb.ExportJobRequest(job_id=job_id, format=form)
+            found += [str(chunk.content) async for chunk in service.ExportJob(request, PEER)]
+        story, job = await replica.exports.timelines.story(JobId(job_id))
+        found += [span.to_json() for span in tracing.spans(story, job.graph)]
+        found.append(str(webhooks._body(replica.heads.get(job_id))))
+    return found
+
+
 async def test_no_secret_is_shown_of_the_name_of_a_step(scheduler):
     named = sql("SELECT 1", name="SET my.word = hunter2", conf={"spark.redaction.regex": "my.word"})
     await submit(scheduler, spec_of(named, sql("SELECT 2", name="load password=hunter2")))
     await end(scheduler, "p.1")
     await end(scheduler, "p.2", failure="no")
-    service = scheduler.service
-    told = [str(await service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), PEER))]
-    told.append(str(await service.ListJobs(pb.ListJobsRequest(steps=True), PEER)))
-    for job_id in (P, "p.1", "p.2"):
-        told.append(str(await service.GetJob(pb.GetJobRequest(job_id=job_id), PEER)))
-        told += [str(each) async for each in service.WatchEvents(pb.WatchEventsRequest(job_id=job_id), PEER)]
-        for form in ("timeline", "timeline-svg", "spark-event-log"):
-            request = pb.ExportJobRequest(job_id=job_id, format=form)
-            told += [str(chunk.content) async for chunk in service.ExportJob(request, PEER)]
-    assert "SET my.word = *********(redacted)" in told[0]
-    assert not [each for each in told if "hunter2" in each]
+    found = await all_told(scheduler)
+    assert "SET my.word = *********(redacted)" in found[0]
+    assert not [each for each in found if "hunter2" in each]
+
+
+async def test_no_secret_is_shown_of_names_that_an_earlier_version_kept(scheduler, store, clock):
+    await submit(scheduler, spec_of(sql("SELECT 1", name="nightly 1"), sql("SELECT 2", name="nightly 2")))
+    await end(scheduler, "p.1")
+    await end(scheduler, "p.2", failure="no")
+    now, kept = b'"name":"nightly', b'"name":"SET a.password = hunter2'
+    for keyspace in set(Keyspace) - {Keyspace.Plans}:
+        for item in await scheduler._backend.scan(keyspace, limit=100):
+            await scheduler._backend.put(keyspace, item.key, item.value.replace(now, kept))
+    upgraded = made(store, clock, "s2")
+    await upgraded.start()
+    found = await all_told(upgraded)
+    assert all("SET a.password = *********(redacted)" in each for each in found[:2])
+    assert not [each for each in found if "hunter2" in each]
+    await upgraded.close()
 
 
 async def test_the_plan_of_a_program_as_it_ran_is_its_steps(scheduler):

@@ -1,5 +1,7 @@
 """Executors that fail over to a replica that did not register them: their tasks continue."""
 
+import asyncio
+
 import pytest
 
 from onager.errors import UnknownExecutorError
@@ -90,6 +92,30 @@ async def test_taking_over_writes_nothing_but_renews_the_lease(replicas, clock):
     assert (await backend.get_from_prefix(Keyspace.Executors, "")).revision == before
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
     assert first.executors.require("e1", "life").incarnation == "life"
+
+
+async def test_a_heartbeat_is_answered_once_the_store_has_the_renewal_and_a_report_before(replicas, clock, monkeypatch):
+    first, _ = replicas
+    clock.advance(2_500)
+    is_back, asked = asyncio.Event(), asyncio.Event()
+    keep_alive = first._backend.keep_alive
+
+    async def late(lease):
+        asked.set()
+        await is_back.wait()
+        return await keep_alive(lease)
+
+    monkeypatch.setattr(first._backend, "keep_alive", late)
+    report = pb.ReportTasksRequest(executor_id="e1", incarnation="life")
+    reporting = asyncio.create_task(first.gateway.ReportTasks(report, Context()))
+    await asked.wait()
+    beating = asyncio.create_task(first.gateway.Heartbeat(BEAT, Context()))
+    await first.gateway.ReportTasks(report, Context())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not beating.done()
+    is_back.set()
+    await asyncio.gather(reporting, beating)
 
 
 @pytest.mark.parametrize("incarnation", ["life", "another"])
