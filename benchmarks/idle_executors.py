@@ -8,7 +8,7 @@ heartbeats and poll for ``--seconds``. With ``--load N`` so many processes compu
 | ``registered_s`` | from the start of the agents until a scheduler knows all of them |
 | ``scheduler_cores`` | processor time of all schedulers in a second |
 | ``agent_cores``, ``store_cores`` | the same of the agents, which share this machine with them, and of etcd |
-| ``lost`` | executors that were declared lost, though all of them live; ``lost_because`` has what schedulers said of it |
+| ``lost`` | executors that were declared lost, though all of them live; ``lost_because`` says why |
 | ``listing_s`` | how long a client waits for the list of all, and for the first hundred |
 """
 

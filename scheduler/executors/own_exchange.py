@@ -23,6 +23,8 @@ from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendC
 log = structlog.get_logger(__name__)
 
 _NEW_MARK_S: Final = 10.0
+_UNFOUND_S: Final = 15.0
+"""A mark that nobody has found for so long tells a copy: longer than a process counts as a witness that has died."""
 _TOUCH_S: Final = 3600.0
 
 
@@ -64,6 +66,8 @@ class OwnExchange:
         self._found: set[str] = set()
         """Marks of schedulers that were found."""
         self._why = ""
+        self._asked_s: float | None = None
+        """Since when others have been asked to find its marks, by the monotonic clock; None: they are not."""
         self._failed_s: float | None = None
         """Since when its looks have failed, by the monotonic clock; None: the last one has not."""
         self._wake = asyncio.Event()
@@ -221,6 +225,7 @@ class OwnExchange:
             case Ask():
                 self._ask(view, found)
             case Refuse(why):
+                self._asked_s = None
                 self._refuse(why)
             case Tell():
                 raise AssertionError("it looks for the id that the store has")
@@ -256,8 +261,12 @@ class OwnExchange:
             self._accept(found.mark)
             return
         self._members.change(mark=found.mark, sees_exchange="")
-        if self._clock.monotonic_s() - self._marked_s > _NEW_MARK_S / 2:
+        now_s = self._clock.monotonic_s()
+        self._asked_s = now_s if self._asked_s is None else self._asked_s
+        if now_s - self._asked_s > _UNFOUND_S:
             self._refuse(told_copy(view, "no process that sees that finds what this scheduler has written"))
+        elif now_s - self._marked_s > _NEW_MARK_S / 2:
+            self._why = f"no process that sees it has found yet what this scheduler has written to {self._path}"
 
     def _accept(self, mark: str) -> None:
         record = self._members.record
@@ -265,7 +274,7 @@ class OwnExchange:
             log.info("place_seen", place=EXCHANGE, path=self._path, id=self._place_id)
             self._members.change(mark=mark, sees_exchange=self._place_id)
         self._note_silence(is_silent=False)
-        self._why = ""
+        self._why, self._asked_s = "", None
 
     def _note_silence(self, *, is_silent: bool) -> None:
         if self._members.record.is_exchange_silent != is_silent:
@@ -273,7 +282,7 @@ class OwnExchange:
 
     def _fail(self, why: str) -> None:
         """Note that the disk does not answer: not another directory, until it lasts too long to count as a witness."""
-        self._why = why
+        self._why, self._asked_s = why, None
         now_s = self._clock.monotonic_s()
         self._failed_s = now_s if self._failed_s is None else self._failed_s
         log.warning("place_not_looked_at", place=EXCHANGE, path=self._path, error=why)

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from onager import place_files
 from onager.errors import PlaceNotSeenError
@@ -81,7 +82,17 @@ async def test_a_scheduler_on_a_copy_is_refused(world):
         await first.look()
     assert not second.own.is_admitted
     world.clock.advance(6_000)
-    await second.look()
+    with capture_logs() as logs:
+        await second.look()
+    assert "place_not_seen" not in [entry["event"] for entry in logs], "who has to find its mark may have died just now"
+    with pytest.raises(
+        PlaceNotSeenError, match="no process that sees it has found yet what this scheduler has written"
+    ):
+        second.own.check()
+    world.clock.advance(10_000)
+    with capture_logs() as logs:
+        await second.look()
+    assert "place_not_seen" in [entry["event"] for entry in logs]
     with pytest.raises(PlaceNotSeenError, match="is a copy of the cluster's exchange directory"):
         second.own.check()
 
