@@ -31,6 +31,7 @@ MADE = (
     "CREATE TABLE shop.names USING orc AS SELECT id, concat('n', id) AS name FROM range(10)",
     "CREATE TABLE shop.lines (a INT, b STRING)",
     "INSERT INTO shop.lines VALUES (1, 'x')",
+    "CREATE TABLE shop.elsewhere (line STRING) LOCATION '/dev/shm'",
     "CREATE VIEW shop.by_day AS SELECT day, sum(amount) AS amount FROM shop.sales GROUP BY day",
 )
 
@@ -83,7 +84,7 @@ def test_queries_read_its_tables_and_views(client):
     assert rows(client, "SELECT * FROM shop.lines") == [(1, "x")]
     assert rows(client, "SELECT * FROM shop.misspelt", CUT) == [(1,)]
     names = [name for _, name, _ in rows(client, "SHOW TABLES IN shop")]
-    assert names == ["by_day", "lines", "misspelt", "names", "sales"]
+    assert names == ["by_day", "elsewhere", "lines", "misspelt", "names", "sales"]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,24 @@ def test_it_is_not_changed(client, statement):
     with pytest.raises(JobFailedError, match="tables of a Hive metastore, which are read and not changed"):
         client.sql(statement).wait()
     assert rows(client, "SELECT * FROM shop.lines") == [(1, "x")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM text.`http://127.0.0.1:1/x`",
+        "SELECT * FROM text.`hdfs://127.0.0.1:1/x`",
+        "SELECT * FROM text.`/proc/self/environ`",
+        "SELECT TRANSFORM(id) USING 'env' AS (l STRING) FROM shop.sales",
+        "CREATE TEMPORARY FUNCTION f AS 'org.apache.hadoop.hive.ql.udf.generic.GenericUDFReflect2'; SELECT 1",
+        "CREATE TEMPORARY VIEW v USING jdbc OPTIONS (url 'jdbc:derby:memory:x', dbtable 'x'); SELECT 1",
+        "SELECT * FROM shop.sales WITH ('fs.file.impl' = 'any.Class')",
+        "SELECT * FROM shop.elsewhere",
+    ],
+)
+def test_it_opens_nothing_but_its_tables(client, statement):
+    with pytest.raises(JobFailedError, match=r"may use|is refused|is the system's"):
+        client.sql(statement).wait()
 
 
 def test_rows_become_a_partition_by_an_output_and_a_statement_to_the_metastore(client, metastore, tmp_path):

@@ -20,7 +20,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse, Plan
 from pyspark.sql.types import LongType, StructField, StructType
 
-from benchmarks.exchange.runner_process import stacks_of
+from benchmarks.exchange.runner_process import busy_threads, stacks_of
 from onager.clock import ManualClock
 from onager.executor.spark.connect.requests import failure_of
 from onager.executor.spark.deadlines import Deadlines
@@ -570,4 +570,40 @@ def test_analysis_for_which_nobody_waits_any_more_is_stopped_and_then_costs_the_
     analysis.join()
     assert deadlines.enforce() == "", "it has ended after all"
     assert not is_folding()
+    client.close()
+
+
+@pytest.mark.parametrize("how", ["failed", "stopped"])
+def test_a_request_is_answered_once_the_tasks_of_its_spark_jobs_have_ended(
+    executor: OneExecutor, catalog: MemoryCatalog, how: str
+) -> None:
+    """Spark ends a job without waiting for its tasks, and nothing looks for a cancellation within an expression."""
+    slow, slower, sooner = (
+        f"levenshtein(repeat('ab', cast({length} + id AS int)), repeat('ba', cast({length} + id AS int)))"
+        for length in (6000, 12_000, 1500)
+    )
+    text = {"stopped": slower, "failed": f"IF(id = 0, {slow}, raise_error(CAST({sooner} AS string)))"}[how]
+    clock = ManualClock()
+    deadlines = Deadlines(clock, 5)
+    client = ConnectClient(executor, catalog, deadlines)
+    told: list[ConnectError] = []
+    left: list[str] = []
+
+    def asked() -> None:
+        texts = client.spark.range(0, 2, 1, 2).selectExpr(f"CAST({text} AS string) AS value")
+        try:
+            client.schema(client.spark.read.json(texts))  # to find the columns, a Spark job reads all rows
+        except ConnectError as error:
+            told.append(error)
+            left.extend(busy_threads(executor.spark._jvm))
+
+    request = Thread(target=asked, daemon=True)
+    request.start()
+    if how == "stopped":
+        until(lambda: len(busy_threads(executor.spark._jvm)) == 2, "two tasks at work")
+        clock.advance(120_000)
+        assert deadlines.enforce() == ""
+    request.join()
+    assert len(told) == 1
+    assert left == [], "a task goes on of which the client was told that it has ended"
     client.close()

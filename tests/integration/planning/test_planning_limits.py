@@ -1,11 +1,13 @@
 """Planning, planning again, and listing more have to end in time, as the worker runs them."""
 
 import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToJson
+from pyspark.sql.connect.proto import AnalyzePlanRequest
 
 from benchmarks.exchange.runner_process import stacks_of
 from onager.clock import ManualClock
@@ -16,6 +18,7 @@ from onager.executor.work import Assignment, blobs_needed
 from onager.ids import BlobDigest
 from onager.job_settings import PLANNING_TIMEOUT
 from onager.protocol import onager_pb2 as pb
+from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor
 from tests.support.waiting import HANGS_S, until
 
@@ -95,3 +98,23 @@ def test_what_plans_for_too_long_is_stopped_and_then_costs_the_jvm(
     until(lambda: not any(task_set.job_id in each.name for each in threading.enumerate()), "the end of its thread")
     assert worker.enforce_deadlines() == ""
     assert reports == [report]
+
+
+def test_a_request_of_spark_connect_that_takes_too_long_costs_the_jvm_in_the_same_way(
+    executor: OneExecutor, worker: SparkWorker, clock: ManualClock
+) -> None:
+    asked = AnalyzePlanRequest()
+    asked.explain.plan.root.sql.query = f"SELECT {SLOW}"
+    asked.explain.explain_mode = AnalyzePlanRequest.Explain.EXPLAIN_MODE_SIMPLE
+    session = pb.ConnectSession(user="ann", session_id=str(uuid.uuid4()))
+    call = pb.ConnectCall(session=session, deadline_ms=LIMIT_S * 1000, analyze=asked.SerializeToString())
+    request = threading.Thread(target=worker.connect, args=(call, MemoryCatalog()), daemon=True)
+    request.start()
+    until(lambda: any("levenshtein" in stack for stack in stacks_of(executor.spark._jvm)), "an optimizer at work")
+    clock.advance(LIMIT_S * 1000)
+    assert worker.enforce_deadlines() == "", "now it is asked to stop"
+    clock.advance(GRACE_S * 1000)
+    stuck = worker.enforce_deadlines()
+    assert stuck.endswith(f"of Spark Connect did not stop within {GRACE_S} s of being cancelled")
+    request.join()
+    assert worker.enforce_deadlines() == ""

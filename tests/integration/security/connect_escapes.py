@@ -45,6 +45,30 @@ def main() -> None:
         relation.ml_relation.transform.input.range.end = 1
         return DataFrame(Encoded(relation), spark)
 
+    def made_by_hand(change) -> DataFrame:
+        """Return a DataFrame of an expression that PySpark does not send: *change* makes it."""
+        relation = pb.Relation()
+        relation.project.input.range.end = 1
+        relation.project.input.range.step = 1
+        change(relation.project.expressions.add())
+        return DataFrame(Encoded(relation), spark)
+
+    def of_plugin() -> DataFrame:
+        relation = pb.Relation()
+        relation.extension.type_url = "type.googleapis.com/any.Relation"
+        return DataFrame(Encoded(relation), spark)
+
+    def compiled(expression: pb.Expression) -> None:
+        function = expression.common_inline_user_defined_function
+        function.function_name, function.scalar_scala_udf.payload = "f", b"\xac\xed\x00\x05"
+
+    def of_class(expression: pb.Expression) -> None:
+        expression.cast.expr.literal.integer = 1
+        expression.cast.type.udt.type, expression.cast.type.udt.jvm_class = "udt", "org.apache.spark.util.Utils"
+
+    def of_extension(expression: pb.Expression) -> None:
+        expression.extension.type_url = "type.googleapis.com/any.Expression"
+
     ways = {
         "what is open": lambda: spark.read.text(f"{names['data']}/in/plain.txt").collect(),
         "a checkpoint of its own": lambda: spark.range(3).checkpoint().collect(),
@@ -79,6 +103,10 @@ def main() -> None:
         "a command in what is shown": lambda: hidden("DROP TABLE IF EXISTS own").na.fill(0).show(),
         "a call of the catalog in a relation": lambda: catalog_call().na.fill(0).schema,
         "a transformation": lambda: transformed().schema,
+        "a relation of a plugin": lambda: of_plugin().schema,
+        "an expression of a plugin": lambda: made_by_hand(of_extension).schema,
+        "a compiled function": lambda: made_by_hand(compiled).schema,
+        "a type of any class": lambda: made_by_hand(of_class).schema,
         "a database over partitions": lambda: (
             spark.read.jdbc(f"jdbc:derby:{link}-db;create=true", "SYS.SYSTABLES", predicates=["1=1"]).schema
         ),
@@ -91,6 +119,9 @@ def main() -> None:
         "a jar": lambda: spark.sql(f"ADD JAR '{link}.jar'").collect(),
         "a program": lambda: spark.sql(
             f"SELECT TRANSFORM(id) USING 'cat {names['token']}' AS (l STRING) FROM range(1)"
+        ).collect(),
+        "a program in a text": lambda: spark.sql(
+            """EXECUTE IMMEDIATE "SELECT TRANSFORM(id) USING 'env' AS (l STRING) FROM range(1)" """
         ).collect(),
         "write among the tokens": lambda: spark.range(1).write.mode("overwrite").parquet(names["tokens"]),
     }

@@ -69,6 +69,8 @@ SQL = {
     "a catalog": "SET spark.sql.catalog.x = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog;"
     " SELECT * FROM x.y.z",
     "a jar": "CREATE TEMPORARY FUNCTION f AS 'a.B' USING JAR '{data}/x.jar'; SELECT f(1)",
+    "a function of Hive": "CREATE TEMPORARY FUNCTION f AS 'org.apache.hadoop.hive.ql.udf.generic.GenericUDFReflect2';"
+    " SELECT f('a', 'length')",
     "a schema of XML": f"CREATE TEMPORARY VIEW v USING xml {XML}; SELECT * FROM v",
     "another site": "SELECT * FROM text.`http://127.0.0.1:1/x`",
     "another job's result": "SELECT * FROM binaryFile.`{result}`",
@@ -97,6 +99,25 @@ SQL = {
 @pytest.mark.parametrize("text", SQL.values(), ids=SQL)
 def test_sql_is_refused(jailed, text):
     refused(jailed, outcome(jailed, lambda client: client.sql(text.format(**jailed.names()))))
+
+
+PROGRAM = "SELECT TRANSFORM(id) USING 'env' AS (l STRING) FROM range(1)"
+PROGRAMS = {
+    "a common expression": f"WITH w AS ({PROGRAM}) SELECT * FROM w",
+    "a subquery": f"SELECT ({PROGRAM})",
+    "a condition": f"SELECT * FROM range(1) WHERE EXISTS ({PROGRAM})",
+    "a table": f"CREATE TABLE stolen USING parquet AS {PROGRAM}",
+    "rows of a table": f"CREATE TABLE lines (l STRING) USING parquet; INSERT INTO lines {PROGRAM}",
+    "a view": f"CREATE VIEW listed AS {PROGRAM}; SELECT * FROM listed",
+    "a temporary view": f"CREATE TEMPORARY VIEW listed AS {PROGRAM}; SELECT * FROM listed",
+}
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program_below_another_statement_is_refused(jailed, text):
+    shown = outcome(jailed, lambda client: client.sql(text))
+    refused(jailed, shown)
+    assert "--allow transform" in shown
 
 
 QUIET = {
@@ -193,6 +214,12 @@ def test_python_inherits_no_variable_of_ours(jailed, tmp_path, body):
     shown = python(jailed, tmp_path, body, path="/proc/self/environ")
     assert "gave" in shown
     assert jailed.planted.seen(shown) == []
+
+
+def test_a_planning_function_runs_no_program_of_sql(jailed, tmp_path):
+    shown = python(jailed, tmp_path, f'\ndef way(spark):\n    return spark.sql("{PROGRAM}")\n')
+    refused(jailed, shown)
+    assert "--allow transform" in shown
 
 
 @pytest.mark.parametrize("what", ["token", "result"])

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -153,7 +154,9 @@ def test_a_location_is_a_place_like_any_other(session, token):
 
 def test_no_query_runs_a_program_or_loads_a_jar(session, token):
     text = f"SELECT TRANSFORM(id) USING 'cat {token}' AS (l STRING) FROM range(1)"
-    assert "start executors with --allow transform" in refusal(lambda: session.sql(text).collect())
+    for statement in (text, f'EXECUTE IMMEDIATE "{text}"', f"BEGIN {text}; END"):
+        told = refusal(lambda statement=statement: session.sql(statement).collect())
+        assert "start executors with --allow transform" in told
     assert "is refused" in refusal(
         lambda: session.sql("CREATE TEMPORARY FUNCTION f AS 'a.B' USING JAR '/tmp/none.jar'")
     )
@@ -172,7 +175,14 @@ def test_xml_brings_in_no_other_file(session, token, tmp_path):
         f'<?xml version="1.0"?><!DOCTYPE s [<!ENTITY e SYSTEM "file://{token}">]>'
         '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">&e;</xs:schema>'
     )
-    reader = session.read.format("xml").option("rowTag", "row").option("rowValidationXSDPath", f"{tmp_path}/schema.xsd")
+    rows = session.read.format("xml").option("rowTag", "row")
+    for schema in (token, f"file://{token}", "http://127.0.0.1:1/x"):  # it is named by an option alone
+        for act in (
+            lambda schema=schema: rows.option("rowValidationXSDPath", str(schema)).load(f"{tmp_path}/rows.xml"),
+            lambda schema=schema: session.sql(f"SELECT from_xml('', 'a INT', map('rowValidationXSDPath', '{schema}'))"),
+        ):
+            assert " cannot be read: " in refusal(act)
+    reader = rows.option("rowValidationXSDPath", f"{tmp_path}/schema.xsd")
     entity = f'<!DOCTYPE a [<!ENTITY e SYSTEM "file://{token}">]><a>&e;</a>'
     for act in (
         lambda: reader.load(f"{tmp_path}/rows.xml").collect(),
@@ -312,6 +322,46 @@ def test_a_directory_that_holds_a_private_one_is_neither_moved_nor_removed(sessi
     for act in (lambda: files.delete(above, True), lambda: files.rename(above, elsewhere)):
         assert "it holds" in refusal(act)
     assert token.read_text() == SECRET
+
+
+def array_of(path):
+    """Return a Java array of *path* alone."""
+    gateway = SparkContext._gateway
+    made = gateway.new_array(gateway.jvm.org.apache.hadoop.fs.Path, 1)
+    made[0] = path
+    return made
+
+
+CHANGES = {
+    "open": lambda files, path, _: files.open(path, 4096),
+    "list": lambda files, path, _: files.listStatus(path),
+    "create": lambda files, path, _: files.create(path, True),
+    "append": lambda files, path, _: files.append(path, 4096, None),
+    "truncate": lambda files, path, _: files.truncate(path, 0),
+    "delete": lambda files, path, _: files.delete(path, False),
+    "make directories": lambda files, path, _: files.mkdirs(path),
+    "rename": lambda files, path, other: files.rename(path, other),
+    "rename to": lambda files, path, other: files.rename(other, path),
+    "concatenate": lambda files, path, other: files.concat(other, array_of(path)),
+    "concatenate to": lambda files, path, other: files.concat(path, array_of(other)),
+    "link to": lambda files, path, other: files.createSymlink(path, other, False),
+    "link from": lambda files, path, other: files.createSymlink(other, path, False),
+    "set times": lambda files, path, _: files.setTimes(path, 0, 0),
+    "set the owner": lambda files, path, _: files.setOwner(path, "nobody", "nobody"),
+    "set rights": lambda files, path, other: files.setPermission(path, files.getFileStatus(other).getPermission()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_private_file_is_neither_opened_nor_changed_in_any_way(session, token, tmp_path, change):
+    jvm = session._jvm
+    (tmp_path / "plain").touch()
+    path, other = (jvm.org.apache.hadoop.fs.Path(f"file://{file}") for file in (token, tmp_path / "plain"))
+    files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration()).getRawFileSystem()
+    before = token.stat()
+    assert "where Onager keeps files of its own" in refusal(lambda: CHANGES[change](files, path, other))
+    after = token.stat()
+    assert (before.st_mtime_ns, before.st_mode, before.st_uid) == (after.st_mtime_ns, after.st_mode, after.st_uid)
 
 
 def test_a_secret_setting_is_not_shown(session):

@@ -107,7 +107,8 @@ def lines(path: Path) -> list[str]:
 
 def test_the_executor_gets_the_token_of_an_executor_only_and_the_scheduler_takes_it(monkeypatch, tmp_path, tokens):
     monkeypatch.setenv("ONAGER_AUTH_TOKEN_FILE", str(tokens))
-    monkeypatch.setenv("ONAGER_SCHEDULER_TLS_KEY", str(tmp_path / "tls" / "server.key"))
+    for name in ("PEER_AUTH_TOKEN_FILE", "TLS_KEY", "PEER_TLS_KEY", "WEBHOOK_SECRET_FILE"):
+        monkeypatch.setenv(f"ONAGER_SCHEDULER_{name}", str(tmp_path / name / "secret"))
     monkeypatch.setenv("ONAGER_EXECUTOR_PRIVATE_PATHS", '["/mine"]')
     supervisor = Standalone(layout(None, str(tmp_path / "state"), None), "127.0.0.1:50", 1, {})
     supervisor._tokens.refresh()
@@ -120,7 +121,8 @@ def test_the_executor_gets_the_token_of_an_executor_only_and_the_scheduler_takes
     assert lines(schedulers)[-1] == own
     assert {oct(path.stat().st_mode)[-3:] for path in (executors, schedulers)} == {"600"}
     assert json.loads(supervisor._executor.environment["ONAGER_EXECUTOR_PRIVATE_PATHS"]) == [
-        *("/mine", str(tmp_path / "state"), str(tmp_path / "mine"), str(tmp_path / "tls")),
+        *("/mine", str(tmp_path / "state"), str(tmp_path / "mine")),
+        *(str(tmp_path / name) for name in ("PEER_AUTH_TOKEN_FILE", "TLS_KEY", "PEER_TLS_KEY", "WEBHOOK_SECRET_FILE")),
         str(schedulers.parent.parent),
     ]
     tokens.write_text(f"ann admin {'b' * 32}\ntheirs executor {'e' * 32}\n")

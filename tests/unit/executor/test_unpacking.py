@@ -3,6 +3,7 @@
 import errno
 import gzip
 import io
+import json
 import os
 import resource
 import stat
@@ -137,6 +138,37 @@ def test_an_archive_that_becomes_too_large_is_refused_before_it_is_written(unpac
     with pytest.raises(PlanningError, match="1 files of 33,554,432 bytes or more"):
         unpack("a.tar.gz", gzip.compress(info.tobuf()) + zeros(32))
     assert not [path for path in (tmp_path / "folder").iterdir() if path.is_file()]
+
+
+TELLS_LIMITS = """
+import json, os, resource, sys
+sys.path.insert(0, os.path.dirname({program!r}))
+import unpacking
+
+def tell(archive, folder):
+    limits = {{name: resource.getrlimit(getattr(resource, f"RLIMIT_{{name}}"))[0] for name in {names!r}}}
+    raise unpacking.RefusedError(json.dumps([limits, sorted(os.environ)]))
+
+unpacking.untar = tell
+sys.exit(unpacking.main(*sys.argv[1:]))
+"""
+"""Runs the program, and tells in place of unpacking what limits it has by then, and what variables."""
+
+
+def test_whoever_unpacks_has_limits_and_no_variable_of_ours(unpack, tmp_path, monkeypatch):
+    limits = {"AS": 512 * MIB, "FSIZE": 20 * MIB, "CPU": 300, "CORE": 0, "NOFILE": 64}
+    program = tmp_path / "tells.py"
+    program.write_text(TELLS_LIMITS.format(program=unpacking.__file__, names=list(limits)))
+    monkeypatch.setattr(program_files, "MOST_UNPACKED_BYTES", limits["FSIZE"])
+    monkeypatch.setattr(program_files.unpacking, "__file__", str(program))
+    monkeypatch.setenv("ONAGER_ETCD_PASSWORD", "secret")
+    monkeypatch.setenv("USERS_VARIABLE", "kept")
+    with pytest.raises(PlanningError, match=r"a\.tar") as raised:
+        unpack("a.tar", b"")
+    found, variables = json.loads(str(raised.value).partition("a.tar ")[2])
+    assert found == limits
+    assert "USERS_VARIABLE" in variables
+    assert not [name for name in variables if name.startswith("ONAGER_")]
 
 
 def test_links_to_one_large_file_count_as_what_they_become(unpack, monkeypatch):

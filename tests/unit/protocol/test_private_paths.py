@@ -100,6 +100,15 @@ def test_what_a_link_leads_to_is_private_too(tmp_path):
     assert private.meets(str(tmp_path / "vault" / "other"))
 
 
+@pytest.mark.parametrize(
+    "secret", ["auth_token_file", "peer_auth_token_file", "tls_key", "peer_tls_key", "webhook_secret_file"]
+)
+def test_what_lies_beside_each_secret_of_a_scheduler_is_private(tmp_path, secret):
+    private = SchedulerSettings(**{secret: tmp_path / "secrets" / "file"}).private
+    assert private.meets(str(tmp_path / "secrets" / "other"))
+    assert private.meets(str(tmp_path / "data")) is None
+
+
 @pytest.mark.parametrize("used", ["home", "working", "shared", "temporary"])
 def test_of_a_directory_that_is_used_for_other_things_only_the_file_is_private(tmp_path, monkeypatch, used):
     monkeypatch.setenv("HOME", str(tmp_path / ("at/home" if used == "home" else "")))

@@ -38,6 +38,7 @@ public final class Access {
     private final List<String> own;
     private final Set<String> allowed;
     private final boolean hasCatalogs;
+    private final boolean hasHive;
 
     private Access(SparkEnv env, SparkConf conf) {
         this.env = env;
@@ -48,6 +49,7 @@ public final class Access {
         this.own = Stream.of(conf.get("spark.eventLog.dir", "")).filter(dir -> !dir.isEmpty()).map(Access::path).toList();
         this.allowed = lines(conf, "spark.onager.allow").stream().map(name -> name.toLowerCase(Locale.ROOT)).collect(Collectors.toSet());
         this.hasCatalogs = Boolean.parseBoolean(conf.get("spark.onager.catalogs", "false"));
+        this.hasHive = conf.get("spark.sql.catalogImplementation", "").equals("hive");
     }
 
     private static List<String> lines(SparkConf conf, String name) {
@@ -86,6 +88,11 @@ public final class Access {
         return hasCatalogs;
     }
 
+    /** Whether the operator has configured a Hive metastore, which then stands in for Onager's own catalog. */
+    public boolean hasHive() {
+        return hasHive;
+    }
+
     /** Return how an operator allows *name*. */
     public static String flag(String name) {
         return "start executors with --allow " + name + " (ONAGER_EXECUTOR_ALLOW)";
@@ -101,16 +108,21 @@ public final class Access {
 
     /** Throws if a job must not read what lies at *path*, or what lies below it; *home*: the file system of paths that name none. */
     public void checkRead(org.apache.hadoop.fs.Path path, String home) {
-        String why = refusal(path, home);
+        checkRead(path, home, false);
+    }
+
+    /** The same; *isOfCatalog*: a catalog that the operator has configured says that a table is there, so it may be on any file system. */
+    public void checkRead(org.apache.hadoop.fs.Path path, String home, boolean isOfCatalog) {
+        String why = refusal(path, home, isOfCatalog);
         if (why != null) {
             throw new RefusedException(shown(path) + " cannot be read: " + why);
         }
     }
 
-    private String refusal(org.apache.hadoop.fs.Path path, String home) {
+    private String refusal(org.apache.hadoop.fs.Path path, String home, boolean isOfCatalog) {
         String scheme = path.toUri().getScheme() == null ? home : path.toUri().getScheme();
         if (!scheme.equalsIgnoreCase("file")) {
-            return elsewhere(path.toString(), scheme.toLowerCase(Locale.ROOT));
+            return elsewhere(path.toString(), scheme.toLowerCase(Locale.ROOT), isOfCatalog);
         }
         String real = real(Path.of(path.toUri().getPath()));
         String why = refusal(real);
@@ -139,13 +151,13 @@ public final class Access {
         return allowed.stream().anyMatch(name -> !name.endsWith(":") && !name.equals("transform"));
     }
 
-    private String elsewhere(String path, String scheme) {
+    private String elsewhere(String path, String scheme, boolean isOfCatalog) {
         String closest = closest(privates, path);
         if (closest != null) {
             return "it is in " + closest + whose(closest) + "; read from elsewhere";
         }
         boolean isBelowRoot = closest(warehouse, path) != null || (roots != null && closest(roots, path) != null);
-        return isBelowRoot || allows(scheme + ":") ? null
+        return isOfCatalog || isBelowRoot || allows(scheme + ":") ? null
                 : "the file system " + scheme + " is not among those that jobs may use; " + flag(scheme + ":");
     }
 

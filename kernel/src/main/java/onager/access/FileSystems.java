@@ -5,6 +5,7 @@ import java.net.URI;
 import java.util.Locale;
 import java.util.ServiceConfigurationError;
 import java.util.ServiceLoader;
+import java.util.Set;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -14,6 +15,8 @@ import org.apache.hadoop.fs.FileSystem;
 public final class FileSystems {
     private static final Pattern IMPLEMENTATION = Pattern.compile("fs\\.([^.]+)\\.impl");
     private static final String LOCAL = "file";
+    /** No table of a catalog lies on one of these. */
+    private static final Set<String> WITHOUT_TABLES = Set.of("ftp", "http", "https", "sftp");
 
     private FileSystems() {}
 
@@ -30,9 +33,7 @@ public final class FileSystems {
             throw new IllegalStateException("files are not guarded: fs.file.impl is " + conf.get("fs.file.impl"));
         }
         load(conf);
-        if (!Access.get().hasCatalogs()) { // whose tables lie where they say; what queries name is checked in their plans
-            refuseOthers(conf);
-        }
+        refuseOthers(conf);
     }
 
     /** Load the classes of the file systems that jobs may use: some have all of Hadoop's settings read anew when they are loaded. */
@@ -67,6 +68,9 @@ public final class FileSystems {
             }
         }
         schemes.remove(LOCAL);
+        if (access.hasCatalogs()) { // whose tables lie where they say; what queries name is checked in their plans
+            schemes.retainAll(WITHOUT_TABLES);
+        }
         for (String scheme : schemes) {
             if (!access.allowsSomeOf(scheme)) {
                 conf.set("fs." + scheme + ".impl", RefusedFiles.class.getName());

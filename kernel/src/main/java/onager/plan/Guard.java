@@ -16,6 +16,7 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -37,6 +38,7 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
             "to_xml", "schema_of_xml");
     /** An option that names a file. */
     private static final String SCHEMA_FILE = "rowValidationXSDPath";
+    private static final String OWN_CATALOG = "spark_catalog";
 
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
@@ -82,7 +84,7 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
         if (plan instanceof LogicalRelation files) {
             CatalogTable table = files.catalogTable().getOrElse(() -> null);
             if (files.relation() instanceof HadoopFsRelation relation) {
-                boolean isOfCatalog = isOfCatalog(table) || relation.location() instanceof FixedFileIndex;
+                boolean isOfCatalog = isOfHive(table) || relation.location() instanceof FixedFileIndex;
                 checkRoots(session, relation.location().rootPaths(), isOfCatalog);
                 checkFormat(session, isOfCatalog ? null : Formats.name(relation.fileFormat()));
                 for (var option : Seqs.each(relation.options().iterator())) {
@@ -95,30 +97,36 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
             } else {
                 checkOther(files.relation() instanceof JDBCRelation ? "jdbc" : "", files.relation());
             }
+        } else if (plan instanceof HiveTableRelation table) {
+            var location = table.tableMeta().storage().locationUri();
+            checkRoots(session, Seqs.seq(location.isEmpty() ? List.of() : List.of(new Path(location.get()))), true);
         } else if (plan instanceof DataSourceV2Relation source && source.table() instanceof FileTable table) {
             checkRoots(session, table.fileIndex().rootPaths(), false);
             checkFormat(session, table.formatName());
-        } else if (plan instanceof DataSourceV2Relation source && !Formats.isOpen(source.table())
-                && !(source.catalog().isDefined() && Access.get().hasCatalogs())) {
+        } else if (plan instanceof DataSourceV2Relation source && !Formats.isOpen(source.table()) && !isOfOthers(source)) {
             checkOther("", source.table());
         }
         Queries.below(plan).forEach(each -> check(session, each));
     }
 
-    /** Whether *table* is Hive's, which the operator has configured; its tables, and Iceberg's, may lie on any file system. */
-    private static boolean isOfCatalog(CatalogTable table) {
-        return table != null && Access.get().hasCatalogs();
+    /** Whether *table* is Hive's, which the operator has configured: its tables may be of any format, and on any file system. */
+    private static boolean isOfHive(CatalogTable table) {
+        return table != null && Access.get().hasHive();
+    }
+
+    /** Whether *source* is of a catalog other than Onager's own, and the operator has configured such. */
+    private static boolean isOfOthers(DataSourceV2Relation source) {
+        return Access.get().hasCatalogs() && source.catalog().isDefined()
+                && (Access.get().hasHive() || !source.catalog().get().name().equals(OWN_CATALOG));
     }
 
     private static void checkRoots(SparkSession session, scala.collection.immutable.Seq<Path> roots, boolean isOfCatalog) {
-        checkRead(session, Seqs.list(roots).stream().filter(path -> !isOfCatalog || isLocal(path)));
+        String home = home(session);
+        Access access = Access.get();
+        Seqs.list(roots).forEach(path -> access.checkRead(path, home, isOfCatalog));
         if (CatalogSessions.catalog((org.apache.spark.sql.classic.SparkSession) session) instanceof NotesReads catalog) {
             catalog.noteRead(Seqs.list(roots).stream());
         }
-    }
-
-    private static boolean isLocal(Path path) {
-        return "file".equals(path.toUri().getScheme());
     }
 
     /** Throws if the operator allows no source *name*, or, if that is not known, none at all: *relation* is then nothing that jobs may read. */
