@@ -277,7 +277,6 @@ TEXTS_OF_SPARK = [
     "Python worker failed to connect back.",
     "Job 3 cancelled because SparkContext was shut down",
     "Cannot call methods on a stopped SparkContext",
-    "Cannot broadcast the table",
 ]
 
 
