@@ -3,13 +3,14 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from onager.exchange_layout import PROBE, has_scheme, job_of, local_path, writer_of
-from onager.ids import is_job_id
+from onager.ids import is_job_id, new_nonce
 
-_PROBE_AGE_MS = 600_000
+_OLD_S = 600
 
 
 @dataclass(slots=True)
@@ -35,22 +36,25 @@ class Contents:
     jobs: dict[str, JobFiles]
 
 
-def look_through(exchange_dir: str, now_ms: int) -> Contents | None:
+def look_through(exchange_dir: str) -> Contents | None:
     """Return the contents of the exchange directory at *exchange_dir*, None for one behind a URI.
 
-    Files that disappear meanwhile are skipped. Probes that a killed process left, old at *now_ms*, are removed.
+    Files that disappear meanwhile are skipped. Probes that a killed process left ten minutes ago are removed.
     """
     if has_scheme(exchange_dir):
         return None
     root = local_path(exchange_dir)
     disk = shutil.disk_usage(root)
     jobs: dict[str, JobFiles] = {}
+    probes: list[os.DirEntry[str]] = []
     for entry in _entries(root):
         job_id = job_of(entry.name)
         if entry.name.startswith(PROBE):
-            _remove_old(entry, now_ms)
+            probes.append(entry)
         elif is_job_id(job_id) and entry.is_dir(follow_symlinks=False):
             _count(entry, jobs.setdefault(job_id, JobFiles()))
+    if probes:
+        _remove_old(probes, Path(root))
     return Contents(
         files=sum(job.files for job in jobs.values()),
         bytes=sum(job.bytes for job in jobs.values()),
@@ -80,7 +84,17 @@ def _entries(directory: str) -> Iterator["os.DirEntry[str]"]:
         yield from entries
 
 
-def _remove_old(probe: "os.DirEntry[str]", now_ms: int) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if now_ms - probe.stat(follow_symlinks=False).st_mtime * 1000 > _PROBE_AGE_MS:
-            os.unlink(probe.path)  # noqa: PTH108 - the entry has its path as text
+def _remove_old(probes: Sequence["os.DirEntry[str]"], root: Path) -> None:
+    """Remove those of *probes* that are old by the clock of the file system: this machine's may be another.
+
+    Where no file can be made, which tells that time, they stay.
+    """
+    own = root / f"{PROBE}{new_nonce()}"
+    with contextlib.suppress(OSError):
+        own.touch(exist_ok=False)
+        before_s = own.stat().st_mtime - _OLD_S
+        for probe in probes:
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                if probe.stat(follow_symlinks=False).st_mtime < before_s:
+                    os.unlink(probe.path)  # noqa: PTH108 - the entry has its path as text
+        own.unlink()

@@ -5,11 +5,12 @@ each failure also has a kind that they understand.
 """
 
 import errno
+import re
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
@@ -34,6 +35,8 @@ DETAILS_LIMIT = 16 * 1024
 _USERS = (PySparkException, PlanningError, InvalidRequestError, SinkError)
 _IO = (OSError, ExchangeNotWritableError)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_ANSWERED = re.compile(r"An error occurred while calling \S+\. Trace:\n")
+"""How py4j begins to tell what the JVM has answered, such as that there is no such method."""
 
 
 def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> pb.Failure:
@@ -129,7 +132,9 @@ def is_unanswered(error: BaseException) -> bool:
     """
     if isinstance(error, Py4JJavaError):
         return False
-    return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and "Trace:" not in str(error))
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return isinstance(error, Py4JError) and _ANSWERED.match(str(error)) is None
 
 
 def _told(cause: str, message: str, made_by: MadeBy | None) -> tuple[str, str]:

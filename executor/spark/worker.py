@@ -268,7 +268,7 @@ class SparkWorker:
 
     def exchange_contents(self) -> Contents | None:
         """Return the contents of the exchange directory; None if it is a URI."""
-        return look_through(self._exchange_dir, self._clock.now_ms())
+        return look_through(self._exchange_dir)
 
     def check_exchange(self) -> None:
         """Raise when the exchange directory is not writable; see `onager.executor.work.Worker`."""

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.conftest import UNFUSED
-from tests.support.file_times import make_older
+from tests.support.file_times import make_older, round_new
 from tests.support.trees import below
 from tests.support.waiting import until
 
@@ -36,6 +36,8 @@ def reused(job):
 
 
 def run(cluster, views, conf=CLUSTER):
+    for path in views.values():
+        round_new(path)
     job = cluster.client.sql(QUERY, views=views, conf=conf)
     return job, rows(job)
 

@@ -188,6 +188,8 @@ def _write(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -
 
 def _write_v2(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:
     write = command.write_operation_v2
+    if write.with_schema_evolution:
+        raise refused("writes that change a table's columns (withSchemaEvolution)", "use ALTER TABLE … ADD COLUMNS")
     if write.clustering_columns:
         raise refused("clustered tables (clusterBy)", "use partitionedBy")
     _check_input(made, write.input)

@@ -125,7 +125,7 @@ def parse(parser: Parser, statement: Statement) -> Any:
     try:
         return parser(statement.placed_text)
     except Py4JJavaError as e:
-        if "StackOverflowError" in str(e):
+        if str(e.java_exception.getClass().getName()) == "java.lang.StackOverflowError":
             raise PlanningError(f"{statement} is nested too deeply for Spark's parser: split it up") from e
         raise
 

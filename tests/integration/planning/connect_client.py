@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.client.core import ConfigResult
 from pyspark.sql.connect.dataframe import DataFrame
@@ -30,6 +31,8 @@ from onager.executor.exchange import carry_out, held_partitions, plan_publish
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.spark.connect import ConnectRequests
 from onager.executor.spark.deadlines import Deadlines
+from onager.executor.spark.failures import from_exception
+from onager.executor.spark.kernel.classes import REFUSED
 from onager.ids import new_nonce
 from onager.job_settings import PREFIX
 from onager.manifests import TablePlaces
@@ -51,7 +54,7 @@ class ConnectError(Exception):
         self.failure = failure
 
     def getCondition(self) -> str:  # noqa: N802 - as PySpark calls it
-        return self.failure.error_class
+        return from_reply(self.failure).error_class
 
 
 class ConnectClient:
@@ -198,11 +201,11 @@ class ConnectClient:
         """Carry out what a writer or `spark.sql` asks the server for."""
         try:
             told = self.command(command)
-        except OnagerError as error:
-            failure = pb.ConnectFailure(error_class=type(error).__name__, message=str(error))
-            raise ConnectError(
-                pb.ConnectFailure(error_class=from_reply(failure).error_class, message=str(error))
-            ) from error
+        except (OnagerError, IllegalArgumentException) as error:
+            failure = from_exception(self._executor.runner.kernel, error)
+            if not isinstance(error, OnagerError) and failure.error_class != REFUSED:
+                raise
+            raise ConnectError(pb.ConnectFailure(error_class=failure.error_class, message=failure.message)) from error
         results = [response.sql_command_result for response in told if response.HasField("sql_command_result")]
         return None, {"sql_command_result": results[0].relation} if results else {}, None
 

@@ -288,6 +288,26 @@ def test_advice_of_spark_that_does_not_help_here_is_followed_by_advice_that_does
         assert "cache() keeps no rows: call checkpoint()" in message
 
 
+NOT_DONE = {
+    "MERGE INTO t USING (SELECT 1 AS a) s ON t.a = s.a WHEN MATCHED THEN DELETE": "rows of a table are not changed",
+    "UPDATE t SET a = 2": "rows of a table are not changed",
+    "DELETE FROM t WHERE a = 1": "rows of a table are not changed",
+    "CREATE OR REPLACE TABLE t AS SELECT 2 AS a": "DROP TABLE",
+    "CREATE OR REPLACE TABLE t (b INT) USING parquet": "DROP TABLE",
+    "REPLACE TABLE t AS SELECT 2 AS a": "DROP TABLE",
+}
+
+
+@pytest.mark.parametrize("text", NOT_DONE)
+def test_a_statement_that_is_not_done_is_refused_as_such_and_changes_nothing(text: str, client: ConnectClient) -> None:
+    client.sql("CREATE TABLE t USING parquet AS SELECT 1 AS a")
+    with pytest.raises(ConnectError, match=NOT_DONE[text]) as told:
+        client.spark.sql(text).collect()
+    assert told.value.getCondition() == "UNSUPPORTED_FEATURE"
+    assert "would change something" not in str(told.value)
+    assert client.rows(lazy(client, "SELECT * FROM t")) == [(1,)]
+
+
 TIMES = ("SELECT TIME'12:00:00'", "SELECT current_time()", "SELECT array(TIME'12:00:00')")
 
 

@@ -1,8 +1,9 @@
 """Writers of DataFrames over Spark Connect, and statements with an action behind them, against plain Spark."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -13,7 +14,7 @@ from onager.protocol import onager_pb2 as pb
 from tests.connect_writes.calls import Call, Drawn
 from tests.connect_writes.sides import Comparison, Side
 from tests.integration.planning.catalogs import planned_with
-from tests.integration.planning.connect_client import ConnectClient
+from tests.integration.planning.connect_client import ConnectClient, ConnectError
 from tests.support.selection import some
 from tests.support.spark.one_executor import OneExecutor
 
@@ -93,6 +94,16 @@ CALLS: dict[str, str] = {
         rows.writeTo('t').using('parquet').create()
         rows.writeTo('u').using('parquet').partitionedBy(F.years('k')).create()
         rows.writeTo('u').using('parquet').partitionedBy(F.col('nope')).create()""",
+    "times": """
+        spark.sql("SELECT TIME'12:00:00' AS a").show()
+        spark.sql("SELECT array(TIME'12:00:00') AS a").write.parquet('{dir}/p')
+        spark.sql("SELECT TIME'12:00:00' AS a").write.mode('overwrite').json('{dir}/p')
+        spark.sql("SELECT TIME'12:00:00' AS a").write.saveAsTable('t')
+        spark.sql("SELECT TIME'12:00:00' AS a").writeTo('t').create()
+        spark.sql("CREATE TABLE u AS SELECT TIME'12:00:00' AS a").collect()
+        spark.sql("CREATE TABLE v (a TIME) USING parquet").collect()
+        spark.sql("CREATE TEMPORARY VIEW few AS SELECT TIME'12:00:00' AS a").collect()
+        spark.sql("SELECT * FROM few").show()""",
     "statements": """
         spark.sql('CREATE TABLE t (a INT, k INT) USING parquet PARTITIONED BY (k)').show()
         spark.sql('INSERT INTO t VALUES (1, 2), (3, 4)').collect()
@@ -171,6 +182,38 @@ def test_an_overwrite_of_some_partitions_of_a_dataset_is_refused_and_keeps_all(
     with pytest.raises(Exception, match="partitionOverwriteMode=static"):
         rows.selectExpr("a", "3 AS k").write.mode("overwrite").partitionBy("k").parquet(f"{tmp_path}/out")
     assert [each.name for each in (tmp_path / "out").glob("k=*")] == ["k=2"]
+
+
+def evolving(writer: Any) -> Any:
+    """Return *writer* with what PySpark's has no method for, and Spark's other clients do."""
+    writer._write.with_schema_evolution = True
+    return writer
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "clustered": (lambda rows: rows.write.clusterBy("k").saveAsTable("u"), "clusterBy"),
+    "clustered, to append": (lambda rows: rows.write.mode("append").clusterBy("k").saveAsTable("t"), "clusterBy"),
+    "clustered, to insert": (lambda rows: rows.write.clusterBy("k").insertInto("t"), "clusterBy"),
+    "clustered, second writer": (lambda rows: rows.writeTo("u").clusterBy("k").create(), "clusterBy"),
+    "by a condition": (lambda rows: rows.writeTo("t").overwrite(connect_functions.col("k") == 2), "by a condition"),
+    "more columns, second writer": (
+        lambda rows: evolving(rows.withColumnRenamed("a", "c").writeTo("t")).append(),
+        "withSchemaEvolution",
+    ),
+    "no more columns, second writer": (lambda rows: evolving(rows.writeTo("t")).append(), "withSchemaEvolution"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_writer_does_not_do_is_refused_by_name_and_changes_nothing(name: str, client: ConnectClient) -> None:
+    client.sql("CREATE TABLE t USING parquet AS SELECT 1 AS a, 2 AS k")
+    write, words = REFUSED[name]
+    with pytest.raises(ConnectError, match=words) as told:
+        write(client.spark.sql("SELECT 3 AS a, 2 AS k"))
+    assert told.value.getCondition() == "UNSUPPORTED_FEATURE"
+    table = client.spark.table("t")
+    assert (table.columns, list(map(tuple, table.collect()))) == (["a", "k"], [(1, 2)])
+    assert [row.tableName for row in client.spark.sql("SHOW TABLES").collect()] == ["t"]
 
 
 @pytest.mark.parametrize("seed", some(range(3)))

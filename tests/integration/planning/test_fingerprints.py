@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +10,7 @@ import pytest
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.small_tables import make_views
-from tests.support.file_times import make_older
+from tests.support.file_times import make_older, round_new
 from tests.support.selection import some
 from tests.support.spark.one_executor import CUT
 
@@ -38,6 +39,8 @@ def prints(executor):
     """The fingerprints of a query's stages, but for the last one's, which gives the result and has none."""
 
     def planned(text, *, conf=CUT, **views):
+        for path in views.values():
+            round_new(path)
         made = [pb.View(name=name, path=str(path)) for name, path in views.items()]
         spec = pb.JobSpec(sql=pb.SqlScript(text=text), views=made, conf=conf)
         *others, last = executor.plan(spec, has_fingerprints=True).stages
@@ -137,6 +140,7 @@ def test_settings_and_rows_of_the_query_itself_count(prints, sales):
 def test_every_format_of_files(executor, tmp_path):
     tables = make_views(executor.spark, tmp_path)
     make_older(tmp_path)
+    round_new(tmp_path)
     for view in tables:
         text = f"SELECT /*+ repartition(2) */ * FROM {view.name}"
         spec = pb.JobSpec(sql=pb.SqlScript(text=text), views=[view], conf=CUT)
@@ -159,6 +163,8 @@ def test_what_may_give_other_rows_has_none(prints, sales, text):
 
 
 def planned_by(executor, source, **arguments):
+    if path := arguments.get("path"):
+        round_new(Path(path))
     function = pb.PythonFunction(
         source=source.encode(), function="query", file_name="job.py", arguments_json=json.dumps(arguments)
     )

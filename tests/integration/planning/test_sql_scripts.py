@@ -2,10 +2,12 @@
 # ruff: noqa: E501  (a query reads best on one line)
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 
 from onager.errors import InvalidSettingError, PlanningError, SideEffectError
 from onager.executor.spark.failures import from_exception
+from onager.executor.spark.planning.statements import Statement, parse
 from onager.protocol import onager_pb2 as pb
 
 
@@ -235,6 +237,13 @@ def test_a_query_nested_too_deeply_fails_clearly(executor):
     with pytest.raises((PlanningError, ParseException)) as failed:
         executor.plan_sql(text)
     assert "too deeply" in str(failed.value) or "FAILED_TO_PARSE_TOO_COMPLEX" in str(failed.value)
+
+
+def test_a_statement_is_not_nested_too_deeply_for_what_it_says(executor):
+    text = "SELECT 'java.lang.StackOverflowError'"
+    statement = Statement(1, line=1, column=0, text=text, is_procedure=False, analyzed_from=0)
+    with pytest.raises(Py4JJavaError):  # as where Spark's parser fails and quotes what it was given
+        parse(lambda text: executor.spark._jvm.java.util.Objects.requireNonNull(None, text), statement)
 
 
 @pytest.mark.parametrize(

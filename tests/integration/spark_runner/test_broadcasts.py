@@ -9,6 +9,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from onager.executor.spark import failures
+from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.running.binder import stage_key
 from tests.support.spark.runner import cut
 from tests.support.waiting import HANGS_S, until
@@ -238,6 +239,40 @@ def test_what_spark_cannot_broadcast_is_joined_by_sorting(spark, job):
 
     assert rows_of(job.result(stages)) == expected
     assert "SortMergeJoin" in plans_of(job, stages)
+
+
+def test_a_users_error_while_a_broadcast_is_built_is_told_the_first_time(spark, runner, job):
+    key = "IF(d.w >= 0, CAST(raise_error('Cannot broadcast the table') AS STRING), d.k)"
+    text = f"SELECT f.id, d.w FROM ({FACTS}) AS f JOIN ({NAMES}) AS d ON f.k = {key}"
+    stages = cut(spark, spark.sql(ORDERLESS.format(text)))
+    job.run_all(stages[:-2])
+    (_, begun, _), jobs = used(runner), spark_jobs(spark)
+
+    found = [report.failure for report in job.run(stages[-2].stage_id, stages[-2].plan)]
+
+    assert {(failure.kind, failure.error_class) for failure in found} == {("user_error", "USER_RAISED_EXCEPTION")}
+    assert (used(runner)[1] - begun, spark_jobs(spark) - jobs) == (1, 0), "it was joined by sorting the second time"
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_memory"),
+    [
+        ("_LEGACY_ERROR_TEMP_2105", True),
+        ("_LEGACY_ERROR_TEMP_2250", True),
+        ("_LEGACY_ERROR_TEMP_2248", False),
+        ("_LEGACY_ERROR_TEMP_2249", False),
+    ],
+)
+def test_each_condition_of_what_is_too_large_is_known(spark, runner, condition, is_memory):
+    jvm = Jvm.of(spark)
+    names = ("maxBroadcastTableRows", "numRows", "maxBroadcastTableBytes", "dataSize")
+    names += ("autoBroadcastJoinThreshold", "driverMemory", "analyzeTblMsg")
+    parameters = dict.fromkeys(names, "1")
+    to_map = jvm.java_class("org.apache.spark.api.python.PythonUtils").toScalaMap
+    error = jvm.java_class("org.apache.spark.SparkException")(condition, to_map(parameters), None)
+    wrapped = jvm.java_class("java.lang.RuntimeException")("task", error)
+    assert jvm.java_class("onager.failure.Failures").isTooLargeToBroadcast(wrapped)
+    assert runner.kernel.describe(wrapped)["out_of_memory"] == is_memory
 
 
 def with_a_broadcast(spark, job):

@@ -34,6 +34,13 @@ def test_a_task_reads_its_range_and_little_more(spark, job):
     assert "Sort" not in last_plan(job, stages)
 
 
+def test_a_run_tells_what_its_rows_take_in_memory(spark, job):
+    even = "SELECT id * 37 % 4001 AS n, repeat(char(97 + id % 3), 2000) AS filler FROM RANGE(0, 4000, 1, 2) ORDER BY n"
+    for report in job.run(1, stages_of(spark, even)[0].plan):
+        in_memory, written = report.success.metrics.plain_bytes_out, report.success.output.bytes
+        assert in_memory > 2000 * report.success.output.rows > 20 * written
+
+
 @pytest.mark.parametrize(
     ("text", "sorts"),
     [

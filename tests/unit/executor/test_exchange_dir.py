@@ -29,5 +29,5 @@ def test_it_waits_for_space_longer_and_longer_and_says_so(tmp_path, monkeypatch)
 
 
 def test_it_does_not_wait_for_problems_that_an_operator_must_solve(tmp_path):
-    with pytest.raises(ExchangeNotWritableError, match="is not there"):
+    with pytest.raises(ExchangeNotWritableError, match="is not there: mount the volume there"):
         await_exchange_dir(str(tmp_path / "no"), CapturingLogger(), lambda _: pytest.fail("it waited"))

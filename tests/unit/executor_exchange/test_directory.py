@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -125,7 +126,7 @@ def test_a_usable_directory_passes_and_keeps_nothing(tmp_path):
 
 
 def test_a_missing_directory_is_told(tmp_path):
-    with pytest.raises(ExchangeNotWritableError, match=f"{tmp_path}/no is not there"):
+    with pytest.raises(ExchangeNotWritableError, match=f"{tmp_path}/no is not there: mount the volume there"):
         check_exchange_dir(f"{tmp_path}/no")
 
 
@@ -226,7 +227,7 @@ def test_the_output_of_one_execution_goes(tmp_path):
 
 def test_a_look_finds_sizes_jobs_and_writers(tmp_path):
     fill(tmp_path, "job-1/1/0-a.rows", "job-1/1/.1-b.rows.0123456789abcdef.tmp", ".job-2.gone/1/0-c.rows", "README")
-    seen = look_through(f"file:{tmp_path}", 0)
+    seen = look_through(f"file:{tmp_path}")
     assert (seen.files, seen.bytes) == (3, sum(len(name) for name in files(tmp_path)) - len("README"))
     assert {job_id: (job.files, job.writers) for job_id, job in seen.jobs.items()} == {
         "job-1": (2, {"0123456789abcdef"}),
@@ -235,17 +236,30 @@ def test_a_look_finds_sizes_jobs_and_writers(tmp_path):
     assert 0 < seen.free_bytes <= seen.total_bytes
     before = seen.jobs["job-1"].latest_ns
     os.utime(tmp_path / "job-1/1", ns=(before + 1, before + 1))
-    assert look_through(str(tmp_path), 0).jobs["job-1"].latest_ns == before + 1
-    assert look_through("hdfs://h/exchange", 0) is None
+    assert look_through(str(tmp_path)).jobs["job-1"].latest_ns == before + 1
+    assert look_through("hdfs://h/exchange") is None
 
 
-def test_a_look_takes_old_probes_away(tmp_path):
-    fill(tmp_path, ".onager-probe-a")
-    now_ms = int((tmp_path / ".onager-probe-a").stat().st_mtime * 1000)
-    look_through(str(tmp_path), now_ms + 599_000)
-    assert files(tmp_path) == [".onager-probe-a"]
-    look_through(str(tmp_path), now_ms + 601_000)
-    assert files(tmp_path) == []
+@pytest.mark.parametrize("ahead_s", [0, 7200, -7200])
+def test_a_look_takes_old_probes_away_whatever_the_machines_clock_says(tmp_path, monkeypatch, ahead_s):
+    fill(tmp_path, *(f".onager-probe-{name}" for name in ("new", "recent", "old")))
+    now_s = (tmp_path / ".onager-probe-new").stat().st_mtime
+    for name, age_s in (("recent", 300), ("old", 601)):
+        os.utime(tmp_path / f".onager-probe-{name}", (now_s - age_s, now_s - age_s))
+    own_s = time.time  # noqa: TID251 - the machine's clock
+    monkeypatch.setattr(time, "time", lambda: own_s() + ahead_s)
+    look_through(str(tmp_path))
+    assert files(tmp_path) == [".onager-probe-new", ".onager-probe-recent"]
+
+
+def test_a_look_at_a_full_directory_leaves_probes_there(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    fill(tmp_path, ".onager-probe-a", "job-1/1/0-a.rows")
+    monkeypatch.setattr(Path, "touch", full)
+    assert look_through(str(tmp_path)).files == 1
+    assert files(tmp_path) == [".onager-probe-a", "job-1/1/0-a.rows"]
 
 
 def test_named_files_are_kept(tmp_path):
