@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from onager.scheduler import disk
+from tests.support.waiting import HANGS_S
 
 _CALLS = (
     "access",
@@ -87,14 +88,14 @@ class FaultyDisk:
         if self.first is None or number < self.first:
             return
         if self.fault == HANG:
-            self.is_back.wait(60)
+            self.is_back.wait(HANGS_S)
         else:
             raise OSError(self.fault, os.strerror(self.fault), str(path))
 
 
 async def settled() -> None:
     """Wait until no call runs any more."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         for each in (disk.EXCHANGE, disk.OUTPUTS, disk.HISTORIES):
             while each._running.begun_s or not each._threads._work.empty():  # noqa: ASYNC110 of threads
                 await asyncio.sleep(0.001)

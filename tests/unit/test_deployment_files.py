@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 ROLES = ("scheduler", "executor", "client", "admin")
@@ -21,7 +23,7 @@ def secrets(tmp_path_factory) -> Path:
 
 def make(directory: Path, *flags: str) -> subprocess.CompletedProcess:
     command = [ROOT / "deploy" / "make-secrets", *flags, directory, "scheduler", "127.0.0.1"]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANGS_S)
 
 
 def files(directory: Path) -> dict[str, bytes]:
