@@ -140,7 +140,8 @@ class ReportReader:
         events: list[Event] = []
         blobs: list[bytes] = []
         results: list[InlineResult] = []
-        for key, report in reports.items():
+        # Executors report in the order of launches, and the bound plan came with the task that ended first.
+        for key, report in sorted(reports.items(), key=lambda item: not item[1].success.blobs):
             if not is_held(graph, key, executor.executor_id):
                 continue
             if report.needs_major:

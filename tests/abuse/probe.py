@@ -1,7 +1,8 @@
 """Another client: calls a scheduler continuously, and reports its waits and the scheduler's memory.
 
 ``python -m tests.abuse.probe ADDRESS PID``, told ``begin`` and ``end`` on standard input. A wait counts for no longer
-than the scheduler computed meanwhile: whatever else goes on on the machine does not make it slower.
+than the scheduler computed meanwhile: whatever else goes on on the machine does not make it slower. How fast this
+machine computes is told by a look through a million numbers.
 """
 
 import json
@@ -18,6 +19,14 @@ from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
 from tests.support.waiting import HANGS_S, until
 
 _PAUSE_S = 0.02
+_NUMBERS = range(1_000_000)
+
+
+def look_s() -> float:
+    """Return how long this process computes to look through some numbers."""
+    began_s = time.thread_time()
+    sum(_NUMBERS)
+    return time.thread_time() - began_s
 
 
 class _Caller:
@@ -34,6 +43,7 @@ class _Caller:
         self.peak = self.rss_before
         self.calls = 0
         self.cpu_before_s = self.cpu_s()
+        self.look_s = look_s()
 
     def rss(self) -> int:
         return int(self._statm.read_text().split()[1]) * 4096
@@ -60,6 +70,7 @@ class _Caller:
         return {
             "longest_s": self.longest_s,
             "longest_wall_s": self.longest_wall_s,
+            "look_s": max(self.look_s, look_s()),
             "grown": self.rss() - self.rss_before,
             "peak": self.peak - self.rss_before,
             "calls": self.calls,

@@ -125,7 +125,7 @@ class EtcdHarness(Harness):
         endpoints = self.cluster.endpoints[turn:] + self.cluster.endpoints[:turn]
         # There are no faults here, so a long wait means a busy machine.
         self.clients.append(
-            await EtcdBackend.open(self.cluster.url(self.namespace, endpoints=endpoints, timeout="30s"))
+            await EtcdBackend.open(self.cluster.url(self.namespace, endpoints=endpoints, timeout=f"{HANGS_S:g}s"))
         )
         return self.clients[-1]
 

@@ -8,6 +8,7 @@ import pytest
 
 from onager.errors import InvalidRequestError, LimitExceededError
 from onager.state_backend import Delete, KeyRange, Keyspace, KeyValue, Put, StateBackendClient, split_value
+from tests.support.waiting import HANGS_S
 
 LOG, HEADS, PLANS = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.Plans
 
@@ -155,7 +156,7 @@ async def test_a_long_listing_is_at_one_revision(harness):
 
     writing = asyncio.create_task(write())
     seen, reads = set(), 0
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + HANGS_S
     try:
         while reads < 15 or (len(seen) <= 5 and time.monotonic() < end_s):
             reads += 1

@@ -52,7 +52,7 @@ async def test_a_lease_that_is_gone_says_so(harness):
 
 async def test_leases_outlive_their_client(harness):
     backend = await harness.connect()
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     await backend.put(BEATS, "e1", b"", lease=lease.id)
     await backend.close()
     other = await harness.connect()
@@ -73,7 +73,7 @@ async def test_a_lease_is_never_shorter_than_asked_for(backend, ttl_s):
 
 
 async def test_revoking_deletes_what_is_bound_and_frees_locks(backend):
-    lease, other = await backend.lease(60), await backend.lease(60)
+    lease, other = await backend.lease(10 * HANGS_S), await backend.lease(10 * HANGS_S)
     await backend.put_txn(
         [Put(BEATS, "e1", b"", lease.id), Put(BEATS, "e2", b"", lease.id), Put(BEATS, "e3", b"", other.id)]
     )
@@ -85,7 +85,7 @@ async def test_revoking_deletes_what_is_bound_and_frees_locks(backend):
 
 
 async def test_a_key_put_again_without_the_lease_outlives_it(backend):
-    lease, other = await backend.lease(60), await backend.lease(60)
+    lease, other = await backend.lease(10 * HANGS_S), await backend.lease(10 * HANGS_S)
     for key in ("kept", "moved", "again"):
         await backend.put(BEATS, key, b"", lease=lease.id)
     await backend.put(BEATS, "kept", b"")
@@ -99,7 +99,7 @@ async def test_a_key_put_again_without_the_lease_outlives_it(backend):
 
 
 async def test_mv_leaves_the_lease_behind(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     await backend.put(BEATS, "e1", b"v", lease=lease.id)
     await backend.mv(BEATS, "e1", Keyspace.Executors)
     await backend.revoke(lease.id)
@@ -126,7 +126,7 @@ async def test_a_lock_excludes_and_its_tokens_grow(harness):
 
     async def hold(client):
         nonlocal holders
-        lease = await client.lease(60)
+        lease = await client.lease(10 * HANGS_S)
         for _ in range(5):
             async with client.lock(HEADS, "sweep", lease.id) as token:
                 holders += 1
@@ -141,7 +141,7 @@ async def test_a_lock_excludes_and_its_tokens_grow(harness):
 
 
 async def test_locks_of_other_names_and_keyspaces_are_free(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with (
         backend.lock(HEADS, "job1", lease.id, timeout_s=0),
         backend.lock(HEADS, "job10", lease.id, timeout_s=0),
@@ -154,7 +154,7 @@ async def test_locks_of_other_names_and_keyspaces_are_free(backend):
 @pytest.mark.parametrize("timeout_s", [0, 0.05])
 async def test_waiting_for_a_lock_ends(harness, timeout_s):
     one, other = await harness.connect(), await harness.connect()
-    lease, other_lease = await one.lease(60), await other.lease(60)
+    lease, other_lease = await one.lease(10 * HANGS_S), await other.lease(10 * HANGS_S)
     async with one.lock(HEADS, "sweep", lease.id):
         with pytest.raises(LockTimeoutError, match="JobHeads/sweep"):
             async with other.lock(HEADS, "sweep", other_lease.id, timeout_s=timeout_s):
@@ -164,7 +164,7 @@ async def test_waiting_for_a_lock_ends(harness, timeout_s):
 
 
 async def test_a_lock_is_released_when_the_block_raises(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     with pytest.raises(ZeroDivisionError):
         async with backend.lock(HEADS, "sweep", lease.id):
             raise ZeroDivisionError
@@ -174,7 +174,7 @@ async def test_a_lock_is_released_when_the_block_raises(backend):
 
 async def test_a_cancelled_waiter_leaves_no_lock_behind(harness):
     backend = await harness.connect()
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
 
     async def hold():
         async with backend.lock(HEADS, "sweep", lease.id):
@@ -186,13 +186,13 @@ async def test_a_cancelled_waiter_leaves_no_lock_behind(harness):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=30):
+        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=HANGS_S):
             pass
 
 
 async def test_a_waiter_cancelled_with_its_lease_gone_is_cancelled(harness):
     backend = await harness.connect()
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     await backend.revoke(lease.id)
 
     async def hold():
@@ -209,7 +209,7 @@ async def test_a_waiter_cancelled_with_its_lease_gone_is_cancelled(harness):
 
 
 async def test_a_lock_is_not_re_entrant(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.lock(HEADS, "sweep", lease.id):
         with pytest.raises(LockTimeoutError):
             async with backend.lock(HEADS, "sweep", lease.id, timeout_s=0):
@@ -218,7 +218,7 @@ async def test_a_lock_is_not_re_entrant(backend):
 
 @pytest.mark.parametrize("key", ["a/b", "a/", "/", "\0", "日本/語", "schema", "🐫"])
 async def test_locks_have_names_of_any_characters(backend, key):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.lock(HEADS, key, lease.id, timeout_s=0) as token:
         assert (token.keyspace, token.key, token.lease) == (HEADS, key, lease.id)
         async with backend.lock(HEADS, key + "0", lease.id, timeout_s=0):
@@ -233,7 +233,7 @@ async def test_locks_have_names_of_any_characters(backend, key):
 
 async def test_a_lost_release_is_compensated_by_the_end_of_the_lease(harness):
     backend = await harness.connect()
-    lease, other = await backend.lease(harness.ttl_s), await backend.lease(60)
+    lease, other = await backend.lease(harness.ttl_s), await backend.lease(10 * HANGS_S)
     faulty = FaultyBackend(backend, scripted({"unlock": [FaultKind.UNAVAILABLE]}))
     async with faulty.lock(HEADS, "sweep", lease.id) as token:
         pass  # leaving raises nothing
@@ -243,12 +243,12 @@ async def test_a_lost_release_is_compensated_by_the_end_of_the_lease(harness):
     assert isinstance(await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]), Committed)
     await harness.let_pass(lease.ttl_s + 1)
     assert await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]) == Fenced(token)
-    async with backend.lock(HEADS, "sweep", other.id, timeout_s=5):
+    async with backend.lock(HEADS, "sweep", other.id, timeout_s=HANGS_S):
         pass
 
 
 async def test_of_several_fences_the_broken_one_is_named(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.lock(HEADS, "one", lease.id) as one:
         async with backend.lock(HEADS, "two", lease.id) as two:
             assert isinstance(await backend.put_txn([Put(LOG, "a", b"")], fence=[one, two]), Committed)
@@ -260,7 +260,7 @@ async def test_of_several_fences_the_broken_one_is_named(backend):
 
 
 async def test_revoking_frees_many_keys_at_once(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     await backend.put_all(Put(BEATS, f"e{n:03}", b"", lease.id) for n in range(300))
     await backend.put(BEATS, "stays", b"")
     await backend.revoke(lease.id)
@@ -268,7 +268,7 @@ async def test_revoking_frees_many_keys_at_once(backend):
 
 
 async def test_a_fence_holds_while_the_lock_is_held(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.lock(HEADS, "sweep", lease.id) as token:
         assert isinstance(await backend.put_txn([Put(HEADS, "a", b"1")], fence=[token]), Committed)
     assert await backend.put_txn([Put(HEADS, "a", b"2")], fence=[token]) == Fenced(token)
@@ -281,14 +281,14 @@ async def test_a_zombie_past_its_lease_is_fenced_and_cannot_unlock(harness):
     lease = await zombie.lease(harness.ttl_s)
     async with zombie.lock(HEADS, "sweep", lease.id) as stale:
         await harness.let_pass(lease.ttl_s + 1)  # paused past its lease
-        successor_lease = await successor.lease(60)
+        successor_lease = await successor.lease(10 * HANGS_S)
         async with successor.lock(HEADS, "sweep", successor_lease.id, timeout_s=0) as token:
             assert token.revision > stale.revision
             await successor.put_txn([Put(HEADS, "a", b"successor")], fence=[token])
             assert await zombie.put_txn([Put(HEADS, "a", b"zombie")], fence=[stale]) == Fenced(stale)
             # Without the fence the zombie's write goes through: the fence is what keeps it out.
             assert isinstance(await zombie.put_txn([Put(LOG, "a", b"zombie")]), Committed)
-            third = await successor.lease(60)
+            third = await successor.lease(10 * HANGS_S)
             await zombie._release(stale)
             with pytest.raises(LockTimeoutError):
                 async with successor.lock(HEADS, "sweep", third.id, timeout_s=0):
@@ -298,7 +298,7 @@ async def test_a_zombie_past_its_lease_is_fenced_and_cannot_unlock(harness):
 
 async def test_a_waiter_gets_the_lock_when_the_holders_lease_ends(harness):
     one, other = await harness.connect(), await harness.connect()
-    lease, other_lease = await one.lease(harness.ttl_s), await other.lease(60)
+    lease, other_lease = await one.lease(harness.ttl_s), await other.lease(10 * HANGS_S)
     async with one.lock(HEADS, "sweep", lease.id):
 
         async def wait():
@@ -314,7 +314,7 @@ async def test_a_waiter_gets_the_lock_when_the_holders_lease_ends(harness):
 
 async def test_a_waiter_hears_that_its_own_lease_ended(harness):
     one, other = await harness.connect(), await harness.connect()
-    lease, short = await one.lease(60), await other.lease(harness.ttl_s)
+    lease, short = await one.lease(10 * HANGS_S), await other.lease(harness.ttl_s)
     async with one.lock(HEADS, "sweep", lease.id):
 
         async def wait():

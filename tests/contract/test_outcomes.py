@@ -131,8 +131,8 @@ async def test_writes_of_unknown_outcome_are_neither_lost_nor_doubled(harness, t
 async def test_a_lease_of_unknown_outcome_can_be_asked_for_again(harness):
     backend = FaultyBackend(await harness.connect(), scripted({"lease": [FaultKind.UNKNOWN_WRITTEN]}))
     with pytest.raises(OutcomeUnknownError):
-        await backend.lease(60)
-    lease = await backend.lease(60)
+        await backend.lease(10 * HANGS_S)
+    lease = await backend.lease(10 * HANGS_S)
     await backend.put(HEADS, "a", b"", lease=lease.id)
     await backend.revoke(lease.id)
     assert await backend.get(HEADS, "a") is None

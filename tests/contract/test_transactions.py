@@ -24,6 +24,7 @@ from onager.state_backend import (
 )
 from onager.state_backend.forwarding import ForwardingBackend
 from onager.state_backend.limits import OP_OVERHEAD_BYTES, request_bytes
+from tests.support.waiting import HANGS_S
 
 LOG, HEADS, ACTIVE, DONE = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.ActiveJobs, Keyspace.CompletedJobs
 
@@ -233,7 +234,7 @@ async def test_mv_of_a_source_that_changes_under_the_move_conflicts(harness, cha
 
 async def test_mv_is_fenced(backend):
     await backend.put(ACTIVE, "job", b"1")
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.lock(ACTIVE, "job", lease.id) as token:
         pass
     assert await backend.mv(ACTIVE, "job", DONE, fence=[token]) == Fenced(token)
@@ -301,7 +302,7 @@ async def test_two_chunks_and_their_bookkeeping_fit_a_request(backend):
 
 
 async def test_conditions_and_fences_count_together(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.lock(HEADS, "one", lease.id) as one, backend.lock(HEADS, "two", lease.id) as two:
         expect = {(LOG, f"{n}"): ABSENT for n in range(MAX_TXN_OPS - 2)}
         assert isinstance(await backend.put_txn([Put(LOG, "a", b"")], expect=expect, fence=[one, two]), Committed)

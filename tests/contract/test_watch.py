@@ -160,7 +160,7 @@ async def test_a_move_is_told_in_both_keyspaces(backend):
 
 
 async def test_locks_and_leases_are_not_told(backend):
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.watch(HEADS) as events:
         async with backend.lock(HEADS, "job", lease.id):
             await backend.put(HEADS, "inside", b"")

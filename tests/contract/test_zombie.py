@@ -51,8 +51,8 @@ async def pause_past_the_lease(harness, *, is_fenced: bool) -> Ending:
         lease = await zombie.lease(harness.ttl_s)
         stale = await stack.enter_async_context(zombie.lock(SWEEPS, "job", lease.id))
         await harness.let_pass(lease.ttl_s + 1)
-        other = await successor.lease(60)
-        async with successor.lock(SWEEPS, "job", other.id, timeout_s=30) as token:
+        other = await successor.lease(10 * HANGS_S)
+        async with successor.lock(SWEEPS, "job", other.id, timeout_s=HANGS_S) as token:
             assert token.revision > stale.revision
             done = await successor.put_txn([Put(JOBS, "job", b"successor")], fence=[token])
             assert isinstance(done, Committed)
@@ -81,7 +81,8 @@ HOLDER = """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # end with the test
     from onager.clock import SystemClock
     from onager.state_backend import keep_lease, open_backend
-    from tests.contract.test_zombie import HANGS_S, SWEEPS, late_write
+    from tests.contract.test_zombie import SWEEPS, late_write
+    from tests.support.waiting import HANGS_S
 
     async def main(url, is_fenced):
         async with await open_backend(url) as backend, keep_lease(backend, 2, SystemClock()) as kept:
@@ -128,8 +129,8 @@ async def stop_past_the_lease(url: str, *, is_fenced: bool) -> Ending:
         held_revision = int(await told(zombie))
         zombie.send_signal(signal.SIGSTOP)
         await eventually(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_STOPPED)
-        lease = await successor.lease(60)
-        async with successor.lock(SWEEPS, "job", lease.id, timeout_s=60) as token:
+        lease = await successor.lease(10 * HANGS_S)
+        async with successor.lock(SWEEPS, "job", lease.id, timeout_s=HANGS_S) as token:
             assert token.revision > held_revision
             done = await successor.put_txn([Put(JOBS, "job", b"successor")], fence=[token])
             assert isinstance(done, Committed)
@@ -145,7 +146,7 @@ async def stop_past_the_lease(url: str, *, is_fenced: bool) -> Ending:
 
 @pytest.fixture(params=["etcd", "etcd3"])
 def url(request):
-    return request.getfixturevalue(request.param).url(f"zombie{next(_NUMBERS)}", timeout="30s")
+    return request.getfixturevalue(request.param).url(f"zombie{next(_NUMBERS)}", timeout=f"{HANGS_S:g}s")
 
 
 async def test_a_holder_that_was_stopped_past_its_lease_is_kept_out(url, tell):
@@ -164,7 +165,7 @@ async def test_a_stopped_holder_without_its_fence_is_not(url, tell):
 
 async def test_a_late_holder_may_not_delete_or_move_either(harness):
     backend = await harness.connect()
-    lease = await backend.lease(60)
+    lease = await backend.lease(10 * HANGS_S)
     async with backend.lock(SWEEPS, "job", lease.id) as token:
         await backend.put(JOBS, "job", b"1")
     for result in (

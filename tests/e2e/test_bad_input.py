@@ -218,11 +218,9 @@ def test_a_job_that_is_not_there(cluster):
 
 
 def test_no_scheduler_at_the_address(cluster):
-    began = time.monotonic()
     shown = cluster.cli("jobs", ONAGER_SCHEDULER="127.0.0.1:1")
     assert shown.returncode == 3
     assert "127.0.0.1:1" in shown.stderr
-    assert time.monotonic() - began < 15
 
 
 # What operators do wrong

@@ -187,7 +187,9 @@ def test_a_jdbc_client_queries_and_changes_tables(cluster):
     jars = Path(pyspark.__file__).parent / "jars"
     java = [find_java_home() / "bin" / "java", "-Xmx256m", "-XX:TieredStopAtLevel=1"]
     command = [*java, "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{jars}/connect-repl/*:{jars}/*"]
-    done = subprocess.run([*command, JDBC, remote(cluster)], capture_output=True, text=True, timeout=250, check=False)
+    done = subprocess.run(
+        [*command, JDBC, remote(cluster)], capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == [
         "create false",

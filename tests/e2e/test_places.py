@@ -11,9 +11,7 @@ from pyarrow import parquet
 from onager.errors import JobFailedError
 from tests.e2e.conftest import UNFUSED
 from tests.support.processes.cluster import Cluster
-from tests.support.waiting import until
-
-pytestmark = pytest.mark.timeout(600)
+from tests.support.waiting import HANGS_S, until
 
 ROWS = 1000
 
@@ -95,7 +93,7 @@ def test_a_mount_that_is_lost_while_jobs_run_costs_a_wait_and_no_row(cluster):
 
 
 def waits_for(client, job) -> str:
-    progress = next(iter(job.watch(timeout=30)))
+    progress = next(iter(job.watch(timeout=HANGS_S)))
     return progress.waiting_for if "does not see" in progress.waiting_for else ""
 
 

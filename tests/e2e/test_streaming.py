@@ -71,7 +71,7 @@ def test_a_job_cancelled_while_it_streams_leaves_idle_executors_and_no_file(clus
     job.cancel("enough")
     until(lambda: is_nothing_left(cluster, job), "idle executors, and no file")
     with pytest.raises(JobCancelledError):
-        job.wait(timeout=5)
+        job.wait(timeout=HANGS_S)
 
 
 def test_a_users_error_is_the_jobs_and_not_what_its_readers_meet(cluster):

@@ -25,7 +25,7 @@ async def backend(proxy: TcpProxy, etcd: EtcdCluster, namespace: str):
 @pytest.fixture
 async def witness(etcd: EtcdCluster, namespace: str):
     """Return a client that goes straight to the store."""
-    async with await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as backend:
+    async with await EtcdBackend.open(etcd.url(namespace, timeout=f"{HANGS_S:g}s")) as backend:
         yield backend
 
 
@@ -150,16 +150,16 @@ async def test_a_watch_goes_on_over_cuts_and_misses_nothing(backend, witness, pr
 
 
 async def test_a_lock_is_not_lost_or_taken_twice_when_the_answer_is_lost(backend, witness, proxy):
-    lease, other = await backend.lease(60), await witness.lease(60)
+    lease, other = await backend.lease(10 * HANGS_S), await witness.lease(10 * HANGS_S)
     for fault in [proxy.drop_next_answer, proxy.drop_next_request, proxy.cut] * 3:
         fault()
-        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=30) as token:
+        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=HANGS_S) as token:
             fault()
             written = await backend.put_txn([Put(HEADS, "by", b"holder")], fence=[token])
             assert isinstance(written, Committed | OutcomeUnknown)
             fault()
         # Released in spite of the fault, or the next would wait for the lease's end.
-        async with witness.lock(HEADS, "sweep", other.id, timeout_s=30):
+        async with witness.lock(HEADS, "sweep", other.id, timeout_s=HANGS_S):
             pass
 
 

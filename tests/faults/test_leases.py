@@ -26,7 +26,7 @@ async def holder(proxy: TcpProxy, etcd: EtcdCluster, namespace: str):
 @pytest.fixture
 async def other(etcd: EtcdCluster, namespace: str):
     """Return a client that goes straight to the store."""
-    async with await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as backend:
+    async with await EtcdBackend.open(etcd.url(namespace, timeout=f"{HANGS_S:g}s")) as backend:
         yield backend
 
 
@@ -127,7 +127,7 @@ async def test_a_lease_outlives_the_leader_that_granted_it(three, namespace, fau
 
 
 async def test_a_lock_holder_whose_connection_is_cut_still_holds_it(holder, other, proxy):
-    lease, others = await holder.lease(60), await other.lease(60)
+    lease, others = await holder.lease(10 * HANGS_S), await other.lease(10 * HANGS_S)
     async with holder.lock(HEADS, "sweep", lease.id) as token:
         for _ in range(3):
             proxy.cut()
@@ -137,13 +137,13 @@ async def test_a_lock_holder_whose_connection_is_cut_still_holds_it(holder, othe
             await holder.get(HEADS, "connected")
             assert isinstance(await holder.put_txn([Put(HEADS, "job", b"")], fence=[token]), Committed)
         proxy.cut()
-    async with other.lock(HEADS, "sweep", others.id, timeout_s=30):
+    async with other.lock(HEADS, "sweep", others.id, timeout_s=HANGS_S):
         pass
 
 
 async def test_a_lock_holder_that_is_cut_off_past_its_lease_is_fenced(holder, other, proxy):
     async with asyncio.timeout(HANGS_S), keep_lease(holder, _TTL_S, SystemClock()) as kept:
-        others = await other.lease(60)
+        others = await other.lease(10 * HANGS_S)
         async with holder.lock(HEADS, "sweep", kept.id) as stale:
             assert isinstance(await holder.put_txn([Put(HEADS, "job", b"holder")], fence=[stale]), Committed)
             proxy.up.hold()
@@ -159,7 +159,7 @@ async def test_a_lock_holder_that_is_cut_off_past_its_lease_is_fenced(holder, ot
 
 
 async def test_a_waiter_gets_the_lock_despite_connection_cuts(holder, other, proxy):
-    lease, others = await holder.lease(60), await other.lease(60)
+    lease, others = await holder.lease(10 * HANGS_S), await other.lease(10 * HANGS_S)
     async with other.lock(HEADS, "sweep", others.id):
 
         async def wait():

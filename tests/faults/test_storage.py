@@ -42,7 +42,7 @@ async def test_a_watch_that_was_cut_off_while_history_was_compacted_says_so_and_
     watched = etcd.url(namespace, endpoints=[proxy.address], timeout="20s")
     async with (
         await EtcdBackend.open(watched) as backend,
-        await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as writer,
+        await EtcdBackend.open(etcd.url(namespace, timeout=f"{HANGS_S:g}s")) as writer,
     ):
         async with backend.watch(LOG) as events, asyncio.timeout(HANGS_S):
             await writer.put(LOG, "job/1", b"1")
@@ -64,7 +64,7 @@ async def test_a_watch_that_was_cut_off_while_history_was_compacted_says_so_and_
 
 async def test_a_watch_that_keeps_up_is_not_hurt_by_compaction(etcd, namespace):
     async with (
-        await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as backend,
+        await EtcdBackend.open(etcd.url(namespace, timeout=f"{HANGS_S:g}s")) as backend,
         backend.watch(LOG) as events,
         asyncio.timeout(HANGS_S),
     ):
@@ -78,7 +78,7 @@ async def test_a_watch_that_keeps_up_is_not_hurt_by_compaction(etcd, namespace):
 async def test_history_is_compacted_by_one_of_many_clients(namespace):
     """Each period moves the bound; current readers and watchers are not affected."""
     with EtcdCluster(1) as cluster:
-        url = cluster.url(namespace, compact_history="1s", timeout="30s")
+        url = cluster.url(namespace, compact_history="1s", timeout=f"{HANGS_S:g}s")
         async with (
             await EtcdBackend.open(url) as one,
             await EtcdBackend.open(url) as other,
@@ -191,7 +191,7 @@ async def test_what_is_too_large_is_refused_before_anything_is_sent(etcd, proxy,
 
 async def test_the_largest_request_that_we_let_through_is_taken_by_etcd(etcd, namespace):
     """Our reckoning of sizes is never below etcd's."""
-    async with await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as backend:
+    async with await EtcdBackend.open(etcd.url(namespace, timeout=f"{HANGS_S:g}s")) as backend:
         room = MAX_REQUEST_BYTES - 128 - len("digest")
         await backend.put(PLANS, "digest", bytes(room))
         with pytest.raises(LimitExceededError):
@@ -206,7 +206,7 @@ async def test_the_largest_request_that_we_let_through_is_taken_by_etcd(etcd, na
 
 
 async def test_large_work_goes_through_in_parts(etcd, namespace):
-    async with await EtcdBackend.open(etcd.url(namespace, timeout="30s")) as backend:
+    async with await EtcdBackend.open(etcd.url(namespace, timeout=f"{HANGS_S:g}s")) as backend:
         value = bytes(range(256)) * 20_000
         ops = [Put(PLANS, f"digest/{n:04}", piece) for n, piece in enumerate(split_value(value))]
         ops += [Put(LOG, f"job/{n:04}", b"%d" % n) for n in range(1000)]

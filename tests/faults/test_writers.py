@@ -75,7 +75,7 @@ async def test_no_write_is_lost_or_doubled_under_faults_of_network_and_members(t
             await ledger.write_all(backends, lambda: ledger.counts["tried"] >= _WRITES and members["cycles"] > 0)
         await asyncio.to_thread(three.heal)
         await asyncio.wait_for(following, HANGS_S)
-        async with await EtcdBackend.open(three.url(namespace, timeout="30s")) as witness:
+        async with await EtcdBackend.open(three.url(namespace, timeout=f"{HANGS_S:g}s")) as witness:
             await ledger.check(witness, about(STALE_READS))
         faults = sum((proxy.counts for proxy in proxies), members)
         tell(f"{ledger}; faults: {', '.join(f'{name} {n}' for name, n in faults.items())}; {about(STALE_READS)}")

@@ -25,10 +25,10 @@ from tests.machines.clients import Client, Connect, Datasets, Jobs, Table
 from tests.machines.cluster import PROXY, Cluster, java_home
 from tests.machines.faults import ALL, FEW, MAX_CONNECT_S, MAX_OWN_S, Fault
 from tests.machines.network import enter, see_to_fuse
+from tests.support.waiting import HANGS_S
 
 _QUIET_REQUESTS: Final = 5
 _AFTER_REQUESTS: Final = 2
-_HANGS_S: Final = 420.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -95,7 +95,7 @@ def run(cluster: Cluster, faults: list[Fault], *, has_limits: bool) -> dict[str,
                 _await_refusal(cluster, fault)
             if fault.is_sickness:
                 report["findings"] += [f"{fault.name}: {line}" for line in cluster.lost_leases(lines)]
-        cluster.await_whole(_HANGS_S)
+        cluster.await_whole(HANGS_S)
         _await_answers(clients, time.monotonic(), _AFTER_REQUESTS)
         report["faults"].append(_waits(fault, clients, at_s, usual_s, report["findings"] if has_limits else []))
         print(f"longest waits: {report['faults'][-1]['longest_wait_s']}", file=sys.stderr, flush=True)
@@ -108,19 +108,19 @@ def run(cluster: Cluster, faults: list[Fault], *, has_limits: bool) -> dict[str,
 
 
 def _await_refusal(cluster: Cluster, fault: Fault) -> None:
-    end_s = time.monotonic() + _HANGS_S
+    end_s = time.monotonic() + HANGS_S
     while (state := cluster.states().get(fault.shows)) != "no_place":  # it may still be starting
         if time.monotonic() > end_s:
-            raise TimeoutError(f"{fault.name}: {fault.shows} is listed as {state} after {_HANGS_S:g} s")
+            raise TimeoutError(f"{fault.name}: {fault.shows} is listed as {state} after {HANGS_S:g} s")
         time.sleep(0.5)
 
 
 def _await_answers(clients: list[Client], since_s: float, count: int) -> None:
-    end_s = time.monotonic() + _HANGS_S
+    end_s = time.monotonic() + HANGS_S
     while any(client.answered_since(since_s) < count for client in clients):
         if time.monotonic() > end_s:
             late = [client.name for client in clients if client.answered_since(since_s) < count]
-            raise TimeoutError(f"no answers for {late} within {_HANGS_S:g} s")
+            raise TimeoutError(f"no answers for {late} within {HANGS_S:g} s")
         time.sleep(0.2)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.machines.cluster import connect
+from tests.support.waiting import HANGS_S
 
 _PAUSE_S: Final = 0.3
-_PATIENCE_S: Final = 400.0
+_PATIENCE_S: Final = HANGS_S
 """Longer than any fault: a request that fails before is an error of the cluster."""
 _MANY: Final = 6_000
 _MOST_INSERTS: Final = 30

@@ -17,6 +17,7 @@ from deploy.parts import Part
 from onager.errors import OnagerError
 from tests.machines.network import OUTSIDE, Machine, found, make_hub
 from tests.support.etcd.programs import program
+from tests.support.waiting import HANGS_S
 
 MACHINES: Final = 3
 KINDS: Final = ("etcd", "scheduler", "executor")
@@ -81,7 +82,7 @@ class Cluster:
             for number in self.machines:
                 self.part(kind, number).start()
         self.proxy.start()
-        self.await_whole(300.0)
+        self.await_whole(HANGS_S)
 
     def await_whole(self, within_s: float) -> None:
         """Return when all schedulers and executors are there."""

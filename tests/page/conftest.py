@@ -15,6 +15,11 @@ from tests.support.waiting import HANGS_S, until
 
 expect.set_options(timeout=TIMEOUT_MS)
 
+NO_EXECUTOR_IS_LOST = {
+    "ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": "600000",
+    "ONAGER_EXECUTOR_HEARTBEAT_INTERVAL_MS": "2000",
+}
+"""However busy the machine is: a task that ran again would be shown as one."""
 _PAINTED = """canvas => {
     const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
     copy.drawImage(canvas, 0, 0);
@@ -55,9 +60,11 @@ def cluster(tmp_path_factory) -> Iterator[BareCluster]:
     started = BareCluster(
         f"leveldb:{directory / 'state'}",
         executor_slots=(4, 4),
-        scheduler_environment={"ONAGER_SCHEDULER_HTTP_LISTEN": "127.0.0.1:0"},
+        scheduler_environment={"ONAGER_SCHEDULER_HTTP_LISTEN": "127.0.0.1:0", **NO_EXECUTOR_IS_LOST},
         directory=directory,
     )
+    for process in started.executors:
+        process.environment |= NO_EXECUTOR_IS_LOST
     with started:
         yield started
 

@@ -1,7 +1,9 @@
 """Every view of the page, in a real browser, over a real scheduler."""
 
 import asyncio
+import json
 import re
+from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -73,9 +75,9 @@ class TestJobs:
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
         page.keyboard.press("Escape")
-        page.keyboard.press("g")
-        page.keyboard.press("e")
-        expect(page.get_by_role("heading", name="Executors")).to_be_visible()
+        executors = page.get_by_role("heading", name="Executors")
+        # The second key counts for a moment only, which may be too short for a busy machine.
+        until(lambda: page.keyboard.press("g") or page.keyboard.press("e") or executors.is_visible())
 
     def test_the_browser_goes_back(self, page):
         page.goto("/jobs")
@@ -87,18 +89,22 @@ class TestJobs:
 
 class TestJob:
     def test_is_watched_from_submission_to_its_end(self, page, client):
-        page.goto("/jobs")
-        client.sql(BareJob(64, task_ms=500).text, name="watched")  # the page is there before the job
-        page.get_by_role("link", name="watched").first.click()
-        bar = page.locator(".main > .progress")
-        expect(bar).to_have_attribute("aria-valuemax", "65")
-        seen = set()
-        state = page.locator(".head .state")
-        while state.inner_text() != "successful":
-            seen.add(int(bar.get_attribute("aria-valuenow")))
-        expect(bar).to_have_attribute("aria-valuenow", "65")
+        for tasks in (64, 512, 4096):  # the busier the machine is, the later the page is there
+            page.goto("/jobs")
+            client.sql(BareJob(tasks, task_ms=500).text, name=f"watched {tasks}")  # the page is there before the job
+            page.get_by_role("link", name=f"watched {tasks}").click()
+            bar = page.locator(".main > .progress")
+            expect(bar).to_have_attribute("aria-valuemax", f"{tasks + 1}")
+            seen = set()
+            state = page.locator(".head .state")
+            while state.inner_text() != "successful":
+                seen.add(int(bar.get_attribute("aria-valuenow")))
+            expect(bar).to_have_attribute("aria-valuenow", f"{tasks + 1}")
+            if len(seen) > 1:
+                break
         assert len(seen) > 1, "it moved while the page was open"
-        expect(page.get_by_role("link", name="Stage 1, nothing: successful, 64 of 64 tasks")).to_be_visible()
+        done = f"Stage 1, nothing: successful, {tasks} of {tasks} tasks"
+        expect(page.get_by_role("link", name=done)).to_be_visible()
 
     def test_its_timeline_follows_it_to_its_end(self, page, client):
         job = client.sql(BareJob(12, task_ms=250).text, name="followed")
@@ -241,6 +247,32 @@ class TestJob:
         region = page.get_by_role("region", name="Where every second went")
         expect(region.locator("header")).to_contain_text(f"{whole} ms" if whole < 1000 else f"{whole / 1000:.1f} s")
 
+    def test_what_cannot_be_read_for_a_moment_is_read_again(self, browser, origin, done):
+        refused = []
+
+        def refuse_once(route: Route) -> None:
+            path = urlsplit(route.request.url).path.removeprefix(f"/api/v1/jobs/{done}")
+            if path in refused:
+                route.fallback()
+                return
+            refused.append(path)
+            problem = json.dumps({"detail": "the store does not answer", "retryable": True})
+            route.fulfill(status=503, content_type="application/problem+json", body=problem)
+
+        with watched_page(browser, origin) as (page, watched):
+            watched.is_losing_its_scheduler = True  # the browser writes down that the answers are 503
+            page.route("**/api/v1/jobs/*", refuse_once)
+            page.route("**/api/v1/jobs/*/**", refuse_once)
+            page.goto(f"/jobs/{done}/timeline")
+            expect(page.get_by_text("13 attempts")).to_be_visible()
+            tab(page, "Stages")
+            page.get_by_role("button", name="1 nothing").click()
+            expect(page.get_by_role("list", name="Tasks of stage 1").get_by_role("listitem")).to_have_count(12)
+            tab(page, "Plan")
+            expect(page.get_by_role("region", name="The plan as it ran")).to_contain_text("Stage 1 nothing")
+            expect(page.get_by_role("alert")).to_have_count(0)
+        assert {"", "/timeline", "/stages/1/tasks", "/plan"} <= set(refused)
+
     def test_that_is_not_known(self, browser, origin):
         with watched_page(browser, origin) as (page, watched):
             watched.is_losing_its_scheduler = True  # the browser writes down that the answer is 404
@@ -260,7 +292,7 @@ class TestAnOutage:
                 until(lambda: not proxy.has_connections)
 
             def end() -> None:
-                asyncio.run_coroutine_threadsafe(proxy.accept(), loop).result(10)
+                asyncio.run_coroutine_threadsafe(proxy.accept(), loop).result(HANGS_S)
 
             with watched_page(browser, f"http://{proxy.address}") as (page, watched):
                 watched.is_losing_its_scheduler = True

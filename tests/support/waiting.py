@@ -11,6 +11,9 @@ T = TypeVar("T")
 HANGS_S: Final = 600.0
 """What takes longer hangs. Only a test that fails waits so long, so a slow or busy machine has time."""
 
+FOR_EVER_S: Final = 100 * HANGS_S
+"""What nobody should wait for is given so long that pytest's own limit comes before it."""
+
 _PAUSE_S = 0.01
 
 

@@ -16,6 +16,8 @@ class ApiError extends Error {
     this.name = "ApiError";
     this.status = status;
     this.title = problem.title ?? "";
+    /** Whether the same request may succeed a little later. */
+    this.isPassing = status === 0 || problem.retryable === true;
     this.mistakes = problem.mistakes ?? [];
   }
 }

@@ -6,7 +6,7 @@ import { ACTIVE } from "./states.js";
 
 const AGAIN_MS = 5000;
 const SHARES_AGAIN_MS = 2000;
-const SHARES_TRIES = 15;
+const SHARES_LONGEST_MS = 60_000;
 
 /**
  * A job. Its progress comes as a stream; the rest is read now and then, and whenever the job has another state or other
@@ -27,14 +27,14 @@ export function useJob(jobId) {
       resource.again();
     }
   }, [shape]);
-  // Where the time of a large job went takes a while to read.
+  // Where the time of a large job went takes a while to read: it is asked for less and less often.
   const tries = useRef(0);
   useEffect(() => {
-    if (detail === null || ACTIVE.has(detail.state) || isWhole(detail) || tries.current >= SHARES_TRIES) return undefined;
+    if (detail === null || ACTIVE.has(detail.state) || isWhole(detail)) return undefined;
     const timer = setTimeout(() => {
       tries.current += 1;
       resource.again();
-    }, SHARES_AGAIN_MS);
+    }, Math.min(SHARES_LONGEST_MS, SHARES_AGAIN_MS * 1.2 ** tries.current));
     return () => clearTimeout(timer);
   }, [detail]);
   return { job, isActive, stream, error: resource.error, isLoading: resource.isLoading, again: resource.again };

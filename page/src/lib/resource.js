@@ -2,11 +2,12 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { get, lostSince } from "./api.js";
 
+const AGAIN_MS = 2000;
 const NOTHING = { path: null, data: null, error: null };
 
 /**
- * Read `path`, and again every `everyMs` while the page can be seen. What was read stays while it is read again, and
- * while no scheduler answers. A null `path` reads nothing.
+ * Read `path`, and again every `everyMs` while the page can be seen, or after a failure that passes. What was read stays
+ * while it is read again, and while no scheduler answers. A null `path` reads nothing.
  */
 export function useResource(path, { everyMs = 0 } = {}) {
   const [state, setState] = useState(NOTHING);
@@ -49,6 +50,12 @@ export function useResource(path, { everyMs = 0 } = {}) {
       }),
     [read, state.error],
   );
+
+  useEffect(() => {
+    if (everyMs || !state.error?.isPassing) return undefined;
+    const timer = setTimeout(read, AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [read, everyMs, state.error]);
 
   const isThis = state.path === path;
   return {

@@ -58,6 +58,7 @@ export function useTimeline(jobId, change, position, isWanted = true) {
         if (answer.is_early || (!answer.is_over && answer.position < latest.current)) wish.current.isDue = true;
         setState({ timeline: known.current, error: null });
       } catch (error) {
+        if (error.isPassing) wish.current.isDue = true;
         setState((old) => ({ ...old, error }));
       } finally {
         setTimeout(() => {

@@ -87,7 +87,7 @@ function Row({ stage, now, isOpen }) {
   </tr>`;
 }
 
-/** All tasks of a stage, page by page; again while it runs. */
+/** All tasks of a stage, page by page; again while it runs, or after a failure that passes. */
 function useTasks(jobId, stage) {
   const [state, setState] = useState({ tasks: [], isWhole: false, error: null });
   const isGoing = stage.state === "running";
@@ -97,6 +97,7 @@ function useTasks(jobId, stage) {
     let timer = 0;
     const read = async () => {
       const tasks = [];
+      let isDue = isGoing;
       try {
         let cursor = "";
         do {
@@ -107,10 +108,11 @@ function useTasks(jobId, stage) {
         setState({ tasks, isWhole: !cursor, error: null });
       } catch (error) {
         if (error.name === "AbortError") return;
+        isDue ||= error.isPassing;
         setState((old) => ({ ...old, error }));
       }
       // A stage of many tasks is read less often: it takes a page for every 10,000.
-      if (isGoing) timer = setTimeout(read, AGAIN_MS * (1 + tasks.length / TASKS_A_PAGE));
+      if (isDue) timer = setTimeout(read, AGAIN_MS * (1 + tasks.length / TASKS_A_PAGE));
     };
     read();
     return () => {

@@ -9,6 +9,7 @@ import onager
 from deploy.local_cluster import LocalCluster
 from deploy.parts import HOST
 from tests.e2e.conftest import UNFUSED, query, rows
+from tests.support.waiting import HANGS_S
 
 QUERIES = (3, 6, 12)
 CLIENTS = 2
@@ -31,7 +32,7 @@ class Client(threading.Thread):
         self._addresses, self._tpch, self._right = addresses, tpch, right
 
     def run(self) -> None:
-        with onager.connect(self._addresses, connect_timeout_s=30.0, retry_timeout_s=180.0) as client:
+        with onager.connect(self._addresses, connect_timeout_s=HANGS_S, retry_timeout_s=HANGS_S) as client:
             while not self.stopping.is_set():
                 number = QUERIES[self.done % len(QUERIES)]
                 try:
@@ -70,7 +71,7 @@ def test_every_scheduler_and_every_executor_is_restarted_under_load(cluster, tpc
     for client in clients:
         client.stopping.set()
     for client in clients:
-        client.join(300.0)
+        client.join(HANGS_S)
     assert codes == dict.fromkeys([f"scheduler-{n}" for n in (1, 2, 3)] + [f"executor-{n}" for n in (1, 2)], 0)
     assert all(cluster.parts[name].pid != lives[name] for name in codes)
     assert [trouble for client in clients for trouble in client.trouble] == []

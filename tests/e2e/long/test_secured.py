@@ -47,5 +47,5 @@ def test_a_job_runs_over_tls_with_a_token_and_nobody_logs_it(tmp_path):
         with onager.connect(address, security=security) as client:
             assert [e.state for e in client.executors()] == ["alive"]
     finally:
-        end(process, 40.0)
+        end(process)
     assert token not in log.read_text() + done.stderr

@@ -186,7 +186,5 @@ def test_an_executor_whose_cluster_ends_starts_over_and_waits_for_it(cluster, sp
     until(lambda: "cluster_away" in executor.text(), "an executor that says so")
     spark_cluster.start(cores=SLOTS)
     cluster.await_executors("c-1")
-    deadline_s = time.monotonic() + 60
     answer = cluster.client.sql("SELECT count(*) AS n FROM range(10)", conf=UNFUSED).to_arrow()
     assert answer.to_pylist() == [{"n": 10}]
-    assert time.monotonic() < deadline_s

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,7 +22,7 @@ from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor
-from tests.support.waiting import HANGS_S
+from tests.support.waiting import HANGS_S, until
 
 TABLE_LESS = {
     "a constant": "SELECT 1",
@@ -481,7 +480,7 @@ def test_a_read_that_never_ends_can_be_interrupted(executor: OneExecutor, catalo
     thread.start()
     assert asked.wait(HANGS_S)
     kernel.cancel_control("stuck")
-    thread.join(30)
+    thread.join(HANGS_S)
     assert not thread.is_alive()
     assert isinstance(raised[0], Py4JJavaError | Exception)
     assert forever.cancelled()
@@ -518,8 +517,6 @@ def test_plannings_leave_no_listener_and_no_thread(executor: OneExecutor, catalo
     plan(2)
     before, threads = listeners(), threading.active_count()
     plan(50)
-    deadline = time.monotonic() + 20
-    while listeners() > before and time.monotonic() < deadline:
-        time.sleep(0.1)  # Spark drops those of sessions that are gone when they are collected
-    assert listeners() <= before
+    # Spark drops those of sessions that are gone when they are collected.
+    until(lambda: listeners() <= before, "as many listeners as before")
     assert threading.active_count() <= threads + 1  # the next planning may begin while the last one's reader ends

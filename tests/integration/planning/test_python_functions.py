@@ -3,7 +3,6 @@
 
 import io
 import threading
-import time
 import zipfile
 
 import psutil
@@ -337,7 +336,7 @@ def query(spark, directory):
     outcomes = []
 
     def plan() -> None:
-        conf = CUT | {"onager.planning.timeout": "20s"}
+        conf = CUT | {"onager.planning.timeout": f"{HANGS_S:g}s"}
         outcomes.append(executor.plan_python(text, conf=conf, arguments={"directory": str(tmp_path)}))
 
     planning = threading.Thread(target=plan)
@@ -399,7 +398,7 @@ def test_an_exception_that_is_no_exception_of_the_usual_kind_is_told_too(executo
 def test_however_long_and_whatever_its_text_an_exception_is_told(executor, character):
     text = f"def query(spark):\n    raise ValueError('{character}' * 200_000)\n"
     with pytest.raises(UserCodeError, match="raised ValueError: ") as failed:
-        executor.plan_python(text, conf=CUT | {"onager.planning.timeout": "20s"})
+        executor.plan_python(text, conf=CUT | {"onager.planning.timeout": f"{HANGS_S:g}s"})
     assert failed.value.raised == "ValueError"
     str(failed.value).encode()
 
@@ -407,17 +406,21 @@ def test_however_long_and_whatever_its_text_an_exception_is_told(executor, chara
 def test_a_process_that_has_left_its_group_is_stopped_in_time(executor, tmp_path):
     text = """
 import os, time
-def query(spark, mark):
+def query(spark, mark, for_s):
     os.setpgid(0, os.getppid())
-    open(mark, "w").close()
-    time.sleep(60)
+    with open(mark, "w") as told:
+        print("left", file=told, flush=True)
+        time.sleep(for_s)
+        print("ended by itself", file=told)
 """
-    mark = tmp_path / "left"
-    began_s = time.monotonic()
-    with pytest.raises(PlanningTimeoutError):
-        executor.plan_python(text, conf=CUT | {"onager.planning.timeout": "10s"}, arguments={"mark": str(mark)})
-    assert mark.exists()
-    assert time.monotonic() - began_s < 40
+    mark = tmp_path / "mark"
+    arguments = {"mark": str(mark), "for_s": HANGS_S}
+    for limit in ("5s", "20s", "80s", "320s"):
+        with pytest.raises(PlanningTimeoutError):
+            executor.plan_python(text, conf=CUT | {"onager.planning.timeout": limit}, arguments=arguments)
+        if mark.exists():
+            break  # else the machine is so busy that the function had not begun
+    assert mark.read_text() == "left\n"
 
 
 def test_a_function_s_random_numbers_are_its_own(executor):

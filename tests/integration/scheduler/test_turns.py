@@ -66,7 +66,7 @@ async def live_through(tmp_path):
 
         async def run(n):
             await clients[n % 3].submit(f"job-{n}")
-            return (await clients[n % 3].wait(f"job-{n}", 60)).state
+            return (await clients[n % 3].wait(f"job-{n}")).state
 
         async def is_empty():
             # All at the same moment, since what one has done the others do not begin.
@@ -135,7 +135,7 @@ async def test_others_act_when_the_first_does_not(tmp_path, busy):
             for n in range(6):
                 await client.submit(f"job-{n}")
             for n in range(6):
-                assert (await client.wait(f"job-{n}", 60)).state == pb.SUCCESSFUL
+                assert (await client.wait(f"job-{n}")).state == pb.SUCCESSFUL
 
             async def is_empty():
                 return not len(await replica._backend.scan_keys(Keyspace.JobHeads, limit=1))

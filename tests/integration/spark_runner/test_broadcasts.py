@@ -325,7 +325,7 @@ def test_a_stage_that_is_given_up_while_it_is_bound_leaves_no_broadcast(spark, r
             runner.binder.close_job(job.job_id)
         Paused.go_on.set()
         with pytest.raises(Py4JJavaError) as ended:
-            bound.result(60)
+            bound.result(HANGS_S)
 
     assert failures.from_exception(runner.kernel, ended.value).kind == "task_killed"
     assert used(runner)[0] == held

@@ -15,8 +15,6 @@ from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
 from tests.support.waiting import HANGS_S, until
 
-SOON_S = 20.0
-
 
 class Launched:
     """Tasks of a stage in flight."""
@@ -36,9 +34,9 @@ class Launched:
     def key(self, partition):
         return TaskKey(self.task_set.job_id, self.task_set.stage_id, 0, partition, 0)
 
-    def wait(self, count, timeout_s=SOON_S):
+    def ended(self, count):
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.reports) >= count, timeout_s), self.reports
+            assert self.changed.wait_for(lambda: len(self.reports) >= count, HANGS_S), self.reports
             return dict(self.reports)
 
 
@@ -77,7 +75,7 @@ def test_a_whole_share_is_cancelled(spark, job, tmp_path, make, at_work):
     launched = Launched(job, 1, stage.plan)
     until(lambda: at_work(spark, tmp_path) >= 2, what="two tasks at work")
     job.runner.cancel([launched.key(0), launched.key(1)])
-    reports = launched.wait(2, timeout_s=HANGS_S)
+    reports = launched.ended(2)
     assert {r.failure.kind for r in reports.values()} == {"task_killed"}
     assert slots_are_free(spark)
 
@@ -90,7 +88,7 @@ def test_a_slot_is_in_use_until_the_cancelled_task_has_ended(spark, job, cancell
     launched = Launched(job, 1, stage.plan)
     until(lambda: len(busy_threads(spark._jvm)) == 2, "two tasks at work")
     job.runner.cancel([launched.key(partition) for partition in cancelled])
-    reports = launched.wait(2, timeout_s=HANGS_S)
+    reports = launched.ended(2)
     at_work = [stack for stack in busy_threads(spark._jvm) if "levenshtein" in stack]
     assert not at_work, "a task goes on of which the slot is free"
     assert {p: r.failure.kind for p, r in reports.items() if r.HasField("failure")} == dict.fromkeys(
@@ -110,9 +108,9 @@ def test_one_partition_is_cancelled_and_its_neighbour_goes_on(spark, job, tmp_pa
     launched = Launched(job, 1, stage.plan)
     until(lambda: len(list(tmp_path.glob("began-*"))) == 2)
     job.runner.cancel([launched.key(0)])
-    assert launched.wait(1)[0].failure.kind == "task_killed"
+    assert launched.ended(1)[0].failure.kind == "task_killed"
     (tmp_path / "go").write_text("")
-    assert launched.wait(2)[1].HasField("success")
+    assert launched.ended(2)[1].HasField("success")
     assert slots_are_free(spark)
 
 
@@ -126,7 +124,7 @@ def test_cancelled_while_its_broadcast_is_built(spark, job, tmp_path):
         launched = Launched(job, stage.stage_id, stage.plan)
     until(lambda: any(tmp_path.iterdir()), what="a task that makes rows of the broadcast")
     job.runner.cancel([launched.key(0), launched.key(1)])
-    assert {r.failure.kind for r in launched.wait(2).values()} == {"task_killed"}
+    assert {r.failure.kind for r in launched.ended(2).values()} == {"task_killed"}
     assert slots_are_free(spark)
 
 
@@ -137,7 +135,7 @@ def test_closing_a_job_stops_what_runs_of_it(spark, job, tmp_path):
     assert job.runner.kept_jobs() == {job.job_id}
     job.runner.close_job(job.job_id)
     assert not job.runner.kept_jobs()
-    assert {r.failure.kind for r in launched.wait(2).values()} == {"task_killed"}
+    assert {r.failure.kind for r in launched.ended(2).values()} == {"task_killed"}
     assert slots_are_free(spark)
 
 

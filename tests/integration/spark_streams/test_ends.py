@@ -14,10 +14,7 @@ from tests.integration.spark_streams.conftest import LIMITS, TOKENS
 from tests.integration.spark_streams.pipelined import busy, stream_use
 from tests.support.processes.tcp_proxy import proxies_of_a_thread
 from tests.support.spark.runner import cut
-from tests.support.waiting import until
-
-_SOON_S = 10.0
-"""It is two seconds on a machine that has nothing else to do."""
+from tests.support.waiting import HANGS_S, until
 
 
 def endless(spark):
@@ -165,14 +162,12 @@ def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job
     until(lambda: all(stream_use(executor)[2] > 0 for executor in job.executors))
     assert all(busy(executor) for executor in job.executors)
     job.cancel()
-    cancelled_s = time.monotonic()
     # What is not cancelled yet when its readers are is done, and what still reads has lost its producer.
     reports = job.wait()
     wrong = [report.failure for report in reports if report.failure.kind not in {"task_killed", "io_error", ""}]
     assert not wrong, wrong[0].details
     for executor in job.executors:
-        until(lambda e=executor: not busy(e))
-    assert time.monotonic() - cancelled_s < _SOON_S
+        until(lambda e=executor: not busy(e))  # by itself it would go on for hours
     job.close()
     for executor in job.executors:
         held, _, tasks, waiting = stream_use(executor)
@@ -183,7 +178,7 @@ def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job
 def test_cancelled_while_it_waits_for_a_broadcast(spark, job):
     @udf(LongType())
     def sleeps(x):
-        time.sleep(100)
+        time.sleep(2 * HANGS_S)
         return x
 
     few = spark.range(0, 4, 1, 1).select(sleeps("id").alias("v"))

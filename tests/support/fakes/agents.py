@@ -100,18 +100,22 @@ class RunningAgent:
 
 
 @asynccontextmanager
-async def agent(addresses, executor_id, run, *, slots=2, first=0, mode="pull", access=None, stream_address="", **more):
-    """Run an executor that turns from one of *addresses* to the next, as the real one does."""
+async def agent(
+    addresses, executor_id, run, *, slots=2, first=0, mode="pull", access=None, stream_address="", poll_s=5, **more
+):
+    """Run an executor that turns from one of *addresses* to the next, as the real one does.
+
+    Its polls wait for *poll_s*, which may be longer than its settings allow.
+    """
     worker = ScriptedWorker(run)
     settings = ExecutorSettings(
         scheduler=",".join(addresses),
         executor_id=executor_id,
         slots=slots,
         exchange_dir="/tmp",
-        poll_wait_ms=5_000,
         mode=mode,
         **more,
-    )
+    ).model_copy(update={"poll_wait_ms": round(1000 * poll_s)})
     identity = Identity(
         incarnation=new_incarnation(),
         pid=os.getpid(),

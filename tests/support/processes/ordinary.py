@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from tests.support.waiting import HANGS_S
+
 _DROP: Final = """
 import ctypes, os, sys
 for capability in (19, 21, 38):  # CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: other users have none of them
@@ -13,6 +15,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 _READ: Final = """
 import sys
+from tests.support.waiting import HANGS_S
 for name in ("environ", "maps", "mem"):
     try:
         with open(f"/proc/{sys.argv[1]}/{name}", "rb") as file:
@@ -30,5 +33,5 @@ def ordinary(*command: str) -> list[str]:
 
 def read_by_others(pid: int) -> Sequence[str]:
     """Return which files of a process's memory and environment an ordinary process of the same user can read."""
-    done = subprocess.run(ordinary("-c", _READ, str(pid)), capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(ordinary("-c", _READ, str(pid)), capture_output=True, text=True, check=True, timeout=HANGS_S)
     return done.stdout.split()

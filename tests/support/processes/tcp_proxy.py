@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from tests.support.processes.children import free_ports
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 _CHUNK_BYTES: Final = 64 * 1024
 _FRAME_HEADER_BYTES: Final = 9
@@ -246,12 +246,12 @@ def proxies_of_a_thread() -> Iterator[Callable[[str], tuple[TcpProxy, asyncio.Ab
 
     def make(target: str) -> tuple[TcpProxy, asyncio.AbstractEventLoop]:
         made.append(TcpProxy(target))
-        asyncio.run_coroutine_threadsafe(made[-1].__aenter__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(made[-1].__aenter__(), loop).result(HANGS_S)
         return made[-1], loop
 
     yield make
     for each in made:
-        asyncio.run_coroutine_threadsafe(each.__aexit__(), loop).result(15)
+        asyncio.run_coroutine_threadsafe(each.__aexit__(), loop).result(HANGS_S)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(HANGS_S)
     loop.close()

@@ -17,9 +17,9 @@ from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session, warm_up
 from tests.support.spark.jvm_options import CLASSES, QUICK, SILENT
 from tests.support.spark.runner import PLANNING_CONF, JobRun, cut
+from tests.support.waiting import HANGS_S
 
 SLOTS = 2
-MINUTES_TO_MAKE = 5
 
 
 def make() -> None:
@@ -39,7 +39,7 @@ def make() -> None:
         session.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(60 * MINUTES_TO_MAKE)
+        gateway.proc.wait(HANGS_S)
         unfinished.replace(file)
 
 

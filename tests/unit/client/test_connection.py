@@ -1,7 +1,6 @@
 """Calls find a scheduler that answers, and errors arrive as they were raised."""
 
 import threading
-import time
 
 import pytest
 
@@ -19,6 +18,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from tests.support.fakes.scheduler import FakeScheduler
 from tests.support.processes.children import free_port
+from tests.support.waiting import FOR_EVER_S
 
 
 def _free_address() -> str:
@@ -38,10 +38,8 @@ def test_addresses_are_split_at_commas():
 
 def test_nobody_there_is_said_soon_and_names_every_address(connect):
     one, two = _free_address(), _free_address()
-    start_s = time.monotonic()
     with pytest.raises(SchedulerUnreachableError, match=f"{one},{two}.*Connection refused"):
-        connect(one, two).executors()
-    assert time.monotonic() - start_s < 5  # for a look at a time, and with room for a busy machine
+        connect(one, two, retry_timeout_s=FOR_EVER_S).executors()
 
 
 def test_the_next_address_is_tried_when_one_is_dead(connect, scheduler):
@@ -65,16 +63,14 @@ def test_a_scheduler_that_dies_is_replaced_by_the_next(connect, scheduler):
 
 
 def test_a_restart_of_the_only_scheduler_goes_unnoticed(connect, scheduler):
-    client = connect(scheduler.address, retry_timeout_s=20.0)
+    client = connect(scheduler.address, retry_timeout_s=FOR_EVER_S)
     client.executors()
     scheduler.stop()
     again = FakeScheduler()
     timer = threading.Timer(1.0, again.start, [scheduler.address])
     timer.start()
     try:
-        start_s = time.monotonic()
         assert client.executors()
-        assert time.monotonic() - start_s < 10  # with room for a busy machine
     finally:
         timer.join()
         again.stop()
@@ -132,9 +128,7 @@ def test_another_service_at_the_address_is_named(connect):
 
 
 def test_a_closed_client_does_not_wait(connect):
-    client = connect(_free_address(), connect_timeout_s=30.0)
+    client = connect(_free_address(), connect_timeout_s=FOR_EVER_S)
     threading.Timer(0.3, client.close).start()
-    start_s = time.monotonic()
     with pytest.raises(Exception, match=r"closed|refused|Cancel|CANCELLED"):
         client.executors()
-    assert time.monotonic() - start_s < 15  # with room for a busy machine

@@ -11,7 +11,7 @@ from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from tests.support.fakes.scripted_gateway import ScriptedGateway, serve
-from tests.support.waiting import eventually
+from tests.support.waiting import HANGS_S, eventually
 
 
 class Keeper(ScriptedGateway):
@@ -41,7 +41,9 @@ async def test_a_thread_reads_for_its_executor_and_tries_again_while_no_schedule
     try:
         async with SchedulerGateway((f"127.0.0.1:{port}",)) as gateway:
             reader = client(gateway)
-            answer = await asyncio.to_thread(lambda: reader.read(pb.ReadCatalogRequest(keys=["tables/a/b"])).result(30))
+            answer = await asyncio.to_thread(
+                lambda: reader.read(pb.ReadCatalogRequest(keys=["tables/a/b"])).result(HANGS_S)
+            )
     finally:
         await server.stop(None)
     assert answer.revision == 7

@@ -108,15 +108,15 @@ async def test_what_an_executor_serves_goes_on_when_its_lanes_go_and_its_end_is_
 
     def serve(call):
         loop.call_soon_threadsafe(begun.set)
-        assert may_end.wait(30)
+        assert may_end.wait(HANGS_S)
         return pb.ConnectReply(number=call.number)
 
     async with awaiting_at(Asker(), serve, on_quiet=quiet.set) as lanes:
         assert lanes.is_quiet
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(begun.wait(), HANGS_S)
         lanes.hear([])
         await asyncio.sleep(0)
         assert not lanes.is_quiet
         may_end.set()
-        await asyncio.wait_for(quiet.wait(), 30)
+        await asyncio.wait_for(quiet.wait(), HANGS_S)
         assert lanes.is_quiet

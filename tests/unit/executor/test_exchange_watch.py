@@ -10,6 +10,7 @@ from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.exchange import Contents, JobFiles
 from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
+from tests.support.waiting import HANGS_S
 
 ME, STRANGER = Incarnation("1" * 16), "2" * 16
 
@@ -102,5 +103,5 @@ async def test_a_directory_that_cannot_be_looked_through_is_left_alone():
             raise PermissionError("no")
 
     watch = ExchangeWatch(look, ME, ManualClock(), every_s=0.01)
-    await asyncio.wait_for(watch.run(), 10)
+    await asyncio.wait_for(watch.run(), HANGS_S)
     assert len(looks) == 2

@@ -20,6 +20,7 @@ from onager.ids import Nonce, new_nonce
 from onager.manifests import Manifest, Move
 from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb
+from tests.support.waiting import HANGS_S
 
 JOB = "job-1"
 NEW = {"part-00000-n0.parquet": "zero", "part-00001-n1.parquet": "one"}
@@ -91,7 +92,7 @@ class Baton:
 
     def wait(self, me: int) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: self._turn() == me, 10)
+            assert self.changed.wait_for(lambda: self._turn() == me, HANGS_S)
             if self.plan:
                 self.plan.pop(0)
             self.changed.notify_all()
@@ -192,7 +193,7 @@ def test_two_at_once_end_whole_in_every_order_of_calls(tmp_path, mode, old):
             for t in threads:
                 t.start()
             for t in threads:
-                t.join(20)
+                t.join(HANGS_S)
             assert not errors, (first, second, errors)
             assert_whole(base, target, mode, old=bool(old))
 

@@ -84,7 +84,7 @@ async def other(store):
 @asynccontextmanager
 async def attending(store):
     members = members_of(store, "a", "127.0.0.1:1")
-    watch = member_watch.MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=5)
+    watch = member_watch.MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=HANGS_S)
     members.listen(watch.on_members)
     loops = [asyncio.create_task(members.run()), asyncio.create_task(watch.run())]
     try:
@@ -185,23 +185,27 @@ class SetClock(SystemClock):
         return super().now_ms() + self.ahead_ms
 
 
+NEAR_MS = 1000 * HANGS_S
+"""However long it took to ask for the time; the clocks that are wrong are so by two hours."""
+
+
 def is_near(one, other):
-    return abs(one.now_ms() - other.now_ms()) < 5_000
+    return abs(one.now_ms() - other.now_ms()) < NEAR_MS
 
 
 async def test_a_scheduler_whose_clock_is_wrong_takes_over_the_time_that_is_there(store, other):
     """Before it acts: it would find that the deadlines of all jobs have passed."""
     clock = SetClock(2 * 3_600_000)
     late = Members(MemoryBackend(store), clock, scheduler_id="late", address="127.0.0.1:1", lease_ttl_s=30)
-    watch = member_watch.MemberWatch(late, ClientAccess(ClientSecurity(), ()), timeout_s=5)
+    watch = member_watch.MemberWatch(late, ClientAccess(ClientSecurity(), ()), timeout_s=HANGS_S)
     await late.refresh()
     await watch.set_clock()
     assert is_near(late.clock, other.members.clock)
-    assert abs(late.clock.ahead_ms - 2 * 3_600_000) < 5_000
+    assert abs(late.clock.ahead_ms - 2 * 3_600_000) < NEAR_MS
     clock.ahead_ms = -2 * 3_600_000
     assert is_near(late.clock, other.members.clock), "nobody sets a time that others share"
     (mine,) = [info for info in late.infos() if info.scheduler_id == "late"]
-    assert abs(mine.clock_ahead_ms + 2 * 3_600_000) < 5_000
+    assert abs(mine.clock_ahead_ms + 2 * 3_600_000) < NEAR_MS
 
 
 async def test_a_scheduler_whose_clock_is_ahead_ends_no_job_and_removes_none_too_early(store, other):

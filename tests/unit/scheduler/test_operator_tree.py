@@ -93,8 +93,10 @@ async def read(job, *reports):
     return await reader.read(job.graph, ExecutorSlot("a", "a1", 1), by_key(reports)), blobs.kept
 
 
-async def test_the_first_report_brings_the_plan_that_later_ones_mean(job):
-    events, kept = await read(job, report(job, 0, blob=True), report(job, 1))
+@pytest.mark.parametrize("first", [0, 1])
+async def test_the_first_report_brings_the_plan_that_later_ones_mean(job, first):
+    """Whichever task ended first: together they come in the order of their launches."""
+    events, kept = await read(job, *(report(job, partition, blob=partition == first) for partition in (0, 1)))
     assert [event.bound_plan for event in events] == [digest_of(JOIN)] * 2
     assert kept == {digest_of(JOIN)}
     for event in events:
