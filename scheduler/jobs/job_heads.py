@@ -310,9 +310,11 @@ class JobHeads:
     ) -> list[JobHead]:
         """Write *heads* over those last seen, each in one transaction with the ops of *beside*; return those written.
 
-        A head that another scheduler has written meanwhile is left as it is.
+        A head that another scheduler has written meanwhile is left as it is, and so is that of a job which only a newer
+        version can read: it is not known whole here.
         """
         written: list[JobHead] = []
+        heads = [head for head in heads if not self.is_newer(JobId(head.job_id))]
         at = {head.job_id: self.revision(JobId(head.job_id)) for head in heads}
         for start in range(0, len(heads), _WRITTEN_AT_ONCE):
             some = heads[start : start + _WRITTEN_AT_ONCE]

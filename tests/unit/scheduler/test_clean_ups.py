@@ -439,6 +439,15 @@ async def test_executors_keep_the_job_that_another_scheduler_can_read(house):
     assert not await house.keeping.forgotten([JOB])
 
 
+async def test_the_head_of_a_job_that_another_scheduler_can_read_is_left_to_that(backend, house, clock):
+    await ended(house, clock)
+    before = await backend.get(Keyspace.JobHeads, JOB)
+    house.heads.set_aside(JOB, "it is of a newer version")
+    clock.advance(HOUR_MS)
+    await house.retention.sweep()
+    assert await backend.get(Keyspace.JobHeads, JOB) == before
+
+
 async def test_a_result_that_is_kept_is_no_leftover(house, clock):
     await ended(house, clock)
     await clean_up(house)
