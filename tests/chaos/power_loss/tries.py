@@ -3,6 +3,7 @@
 import json
 import os
 import random  # noqa: TID251 seeded
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +20,25 @@ from onager.sealed_results import DamagedResultError, check_sealed
 from tests.chaos.power_loss.disk import Disk, Line, read_record
 from tests.chaos.power_loss.recording import Recording
 
+FORGOTTEN: Final[dict[str, tuple[bool, str]]] = {
+    "files": (True, ""),
+    "files of rows": (True, r"/part-[^/]*$"),
+    "files of results": (True, r"\.arrow\.tmp$"),
+    "marks": (True, r"/\._SUCCESS-[^/]*$"),
+    "notes": (True, r"/\.appended\.json-[^/]*$"),
+    "directories": (False, ""),
+    "directories of results": (False, r"^/exchange/job-\d+"),
+    "staged directories": (False, r"\.onager-job-\d+/[0-9a-f]{16}(/k=\d)?$"),
+    "assembled directories": (False, r"/assembled-[0-9a-f]{16}(/k=\d)?$"),
+    "staging directories": (False, r"\.onager-job-\d+$"),
+    "homes": (False, r"(/out|/out-k|/[tv]-[0-9a-f]{16})/k=\d$|/(out|out-k|v-[0-9a-f]{16}|\.checkpoints/job-\d+)$"),
+    "what is above homes": (False, r"^$|/(new|new/csv|new/parquet|warehouse|t-[0-9a-f]{16}|\.checkpoints)$"),
+    "homes, when rows are taken back": (False, r"(/out|/out-k/k=\d)$"),
+}
+"""Syncs that a disk may ignore, by what is not there then: of files or of directories, and their paths.
+
+Not among them: lists of files that were replaced, without which these stay, and no row is lost."""
+_TAKEN_BACK: Final = "homes, when rows are taken back"
 DAMAGED: Final = Counter({-1: 1})
 """The rows of a dataset with a file that cannot be read."""
 
@@ -156,17 +176,25 @@ def _check_result(told: dict[str, Any]) -> None:
 class Tries:
     """Cuts the power while what was recorded happens, as often as wanted."""
 
-    def __init__(self, recording: Recording, forgotten: frozenset[str] = frozenset()) -> None:
-        """*forgotten*: the disk ignores syncs of "files" or "directories", which has to be found."""
+    def __init__(self, recording: Recording, forgotten: str = "") -> None:
+        """*forgotten*: the disk ignores the syncs that `FORGOTTEN` has so, which has to be found."""
         self._recording = recording
-        self._lines = [line for line in read_record(recording.log) if not _is_forgotten(line, forgotten)]
+        self._lines = read_record(recording.log)
+        if forgotten:
+            self._lines = list(_without(self._lines, str(recording.root), forgotten))
+        self.reports = [at for at, line in enumerate(self._lines) if line.word == "mark"]
+        """The moments when something has just been reported, or begun."""
         self._disk = Disk(recording.root, self._lines, recording.content)
         self._disk.check_complete(recording.finals)
 
-    def cut(self, seed: int) -> None:
-        """Cut the power at a moment that *seed* draws; raise `Wrong` if what is left is not whole or absent."""
+    def cut(self, seed: int, at: int | None = None) -> None:
+        """Cut the power at the moment *at*, or one that *seed* draws; `Wrong` if what is left is not whole or absent.
+
+        *seed* draws what is left, too.
+        """
         draw = random.Random(seed)
-        at = draw.randrange(len(self._lines))
+        if at is None:
+            at = draw.randrange(len(self._lines))
         self._disk.rebuild(at, draw, self._recording.finals)
         cases: dict[str, _Case] = {}
         places: dict[tuple[str, ...], str] = {}
@@ -186,5 +214,14 @@ class Tries:
             case.check()
 
 
-def _is_forgotten(line: Line, forgotten: frozenset[str]) -> bool:
-    return line.word == "sync" and ("files" if line.second else "directories") in forgotten
+def _without(lines: Sequence[Line], root: str, forgotten: str) -> Iterable[Line]:
+    """Yield *lines* without the syncs that are forgotten."""
+    is_file, path = FORGOTTEN[forgotten]
+    is_taking_back = False
+    for line in lines:
+        if line.word == "mark":
+            is_taking_back = json.loads(line.first)["is"] == "failed"
+        is_one = line.word == "sync" and bool(line.second) == is_file
+        is_then = is_taking_back or forgotten != _TAKEN_BACK
+        if not (is_one and is_then and re.search(path, line.first.removeprefix(root))):
+            yield line

@@ -193,10 +193,10 @@ def main() -> None:
         work.table()
         work.checkpoint()
         work.results(is_cut=True)
+        work.results(is_cut=False)
         if not is_short:
             work.datasets("json", {})
             work.datasets("parquet", {})
-            work.results(is_cut=False)
     finally:
         executor.close()
 
