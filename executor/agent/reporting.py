@@ -25,7 +25,7 @@ _OFFER_AFTER_S = 0.005
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4
 _AGAIN_S = 0.05
 """How long the first wait is before a report is sent again, and the longest."""
-_AGAIN_LIMIT_S = 2.0
+AGAIN_LIMIT_S = 2.0
 _TIMEOUT_S = 15.0
 
 OnAnswer = Callable[[pb.ReportTasksResponse], None]
@@ -127,7 +127,7 @@ class Reporter:
 
     async def _send_all(self, reply_to: str) -> None:
         """Send all reports for one scheduler, until none is left."""
-        backoff = Backoff(_AGAIN_S, _AGAIN_LIMIT_S)
+        backoff = Backoff(_AGAIN_S, AGAIN_LIMIT_S)
         try:
             while batch := self._next_batch(reply_to):
                 if await self._send(batch):
@@ -218,7 +218,7 @@ class Reporter:
         return True
 
     def _pause(self, key: TaskKey) -> None:
-        backoff = self._refused.setdefault(key, Backoff(_AGAIN_S, _AGAIN_LIMIT_S))
+        backoff = self._refused.setdefault(key, Backoff(_AGAIN_S, AGAIN_LIMIT_S))
         self._pausing.add(key)
         asyncio.get_running_loop().call_later(backoff.next_s(), self._send_again, key)
 

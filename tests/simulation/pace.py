@@ -27,6 +27,7 @@ from onager.execution_graph import (
 from onager.execution_graph.replanning import LIMIT_MS, limit_ms
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptState
+from onager.executor.agent.reporting import AGAIN_LIMIT_S
 from onager.ids import TaskKey
 from tests.simulation.observer import SeenJob
 from tests.simulation.versions import OLD_MAJOR
@@ -49,6 +50,11 @@ class Bounds:
     """A task has ended, and no scheduler takes its report."""
     view_s: float
     """Something is stored of which a scheduler has not heard."""
+
+    @property
+    def refused_s(self) -> float:
+        """How long a report may wait that a scheduler has left to others: it is sent again after a while."""
+        return self.report_s + AGAIN_LIMIT_S
 
 
 CALM = Bounds(waiting_s=0.3, launch_s=0.3, report_s=0.3, view_s=0.3)
@@ -208,7 +214,7 @@ class Pace:
 
     def _reports_untaken(self) -> list[tuple[str, object]]:
         return [
-            ("report", (life, key))
+            ("refused" if key in agent._reporter._refused else "report", (life, key))
             for life, agent in self._agents
             for key, attempt in agent._attempts._held.items()
             if attempt.state is AttemptState.FINISHED and self._is_readable(key.job_id)
@@ -276,5 +282,6 @@ _TOLD = {
     "waiting": "a job's tasks wait while a slot is free",
     "launch": "an executor is believed to have a task of which it has not heard",
     "report": "a report is not taken",
+    "refused": "a report that was left to others is not taken",
     "view": "a replica has not heard of what is stored",
 }
