@@ -141,7 +141,8 @@ class ReportReader:
         blobs: list[bytes] = []
         results: list[InlineResult] = []
         # Executors report in the order of launches, and the bound plan came with the task that ended first.
-        for key, report in sorted(reports.items(), key=lambda item: not item[1].success.blobs):
+        first = {key: report for key, report in reports.items() if report.success.blobs}
+        for key, report in {**first, **reports}.items():
             if not is_held(graph, key, executor.executor_id):
                 continue
             if report.needs_major:
