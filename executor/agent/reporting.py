@@ -24,8 +24,9 @@ _OFFER_AFTER_S = 0.005
 """How long slots that a report freed and its answer did not fill wait for others, before they are offered."""
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4
 _AGAIN_S = 0.05
-"""How long the first wait is before a report is sent again, and the longest."""
+"""How long the first wait is before a report is sent again."""
 AGAIN_LIMIT_S = 2.0
+"""How long the longest is."""
 _TIMEOUT_S = 15.0
 
 OnAnswer = Callable[[pb.ReportTasksResponse], None]

@@ -4,9 +4,7 @@ import datetime as dt
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -20,17 +18,13 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import ExecutePlanResponse, FetchErrorDetailsResponse, Plan
 from pyspark.sql.types import LongType, StructField, StructType
 
-from benchmarks.exchange.runner_process import busy_threads, stacks_of
-from onager.clock import ManualClock
 from onager.executor.spark.connect.requests import failure_of
-from onager.executor.spark.deadlines import Deadlines
 from onager.executor.work import SparkLostError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import OneExecutor, as_multiset, rows_of
-from tests.support.waiting import until
 
 Build = Callable[[Any, Any], Any]
 """Makes a DataFrame of a session, and of PySpark's functions for it."""
@@ -550,80 +544,3 @@ def test_sessions_know_nothing_of_each_other(executor: OneExecutor, catalog: Mem
     finally:
         one.close()
         other.close()
-
-
-SLOW = "levenshtein(repeat('ab', 10000), repeat('ba', 10000))"
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda client: client.explain(lazy(client, f"SELECT {SLOW} AS d")),
-        # The analyzer computes limits. Spark carries commands out in threads of its own.
-        lambda client: client.sql(f"CREATE TEMPORARY VIEW v AS SELECT 1 AS a LIMIT {SLOW}"),
-    ],
-    ids=["explain", "command"],
-)
-def test_analysis_for_which_nobody_waits_any_more_is_stopped_and_then_costs_the_jvm(
-    executor: OneExecutor, catalog: MemoryCatalog, ask: Callable[[ConnectClient], Any]
-) -> None:
-    """Spark's optimizer folds what is constant, and looks at no interrupt meanwhile."""
-    clock = ManualClock()
-    deadlines = Deadlines(clock, 5)
-    client = ConnectClient(executor, catalog, deadlines)
-
-    def is_folding() -> bool:
-        return any("levenshtein" in stack for stack in stacks_of(executor.spark._jvm))
-
-    def asked() -> None:
-        with suppress(ConnectError):
-            ask(client)
-
-    analysis = Thread(target=asked, daemon=True)
-    analysis.start()
-    until(is_folding, "an optimizer at work")
-    assert deadlines.enforce() == ""
-    clock.advance(120_000)
-    assert deadlines.enforce() == "", "now it is asked to stop"
-    clock.advance(5_000)
-    assert deadlines.enforce().endswith("of Spark Connect did not stop within 5 s of being cancelled")
-    analysis.join()
-    assert deadlines.enforce() == "", "it has ended after all"
-    assert not is_folding()
-    client.close()
-
-
-@pytest.mark.parametrize("how", ["failed", "stopped"])
-def test_a_request_is_answered_once_the_tasks_of_its_spark_jobs_have_ended(
-    executor: OneExecutor, catalog: MemoryCatalog, how: str
-) -> None:
-    """Spark ends a job without waiting for its tasks, and nothing looks for a cancellation within an expression."""
-    slow, slower, sooner = (
-        f"levenshtein(repeat('ab', cast({length} + id AS int)), repeat('ba', cast({length} + id AS int)))"
-        for length in (6000, 12_000, 1500)
-    )
-    text = {"stopped": slower, "failed": f"IF(id = 0, {slow}, raise_error(CAST({sooner} AS string)))"}[how]
-    clock = ManualClock()
-    deadlines = Deadlines(clock, 5)
-    client = ConnectClient(executor, catalog, deadlines)
-    told: list[ConnectError] = []
-    left: list[str] = []
-
-    def asked() -> None:
-        texts = client.spark.range(0, 2, 1, 2).selectExpr(f"CAST({text} AS string) AS value")
-        try:
-            client.schema(client.spark.read.json(texts))  # to find the columns, a Spark job reads all rows
-        except ConnectError as error:
-            told.append(error)
-            left.extend(busy_threads(executor.spark._jvm))
-
-    request = Thread(target=asked, daemon=True)
-    request.start()
-    if how == "stopped":
-        until(lambda: len(busy_threads(executor.spark._jvm)) == 2, "two tasks at work")
-        clock.advance(120_000)
-        assert deadlines.enforce() == ""
-    request.join()
-    assert len(told) == 1
-    assert left == [], "a task goes on of which the client was told that it has ended"
-    client.close()
