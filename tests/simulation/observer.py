@@ -288,8 +288,6 @@ class Observer(RunLedger):
             self._replanned(job, event, before, after)
         if isinstance(event, StragglersFound | TasksSpeculated) and not self.do_all_read(SPECULATION_MAJOR):
             self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
-        if isinstance(event, TasksSpeculated):
-            self.counts["second attempts"] += len(event.tasks)
         if not after.is_active or len(before.stages) != len(after.stages):
             return
         if isinstance(event, ExecutorLost):
@@ -409,6 +407,7 @@ class Observer(RunLedger):
                 for partition, task in stage.in_hand():
                     if (partition, task.attempt) not in known:
                         self._launched(job, (stage_id, stage.attempt, partition, task.attempt))
+                        self.counts["second attempts"] += stage.ledger.speculated.get(partition) == task.attempt
                         job.launched_at[task.executor_id] += 1
             for partition, output in () if stage.spec.taken else stage.ledger.outputs.items():
                 had = None if old is None else old.ledger.outputs.get(partition)

@@ -111,7 +111,7 @@ class Refusing(SchedulerGateway):
 
 async def test_a_report_that_is_left_to_others_holds_up_no_other(monkeypatch) -> None:
     monkeypatch.setattr("onager.executor.agent.reporting._AGAIN_S", 60.0)
-    monkeypatch.setattr("onager.executor.agent.reporting._AGAIN_LIMIT_S", 60.0)
+    monkeypatch.setattr("onager.executor.agent.reporting.AGAIN_LIMIT_S", 60.0)
     gateway, attempts = Refusing(), AttemptTable(8, ManualClock())
     reporter = Reporter(
         attempts, gateway, executor_id="e", incarnation="i", on_answer=lambda _: None, on_unknown=lambda: None
