@@ -25,8 +25,9 @@ log = structlog.get_logger()
 class SchedulerGateway:
     """Calls the scheduler that answered last; if it does not answer, each of the others once.
 
-    If a scheduler has failed to answer one call, the other calls that wait for it are given up, too, and made
-    elsewhere: otherwise each of them would notice a hung scheduler in its own time.
+    If a scheduler does not answer one call, and another scheduler does, the other calls that wait for the first are
+    given up, too, and made elsewhere: otherwise each of them would notice a hung scheduler in its own time. If none
+    answers, they go on waiting: all schedulers are slow, and repeated calls would make them slower.
 
     Every call raises the error that the scheduler raised, `SchedulerUnreachableError` when none answered, or `TlsError`
     if that was because no safe connection to the last one was made. It is unknown whether a call that failed so was
@@ -157,6 +158,7 @@ class SchedulerGateway:
     ) -> Any:
         """Return the first answer; schedulers after the first get what *again* returns, if it is given."""
         reasons = []
+        silent: list[int] = []
         unsafe: TlsError | None = None
         for _ in self._addresses:
             at = self._current
@@ -165,13 +167,17 @@ class SchedulerGateway:
             except grpc.aio.AioRpcError as e:
                 error = self._access.error_of(e, self._addresses[at])
                 if not is_elsewhere_better(e, error):
+                    self._give_up_calls(silent)
                     raise error from e
                 unsafe = error if isinstance(error, TlsError) else None
                 reasons.append(str(unsafe) if unsafe else f"{self._addresses[at]}: {e.details() or e.code().name}")
-                self._turn_away(at)
+                if self._current == at:
+                    self._current = (at + 1) % len(self._addresses)
+                silent.append(at)
             except TimeoutError:
                 reasons.append(f"{self._addresses[at]}: it does not answer other calls")
             else:
+                self._give_up_calls(silent)
                 self._note(is_lost=False)
                 return answer
             request = request if again is None else again()
@@ -188,14 +194,13 @@ class SchedulerGateway:
             finally:
                 self._patience[at].pop(patience, None)
 
-    def _turn_away(self, at: int) -> None:
-        if self._current != at:
-            return
-        self._current = (at + 1) % len(self._addresses)
-        if self._current != at:
-            waiting, self._patience[at] = self._patience[at], {}
-            for patience in waiting:
-                patience.reschedule(asyncio.get_running_loop().time())
+    def _give_up_calls(self, silent: list[int]) -> None:
+        """Give up the calls that wait for schedulers that were silent, now that another one has answered."""
+        for at in silent:
+            if at != self._current:
+                waiting, self._patience[at] = self._patience[at], {}
+                for patience in waiting:
+                    patience.reschedule(asyncio.get_running_loop().time())
 
     def _note(self, *, is_lost: bool, why: str = "") -> None:
         if is_lost and not self._is_lost:

@@ -3,8 +3,9 @@
 import asyncio
 
 import grpc
+import pytest
 
-from onager.errors import DiskError
+from onager.errors import DiskError, SchedulerUnreachableError
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.status import abort
@@ -33,6 +34,34 @@ async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbea
             await server.stop(None)
     assert [s.job_id for s in answer.task_sets] == ["job-1"]
     assert len(hung.heartbeats) == len(sound.heartbeats) == 1
+
+
+async def test_a_poll_goes_on_waiting_when_no_scheduler_answers_heartbeats() -> None:
+    slow = [ScriptedGateway(), ScriptedGateway()]
+    answers = asyncio.Event()
+
+    async def hang(request: object, context: object) -> None:
+        await asyncio.sleep(60)
+
+    async def wait(request: object, context: object) -> None:
+        await answers.wait()
+
+    for scheduler in slow:
+        scheduler.before = {"poll": wait, "heartbeat": hang}
+    served = [await serve(scheduler) for scheduler in slow]
+    try:
+        async with SchedulerGateway(tuple(f"127.0.0.1:{port}" for _, port in served)) as gateway:
+            poll = asyncio.create_task(gateway.poll(pb.PollWorkRequest(wait_ms=100), HANGS_S))
+            await eventually(lambda: slow[0].polls)
+            for _ in range(3):
+                with pytest.raises(SchedulerUnreachableError):
+                    await gateway.heartbeat(pb.HeartbeatRequest(), 0.1)
+            answers.set()
+            await poll
+    finally:
+        for server, _ in served:
+            await server.stop(None)
+    assert (len(slow[0].polls), len(slow[1].polls)) == (1, 0)
 
 
 async def test_slots_that_a_scheduler_may_have_filled_are_not_offered_to_another() -> None:
