@@ -14,7 +14,6 @@ from onager.execution_graph import (
     SPECULATION_MAJOR,
     Event,
     ExecutionGraph,
-    ExecutorLife,
     ExecutorLost,
     FailureKind,
     FusedStage,
@@ -32,9 +31,7 @@ from onager.execution_graph import (
     apply,
     apply_all,
     decode_graph,
-    is_streaming,
     running_count,
-    streams_of,
     violations,
 )
 from onager.ids import TaskKey
@@ -46,7 +43,7 @@ from onager.scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, 
 from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from onager.state_backend.local import Group
-from tests.simulation import programs, reuse
+from tests.simulation import given, programs, reuse
 from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan, Written
 from tests.simulation.loop import Process
@@ -118,7 +115,7 @@ class Observer(RunLedger):
         for lack of memory."""
         """How often each executor was lost, or began another life: a snapshot does not show the events of its batch."""
         self._hearts: dict[str, bytes] = {}
-        self._executors: dict[str, ExecutorRecord] = {}
+        self.executors: dict[str, ExecutorRecord] = {}
         self._chunks: dict[str, bytes] = {}
         self._history: dict[str, bytes] = {}
         self._log: set[str] = set()
@@ -205,10 +202,10 @@ class Observer(RunLedger):
 
     def _executor(self, executor_id: str, value: bytes, group: Group) -> None:
         """An executor may be set aside only while another one takes work."""
-        before = self._executors.pop(executor_id, None)
+        before = self.executors.pop(executor_id, None)
         if not value:
             return
-        record = self._executors[executor_id] = ExecutorRecord.decoded(value, executor_id)
+        record = self.executors[executor_id] = ExecutorRecord.decoded(value, executor_id)
         is_begun = before is None or before.state == "lost" or before.incarnation != record.incarnation
         if is_begun and record.state != "lost":
             self._registered(record, group)
@@ -216,7 +213,7 @@ class Observer(RunLedger):
             return
         self.counts["set aside"] += 1
         now_ms = record.set_aside_until_ms - SET_ASIDE_S * 1000
-        if not any(r.takes_work(now_ms) for e, r in self._executors.items() if e != executor_id):
+        if not any(r.takes_work(now_ms) for e, r in self.executors.items() if e != executor_id):
             self.fail(f"{executor_id} is set aside, and nobody else takes work")
 
     def _heart(self, executor_id: str, life: bytes) -> None:
@@ -508,73 +505,7 @@ class Observer(RunLedger):
     # ---------------------------------------------------------------- executions and answers
 
     def given(self, life: str, task_set: pb.TaskSet) -> None:
-        """A task reads the winning outputs: the inputs of a stage's attempt do not change."""
-        job = self.jobs[task_set.job_id]
-        stage = job.graph.stages[task_set.stage_id] if job.graph and job.graph.is_active else None
-        if job.graph is None or not isinstance(stage, RunningStage) or stage.attempt != task_set.stage_attempt:
-            return
-        self._streams_given(life, task_set, job.graph, stage)
-        self._layout_given(life, task_set, job.graph, stage)
-        for location in task_set.inputs:
-            outputs = job.graph.stages[location.stage_id].ledger.outputs
-            told, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
-            if told != known:
-                where = f"{job.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
-                self.fail(f"{life} is told to read {told} for {where}, where {known} count")
-
-    def _layout_given(self, life: str, task_set: pb.TaskSet, graph: ExecutionGraph, stage: RunningStage) -> None:
-        """What tasks are told to read and to compute is all that was planned, once."""
-        where, fused = f"{task_set.job_id}/{task_set.stage_id}", [each.stage_id for each in task_set.fused]
-        known = [s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage) and s.into == task_set.stage_id]
-        if fused != known or any(not each.plan_digest for each in task_set.fused):
-            self.fail(f"{life} is told that {where} computes {fused}, which is {known}")
-        if fused and (task_set.partitions != 1 or task_set.reads):
-            self.fail(f"{life} is told to compute {where} and {fused} in several tasks")
-        if not task_set.reads:
-            return
-        if task_set.partitions != len(task_set.reads):
-            self.fail(f"{life} is told of {len(task_set.reads)} reads for {task_set.partitions} tasks of {where}")
-        buckets = 0 if stage.spec.layout is None else stage.spec.layout.planned_partitions
-        for location in task_set.inputs:
-            read = Counter[tuple[int, int]]()
-            shared = {r.first_bucket for r in task_set.reads if r.split_stage_id not in (0, location.stage_id)}
-            for each in task_set.reads:
-                is_part = each.split_stage_id == location.stage_id
-                first, end = (each.first_producer, each.end_producer) if is_part else (0, len(location.outputs))
-                read.update((b, p) for b in range(each.first_bucket, each.end_bucket) for p in range(first, end))
-            wrong = [
-                (b, p)
-                for b in range(buckets)
-                for p in range(len(location.outputs))
-                if read[b, p] != 1 and b not in shared
-            ]
-            if wrong or any(b >= buckets for b, _ in read):
-                self.fail(f"{life} is told to read {wrong[:5]} of stage {location.stage_id} not once for {where}")
-
-    def _streams_given(self, life: str, task_set: pb.TaskSet, graph: ExecutionGraph, stage: RunningStage) -> None:
-        where = f"{task_set.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
-        if task_set.pipelined != is_streaming(graph, stage):
-            self.fail(f"{life} is told for {where} that it is {'' if task_set.pipelined else 'not '}to stream")
-            return
-        if not task_set.pipelined:
-            return
-        told = [(s.stage_id, s.stage_attempt, [(t.task_attempt, t.address) for t in s.tasks]) for s in task_set.streams]
-        known = [
-            (
-                s.stage_id,
-                s.stage_attempt,
-                [(a, self._stream_address(life, x)) for (a, life), (_, x) in zip(s.tasks, mine, strict=False)],
-            )
-            for s, (_, _, mine) in zip(streams_of(graph, task_set.stage_id), told, strict=False)
-        ]
-        if told != known:
-            self.fail(f"{life} is told to read {told} for {where}, where {known} run")
-
-    def _stream_address(self, executor: ExecutorLife, told: str) -> str:
-        """Return where the life of an executor streams; one that is over need not be known any more."""
-        record = self._executors.get(executor.executor_id)
-        is_over = record is None or record.incarnation != executor.incarnation or record.state == "lost"
-        return told if is_over and not told else self.exchange.stream_addresses[executor.incarnation]
+        given.check(self, life, task_set)
 
     def began(self, life: str, key: TaskKey) -> None:
         self._trace(f"{life} runs {key}")
