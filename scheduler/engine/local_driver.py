@@ -258,7 +258,13 @@ class LocalDriver:
     # ---------------------------------------------------------------- lists of running work
 
     async def compare(
-        self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, jobs: Sequence[JobId] | None = None
+        self,
+        slot: ExecutorSlot,
+        held: Sequence[TaskKey],
+        *,
+        disproves: bool,
+        is_first: bool = False,
+        jobs: Sequence[JobId] | None = None,
     ) -> Compared:
         """Return what follows from the tasks that an executor *held*, of the followed jobs, or of *jobs* as stored."""
         launches: list[Launch] = []
@@ -266,8 +272,7 @@ class LocalDriver:
             await self._read_all(jobs)
         if disproves:
             listed = set(held)
-            missing = self.wanted(slot.executor_id, slot.incarnation, jobs) - listed
-            launches = await self.reconcile(slot, listed, {key.job_id for key in missing})
+            launches = await self.disprove(slot, listed, jobs, is_first=is_first)
         return Compared(launches, await self.unwanted(slot.executor_id, slot.incarnation, held))
 
     def wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
@@ -321,13 +326,18 @@ class LocalDriver:
             found += not_held(graph, keys, executor_id, incarnation)
         return found
 
-    async def reconcile(self, slot: ExecutorSlot, held: set[TaskKey], jobs: Iterable[JobId]) -> list[Launch]:
-        """Repeat, or take back, launches of *jobs* that the executor's list *held* disproves.
+    async def disprove(
+        self, slot: ExecutorSlot, held: set[TaskKey], jobs: Iterable[JobId] | None = None, *, is_first: bool = False
+    ) -> list[Launch]:
+        """Repeat, or take back, launches that the executor's list *held* disproves, of the followed jobs or of *jobs*.
 
-        Return the repeated ones.
+        Return the repeated ones. With *is_first*, launches that are being written are waited for.
         """
+        concerned = {key.job_id for key in self.wanted(slot.executor_id, slot.incarnation, jobs) - held}
+        if is_first:
+            concerned.update(job_id for job_id in self._writers.writing() if self._ownership.follows(job_id))
         launches: list[Launch] = []
-        for job_id in sorted(jobs):
+        for job_id in sorted(concerned):
             mine = [wire.held_task(key) for key in held if key.job_id == job_id]
             try:
                 repeated = await self.coordinator(job_id).reconcile(slot, mine)

@@ -74,12 +74,15 @@ class Reconciler:
             **{key: session.held.get(key, now_s) for key in sorted(listed)},
         }
         held = listed | young
-        wanted = self._local.wanted(session.executor_id, session.incarnation) - held
-        launches = await self._local.reconcile(session.slot, held, {k.job_id for k in wanted}) if wanted else []
+        launches = await self._local.disprove(session.slot, held, is_first=is_first)
         asked = [a for i, a in self._remotes().items() if (is_first or i in suspicious) and self._has_jobs(i)]
-        for compared in await asyncio.gather(*(self._compare_with(driver, session) for driver in asked)):
+        for compared in await asyncio.gather(
+            *(self._compare_with(driver, session, is_first=is_first) for driver in asked)
+        ):
             launches += compared.launches
             session.unwanted.update(dict.fromkeys(compared.unwanted))
+        if is_first:
+            session.compared.clear()  # calls of the scheduler that was polled before may still arrive
         self.note(session, launches)
         return launches, bool(young)
 
@@ -170,7 +173,9 @@ class Reconciler:
         session.unwanted.update(dict.fromkeys(compared.unwanted))
         self._on_news(session)
 
-    async def _compare_with(self, driver: RemoteDriver, session: ExecutorSession) -> Compared:
+    async def _compare_with(
+        self, driver: RemoteDriver, session: ExecutorSession, *, is_first: bool = False
+    ) -> Compared:
         scheduler_id, slot = driver.scheduler_id, session.slot
         is_new = slot.list_number > session.compared.get(scheduler_id, 0)
         # An answer on its way may hold launches that the list cannot have.
@@ -178,7 +183,7 @@ class Reconciler:
         held = [key for key in sorted(session.held) if self._ownership.scheduler_of(key.job_id) == scheduler_id]
         try:
             try:
-                compared = await driver.compare(slot, held, disproves=disproves)
+                compared = await driver.compare(slot, held, disproves=disproves, is_first=is_first)
             except NotDrivingError:
                 jobs = self._jobs_of(scheduler_id)
                 compared = await self._local.compare(slot, held, disproves=disproves, jobs=jobs)

@@ -64,6 +64,7 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
         pytest.param(13, id="a-re-plan-that-hangs-holds-the-only-slot"),
         pytest.param(7000570, id="a-poll-that-waits-turns-to-another-scheduler-with-its-old-list"),
         pytest.param(57846520424, id="the-end-by-a-re-plan-is-refused-since-the-catalog-has-changed"),
+        pytest.param(316436584234, id="a-launch-is-being-written-when-the-executor-first-polls-another-scheduler"),
         pytest.param(1089931794598, id="a-plan-is-not-stored-while-jobs-with-the-same-plans-come-and-go"),
     ],
 )

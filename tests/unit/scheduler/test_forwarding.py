@@ -164,6 +164,41 @@ async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_aw
     assert asked.late_task_sets
 
 
+@pytest.mark.parametrize("driver", [HERE, THERE])
+async def test_the_first_list_here_waits_for_launches_that_the_scheduler_polled_before_asked_for(
+    pair, monkeypatch, driver
+):
+    job_id, replica = job_of(driver), pair.replicas[driver]
+    await pair.run_job(job_id, 1)
+    commit, is_held, go_on = replica.jobs.commit, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments):
+        is_held.set()
+        await go_on.wait()
+        return await commit(*arguments)
+
+    monkeypatch.setattr(replica.jobs, "commit", slow)
+    asked_for = asyncio.create_task(replica.local.fill(job_id, [ExecutorReservation.of(SLOT)]))
+    await is_held.wait()
+    asyncio.get_running_loop().call_later(0.05, go_on.set)
+    launches, _ = await pair.here.reconciler.take(session_of(), 2, set())
+    await asked_for
+    assert [key.job_id for launch in launches for key in task_keys(launch.task_set)] == [job_id]
+
+
+async def test_the_first_list_is_compared_again_since_calls_may_arrive_late(pair, monkeypatch):
+    job_id, asked = job_of(THERE), session_of()
+    await pair.run_job(job_id, 1)
+    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    await pair.here.reconciler.take(asked, 2, set())
+    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    await pair.here.reconciler.compare_all()
+    assert len(asked.late_task_sets) == 1, "the call was that of a scheduler which is not polled any more"
+    pair.calls.clear()
+    await pair.here.reconciler.compare_all()
+    assert not any(part.disproves for call in pair.calls for part in call.lists), "once is enough"
+
+
 async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
