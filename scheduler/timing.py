@@ -46,6 +46,9 @@ LIST_JUDGED_EVERY_S: Final = 0.1
 """How often, at reports, all the tasks of an executor are checked."""
 LISTS_COMPARED_EVERY_S: Final = 1.0
 """How often the other schedulers are sent the tasks of their jobs that executors hold."""
+LIST_COMPARED_AGAIN_S: Final = 0.1
+"""When the list of an executor that polled another scheduler before is compared again: an append seldom takes longer.
+What does take longer is found by the comparison of each second."""
 LISTS_SETTLED_S: Final = 1.5
 """How long other schedulers may take to begin to drive their new jobs."""
 

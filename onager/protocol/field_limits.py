@@ -578,7 +578,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "slots": Number(MAX_SLOTS, is_cut=True),
         "empty": PLAIN,
     },
-    "ForwardedList": {**_LIFE, "list_number": PLAIN, "held": TASKS, "disproves": PLAIN, "is_first": PLAIN},
+    "ForwardedList": {**_LIFE, "list_number": PLAIN, "held": TASKS, "disproves": PLAIN},
     "WatchedJob": {"job_id": ID, "log_seq": PLAIN, "progress": Unused()},
     "AttendRequest": {"wait_ms": PLAIN},
     # ------------------------------------------------------------ schedulers, to executors

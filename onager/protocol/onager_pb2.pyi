@@ -2085,20 +2085,18 @@ class AppliedReports(_message.Message):
     def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., all_acknowledged: _Optional[bool] = ...) -> None: ...
 
 class ForwardedList(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "list_number", "held", "disproves", "is_first")
+    __slots__ = ("executor_id", "incarnation", "list_number", "held", "disproves")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     DISPROVES_FIELD_NUMBER: _ClassVar[int]
-    IS_FIRST_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     list_number: int
     held: _containers.RepeatedCompositeFieldContainer[TaskId]
     disproves: bool
-    is_first: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., held: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., disproves: _Optional[bool] = ..., is_first: _Optional[bool] = ...) -> None: ...
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., held: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., disproves: _Optional[bool] = ...) -> None: ...
 
 class ComparedList(_message.Message):
     __slots__ = ("task_sets", "cancel")

@@ -138,7 +138,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     async def _compare(self, part: pb.ForwardedList) -> pb.ComparedList:
         held = [task_key(task) for task in part.held]
-        compared = await self._local.compare(_slot(part), held, disproves=part.disproves, is_first=part.is_first)
+        compared = await self._local.compare(_slot(part), held, disproves=part.disproves)
         return pb.ComparedList(
             task_sets=[launch.task_set for launch in compared.launches],
             cancel=[task_id(key) for key in compared.unwanted],

@@ -24,12 +24,9 @@ class JobDriver(Protocol):
         """Assign tasks of the job to the executors of *reservations*, and commit that."""
         ...
 
-    async def compare(
-        self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, is_first: bool = False
-    ) -> Compared:
+    async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
         """Return what follows from the list of tasks that an executor *held* of the driver's jobs.
 
-        With *disproves*, launches that are older than the list and missing from it never arrived. With *is_first*,
-        launches that another scheduler asked for may be in flight: they are waited for.
+        With *disproves*, launches that are older than the list and missing from it never arrived.
         """
         ...

@@ -129,9 +129,7 @@ class RemoteDriver:
             raise first if isinstance(first, BaseException) else NotDrivingError(f"{self.scheduler_id} cannot")
         return Filled(launches, unfilled(reservations, launches))
 
-    async def compare(
-        self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, is_first: bool = False
-    ) -> Compared:
+    async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
         """Forward a list."""
         message = pb.ForwardedList(
             executor_id=slot.executor_id,
@@ -139,7 +137,6 @@ class RemoteDriver:
             list_number=slot.list_number,
             held=[task_id(key) for key in held],
             disproves=disproves,
-            is_first=is_first,
         )
         found: pb.ComparedList = await self._send("lists", message, slot.executor_id)
         launches = [Launch(slot.executor_id, task_set) for task_set in found.task_sets]

@@ -258,13 +258,7 @@ class LocalDriver:
     # ---------------------------------------------------------------- lists of running work
 
     async def compare(
-        self,
-        slot: ExecutorSlot,
-        held: Sequence[TaskKey],
-        *,
-        disproves: bool,
-        is_first: bool = False,
-        jobs: Sequence[JobId] | None = None,
+        self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, jobs: Sequence[JobId] | None = None
     ) -> Compared:
         """Return what follows from the tasks that an executor *held*, of the followed jobs, or of *jobs* as stored."""
         launches: list[Launch] = []
@@ -272,7 +266,7 @@ class LocalDriver:
             await self._read_all(jobs)
         if disproves:
             listed = set(held)
-            launches = await self.disprove(slot, listed, jobs, is_first=is_first)
+            launches = await self.disprove(slot, listed, jobs)
         return Compared(launches, await self.unwanted(slot.executor_id, slot.incarnation, held))
 
     def wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
@@ -327,17 +321,15 @@ class LocalDriver:
         return found
 
     async def disprove(
-        self, slot: ExecutorSlot, held: set[TaskKey], jobs: Iterable[JobId] | None = None, *, is_first: bool = False
+        self, slot: ExecutorSlot, held: set[TaskKey], jobs: Iterable[JobId] | None = None
     ) -> list[Launch]:
         """Repeat, or take back, launches that the executor's list *held* disproves, of the followed jobs or of *jobs*.
 
-        Return the repeated ones. With *is_first*, launches that are being written are waited for.
+        Return the repeated ones.
         """
-        concerned = {key.job_id for key in self.wanted(slot.executor_id, slot.incarnation, jobs) - held}
-        if is_first:
-            concerned.update(job_id for job_id in self._writers.writing() if self._ownership.follows(job_id))
+        missing = self.wanted(slot.executor_id, slot.incarnation, jobs) - held
         launches: list[Launch] = []
-        for job_id in sorted(concerned):
+        for job_id in sorted({key.job_id for key in missing}):
             mine = [wire.held_task(key) for key in held if key.job_id == job_id]
             try:
                 repeated = await self.coordinator(job_id).reconcile(slot, mine)

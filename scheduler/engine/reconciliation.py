@@ -3,10 +3,14 @@
 Jobs that this scheduler drives are compared at once. A task that went through a session and is missing from a list is
 reported at once to its job's driver. Besides, each list goes to every other scheduler within a second, because launches
 of theirs may have been lost on the way here.
+
+When an executor polled another scheduler before, launches which that one asked for may be in flight. So its list is
+compared a second time, everywhere, a moment later.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import structlog
 
@@ -22,10 +26,13 @@ from onager.scheduler.cluster.remote_driver import RemoteDriver
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.records import ExecutorSession
 from onager.scheduler.jobs.job_heads import JobHeads
-from onager.scheduler.loops import every
+from onager.scheduler.loops import every, whenever
 from onager.scheduler.policy.reservations import Compared, Launch
 
 log = structlog.get_logger(__name__)
+
+_HERE: Final = SchedulerId("")
+"""Stands for this scheduler among those that lists are compared with."""
 
 
 class Reconciler:
@@ -48,13 +55,14 @@ class Reconciler:
         self._sessions = sessions
         self._on_news = on_news
         self._clock = clock
+        self._again = asyncio.Event()
 
     # ---------------------------------------------------------------- a list comes
 
     async def take(self, session: ExecutorSession, number: int, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
         """Compare a later list with what is known; return repeated launches, and whether it came too early for some."""
-        is_first = not session.list_number
-        if number > session.list_number + 1:
+        was_elsewhere = not session.list_number or number > session.list_number + 1
+        if was_elsewhere:
             self._drop_late(session)
         session.list_number = number
         now_s = self._clock.monotonic_s()
@@ -74,16 +82,14 @@ class Reconciler:
             **{key: session.held.get(key, now_s) for key in sorted(listed)},
         }
         held = listed | young
-        launches = await self._local.disprove(session.slot, held, is_first=is_first)
-        asked = [a for i, a in self._remotes().items() if (is_first or i in suspicious) and self._has_jobs(i)]
-        for compared in await asyncio.gather(
-            *(self._compare_with(driver, session, is_first=is_first) for driver in asked)
-        ):
+        launches = await self._compare_here(session, held)
+        asked = [a for i, a in self._remotes().items() if (was_elsewhere or i in suspicious) and self._has_jobs(i)]
+        for compared in await asyncio.gather(*(self._compare_with(driver, session) for driver in asked)):
             launches += compared.launches
             session.unwanted.update(dict.fromkeys(compared.unwanted))
-        if is_first:
-            session.compared.clear()  # calls of the scheduler that was polled before may still arrive
-        self.note(session, launches)
+        if was_elsewhere:
+            session.compared.clear()
+            asyncio.get_running_loop().call_later(timing.LIST_COMPARED_AGAIN_S, self._again.set)
         return launches, bool(young)
 
     def learn(self, session: ExecutorSession, running: set[TaskKey]) -> None:
@@ -145,45 +151,62 @@ class Reconciler:
                 jobs[key.job_id] = self._local.can_judge(key.job_id)
         return [key for key in held if jobs[key.job_id]]
 
-    # ---------------------------------------------------------------- the others
+    # ---------------------------------------------------------------- later, and with the others
 
     async def run(self) -> None:
-        """Tell the other schedulers which tasks of their jobs executors hold, for as long as this one lives."""
-        await every(timing.LISTS_COMPARED_EVERY_S, self.compare_all)
+        """Compare lists that are new, and tell the other schedulers what is held, for as long as this one lives."""
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(every(timing.LISTS_COMPARED_EVERY_S, self.compare_all))
+            loops.create_task(whenever(self._again, self.compare_new))
+
+    async def compare_new(self) -> None:
+        """Compare the lists that are new to a scheduler, this one included."""
+        await self._compare(lambda scheduler_id, session: _is_new(session, scheduler_id))
 
     async def compare_all(self) -> None:
-        """Send each other scheduler the lists that are new to it, and which tasks of its jobs are held."""
-        work = []
+        """Compare the lists that are new to a scheduler, and tell each other one which tasks of its jobs are held."""
+        await self._compare(
+            lambda scheduler_id, session: (
+                _is_new(session, scheduler_id)
+                or any(self._ownership.scheduler_of(key.job_id) == scheduler_id for key in session.held)
+            )
+        )
+
+    async def _compare(self, is_due: Callable[[SchedulerId, ExecutorSession], bool]) -> None:
+        sessions = list(self._sessions())
+        work = [self._tell_here(session) for session in sessions if _is_new(session, _HERE)]
         for scheduler_id, driver in self._remotes().items():
             if self._has_jobs(scheduler_id):
-                work += [self._tell(driver, session) for session in self._sessions() if self._is_due(driver, session)]
+                work += [self._tell(driver, session) for session in sessions if is_due(scheduler_id, session)]
         await asyncio.gather(*work)
 
-    def _is_due(self, driver: RemoteDriver, session: ExecutorSession) -> bool:
-        if session.list_number > session.compared.get(driver.scheduler_id, 0):
-            return True
-        return any(self._ownership.scheduler_of(key.job_id) == driver.scheduler_id for key in session.held)
+    async def _tell_here(self, session: ExecutorSession) -> None:
+        self._deliver_late(session, Compared(await self._compare_here(session, set(session.held))))
 
     async def _tell(self, driver: RemoteDriver, session: ExecutorSession) -> None:
-        compared = await self._compare_with(driver, session)
+        self._deliver_late(session, await self._compare_with(driver, session))
+
+    def _deliver_late(self, session: ExecutorSession, compared: Compared) -> None:
         if session.is_gone or not (compared.launches or compared.unwanted):
             return
-        self.note(session, compared.launches)
         session.late_task_sets += [launch.task_set for launch in compared.launches]
         session.unwanted.update(dict.fromkeys(compared.unwanted))
         self._on_news(session)
 
-    async def _compare_with(
-        self, driver: RemoteDriver, session: ExecutorSession, *, is_first: bool = False
-    ) -> Compared:
+    async def _compare_here(self, session: ExecutorSession, held: set[TaskKey]) -> list[Launch]:
+        session.compared[_HERE] = session.list_number
+        launches = await self._local.disprove(session.slot, held)
+        self.note(session, launches)
+        return launches
+
+    async def _compare_with(self, driver: RemoteDriver, session: ExecutorSession) -> Compared:
         scheduler_id, slot = driver.scheduler_id, session.slot
-        is_new = slot.list_number > session.compared.get(scheduler_id, 0)
         # An answer on its way may hold launches that the list cannot have.
-        disproves = is_new and not driver.is_busy_with(session.executor_id)
+        disproves = _is_new(session, scheduler_id) and not driver.is_busy_with(session.executor_id)
         held = [key for key in sorted(session.held) if self._ownership.scheduler_of(key.job_id) == scheduler_id]
         try:
             try:
-                compared = await driver.compare(slot, held, disproves=disproves, is_first=is_first)
+                compared = await driver.compare(slot, held, disproves=disproves)
             except NotDrivingError:
                 jobs = self._jobs_of(scheduler_id)
                 compared = await self._local.compare(slot, held, disproves=disproves, jobs=jobs)
@@ -192,6 +215,7 @@ class Reconciler:
             return Compared()
         if disproves:
             session.compared[scheduler_id] = slot.list_number
+        self.note(session, compared.launches)
         return compared
 
     def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:
@@ -209,3 +233,7 @@ class Reconciler:
     def _forget_compared(self) -> None:
         for session in self._sessions():
             session.compared.clear()
+
+
+def _is_new(session: ExecutorSession, scheduler_id: SchedulerId) -> bool:
+    return session.list_number > session.compared.get(scheduler_id, 0)

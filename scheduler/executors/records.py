@@ -158,7 +158,7 @@ class ExecutorSession:
     """When its connection broke, until it is heard of again."""
     is_gone: bool = False
     compared: dict[str, int] = field(default_factory=dict)
-    """The latest list that each other scheduler has compared with its graphs."""
+    """The latest list that each scheduler, this one included, has compared with its graphs."""
     unwanted: dict[TaskKey, None] = field(default_factory=dict)
     """Tasks that other schedulers no longer want, until the executor is told."""
     judged_s: float = -1.0

@@ -91,10 +91,6 @@ class JobWriters:
         """Return whether a decision or write for the job is in progress."""
         return job_id in self._queues
 
-    def writing(self) -> list[JobId]:
-        """Return the jobs for which a decision or write is in progress."""
-        return list(self._queues)
-
     async def close(self) -> None:
         """Wait for the writes in flight."""
         while self._tasks:

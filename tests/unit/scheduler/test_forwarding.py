@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from onager.scheduler import timing
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
+from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.pair import HERE, SLOT, THERE, Peer, job_of, register
 from tests.unit.scheduler.small_graphs import session_of
 
@@ -165,38 +167,47 @@ async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_aw
 
 
 @pytest.mark.parametrize("driver", [HERE, THERE])
-async def test_the_first_list_here_waits_for_launches_that_the_scheduler_polled_before_asked_for(
-    pair, monkeypatch, driver
+@pytest.mark.parametrize("last_list", [0, 5], ids=["first list", "back again"])
+async def test_launches_that_the_scheduler_polled_before_asked_for_may_come_after_the_list(
+    pair, monkeypatch, driver, last_list
 ):
-    job_id, replica = job_of(driver), pair.replicas[driver]
-    await pair.run_job(job_id, 1)
-    commit, is_held, go_on = replica.jobs.commit, asyncio.Event(), asyncio.Event()
-
-    async def slow(*arguments):
-        is_held.set()
-        await go_on.wait()
-        return await commit(*arguments)
-
-    monkeypatch.setattr(replica.jobs, "commit", slow)
-    asked_for = asyncio.create_task(replica.local.fill(job_id, [ExecutorReservation.of(SLOT)]))
-    await is_held.wait()
-    asyncio.get_running_loop().call_later(0.05, go_on.set)
-    launches, _ = await pair.here.reconciler.take(session_of(), 2, set())
-    await asked_for
-    assert [key.job_id for launch in launches for key in task_keys(launch.task_set)] == [job_id]
-
-
-async def test_the_first_list_is_compared_again_since_calls_may_arrive_late(pair, monkeypatch):
-    job_id, asked = job_of(THERE), session_of()
+    job_id, asked = job_of(driver), session_of(list_number=last_list)
     await pair.run_job(job_id, 1)
     monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
-    await pair.here.reconciler.take(asked, 2, set())
-    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
-    await pair.here.reconciler.compare_all()
-    assert len(asked.late_task_sets) == 1, "the call was that of a scheduler which is not polled any more"
+    await pair.here.reconciler.take(asked, 8, set())
+    before = replace(SLOT, list_number=7)
+    await pair.replicas[driver].local.fill(job_id, [ExecutorReservation.of(before)])
+    await asyncio.wait_for(pair.here.reconciler._again.wait(), HANGS_S)
+    await pair.here.reconciler.compare_new()
+    (repeated,) = asked.late_task_sets
+    assert [key.job_id for key in task_keys(repeated)] == [job_id]
     pair.calls.clear()
-    await pair.here.reconciler.compare_all()
-    assert not any(part.disproves for call in pair.calls for part in call.lists), "once is enough"
+    await pair.here.reconciler.compare_new()
+    assert not pair.calls, "twice is enough"
+    assert len(asked.late_task_sets) == 1
+
+
+async def test_a_repeated_launch_is_not_taken_back_while_another_comparison_of_its_list_goes_on(pair, monkeypatch):
+    mine, asked = job_of(HERE), session_of()
+    for job_id in (mine, job_of(THERE)):
+        await pair.run_job(job_id, 1)
+    await pair.here.local.fill(mine, [ExecutorReservation.of(SLOT)])
+    forward, is_held, go_on = pair.forward, asyncio.Event(), asyncio.Event()
+
+    async def slow(scheduler_id, request):
+        is_held.set()
+        await go_on.wait()
+        return await forward(scheduler_id, request)
+
+    monkeypatch.setattr(pair.here.forwarding.calls, "forward", slow)
+    first = asyncio.create_task(pair.here.reconciler.take(asked, 2, set()))
+    await is_held.wait()
+    _, is_young = await pair.here.reconciler.take(asked, 3, set())
+    go_on.set()
+    (repeated,), _ = await first
+    assert is_young
+    assert [key.job_id for key in task_keys(repeated.task_set)] == [mine]
+    assert (await pair.stored(mine)).running, "it is on its way"
 
 
 async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
