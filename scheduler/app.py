@@ -398,6 +398,7 @@ class Replica:
             forwarding=self.forwarding.run(),
             member_watch=self.member_watch.run(),
             reconciler=self.reconciler.run(),
+            lists_again=self.reconciler.run_again(),
             overdue_work=self.overdue_work.run(),
             pipelines=self.pipelines.run(),
             steps=self.steps.run(),

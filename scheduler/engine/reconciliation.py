@@ -155,9 +155,11 @@ class Reconciler:
 
     async def run(self) -> None:
         """Compare lists that are new, and tell the other schedulers what is held, for as long as this one lives."""
-        async with asyncio.TaskGroup() as loops:
-            loops.create_task(every(timing.LISTS_COMPARED_EVERY_S, self.compare_all))
-            loops.create_task(whenever(self._again, self.compare_new))
+        await every(timing.LISTS_COMPARED_EVERY_S, self.compare_all)
+
+    async def run_again(self) -> None:
+        """Compare lists a second time, a moment after they came, for as long as this scheduler lives."""
+        await whenever(self._again, self.compare_new)
 
     async def compare_new(self) -> None:
         """Compare the lists that are new to a scheduler, this one included."""

@@ -17,7 +17,7 @@ from onager.execution_graph.outcomes import on_tasks_succeeded
 from onager.executor.agent.attempts import AttemptTable, Launch
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import Reports, task_key
+from onager.protocol.task_keys import Reports
 from onager.scheduler.cluster import member_calls
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
@@ -119,8 +119,8 @@ def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]
     """A report that could not be stored is acknowledged (X6, X13: it is only in memory)."""
 
     async def update(self: LocalDriver, job_id: Any, mine: Reports, executor: Any, freed: int) -> Any:
-        _, _, freed_now, launches = await _update_job(self, job_id, mine, executor, freed)
-        return job_id, list(mine), freed_now, launches
+        updated = await _update_job(self, job_id, mine, executor, freed)
+        return updated._replace(acknowledged=list(mine))
 
     return mock.patch.object(LocalDriver, "_update_job", update)
 
@@ -237,8 +237,7 @@ def _clean_up_while_readers_run() -> Iterator[None]:
 def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
     """The files of a result go when the job ends."""
 
-    def everything(graph: Any, *, keeps_result: bool) -> pb.CleanUp:
-        del keeps_result
+    def everything(graph: Any, **_: Any) -> pb.CleanUp:
         return pb.CleanUp(job_id=graph.job_id)
 
     return mock.patch.object(clean_ups, "clean_up_of", everything)
@@ -268,7 +267,7 @@ def _loss_of_the_own_lease_is_not_told() -> Iterator[None]:
 def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
     """A submission that is repeated late runs the job again (X19's other side)."""
 
-    async def submit(self: JobStore, graph: Any, terms: Any = None) -> Any:
+    async def submit(self: JobStore, graph: Any, *more: Any) -> Any:
         backend = self._backend
 
         class Blind:
@@ -281,7 +280,7 @@ def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
 
         self._backend = Blind()  # type: ignore[assignment]
         try:
-            return await _submit(self, graph, terms)
+            return await _submit(self, graph, *more)
         finally:
             self._backend = backend
 
@@ -291,9 +290,9 @@ def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
 def _accepted_job_is_in_memory_alone() -> AbstractContextManager[Any]:
     """A submission that could not be stored is accepted (X19: it is lost with the scheduler)."""
 
-    async def submit(self: JobStore, graph: Any, terms: Any = None) -> Any:
+    async def submit(self: JobStore, graph: Any, *more: Any) -> Any:
         try:
-            return await _submit(self, graph, terms)
+            return await _submit(self, graph, *more)
         except StateBackendError:
             return None, False
 
@@ -403,7 +402,7 @@ def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextMa
         try:
             return await _update_elsewhere(self, executor, reports, freed)
         except NotDrivingError:
-            return Updated([task_key(report.task) for report in reports], [], [])
+            return Updated(list(reports), [], [])
 
     return mock.patch.object(RemoteDriver, "update", update)
 

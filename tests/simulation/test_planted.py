@@ -3,6 +3,8 @@
 Every other one; all of them with ``ONAGER_TESTS=all`` (`make test-all`), and `python -m tests.simulation` plants any.
 """
 
+import re
+
 import pytest
 
 from tests.simulation.planted import PLANTED
@@ -12,27 +14,28 @@ from tests.support.selection import some
 
 LATELY = {
     "a-loser-counts": 190,
-    "accepted-in-memory": 50,
+    "accepted-in-memory": 9,
     "append-expects-no-absence": 4,
     "audit-stays": 3,
-    "both-attempts-count": 39,
+    "both-attempts-count": 85,
     "cancels-not-recorded": 3,
     "catalog-changes-before-the-end": 8,
     "catalog-changes-blindly": 3380,
     "changed-basis-counts": 439,
-    "conflict-ignored": 15,
+    "conflict-ignored": 4,
     "cut-call-cancels": 32,
     "dropped-stages-stay": 3,
     "dry-job-stays-dry": 5,
-    "forwarded-report-unstored": 12,
-    "full-executor-is-silent": 2936,
+    "forwarded-report-unstored": 27,
+    "full-executor-is-silent": 51,
     "fused-stage-launched": 2,
     "growing-stage-comes-again": 6,
     "hung-replan-keeps-slots": 3,
+    "late-layout-counts": 2,
     "late-report-counts": 2,
-    "launches-not-noted": 2,
+    "launches-not-noted": 12,
     "lease-end-not-told": 36,
-    "lost-launch-not-repeated": 2,
+    "lost-launch-not-repeated": 16,
     "lost-outputs-stay": 2,
     "merge-drops-a-bucket": 2042,
     "newest-written-at-once": 67,
@@ -47,7 +50,7 @@ LATELY = {
     "readers-start-early": 6,
     "repeated-launch-runs-twice": 3,
     "replans-have-no-limit": 3,
-    "result-cleaned-up": 13,
+    "result-cleaned-up": 12,
     "retry-does-all-again": 30,
     "running-read-as-resolved": 22,
     "short-wait-in-silence": 20370,
@@ -57,8 +60,8 @@ LATELY = {
     "streamed-outputs-kept": 34,
     "streaming-task-tried-alone": 62,
     "unknown-taken-for-failure": 4,
-    "unknown-taken-for-success": 2,
-    "watch-begins-now": 14,
+    "unknown-taken-for-success": 4,
+    "watch-begins-now": 2,
 }
 """Where those were found lately that take many: tried first, to save time."""
 
@@ -69,7 +72,8 @@ def test_a_planted_bug_is_found(name, tell):
     if report is None:
         pytest.fail(f"{name} was not found in {ENOUGH} seeds")
     tell(f"{name}: seed {report.seed}, {report.violation[:120]}")
-    assert "TypeError(" not in report.violation, "it is found by what it does, not by how it is planted"
+    broken = re.search(r"(Type|Attribute|Name)Error\(|values to unpack", report.violation)
+    assert not broken, "it is found by what it does, not by how it is planted"
     if report.seed not in SEEDS:  # which are simulated without a bug elsewhere
         sound = simulate(report.seed)
         assert sound.violation is None, sound.told()

@@ -203,7 +203,7 @@ class World:
         is_harmless = event in _HARMLESS_ERRORS or (event in TOLD_OF_IT and self.damage.job_id is not None)
         # A handled error of Onager is not a defect.
         if is_error and not is_harmless and not isinstance(sys.exc_info()[1], OnagerError):
-            self.observer.fail(f"{who} logged {event}: { {k: str(v)[:300] for k, v in fields.items()} }")
+            self.observer.fail(f"{who} logged {event}: { {k: _text(v) for k, v in fields.items()} }")
         raise structlog.DropEvent
 
     def _do_all_read(self, major: int) -> bool:
@@ -445,6 +445,10 @@ class _Clients(set[MemoryBackend]):
 
     def __iter__(self) -> Iterator[Any]:
         return iter([self._observer, *self._order])
+
+
+def _text(value: Any) -> str:
+    return (repr(value) if isinstance(value, BaseException) else str(value))[:300]
 
 
 def _refuse(_: Any) -> Any:
