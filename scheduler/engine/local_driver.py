@@ -265,11 +265,10 @@ class LocalDriver:
         if jobs is not None:
             await self._read_all(jobs)
         if disproves:
-            listed = set(held)
-            launches = await self.disprove(slot, listed, jobs)
+            launches = await self.disprove(slot, set(held), jobs)
         return Compared(launches, await self.unwanted(slot.executor_id, slot.incarnation, held))
 
-    def wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
+    def _wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
         """Return the tasks that committed graphs assign to this life of the executor."""
         some = None if jobs is None else frozenset(jobs)
 
@@ -327,7 +326,7 @@ class LocalDriver:
 
         Return the repeated ones.
         """
-        missing = self.wanted(slot.executor_id, slot.incarnation, jobs) - held
+        missing = self._wanted(slot.executor_id, slot.incarnation, jobs) - held
         launches: list[Launch] = []
         for job_id in sorted({key.job_id for key in missing}):
             mine = [wire.held_task(key) for key in held if key.job_id == job_id]

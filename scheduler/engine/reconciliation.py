@@ -163,23 +163,23 @@ class Reconciler:
 
     async def compare_new(self) -> None:
         """Compare the lists that are new to a scheduler, this one included."""
-        await self._compare(lambda scheduler_id, session: _is_new(session, scheduler_id))
+        await self._compare(_is_new)
 
     async def compare_all(self) -> None:
         """Compare the lists that are new to a scheduler, and tell each other one which tasks of its jobs are held."""
-        await self._compare(
-            lambda scheduler_id, session: (
-                _is_new(session, scheduler_id)
-                or any(self._ownership.scheduler_of(key.job_id) == scheduler_id for key in session.held)
-            )
+        await self._compare(self._is_due)
+
+    def _is_due(self, session: ExecutorSession, scheduler_id: SchedulerId) -> bool:
+        return _is_new(session, scheduler_id) or any(
+            self._ownership.scheduler_of(key.job_id) == scheduler_id for key in session.held
         )
 
-    async def _compare(self, is_due: Callable[[SchedulerId, ExecutorSession], bool]) -> None:
+    async def _compare(self, is_due: Callable[[ExecutorSession, SchedulerId], bool]) -> None:
         sessions = list(self._sessions())
         work = [self._tell_here(session) for session in sessions if _is_new(session, _HERE)]
         for scheduler_id, driver in self._remotes().items():
             if self._has_jobs(scheduler_id):
-                work += [self._tell(driver, session) for session in sessions if is_due(scheduler_id, session)]
+                work += [self._tell(driver, session) for session in sessions if is_due(session, scheduler_id)]
         await asyncio.gather(*work)
 
     async def _tell_here(self, session: ExecutorSession) -> None:
