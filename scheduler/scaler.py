@@ -15,11 +15,11 @@ import structlog
 from onager.errors import InvalidRequestError, InvalidSettingError
 from onager.protocol import externalscaler_pb2 as pb
 from onager.protocol.border import Border
+from onager.protocol.call_limits import SCALER_BYTES
 from onager.protocol.externalscaler_pb2_grpc import (
     ExternalScalerServicer,
     add_ExternalScalerServicer_to_server,
 )
-from onager.protocol.field_limits import SCALER_BYTES
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.security import ServerAccess
 from onager.protocol.status import abort

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from onager.private_paths import PrivatePaths
-from onager.protocol.field_limits import STREAM_SHARE_PERCENT
+from onager.protocol.call_limits import STREAM_SHARE_PERCENT
 from onager.protocol.security import ClientSecurity, ServerSecurity
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.settings import ProcessSettings

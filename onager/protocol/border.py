@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServ
 
 from onager.errors import BusyError, InvalidRequestError, OnagerError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
+from onager.protocol.call_limits import FOREIGN_BYTES, FOREIGN_STREAMS
 from onager.protocol.security import note_peer
 from onager.protocol.serving import counted, encoded, served_stream
 from onager.protocol.status import abort

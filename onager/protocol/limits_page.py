@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from onager.protocol.field_limits import (
+from onager.protocol.call_limits import (
     CONNECT_OPERATIONS,
     CONNECT_UPLOADS,
-    FIELD_LIMITS,
     FOREIGN_BYTES,
     FOREIGN_STREAMS,
     HTTP_BODY_BYTES,
@@ -18,16 +17,19 @@ from onager.protocol.field_limits import (
     HTTP_HEAD_S,
     HTTP_STREAMS,
     HTTP_STREAMS_OF_PEER,
-    MAX_AMOUNT,
-    MAX_STAGES,
-    MAX_TASKS_A_PAGE,
-    MAX_TASKS_OF_JOB,
-    MAX_TASKS_OF_STAGE,
     MESSAGE_LIMITS,
     SCALER_BYTES,
     STREAM_LIMITS,
     STREAM_SHARE_PERCENT,
     STREAM_STALLED_S,
+)
+from onager.protocol.field_limits import (
+    FIELD_LIMITS,
+    MAX_AMOUNT,
+    MAX_STAGES,
+    MAX_TASKS_A_PAGE,
+    MAX_TASKS_OF_JOB,
+    MAX_TASKS_OF_STAGE,
     Bytes,
     Limit,
     Many,
@@ -44,7 +46,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "limits.md"
 _HEAD: Final = f"""# Limits
 
 Made by `python -m onager.protocol.limits_page` from the tables that schedulers and executors enforce
-([onager/protocol/field_limits.py](../onager/protocol/field_limits.py)); do not edit it.
+([of fields](../onager/protocol/field_limits.py), [of calls](../onager/protocol/call_limits.py)); do not edit it.
 
 A scheduler looks at the size of a request before it decodes it, and at the size of every field before anything else
 does. What is too large is refused with `INVALID_ARGUMENT` or `RESOURCE_EXHAUSTED`; the message names the field, its

@@ -21,8 +21,7 @@ from google.protobuf.message import DecodeError
 from onager.errors import BusyError, InvalidRequestError, OnagerError, OneAtATimeError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import Room, apart
-from onager.protocol.checking import check, check_parts
-from onager.protocol.field_limits import (
+from onager.protocol.call_limits import (
     MESSAGE_LIMITS,
     STREAM_LIMITS,
     STREAM_SHARE_PERCENT,
@@ -30,6 +29,7 @@ from onager.protocol.field_limits import (
     MessageLimit,
     StreamLimit,
 )
+from onager.protocol.checking import check, check_parts
 from onager.protocol.security import caller, note_peer
 from onager.protocol.status import abort
 

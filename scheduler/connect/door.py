@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError
 
 from onager.errors import InvalidRequestError, OnagerError, SchedulerUnreachableError
 from onager.protocol.apart import Room, apart
+from onager.protocol.call_limits import CONNECT_OPERATIONS, CONNECT_UPLOADS
 from onager.protocol.checking import check_parts
-from onager.protocol.field_limits import CONNECT_OPERATIONS, CONNECT_UPLOADS
 from onager.protocol.limits import MIB
 from onager.protocol.security import note_peer
 from onager.protocol.serving import counted, read_all, write_all

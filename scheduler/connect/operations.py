@@ -18,7 +18,7 @@ from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security import caller
 from onager.protocol.serving import counted
 from onager.scheduler.api.looking import JobLooks

@@ -16,7 +16,7 @@ from typing import Final
 from onager.errors import BusyError, ConnectGivenUpError, ConnectUnservedError, PlaceNotSeenError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import StreamLimit
+from onager.protocol.call_limits import StreamLimit
 from onager.protocol.security import caller
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.policy.rendezvous import first

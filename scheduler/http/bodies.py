@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 
 from onager.errors import InvalidRequestError, RequestTooLargeError
 from onager.protocol.apart import Room, apart
-from onager.protocol.field_limits import HTTP_BODY_BYTES, HTTP_BODY_PARTS, HTTP_BODY_S
+from onager.protocol.call_limits import HTTP_BODY_BYTES, HTTP_BODY_PARTS, HTTP_BODY_S
 from onager.scheduler.http import encoding
 
 _ADVICE = "give large code and files by the client or the command line, and large data by files"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from onager.protocol.apart import apart
-from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security.roles import check_role, full_name
 from onager.protocol.serving import called, called_stream, counted, told
 from onager.scheduler.api.looking import Standing, asked_job_id

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
-from onager.protocol.field_limits import HTTP_CONNECTIONS, HTTP_HEAD_BYTES, HTTP_HEAD_S, STREAM_STALLED_S
+from onager.protocol.call_limits import HTTP_CONNECTIONS, HTTP_HEAD_BYTES, HTTP_HEAD_S, STREAM_STALLED_S
 from onager.protocol.ports import unusable_address
 from onager.protocol.security import ServerSecurity
 from onager.protocol.security.files import Pair, read_authority, read_pair

@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from onager.errors import BusyError, OnagerError, OneAtATimeError
-from onager.protocol.field_limits import HTTP_EXPORTS_OF_PEER, HTTP_STREAMS, HTTP_STREAMS_OF_PEER, StreamLimit
+from onager.protocol.call_limits import HTTP_EXPORTS_OF_PEER, HTTP_STREAMS, HTTP_STREAMS_OF_PEER, StreamLimit
 from onager.scheduler import timing
 from onager.scheduler.http import encoding
 

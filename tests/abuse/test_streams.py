@@ -11,7 +11,8 @@ import pytest
 from grpc import StatusCode
 
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_TASKS_A_PAGE, MAX_TASKS_OF_STAGE, STREAM_LIMITS
+from onager.protocol.call_limits import STREAM_LIMITS
+from onager.protocol.field_limits import MAX_TASKS_A_PAGE, MAX_TASKS_OF_STAGE
 from onager.protocol.limits import CHANNEL_OPTIONS, MIB
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub, OnagerSchedulerStub
 from tests.abuse.conftest import Abused

@@ -308,7 +308,7 @@ async def test_a_stream_is_not_open_to_everybody_at_once(served, monkeypatch):
 
 
 def pb_limit(most):
-    from onager.protocol.field_limits import StreamLimit
+    from onager.protocol.call_limits import StreamLimit
 
     return StreamLimit(most, can_wait=False)
 

@@ -8,7 +8,7 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.errors import InvalidSettingError
-from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security import note_peer
 from onager.protocol.serving import counted
 from onager.scheduler import timing

@@ -8,7 +8,7 @@ import zlib
 import grpc
 import pytest
 
-from onager.protocol.field_limits import CONNECT_OPERATIONS, CONNECT_UPLOADS, STREAM_SHARE_PERCENT
+from onager.protocol.call_limits import CONNECT_OPERATIONS, CONNECT_UPLOADS, STREAM_SHARE_PERCENT
 from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.spark_connect import message, request_of
 from tests.integration.security.parts import scheduler

@@ -12,7 +12,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from onager.protocol.border import Border
-from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS, STREAM_SHARE_PERCENT
+from onager.protocol.call_limits import FOREIGN_BYTES, FOREIGN_STREAMS, STREAM_SHARE_PERCENT
 from onager.protocol.security import ServerAccess, ServerSecurity
 from tests.support.waiting import HANGS_S, eventually
 

@@ -5,19 +5,9 @@ from google.protobuf.descriptor import Descriptor
 
 from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.call_limits import MESSAGE_LIMITS
 from onager.protocol.checking import check, check_parts
-from onager.protocol.field_limits import (
-    FIELD_LIMITS,
-    MAX_LISTED_TASKS,
-    MESSAGE_LIMITS,
-    Bytes,
-    Many,
-    Number,
-    Pairs,
-    Part,
-    Text,
-    Unused,
-)
+from onager.protocol.field_limits import FIELD_LIMITS, MAX_LISTED_TASKS, Bytes, Many, Number, Pairs, Part, Text, Unused
 from onager.protocol.limits_page import PAGE, page
 from onager.protocol.serving import _method
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from onager.errors import BusyError, InvalidRequestError, OneAtATimeError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import Room
-from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.limits import MIB
 from onager.protocol.security.principal import note_principal
 from onager.protocol.serving import translated, translated_stream
