@@ -45,9 +45,10 @@ _SIZES: Final[tuple[Option, ...]] = (
     ("grpc.absolute_max_metadata_size", 2 * MAX_METADATA_BYTES),
 )
 
-# An end that hangs, or whose machine vanished, sends no reset: ping it, and give up after 10 + 5 s.
+# An end that hangs, or whose machine vanished, sends no reset: ping it, and give up after 9 + 5 s. A request shall lose
+# 16 s at most, turning to another scheduler included.
 _PINGS: Final[tuple[Option, ...]] = (
-    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_time_ms", 9_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     # For gRPC's own bandwidth pings: one without an answer holds back all others, by default for a minute.
     ("grpc.http2.ping_timeout_ms", 5_000),

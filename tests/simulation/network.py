@@ -14,11 +14,13 @@ from grpc import StatusCode
 from grpc.aio import AbortError, AioRpcError, Metadata
 
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.serving import encoded
 from tests.simulation.loop import Process, VirtualLoop, current
 
 REFUSED_S = 0.002
-KEEPALIVE_S = 15.0
+_OPTIONS = dict(CHANNEL_OPTIONS)
+KEEPALIVE_S = (_OPTIONS["grpc.keepalive_time_ms"] + _OPTIONS["grpc.keepalive_timeout_ms"]) / 1000
 _STREAM_METHODS = frozenset({"WatchJob", "FetchResult", "FetchBlob"})
 _REQUESTS: dict[str, Any] = {
     method.name: getattr(pb, method.input_type.name)

@@ -268,7 +268,7 @@ class World:
         await self._settle(lambda: all(c.is_done for c in self.clients), "clients are still waiting")
         await self._settle(Oracles(self).are_registered, "schedulers that live are not registered")
         await self._settle(self.views.agree, "a replica has not heard of what is stored", within_s=10.0)
-        # A report whose answer was lost is sent again when its 15 seconds are over.
+        # A report whose answer was lost is sent again when the keepalive has given up its call.
         await self._settle(lambda: not Oracles(self).in_hand(), "somebody has something in hand", within_s=20.0)
         await asyncio.sleep(1.0)
         pace.cancel()
