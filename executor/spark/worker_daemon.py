@@ -1,13 +1,16 @@
 """The daemon of Spark's Python workers: PySpark's own, but what workers print says of which attempt it is.
 
-Started by Spark as ``python -m`` with this module's name (`spark.python.daemon.module`), so it must import little, and
-start no threads.
+Started by Spark as ``python -m`` with this module's name (`spark.python.daemon.module`), so it must start no Python
+threads. It imports what workers need, once; each worker is a fork of it.
 """
 
+import gc
+import importlib
 import json
 import os
 import signal
 import sys
+import warnings
 from typing import Any, Final, TextIO
 
 from pyspark import SparkFiles, daemon
@@ -17,6 +20,8 @@ ATTEMPTS: Final = "onager.attempts"
 """The local property of Spark jobs that names the attempts of a run: ``JOB/STAGE.ATTEMPT|PARTITION:ATTEMPT,…``."""
 ATTEMPT: Final = "mdc.onager.attempt"
 """The one for jobs that are all of one attempt."""
+_IMPORTED: Final = ("pandas", "pyarrow", "pyspark.worker", "pyspark.sql.pandas.conversion")
+"""What each worker would import. The threads of numpy and pyarrow are fork-safe."""
 _LONGEST: Final = 8 * 1024
 """A longer line is written as several."""
 FILES: Final = "SPARK_JOB_ARTIFACT_UUID"
@@ -111,10 +116,21 @@ class IdleEnd:
             sys.exit(0)
 
 
+def import_for_workers() -> None:
+    """Import what workers need, which takes over a second, before they are forked."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    # The warning also counts the threads of libraries.
+    warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
+    gc.freeze()  # so that workers share its memory
+
+
 def main() -> None:
-    """Run PySpark's daemon, with workers whose output is marked, and who find the files of their program."""
+    """Run PySpark's daemon, with workers whose output is marked, and that find the files of their program."""
     inner = daemon.worker
-    if (digest := os.environ.get(FILES, _NO_FILES)) != _NO_FILES:
+    if (digest := os.environ.get(FILES, _NO_FILES)) == _NO_FILES:
+        import_for_workers()
+    else:  # the files may hold a package of the same name
         find_files(digest)
         signal.signal(signal.SIGALRM, IdleEnd().look)
         signal.setitimer(signal.ITIMER_REAL, _LOOKS_EVERY_S, _LOOKS_EVERY_S)
@@ -123,6 +139,8 @@ def main() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # timers are the parent's alone
         if not isinstance(sys.stdout, MarkedText):  # the process is used again and again
             sys.stdout, sys.stderr = MarkedText(sys.stdout), MarkedText(sys.stderr)
+            if (numpy := sys.modules.get("numpy")) is not None:
+                numpy.random.seed()  # Python's own generator seeds itself after a fork
         try:
             code: int = inner(*arguments)
             return code
