@@ -3,7 +3,6 @@
 import os
 import secrets
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +10,11 @@ from pathlib import Path
 from onager.client.connection import Connection
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientSecurity
-from tests.support.processes.children import end, start
+from tests.support.processes.children import end
+from tests.support.processes.forked import ROOT, fork, run_forked
 from tests.support.waiting import HANGS_S, until
 
-ROOT = Path(__file__).parents[3]
+__all__ = ["ROOT", "Scheduler", "ask", "cli", "environment", "new_token", "scheduler"]
 
 
 def environment() -> dict[str, str]:
@@ -26,9 +26,11 @@ class Scheduler:
 
     def __init__(self, directory: Path, *flags: str | Path, listen: str = "127.0.0.1:0") -> None:
         self.log = directory / f"scheduler-{secrets.token_hex(4)}.log"
-        command = [sys.executable, "-m", "onager", "scheduler", "--backend", "memory:", "--listen", listen]
-        command += ["--exchange-dir", str(directory / "exchange"), *map(str, flags)]
-        self.process = start(command, self.log, environment() | {"ONAGER_SCHEDULER_LOG_FORMAT": "json"})
+        arguments = ["scheduler", "--backend", "memory:", "--listen", listen]
+        arguments += ["--exchange-dir", str(directory / "exchange"), *map(str, flags)]
+        with self.log.open("ab") as log:
+            given = environment() | {"ONAGER_SCHEDULER_LOG_FORMAT": "json"}
+            self.process = fork(arguments, given, stdout=log.fileno(), stderr=log.fileno())
 
     @property
     def text(self) -> str:
@@ -58,15 +60,7 @@ def scheduler(directory: Path, *flags: str | Path, listen: str = "127.0.0.1:0") 
 
 
 def cli(*arguments: str | Path, timeout_s: float = HANGS_S, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "onager", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        cwd=ROOT,
-        check=False,
-        env=environment() | variables,
-    )
+    return run_forked([*map(str, arguments)], environment() | variables, timeout_s)
 
 
 def new_token(path: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deploy.parts import free_ports, start_child
+from tests.support.processes.forked import ForkedProcess
 from tests.support.waiting import HANGS_S
 
 __all__ = ["end", "free_port", "free_ports", "start"]
@@ -21,7 +22,7 @@ def start(command: Sequence[str | Path], log: Path, environment: Mapping[str, st
     return start_child(command, log, environment)
 
 
-def end(process: subprocess.Popen[bytes], within_s: float = HANGS_S) -> None:
+def end(process: subprocess.Popen[bytes] | ForkedProcess, within_s: float = HANGS_S) -> None:
     """Ask *process* to end, and kill it when it does not; one that is stopped has to be woken up for that."""
     if process.poll() is None:
         process.terminate()

@@ -15,6 +15,7 @@ import onager
 from onager.errors import OnagerError
 from onager.protocol.plain import plain
 from tests.support.processes.children import free_port
+from tests.support.processes.forked import ForkedProcess, fork, run_forked
 from tests.support.waiting import HANGS_S, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,15 +50,20 @@ class Process:
         elif small_disk is not None:
             wrap = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(small_disk)]
         run = ["-c", f"{code}\nfrom onager.cli import main\nmain()"] if code else ["-m", "onager"]
+        whole = {**os.environ, **environment}
         self.log = log
+        self.popen: subprocess.Popen[bytes] | ForkedProcess
         with log.open("ab") as out:
+            if not wrap and not code:
+                self.popen = fork(arguments, whole, stdout=out.fileno(), stderr=out.fileno())
+                return
             self.popen = subprocess.Popen(
                 [*wrap, sys.executable, *run, *arguments],
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
-                env={**os.environ, **environment},
+                env=whole,
             )
 
     @property
@@ -224,15 +230,7 @@ class Cluster:
         return self._client
 
     def cli(self, *arguments: str, timeout_s: float = HANGS_S, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "onager", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            cwd=ROOT,
-            check=False,
-            env={**os.environ, "ONAGER_SCHEDULER": self.address, **environment},
-        )
+        return run_forked(arguments, {**os.environ, "ONAGER_SCHEDULER": self.address, **environment}, timeout_s)
 
     def tasks(self, job_id: str) -> dict[tuple[int, int], dict]:
         """Return what `onager job ID -o json` says of every task, by (stage, partition), without a process for it."""

@@ -17,6 +17,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -29,6 +31,8 @@ IMPORTED: Final = (
     "onager.cli.services",
     "onager.cli.state",
     "onager.client.state",
+    "onager.executor.main",
+    "onager.executor.spark.worker",
     "onager.scheduler.main",
     "onager.state_admin.backup_file",
     "onager.state_admin.restoring",
@@ -37,25 +41,39 @@ IMPORTED: Final = (
 )
 LINE_BYTES: Final = 8 * 1024 * 1024
 _REQUEST_BYTES: Final = 256 * 1024
+_NUMBER_BYTES: Final = 32
 
 
-class Forked:
-    """A process as `asyncio.create_subprocess_exec` gives it, with its output in pipes and nothing to read."""
+class ForkedProcess:
+    """A process as `subprocess.Popen` gives it, but for its pipes."""
 
-    def __init__(
-        self, pid: int, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader, told: asyncio.StreamReader
-    ) -> None:
+    def __init__(self, pid: int, told: int) -> None:
+        """*told*: where its exit code will be read."""
         self.pid = pid
-        self.stdout = stdout
-        self.stderr = stderr
-        self._ended = asyncio.create_task(_exit_code(told))
+        self.returncode: int | None = None
+        self.told = told
+        self._end = select.poll()
+        self._end.register(told, select.POLLIN)
 
-    @property
-    def returncode(self) -> int | None:
-        return self._ended.result() if self._ended.done() else None
+    def __del__(self) -> None:
+        os.close(self.told)
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while the process lives."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; raise `subprocess.TimeoutExpired` after *timeout* seconds."""
+        if self.returncode is None:
+            if not self._end.poll(None if timeout is None else 1000 * timeout):
+                raise subprocess.TimeoutExpired(f"onager (process {self.pid})", timeout or 0)
+            self.returncode = int(os.read(self.told, _NUMBER_BYTES))
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
-        if not self._ended.done():
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -65,26 +83,73 @@ class Forked:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
+
+class Forked:
+    """A process as `asyncio.create_subprocess_exec` gives it, with its output in pipes and nothing to read."""
+
+    def __init__(self, process: ForkedProcess, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
+        self.pid = process.pid
+        self.stdout = stdout
+        self.stderr = stderr
+        self._process = process
+        self.terminate, self.kill, self.send_signal = process.terminate, process.kill, process.send_signal
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(process.told, self._on_end)
+
+    def _on_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._process.told)
+        self._ended.set()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll()
+
     async def wait(self) -> int:
-        return await asyncio.shield(self._ended)
+        await self._ended.wait()
+        return self._process.wait()
 
     async def communicate(self) -> tuple[bytes, bytes]:
         out, err, _ = await asyncio.gather(self.stdout.read(), self.stderr.read(), self.wait())
         return out, err
 
 
-async def fork_onager(*arguments: str, environment: dict[str, str]) -> Forked:
-    """Run the command line with *arguments* in a new process that has nothing but *environment*."""
-    request = json.dumps({"arguments": arguments, "environment": environment}).encode()
+def fork(
+    arguments: Sequence[str], environment: Mapping[str, str], *, stdout: int, stderr: int, cwd: Path = ROOT
+) -> ForkedProcess:
+    """Run the command line with *arguments* in a new process that has nothing but *environment*, below *cwd*."""
+    request = json.dumps({"arguments": arguments, "environment": dict(environment), "cwd": str(cwd)}).encode()
     assert len(request) < _REQUEST_BYTES
-    ours, theirs = zip(*(os.pipe() for _ in ("stdout", "stderr", "told")), strict=True)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        socket.send_fds(_server(), [request], [stdout, stderr, theirs.fileno()])
+    told = ours.detach()
+    return ForkedProcess(int(os.read(told, _NUMBER_BYTES)), told)
+
+
+def run_forked(
+    arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end, and return what it printed; kill it, and raise, after *timeout_s*."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = fork(arguments, environment, stdout=out.fileno(), stderr=err.fileno())
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(["onager", *arguments], code, out.read().decode(), err.read().decode())
+
+
+async def fork_onager(*arguments: str, environment: Mapping[str, str]) -> Forked:
+    """Run the command line with *arguments* in a new process that has nothing but *environment*."""
+    ours, theirs = zip(*(os.pipe() for _ in ("stdout", "stderr")), strict=True)
     try:
-        socket.send_fds(_server(), [request], list(theirs))
+        process = fork(arguments, environment, stdout=theirs[0], stderr=theirs[1])
     finally:
         for end in theirs:
             os.close(end)
-    stdout, stderr, told = [await _reader(end) for end in ours]
-    return Forked(int(await told.readline()), stdout, stderr, told)
+    return Forked(process, *[await _reader(end) for end in ours])
 
 
 async def _reader(descriptor: int) -> asyncio.StreamReader:
@@ -93,10 +158,6 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
     )
     return reader
-
-
-async def _exit_code(told: asyncio.StreamReader) -> int:
-    return int(await told.read())
 
 
 @functools.cache
@@ -146,7 +207,7 @@ def serve(control: socket.socket) -> None:
                 os.close(ours)
             _become(json.loads(request), stdout, stderr)
             return
-        os.write(told, f"{pid}\n".encode())
+        os.write(told, str(pid).encode())
         children[pid] = told
         os.close(stdout)
         os.close(stderr)
@@ -175,7 +236,9 @@ def _become(request: dict, stdout: int, stderr: int) -> None:
         os.close(given)
     os.environ.clear()
     os.environ.update(request["environment"])
+    os.chdir(request["cwd"])
     sys.argv = ["onager", *request["arguments"]]
+    sys.orig_argv = [sys.executable, "-m", "onager", *request["arguments"]]
 
 
 if __name__ == "__main__":
