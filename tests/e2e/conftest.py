@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.support.etcd import EtcdCluster
 from tests.support.processes.cluster import Cluster
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.waiting import until
@@ -92,6 +93,22 @@ def lone_cluster(_lone_cluster) -> Cluster:
     executor = _lone_cluster.the_executor()
     _lone_cluster.await_executors(executor.name)
     return _lone_cluster
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[EtcdCluster]:
+    with EtcdCluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def pushed_cluster(tmp_path_factory, request, store) -> Iterator[Cluster]:
+    """A cluster on etcd with one executor in push mode, which the last test that uses it ends."""
+    for make in clusters(tmp_path_factory, request):
+        made = make(backend=store.url("jobs"))
+        made.start_scheduler()
+        made.start_executor("e-1", ONAGER_EXECUTOR_MODE="push")
+        yield made
 
 
 def clusters(tmp_path_factory, request) -> Iterator:

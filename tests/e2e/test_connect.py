@@ -39,7 +39,7 @@ import sys
 from pyspark.sql import SparkSession, functions as F
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 spark.conf.set("spark.sql.shuffle.partitions", "5")
-spark.range(1_500_000).withColumn("s", F.repeat(F.lit("x"), 20)).createOrReplaceTempView("v")
+spark.range(150_000).withColumn("s", F.repeat(F.lit("x"), 250)).createOrReplaceTempView("v")
 spark.udf.register("twice", lambda x: 2 * x, "long")
 drawn = spark.range(100).select("id", F.rand().alias("r")).checkpoint()
 drawn.where("id < 50").createOrReplaceTempView("half")
@@ -122,12 +122,9 @@ print(*found)
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(make_module_cluster) -> Cluster:
-    made = make_module_cluster()
-    made.start_scheduler()
-    made.start_executor("e-1", slots=2)
-    return made
+@pytest.fixture
+def cluster(lone_cluster) -> Cluster:
+    return lone_cluster
 
 
 def remote(cluster: Cluster) -> str:
@@ -155,16 +152,20 @@ def test_a_program_finds_what_it_finds_in_plain_spark(cluster, tmp_path):
         assert told[name] == value, name
 
 
-def test_a_result_its_session_and_a_checkpoint_outlive_the_processes_that_served_them(cluster):
-    process = start("-c", SURVIVOR, remote(cluster))
-    assert process.stdout.readline().strip() == "reading"
-    cluster.executors["e-1"].kill()
+def test_sessions_results_checkpoints_and_files_outlive_the_processes_that_served_them(cluster, tmp_path):
+    reading, with_files = start("-c", SURVIVOR, remote(cluster)), start("-c", FILES, remote(cluster), tmp_path)
+    assert reading.stdout.readline().strip() == "reading"
+    expected = ["3 100000", "5 100000"]
+    first = [with_files.stdout.readline().strip() for _ in range(4)]
+    assert first == [*expected, "ARTIFACT_ALREADY_EXISTS", "UNSUPPORTED_FEATURE"]
+    cluster.the_executor().kill()
     cluster.scheduler.kill()
     cluster.start_scheduler()
-    cluster.start_executor("e-2")
-    told = process.communicate("go on\n", timeout=HANGS_S)[0]
-    assert told.split() == ["1500000", str(sum(range(1_500_000))), "5", "42", "True"]
+    cluster.the_executor()
+    told = reading.communicate("go on\n", timeout=HANGS_S)[0]
+    assert told.split() == ["150000", str(sum(range(150_000))), "5", "42", "True"]
     assert (cluster.exchange_dir / CHECKPOINTS).stat().st_mode & 0o777 == 0o700
+    assert with_files.communicate("go on\n", timeout=HANGS_S)[0].splitlines() == expected
 
 
 def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path):
@@ -209,16 +210,6 @@ def test_a_jdbc_client_queries_and_changes_tables(cluster):
         "drop falsefalse",
         "left []",
     ]
-
-
-def test_files_of_a_program_are_there_for_its_functions_also_on_a_new_executor(cluster, tmp_path):
-    process = start("-c", FILES, remote(cluster), tmp_path)
-    expected = ["3 100000", "5 100000"]
-    first = [process.stdout.readline().strip() for _ in range(4)]
-    assert first == [*expected, "ARTIFACT_ALREADY_EXISTS", "UNSUPPORTED_FEATURE"]
-    cluster.the_executor().kill()
-    cluster.start_executor("e-1", slots=2)
-    assert process.communicate("go on\n", timeout=HANGS_S)[0].splitlines() == expected
 
 
 def test_an_operation_is_interrupted_by_its_tag_and_a_stage_fails_with_sparks_error(cluster):

@@ -6,34 +6,36 @@ import pytest
 
 from onager.errors import JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED
-from tests.support.processes.cluster import Cluster, lives
+from tests.support.processes.cluster import Cluster, Process, lives
 from tests.support.waiting import until
 
-GREEDY = "SELECT size(collect_list(repeat(cast(id AS string), 2000))) AS n FROM range(0, 3000000, 1, 1)"
+GREEDY = "SELECT size(collect_list(repeat(cast(id AS string), 200000))) AS n FROM range(0, 30000, 1, 1)"
 """Keeps 40 GB in one array, in one task: of two, the second might start before it is suspected, and cost a life."""
 
 
 @pytest.fixture(scope="module")
 def cluster(make_module_cluster) -> Cluster:
+    """A cluster of one executor of little memory, whose JVM each test ends."""
     made = make_module_cluster()
     made.start_scheduler()
+    conf = {"spark.driver.memory": "600m"}
+    made.start_executor(
+        "one", slots=3, ONAGER_EXECUTOR_SPARK_CONF=json.dumps(conf), ONAGER_EXECUTOR_CANCEL_GRACE_MS="1000"
+    )
     return made
 
 
-@pytest.fixture(autouse=True)
-def no_executor_is_left(cluster):
-    yield
-    for executor in cluster.living_executors().values():
-        executor.terminate()
+@pytest.fixture
+def executor(cluster) -> Process:
+    cluster.await_executors("one")
+    return cluster.executors["one"]
 
 
 def losses(cluster: Cluster, job_id: str) -> list[str]:
     return [e.fields["reason"] for e in cluster.client.job(job_id).events() if e.type == "executor_lost"]
 
 
-def test_a_query_that_needs_too_much_memory_fails_by_itself_and_nothing_beside_it(cluster, gate):
-    conf = {"spark.driver.memory": "600m"}
-    cluster.start_executor("small", slots=2, ONAGER_EXECUTOR_SPARK_CONF=json.dumps(conf))
+def test_a_query_that_needs_too_much_memory_fails_by_itself_and_nothing_beside_it(cluster, executor, gate):
     arguments = {"gate": str(gate.directory), "partitions": 1, "held": 0}
     beside = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
     gate.wait()
@@ -47,8 +49,7 @@ def test_a_query_that_needs_too_much_memory_fails_by_itself_and_nothing_beside_i
     assert {task["successes"] for task in cluster.tasks(beside.id).values()} == {1}
 
 
-def test_three_kills_of_a_jvm_fail_no_job(cluster, gate):
-    executor = cluster.start_executor("one", slots=1)
+def test_three_kills_of_a_jvm_fail_no_job(cluster, executor, gate):
     arguments = {"gate": str(gate.directory), "partitions": 1, "held": 0}
     job = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
     for _ in range(3):
@@ -62,8 +63,7 @@ def test_three_kills_of_a_jvm_fail_no_job(cluster, gate):
     assert len(losses(cluster, job.id)) == 3
 
 
-def test_cancelled_tasks_that_do_not_stop_cost_their_jvm_and_no_other_job(cluster, gate):
-    executor = cluster.start_executor("deaf", slots=3, ONAGER_EXECUTOR_CANCEL_GRACE_MS="1000")
+def test_cancelled_tasks_that_do_not_stop_cost_their_jvm_and_no_other_job(cluster, executor, gate):
     arguments = {"gate": str(gate.directory), "partitions": 1, "held": 0}
     beside = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
     gate.wait()

@@ -1,16 +1,14 @@
-"""Jobs whose state is in a real etcd: `kill -9` of the scheduler and of etcd in the middle, standalone, stock tools."""
+"""Jobs whose state is in a real etcd, in push mode: `kill -9` of the scheduler and of etcd, standalone, stock tools."""
 
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 import onager
 from tests.e2e.conftest import rows
-from tests.support.etcd import EtcdCluster
 from tests.support.processes.children import free_port
 from tests.support.processes.cluster import Cluster
 from tests.support.selection import some
@@ -34,18 +32,9 @@ os._exit(0)
 """
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[EtcdCluster]:
-    with EtcdCluster(1) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def cluster(make_module_cluster, store) -> Cluster:
-    made = make_module_cluster(backend=store.url("jobs"))
-    made.start_scheduler()
-    made.start_executor("e-1")
-    return made
+@pytest.fixture
+def cluster(pushed_cluster) -> Cluster:
+    return pushed_cluster
 
 
 def failures_told(cluster: Cluster) -> int:

@@ -81,10 +81,11 @@ def test_a_job_cancelled_while_it_writes_leaves_idle_executors_and_no_file(clust
 
 def test_disk_use_is_seen_while_a_job_runs_and_after_it(cluster, gate):
     job = start_exchange(cluster, gate)
-    until(lambda: job.progress().exchange_bytes, "the second task's bytes")
-    until(lambda: all(e.exchange.files >= 2 for e in cluster.client.executors()), "a look of each executor")
+    written = until(lambda: job.progress().exchange_bytes, "the second task's bytes")
+    until(lambda: all(e.exchange.bytes >= written for e in cluster.client.executors()), "a look of each executor")
     shown = json.loads(cluster.cli("executors", "-o", "json").stdout)[0]["exchange"]
-    assert shown["bytes"] >= job.progress().exchange_bytes
+    assert shown["bytes"] >= written
+    assert shown["files"] >= 2
     assert 0 < shown["free_bytes"] < shown["total_bytes"]
     heading, _, *lines = cluster.cli("executors").stdout.splitlines()
     assert "EXCHANGE  FILES" in heading

@@ -128,14 +128,16 @@ def is_read(cluster: Cluster, files: str) -> bool:
 def test_a_copy_of_the_directories_is_refused(cluster):
     copied = cluster.directory / "copied"
     shutil.copytree(cluster.directory / "shared", copied)
-    cluster.launch_executor("e-4", slots=1, exchange_dir=copied / "exchange")
-    until(lambda: "is a copy of the cluster's exchange directory" in why(cluster, "e-4"), "the fourth executor")
+    alone = cluster.directory / "alone"
+    alone.rename(cluster.directory / "was-alone")
+    copied.rename(alone)
+    until(lambda: "is a copy of the cluster's exchange directory" in why(cluster, "e-3"), "the third executor")
 
 
 def test_all_processes_are_killed_and_find_their_directories_again(cluster):
     for process in [*cluster.executors.values(), cluster.scheduler]:
         process.kill()
     cluster.start_scheduler()
-    cluster.launch_executor("e-5", slots=1)
-    cluster.await_executors("e-5")
+    cluster.launch_executor("e-4", slots=1)
+    cluster.await_executors("e-4")
     assert count(cluster, "kept") == 4 * ROWS

@@ -32,10 +32,8 @@ def check_that_cancelling_stops_sparks_work(cluster: Cluster, gate: Gate) -> flo
     return last_sign(gate) - began_s
 
 
-def test_push_mode_runs_a_query_and_stops_what_is_cancelled(make_cluster, tpch, gate):
-    cluster = make_cluster()
-    cluster.start_scheduler()
-    cluster.start_executor("e-1", ONAGER_EXECUTOR_MODE="push")
+def test_push_mode_runs_a_query_and_stops_what_is_cancelled(pushed_cluster, tpch, gate):
+    cluster = pushed_cluster
     (listed,) = cluster.client.executors()
     assert (listed.mode, listed.address.partition(":")[0]) == ("push", "127.0.0.1")
     assert "push" in cluster.cli("executors").stdout
