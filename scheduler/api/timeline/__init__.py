@@ -1,12 +1,12 @@
 """What a job did when and where, derived from its history: attempts of tasks by executor, and what happened to them."""
 
+from onager.execution_graph.intervals import Outcome
 from onager.scheduler.api.timeline.model import (
     Bar,
     Bucket,
     Lane,
     Mark,
     MarkKind,
-    Outcome,
     StageTimes,
     Timeline,
 )
