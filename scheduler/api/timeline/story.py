@@ -1,8 +1,9 @@
 """The history of a job as attempts and marks: its intervals, and what people are told beside them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
 from onager.execution_graph import (
     Cancelled,
@@ -11,23 +12,11 @@ from onager.execution_graph import (
     ExecutionGraph,
     ExecutorLost,
     Failed,
-    FeedEnded,
     JobCancelled,
-    JobFailed,
     JobPlanned,
     LaunchesRepeated,
-    OutputsTaken,
-    PartitionsAdded,
-    PipelineAbandoned,
-    ReplanBegun,
-    ReplanGivenUp,
-    StageLaidOut,
     StageReplanned,
-    StagesStarted,
-    StepEnded,
-    StragglersFound,
     TaskFailed,
-    TasksLaunched,
     TasksLost,
     TasksSpeculated,
     TaskSucceeded,
@@ -46,20 +35,21 @@ _MOST_MARKS: Final = 500
 
 @dataclass(slots=True)
 class Moment:
-    """Something that happened to the job, or the same several times."""
+    """Something that happened to the job, or the same several times; what `Mark` tells of it, and more."""
 
-    number: int
     kind: MarkKind
     at_ms: int
-    position: int
     text: str = ""
-    stage_id: int | None = None
+    stage: int | None = None
     partition: int | None = None
     executor_id: str = ""
+    incarnation: str = ""
     scheduler_id: str = ""
     count: int = 1
-    incarnation: str = ""
     to_ms: int | None = None
+    number: int = 0
+    position: int = 0
+    """Of the log, where it changed last; set by `Story`, as *number* is."""
 
 
 class Story:
@@ -71,9 +61,9 @@ class Story:
         self._buckets: Buckets | None = None
         self.moments: list[Moment] = []
         self._last: dict[MarkKind, Moment] = {}
-        self._marks: dict[MarkKind, int] = {}
+        self._marks: Counter[MarkKind] = Counter()
         self._writer = ""
-        self._note(MarkKind.SUBMITTED, job.submitted_ms, job.name)
+        self._note(Moment(MarkKind.SUBMITTED, job.submitted_ms, job.name))
 
     def feed(self, position: int, batch: EventBatch | None) -> None:
         """Go on with the batch at *position*, which follows that of before; None: it was not kept, nor those before."""
@@ -82,7 +72,7 @@ class Story:
         steps = self.log.read(position, batch)
         if batch is None:
             text = "what happened up to here is not in the store any more"
-            self._note(MarkKind.NOT_KEPT, self.log.now_ms, text)
+            self._note(Moment(MarkKind.NOT_KEPT, self.log.now_ms, text))
             return
         self._note_writer(batch)
         for step in steps:
@@ -118,83 +108,51 @@ class Story:
     # ---------------------------------------------------------------- what happened
 
     def _on(self, event: Event, step: Step) -> None:
+        at_ms, kinds = event.at_ms, MarkKind
         match event:
             case TasksSpeculated():
-                self._note_tasks(MarkKind.SECOND_ATTEMPTS, event)
+                self._note_tasks(kinds.SECOND_ATTEMPTS, event)
             case LaunchesRepeated():
-                self._note_tasks(MarkKind.LAUNCHES_REPEATED, event)
+                self._note_tasks(kinds.LAUNCHES_REPEATED, event)
             case TasksLost():
-                self._note_tasks(MarkKind.TASK_RETRY, event, f": {event.reason.value}")
-            case ExecutorLost():
-                self._lose_executor(event, sum(attempt.outcome is Outcome.LOST for attempt in step.ended))
-            case TaskFailed():
-                self._fail(event)
-            case JobPlanned():
+                self._note_tasks(kinds.TASK_RETRY, event, f": {event.reason.value}")
+            case ExecutorLost(executor_id=executor_id, incarnation=incarnation):
+                lost = sum(attempt.outcome is Outcome.LOST for attempt in step.ended)
+                running = f", with {lost} running task{'s' * (lost != 1)}" if lost else ""
+                named = "" if f"executor {executor_id}" in event.reason else f"{executor_id}: "
+                text = f"{named}{event.reason}{running}"
+                self._note(Moment(kinds.EXECUTOR_LOST, at_ms, text, executor_id=executor_id, incarnation=incarnation))
+            case TaskFailed(failure=failure, partition=partition, stage_id=stage, executor_id=executor_id):
+                if failure.kind.is_retryable:
+                    message = shown_text(failure.message)[:_TEXT_CHARS]
+                    text = f"task {partition} of stage {stage} on {executor_id}: {failure.told_kind}: {message}"
+                    self._note(Moment(kinds.TASK_RETRY, at_ms, text, stage, partition, executor_id))
+            case JobPlanned(executor_id=executor_id):
                 stages, tasks = len(event.stages), sum(stage.partitions for stage in event.stages)
-                text = f"{stages} stage{'s' * (stages != 1)}, {tasks} task{'s' * (tasks != 1)}, by {event.executor_id}"
-                self._note(MarkKind.PLANNED, event.at_ms, text, executor_id=event.executor_id)
-            case JobCancelled():
-                by = f", by {event.principal}" if event.principal else ""
-                self._note(MarkKind.CANCELLED, event.at_ms, f"{event.reason}{by}")
+                text = f"{stages} stage{'s' * (stages != 1)}, {tasks} task{'s' * (tasks != 1)}, by {executor_id}"
+                self._note(Moment(kinds.PLANNED, at_ms, text, executor_id=executor_id))
             case StageReplanned():
                 result = f"{len(event.stages)} new stages" if event.stages else "the plan is kept"
                 text = f"planned again: {result}: {'; '.join(event.decisions)}"
-                executor_id = event.executor_id
-                self._note(MarkKind.PLANNED, event.at_ms, text, stage_id=event.replan_id, executor_id=executor_id)
-            case (
-                TasksLaunched()
-                | PartitionsAdded()
-                | FeedEnded()
-                | ReplanBegun()
-                | ReplanGivenUp()
-                | OutputsTaken()
-                | StagesStarted()
-                | StageLaidOut()
-                | StragglersFound()
-                | PipelineAbandoned()
-                | StepEnded()
-                | JobFailed()
-                | TaskSucceeded()
-            ):
-                pass  # seen in attempts and in the graph
+                self._note(Moment(kinds.PLANNED, at_ms, text, event.replan_id, executor_id=event.executor_id))
+            case JobCancelled():
+                by = f", by {event.principal}" if event.principal else ""
+                self._note(Moment(kinds.CANCELLED, at_ms, f"{event.reason}{by}"))
             case _:
-                assert_never(event)
-
-    def _lose_executor(self, event: ExecutorLost, lost: int) -> None:
-        running = f", with {lost} running task{'s' * (lost != 1)}" if lost else ""
-        named = "" if f"executor {event.executor_id}" in event.reason else f"{event.executor_id}: "
-        text = f"{named}{event.reason}{running}"
-        executor_id, incarnation = event.executor_id, event.incarnation
-        self._note(MarkKind.EXECUTOR_LOST, event.at_ms, text, executor_id=executor_id, incarnation=incarnation)
-
-    def _fail(self, event: TaskFailed) -> None:
-        failure = event.failure
-        if failure.kind.is_retryable:
-            where = f"task {event.partition} of stage {event.stage_id} on {event.executor_id}"
-            message = shown_text(failure.message)[:_TEXT_CHARS]
-            self._note(
-                MarkKind.TASK_RETRY,
-                event.at_ms,
-                f"{where}: {failure.told_kind}: {message}",
-                stage_id=event.stage_id,
-                partition=event.partition,
-                executor_id=event.executor_id,
-            )
+                pass  # seen in attempts, or in the graph
 
     def _compare(self, before: ExecutionGraph, after: ExecutionGraph, step: Step) -> None:
         """Note what follows from events: streaming that is given up, stages that run again, the end."""
-        at_ms = step.at_ms
         reason = "" if after.pipeline is None else after.pipeline.reason
         if reason and before.pipeline is not None and not before.pipeline.reason:
-            self._note(MarkKind.STREAMING_GIVEN_UP, at_ms, reason)
+            self._note(Moment(MarkKind.STREAMING_GIVEN_UP, step.at_ms, reason))
         elif not isinstance(step.events[0], TaskSucceeded):
-            for old, stage in zip(before.stages, after.stages, strict=False):
+            for stage_id, (old, stage) in enumerate(zip(before.stages, after.stages, strict=False)):
                 if stage.attempt > old.attempt:
-                    stage_id = stage.spec.stage_id
                     text = f"stage {stage_id} runs again: {_cause(step.events[0])}"
-                    self._note(MarkKind.STAGE_ROLLBACK, at_ms, text, stage_id=stage_id)
+                    self._note(Moment(MarkKind.STAGE_ROLLBACK, step.at_ms, text, stage_id))
         if not after.is_active:
-            self._note_end(after, at_ms)
+            self._note_end(after, step.at_ms)
 
     def _note_end(self, job: ExecutionGraph, at_ms: int) -> None:
         match job.outcome:
@@ -204,7 +162,7 @@ class Story:
                 text = f"cancelled: {told}"
             case _:
                 text = "successful"
-        self._note(MarkKind.ENDED, at_ms, text)
+        self._note(Moment(MarkKind.ENDED, at_ms, text))
 
     # ---------------------------------------------------------------- notes
 
@@ -212,63 +170,33 @@ class Story:
         if batch.writer and batch.events:
             if self._writer and batch.writer != self._writer:
                 text = f"{batch.writer} goes on after {self._writer}"
-                self._note(MarkKind.TAKE_OVER, batch.events[0].at_ms, text, scheduler_id=batch.writer)
+                self._note(Moment(MarkKind.TAKE_OVER, batch.events[0].at_ms, text, scheduler_id=batch.writer))
             elif not self._writer:
                 self.moments[0].scheduler_id, self.moments[0].position = batch.writer, self.log.position
             self._writer = batch.writer
 
     def _note_tasks(self, kind: MarkKind, event: TasksSpeculated | LaunchesRepeated | TasksLost, why: str = "") -> None:
-        self._note(
-            kind,
-            event.at_ms,
-            f"{_tasks(event.stage_id, event.tasks)} on {event.executor_id}{why}",
-            stage_id=event.stage_id,
-            executor_id=event.executor_id,
-            count=len(event.tasks),
-        )
+        text = f"{_tasks(event.stage_id, event.tasks)} on {event.executor_id}{why}"
+        count = len(event.tasks)
+        self._note(Moment(kind, event.at_ms, text, event.stage_id, executor_id=event.executor_id, count=count))
 
-    def _note(
-        self,
-        kind: MarkKind,
-        at_ms: int,
-        text: str,
-        *,
-        stage_id: int | None = None,
-        partition: int | None = None,
-        executor_id: str = "",
-        scheduler_id: str = "",
-        incarnation: str = "",
-        count: int = 1,
-    ) -> None:
-        last = self._last.get(kind)
+    def _note(self, made: Moment) -> None:
+        kind, last = made.kind, self._last.get(made.kind)
         is_like = last is not None and (
             last.position == self.log.position
-            and (last.stage_id, last.executor_id, last.incarnation) == (stage_id, executor_id, incarnation)
+            and (last.stage, last.executor_id, last.incarnation) == (made.stage, made.executor_id, made.incarnation)
         )
         if last is not None and (is_like or self._marks[kind] >= _MOST_MARKS):
-            last.count += count
-            last.to_ms = at_ms
-            last.position = self.log.position
-            if last.partition != partition:
+            last.count += made.count
+            last.to_ms, last.position = made.at_ms, self.log.position
+            if last.partition != made.partition:
                 last.partition = None
             return
-        text = shown_text(text)[:_TEXT_CHARS]
-        made = Moment(
-            number=len(self.moments),
-            kind=kind,
-            at_ms=at_ms,
-            position=self.log.position,
-            text=text,
-            stage_id=stage_id,
-            partition=partition,
-            executor_id=executor_id,
-            scheduler_id=scheduler_id,
-            count=count,
-            incarnation=incarnation,
-        )
+        made.text = shown_text(made.text)[:_TEXT_CHARS]
+        made.number, made.position = len(self.moments), self.log.position
         self.moments.append(made)
         self._last[kind] = made
-        self._marks[kind] = self._marks.get(kind, 0) + 1
+        self._marks[kind] += 1
 
 
 def _cause(event: Event) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from onager.execution_graph import ExecutionGraph
 from onager.execution_graph.intervals import Attempt, Place, StageRun
 from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
-from onager.scheduler.api.timeline.story import Moment, Story
+from onager.scheduler.api.timeline.story import Story
 
 _MOST_BUCKETS: Final = 3_000
 _MOST_LANES: Final = 150
@@ -43,7 +43,11 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
         bars=tuple(bars),
         bucket_ms=bucket_ms,
         buckets=() if is_short else tuple(story.buckets(bucket_ms, len(places))),
-        marks=tuple(_mark(moment) for moment in story.moments if moment.position > after or not after),
+        marks=tuple(
+            Mark.model_validate(moment, from_attributes=True)
+            for moment in story.moments
+            if moment.position > after or not after
+        ),
     )
 
 
@@ -67,21 +71,6 @@ def _bar(attempt: Attempt) -> Bar:
         commit_ms=0 if metrics is None else metrics.commit_ms,
         speculative=attempt.is_second,
         also_stage=attempt.fused_stage,
-    )
-
-
-def _mark(moment: Moment) -> Mark:
-    return Mark(
-        number=moment.number,
-        kind=moment.kind,
-        at_ms=moment.at_ms,
-        to_ms=moment.to_ms,
-        count=moment.count,
-        text=moment.text,
-        stage=moment.stage_id,
-        partition=moment.partition,
-        executor_id=moment.executor_id,
-        scheduler_id=moment.scheduler_id,
     )
 
 
