@@ -56,13 +56,13 @@ class Outcome(StrEnum):
 
 
 class Idle(StrEnum):
-    """Why no executor has a task of the job."""
+    """Why no executor has a task of the job; the values are those of `wall_time.TimeUse`."""
 
     WAITING = "waiting"
     """Tasks wait for a slot."""
     RETRY_PAUSE = "retry_pause"
     """All tasks that could run pause before a retry."""
-    NOTHING_TO_LAUNCH = "nothing_to_launch"
+    NOTHING_TO_LAUNCH = "scheduling"
     UNKNOWN = "unknown"
     """The history has a gap."""
 

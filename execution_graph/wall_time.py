@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from onager.execution_graph.intervals import Attempt, Idle, IntervalReader, Outcome
+from onager.execution_graph.intervals import Attempt, IntervalReader, Outcome
 from onager.execution_graph.stages import NO_METRICS, StageWork
 
 
@@ -76,12 +76,6 @@ _WORK: Final = {
     StageWork.PUBLISH: TimeUse.PUBLISHING,
 }
 """What a task's time counts for as long as only its launch is known."""
-_IDLE: Final = {
-    Idle.WAITING: TimeUse.WAITING,
-    Idle.RETRY_PAUSE: TimeUse.RETRY_PAUSE,
-    Idle.NOTHING_TO_LAUNCH: TimeUse.SCHEDULING,
-    Idle.UNKNOWN: TimeUse.UNKNOWN,
-}
 
 
 class WallTime:
@@ -107,7 +101,7 @@ class WallTime:
         log = self.log
         until_ms = max(until_ms, log.submitted_ms)
         spent: defaultdict[TimeUse, float] = defaultdict(float)
-        reasons = [*((at_ms, _IDLE[reason]) for at_ms, reason in log.idle), (until_ms, TimeUse.SCHEDULING)]
+        reasons = [*((at_ms, TimeUse(reason)) for at_ms, reason in log.idle), (until_ms, TimeUse.SCHEDULING)]
         place = 0
         for begin_ms, end_ms, weights in self._intervals(until_ms):
             if weights:
