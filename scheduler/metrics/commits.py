@@ -21,7 +21,6 @@ from onager.execution_graph import (
     OutputsTaken,
     PartitionsAdded,
     RunningStage,
-    StageReplanned,
     StagesStarted,
     StageWork,
     TasksLaunched,
@@ -96,7 +95,7 @@ class CommitMetrics(CommitObserver):
             self._taken(graph, event, after)
         for key, ending in endings(event, partial(_held_by, graph)):
             stage = _running(graph, key[0], key[1])
-            if stage is None or not _holds(stage, key[2], key[3]) or isinstance(event, StageReplanned):
+            if stage is None or not _holds(stage, key[2], key[3]):
                 continue
             self._tasks_ended.add(stage.spec.work.value, ending.kind or _SUCCESSFUL)
             if ending.outcome is Outcome.SUCCESSFUL and ending.metrics is not None:
