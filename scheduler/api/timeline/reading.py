@@ -117,11 +117,14 @@ class Timelines:
                 return
 
     @asynccontextmanager
-    async def held(self, job: StoredJob) -> AsyncGenerator[Story]:
-        """Hold a job's story, at the end of its log, or somewhat further than *job*, if it goes on."""
+    async def held(self, job: StoredJob) -> AsyncGenerator[tuple[Story, bool]]:
+        """Hold a job's story after reading on for a moment; also whether all of the log up to *job* is in it.
+
+        If it is not, hold it again: others who look at the job take turns.
+        """
+        until_s = self._clock.monotonic_s() + timing.TIMELINE_SOON_S
         async with self._held((JobId(job.graph.job_id), job.graph.submitted_ms), job) as kept:
-            await self._follow(kept.story, job)
-            yield kept.story
+            yield kept.story, await self._follow(kept.story, job, until_s)
         self._forget()
 
     async def story(self, job_id: JobId) -> tuple[Story, StoredJob]:
@@ -131,15 +134,19 @@ class Timelines:
         await self._follow(story, job)
         return story, job
 
-    async def _follow(self, story: Story, job: StoredJob, until_s: float | None = None) -> None:
-        """Let *story* go on to the end of the log, or somewhat further than *job*, if it goes on; or *until_s*."""
+    async def _follow(self, story: Story, job: StoredJob, until_s: float | None = None) -> bool:
+        """Let *story* go on to the end of the log, or somewhat further than *job*, if it goes on; or *until_s*.
+
+        Return whether it is there.
+        """
         job_id = JobId(job.header.job_id)
         async with aclosing(self._history.pages(job_id, story.log.position, to=job.seq)) as pages:
             async for entries in pages:
                 await apart(size_of(entries), _feed, story, entries)
                 if until_s is not None and self._clock.monotonic_s() >= until_s and story.log.position < job.seq:
-                    return
+                    return False
         story.end_as(job.graph)
+        return True
 
     def _forget(self) -> None:
         attempts = sum(len(kept.story.log.attempts) for kept in self._kept.values())

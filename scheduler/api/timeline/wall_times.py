@@ -100,12 +100,15 @@ class WallTimes:
         try:
             async with self._reading:
                 begun_s = self._clock.monotonic_s()
-                async with self._timelines.held(job) as story:
-                    until_ms = self._clock.now_ms() if ended_ms is None else ended_ms
-                    time = found.time
-                    if time is None or time.log is not story.log:
-                        time = found.time = WallTime(story.log)
-                    found.shares = await apart(_STEP_BYTES * time.size, time.shares, until_ms)
+                is_read = False
+                while not is_read:
+                    async with self._timelines.held(job) as (story, is_read):
+                        if is_read:
+                            time = found.time
+                            if time is None or time.log is not story.log:
+                                time = found.time = WallTime(story.log)
+                            until_ms = self._clock.now_ms() if ended_ms is None else ended_ms
+                            found.shares = await apart(_STEP_BYTES * time.size, time.shares, until_ms)
                 now_s = self._clock.monotonic_s()
                 found.kept_until_s = now_s + max(timing.SHARES_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
             if ended_ms is not None:

@@ -1,6 +1,7 @@
 """Where the time of stored jobs went: read from their histories, kept, and told to who asks for a job."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
@@ -162,3 +163,28 @@ async def test_a_job_with_an_id_that_was_used_before_has_its_own_shares(backend,
     await forget(backend)
     again, _ = await store(backend, clock).submit(graph(at_ms=clock.now_ms() - 7))
     assert sum(share.ms for share in await times.shares(again)) == 7
+
+
+async def test_who_looks_at_a_timeline_takes_turns_with_who_divides_the_time_of_a_long_log(backend, clock, history):
+    jobs = store(backend, clock)
+    timelines = Timelines(jobs, history, clock)
+    times = WallTimes(timelines, clock)
+    job = await running(jobs, 4)
+    for partition in range(4):
+        job = await step(jobs, job, [succeeded(1, partition, at_ms=20 + partition)])
+    pages = history.pages
+
+    async def slowly(*args, **kwargs):
+        async for page in pages(*args, **kwargs):
+            for entry in page:
+                clock.advance(400)
+                await asyncio.sleep(0)
+                yield [entry]
+
+    history.pages = slowly
+    dividing = asyncio.create_task(times.shares(job))
+    await asyncio.sleep(0)
+    early = json.loads(await timelines.as_json(JOB, soon=True))
+    assert early["is_early"], "it did not wait until the whole log was read"
+    assert sum(share.ms for share in await dividing) == wall_ms(job, clock)
+    await times.close()
