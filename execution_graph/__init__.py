@@ -4,7 +4,8 @@ No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what c
 each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`, `replanned`, `reuse`), `feeds`
 where the partitions of growing stages come from, `operators` what plans' operators measured, `rollback` what follows
 when something finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start
-are laid out, `replanning` when the rest is planned again, `scheduling` what to do next.
+are laid out, `replanning` when the rest is planned again, `scheduling` what to do next. `intervals` reads a job's log,
+and `wall_time` adds up where its time went.
 """
 
 from onager.execution_graph.bucket_sizes import sizes_text
