@@ -4,7 +4,8 @@ No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what c
 each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`, `replanned`, `reuse`), `feeds`
 where the partitions of growing stages come from, `operators` what plans' operators measured, `rollback` what follows
 when something finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start
-are laid out, `replanning` when the rest is planned again, `scheduling` what to do next.
+are laid out, `replanning` when the rest is planned again, `scheduling` what to do next. `intervals` reads a job's log,
+and `wall_time` adds up where its time went.
 """
 
 from onager.execution_graph.bucket_sizes import sizes_text
@@ -74,14 +75,11 @@ from onager.execution_graph.failures import (
 from onager.execution_graph.fed import stage_fed_by
 from onager.execution_graph.feeds import Feed, Portion
 from onager.execution_graph.graph import (
-    PLAN_STAGE_ID,
-    Active,
     AdaptivePolicy,
     Cancelled,
     ExecutionGraph,
     Failed,
     JobState,
-    Outcome,
     Pipeline,
     Replan,
     SpeculationPolicy,
@@ -92,8 +90,8 @@ from onager.execution_graph.invariants import violations
 from onager.execution_graph.layout import lay_out
 from onager.execution_graph.losses import find_culprit
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
-from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
-from onager.execution_graph.planning import check_plan, check_stages
+from onager.execution_graph.pipelined import find_abandonment, is_streaming, streams_of
+from onager.execution_graph.planning import check_stages
 from onager.execution_graph.programs import (
     child_of,
     deadline_passed,
@@ -108,7 +106,6 @@ from onager.execution_graph.replanning import bytes_in_memory, find_replan, held
 from onager.execution_graph.reuse import outputs_to_take, reusable_stages, taken_in, worth_taking
 from onager.execution_graph.scheduling import (
     HeldTask,
-    PausedTask,
     available_tasks,
     can_judge,
     has_failed_somewhere,
@@ -135,7 +132,6 @@ from onager.execution_graph.stages import (
     FusedStage,
     OutputLayout,
     ResolvedStage,
-    RetryPause,
     RunningStage,
     RunningTask,
     Stage,
@@ -145,9 +141,6 @@ from onager.execution_graph.stages import (
     StageWork,
     SuccessfulStage,
     SupersededStage,
-    Suspicion,
-    TakenFrom,
-    TaskLedger,
     TaskMetrics,
     TaskOutput,
     TaskRead,
@@ -164,14 +157,12 @@ __all__ = [
     "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLACES_MAJOR",
-    "PLAN_STAGE_ID",
     "REPLANNED_MAJOR",
     "REUSE_MAJOR",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
     "TABLES_MAJOR",
     "UNCOUNTED",
-    "Active",
     "AdaptivePolicy",
     "Cancelled",
     "Event",
@@ -200,11 +191,9 @@ __all__ = [
     "LaunchesRepeated",
     "OperatorReport",
     "OperatorTotals",
-    "Outcome",
     "OutputLayout",
     "OutputsTaken",
     "PartitionsAdded",
-    "PausedTask",
     "Pipeline",
     "PipelineAbandoned",
     "PlanSummary",
@@ -214,7 +203,6 @@ __all__ = [
     "ReplanGivenUp",
     "ResolvedStage",
     "RetryLimits",
-    "RetryPause",
     "RunningStage",
     "RunningTask",
     "ShownName",
@@ -232,16 +220,12 @@ __all__ = [
     "StagesStarted",
     "StepEnded",
     "StragglersFound",
-    "StreamedInput",
     "Succeeded",
     "SuccessfulStage",
     "SupersededStage",
     "SuspectTask",
-    "Suspicion",
-    "TakenFrom",
     "TakenOutput",
     "TaskFailed",
-    "TaskLedger",
     "TaskMetrics",
     "TaskOutput",
     "TaskRead",
@@ -255,7 +239,6 @@ __all__ = [
     "available_tasks",
     "bytes_in_memory",
     "can_judge",
-    "check_plan",
     "check_readable",
     "check_stages",
     "child_of",

@@ -29,6 +29,7 @@ from onager.scheduler.api.replica_service import ReplicaService
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
+from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.api.tracing import Tracing
 from onager.scheduler.catalog.reading import CatalogLooks
 from onager.scheduler.cluster.cluster_clock import ClusterClock
@@ -81,7 +82,6 @@ from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.job_writers import JobWriters
 from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.jobs.results import ResultStore
-from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.loops import every, whenever
 from onager.scheduler.policy.fair_queue import FairQueue
@@ -286,7 +286,7 @@ class Replica:
         settings, backend, clock = self.settings, self._backend, self._clock
         audit = Audit(backend, clock, settings.scheduler_id)
         self.exports = JobExports(self.jobs, self.history, self.blobs, clock)
-        self.wall_times = WallTimes(self.history, clock)
+        self.wall_times = WallTimes(self.exports.timelines, clock)
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live, self.heads.get)
         new_jobs = NewJobs(settings, self.jobs, self.blobs, self.members, clock)
         self.steps = Steps(self.jobs, self.writers, self.blobs, new_jobs, self.local, self.ownership, clock)

@@ -43,13 +43,6 @@ class Keyspace(StrEnum):
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 
 
-class KeyRef(NamedTuple):
-    """A key and its keyspace; a plain ``(keyspace, key)`` tuple is equal to it and works in its place."""
-
-    keyspace: Keyspace
-    key: str
-
-
 LeaseId = NewType("LeaseId", int)
 """Names a lease; plain data that may be stored, and that lets any process keep the lease alive."""
 

@@ -17,6 +17,7 @@ from onager.scheduler.api.explained import UNEXPLAINED, explained
 from onager.scheduler.api.feeds import Feed, Feeds, pace_s
 from onager.scheduler.api.final_plan import final_plan
 from onager.scheduler.api.progress import Page, ProgressView, broken_failure, progress_of_head
+from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
@@ -25,7 +26,6 @@ from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec_shown
 from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.jobs.watchers import JobWatchers
 
 _EVENTS_A_PAGE: Final = 1_000
@@ -196,7 +196,7 @@ class JobLooks:
                 setattr(progress, name, getattr(by_driver.progress, name))
             for mine, its in zip(progress.stages, by_driver.progress.stages, strict=False):
                 mine.fraction, mine.rows_read, mine.bytes_read = its.fraction, its.rows_read, its.bytes_read
-        shares = await self._wall_times.shares(job.graph)
+        shares = await self._wall_times.shares(job)
         progress.time_shares.extend([pb.TimeShare(use=use.value, ms=ms) for use, ms in shares])
 
     async def _next_look(

@@ -81,7 +81,7 @@ class Tracing:
             found = spans(story, job.graph, await self._traceparent(job.graph))
             while some := await apart(_SPANS_AT_ONCE * 1024, _some, found):
                 await _export(exporter, some)
-        log.info("trace_exported", job_id=job_id, spans=len(story.attempts) + len(story.stage_runs) + 1)
+        log.info("trace_exported", job_id=job_id, spans=len(story.log.attempts) + len(story.log.stage_runs) + 1)
 
     async def _traceparent(self, graph: ExecutionGraph) -> str:
         spec = await self._blobs.find(graph.spec_digest, decode_spec)
@@ -128,7 +128,7 @@ def spans(story: Story, graph: ExecutionGraph, traceparent: str = "") -> "Iterat
         f"job {graph.name}"[:200],
         (),
         None,
-        (story.submitted_ms, story.last_ms),
+        (story.log.submitted_ms, story.log.now_ms),
         {
             "onager.state": graph.state.value,
             "onager.job.name": graph.name,
@@ -138,20 +138,20 @@ def spans(story: Story, graph: ExecutionGraph, traceparent: str = "") -> "Iterat
         events=events,
         links=[] if caller is None else [Link(caller)],
     )
-    for run in story.stage_runs:
+    for run in story.log.stage_runs:
         stage = run.spec.stage_id, run.attempt
         told = {"onager.stage": stage[0], "onager.stage.attempt": stage[1], "onager.outcome": run.outcome.value}
         why = "" if run.outcome is Outcome.SUCCESSFUL else run.outcome.value
-        times = run.from_ms, story.last_ms if run.to_ms is None else run.to_ms
+        times = run.from_ms, story.log.now_ms if run.to_ms is None else run.to_ms
         title = f"stage {run.spec.stage_id}: {run.spec.name}"
         yield maker.span(title, stage, (), times, told | {"onager.work": run.spec.work.value}, why)
-    for attempt in story.attempts:
+    for attempt in story.log.attempts:
         metrics = attempt.metrics
         path = attempt.stage_id, attempt.stage_attempt, attempt.partition, attempt.number
         named = ("stage", "stage.attempt", "partition", "attempt")
         told = {f"onager.{name}": value for name, value in zip(named, path, strict=True)}
         told |= {
-            "onager.executor": story.places[attempt.lane].executor_id,
+            "onager.executor": story.log.places[attempt.lane].executor_id,
             "onager.outcome": attempt.outcome.value,
             "onager.speculative": attempt.is_second,
         }
@@ -160,7 +160,7 @@ def spans(story: Story, graph: ExecutionGraph, traceparent: str = "") -> "Iterat
                 told[f"onager.{name}"] = getattr(metrics, name)
         is_sound = attempt.outcome in (Outcome.SUCCESSFUL, Outcome.KILLED, Outcome.STOPPED)
         why = "" if is_sound else f"{attempt.kind}: {attempt.message}"
-        times = attempt.from_ms, story.last_ms if attempt.to_ms is None else attempt.to_ms
+        times = attempt.from_ms, story.log.now_ms if attempt.to_ms is None else attempt.to_ms
         yield maker.span(f"task {attempt.partition} of stage {attempt.stage_id}", path, path[:2], times, told, why)
 
 

@@ -4,29 +4,29 @@ The log lets one scheduler win each position, and that one counts: so over all s
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from prometheus_client.registry import CollectorRegistry
 
 from onager.execution_graph import (
     Event,
     ExecutionGraph,
-    ExecutorLost,
     Failed,
     FailureCause,
     FailureKind,
-    FeedEvent,
+    FeedEnded,
     JobPlanned,
     JobState,
     OutputsTaken,
+    PartitionsAdded,
     RunningStage,
+    StagesStarted,
     StageWork,
-    TaskFailed,
-    TaskMetrics,
     TasksLaunched,
-    TasksLost,
     TaskSucceeded,
 )
+from onager.execution_graph.intervals import AttemptKey, Outcome, endings
 from onager.scheduler.jobs.commit_observer import CommitObserver
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.metrics import catalog
@@ -68,47 +68,44 @@ class CommitMetrics(CommitObserver):
 
     def committed(self, before: StoredJob, events: Sequence[Event], after: StoredJob) -> None:
         """Count what *events* say."""
-        graph, goes_on = before.graph, after.graph.is_active
+        graph = before.graph
         succeeded: dict[tuple[int, int], list[TaskSucceeded]] = defaultdict(list)
-        is_unusual = False
+        is_usual = True
         for event in events:
             if isinstance(event, TaskSucceeded):
                 succeeded[event.stage_id, event.stage_attempt].append(event)
-            elif isinstance(event, JobPlanned):
-                self._planned(graph, event)
-            elif isinstance(event, FeedEvent):
-                self._fed(graph, event)
             elif isinstance(event, TasksLaunched):
                 if _is_first_launch(event):
                     self._to_first_task.observe((event.at_ms - graph.submitted_ms) * _MS)
-            else:
-                is_unusual = True
-                self._unusual(graph, event, after.graph)
+            elif not isinstance(event, StagesStarted):
+                is_usual = is_usual and isinstance(event, JobPlanned | PartitionsAdded | FeedEnded)
+                self._ended_by(graph, event, after.graph)
         for (stage_id, attempt), found in succeeded.items():
             self._succeeded(graph, stage_id, attempt, found)
-        if is_unusual:
+        if not is_usual:
             pairs = list(zip(graph.stages, after.graph.stages, strict=False))  # planning adds stages
             self._rollbacks.add(n=sum(new.attempt - old.attempt for old, new in pairs))
             self._reused_lost.add(n=sum(old.spec.taken is not None and new.spec.taken is None for old, new in pairs))
-        if not goes_on:
+        if not after.graph.is_active:
             self._job_ended(after.graph)
 
-    def _unusual(self, graph: ExecutionGraph, event: Event, after: ExecutionGraph) -> None:
-        """Count failures, losses and reuse among events other than the usual ones."""
-        goes_on = after.is_active
-        match event:
-            case OutputsTaken():
-                self._taken(graph, event, after)
-            case TaskFailed():
-                self._task_failed(graph, event, goes_on=goes_on)
-            case TasksLost():
-                stage = _running(graph, event.stage_id, event.stage_attempt)
-                lost = [p for p, n in event.tasks if stage is not None and _holds(stage, p, n)]
-                self._lost(graph, {event.stage_id: len(lost)}, event.reason.value, goes_on=goes_on)
-            case ExecutorLost():
-                self._lost(graph, _tasks_of(graph, event), "executor_lost", goes_on=goes_on)
-            case _:
-                pass
+    def _ended_by(self, graph: ExecutionGraph, event: Event, after: ExecutionGraph) -> None:
+        """Count the attempts that *event* ended, if *graph* knew them."""
+        if isinstance(event, OutputsTaken):
+            self._taken(graph, event, after)
+        for key, ending in endings(event, partial(_held_by, graph)):
+            stage = _running(graph, key[0], key[1])
+            if stage is None or not _holds(stage, key[2], key[3]):
+                continue
+            self._tasks_ended.add(stage.spec.work.value, ending.kind or _SUCCESSFUL)
+            if ending.outcome is Outcome.SUCCESSFUL and ending.metrics is not None:
+                self._run.observe(ending.metrics.run_ms * _MS)
+                if isinstance(event, JobPlanned) and event.fused_output is None:
+                    self._planning.observe(ending.metrics.run_ms * _MS)
+            elif after.is_active:
+                self._retried.add(ending.kind)
+            if ending.metrics is not None:
+                self._moved(ending.metrics.bytes_in, ending.metrics.bytes_out, ending.metrics.spill_bytes)
 
     # ---------------------------------------------------------------- one by one
 
@@ -137,52 +134,16 @@ class CommitMetrics(CommitObserver):
         if rerun:
             self._rerun.add(n=rerun)
 
-    def _planned(self, graph: ExecutionGraph, event: JobPlanned) -> None:
-        stage = _running(graph, 0, None)
-        if stage is None or not _holds(stage, 0, event.task_attempt):
-            return
-        self._tasks_ended.add(stage.spec.work.value, _SUCCESSFUL)
-        self._run.observe(event.metrics.run_ms * _MS)
-        if event.fused_output is None:
-            self._planning.observe(event.metrics.run_ms * _MS)
-        self._count(event.metrics)
-
     def _taken(self, graph: ExecutionGraph, event: OutputsTaken, after: ExecutionGraph) -> None:
         now, before = ({s.spec.stage_id for s in g.stages if s.spec.taken is not None} for g in (after, graph))
         taken = [each for each in event.taken if each.stage_id in now - before]
         self._reused.add(n=len(taken))
         self._reused_bytes.add(n=sum(output.bytes for each in taken for output in each.outputs))
 
-    def _fed(self, graph: ExecutionGraph, event: FeedEvent) -> None:
-        stage = _running(graph, event.stage_id, event.stage_attempt)
-        if stage is not None and _holds(stage, event.partition, event.task_attempt):
-            self._tasks_ended.add(stage.spec.work.value, _SUCCESSFUL)
-            self._run.observe(event.metrics.run_ms * _MS)
-
-    def _task_failed(self, graph: ExecutionGraph, event: TaskFailed, *, goes_on: bool) -> None:
-        stage = _running(graph, event.stage_id, event.stage_attempt)
-        if stage is None or not _holds(stage, event.partition, event.task_attempt):
-            return
-        kind = event.failure.told_kind
-        self._tasks_ended.add(stage.spec.work.value, kind)
-        if goes_on:
-            self._retried.add(kind)
-        self._count(event.metrics)
-
-    def _lost(self, graph: ExecutionGraph, by_stage: dict[int, int], kind: str, *, goes_on: bool) -> None:
-        for stage_id, tasks in by_stage.items():
-            if tasks:
-                self._tasks_ended.add(graph.stages[stage_id].spec.work.value, kind, n=tasks)
-                if goes_on:
-                    self._retried.add(kind, n=tasks)
-
     def _job_ended(self, graph: ExecutionGraph) -> None:
         failure = graph.outcome.failure if isinstance(graph.outcome, Failed) else None
         self._ended.add(graph.state.value, "" if failure is None else failure.told_kind)
         self._duration.observe(((graph.ended_ms or 0) - graph.submitted_ms) * _MS)
-
-    def _count(self, metrics: TaskMetrics) -> None:
-        self._moved(metrics.bytes_in, metrics.bytes_out, metrics.spill_bytes)
 
     def _moved(self, read: int, written: int, spilled: int) -> None:
         for direction, count in (("read", read), ("written", written)):
@@ -213,17 +174,9 @@ def _is_second(stage: RunningStage, event: TaskSucceeded) -> bool:
     return bool(stage.speculative) and _holds(stage, event.partition, event.task_attempt)
 
 
-def _tasks_of(graph: ExecutionGraph, lost: ExecutorLost) -> dict[int, int]:
-    """Return how many tasks of each stage the lost life of the executor held."""
-    held: Iterable[tuple[int, int]] = (
-        (
-            stage.spec.stage_id,
-            sum(
-                (task.executor_id, task.incarnation) == (lost.executor_id, lost.incarnation)
-                for _, task in stage.in_hand()
-            ),
-        )
-        for stage in graph.stages
-        if isinstance(stage, RunningStage)
-    )
-    return dict(held)
+def _held_by(graph: ExecutionGraph, executor_id: str, incarnation: str) -> Iterator[AttemptKey]:
+    for stage in graph.stages:
+        if isinstance(stage, RunningStage):
+            for partition, task in stage.in_hand():
+                if (task.executor_id, task.incarnation) == (executor_id, incarnation):
+                    yield stage.spec.stage_id, stage.attempt, partition, task.attempt

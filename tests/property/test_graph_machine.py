@@ -80,6 +80,7 @@ from onager.execution_graph import (
     wanted_tasks,
 )
 from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS
+from onager.execution_graph.intervals import IntervalReader
 from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary
 
@@ -906,6 +907,7 @@ class World(RuleBasedStateMachine):
         self.drive_fairly()
         self.job_has_one_output_a_partition()
         self.the_log_gives_the_graph()
+        self.the_log_gives_the_attempts_in_hand()
 
     def drive_fairly(self) -> None:
         """Without further trouble every job ends, within a pass over its stages for each that may be rolled back."""
@@ -955,6 +957,19 @@ class World(RuleBasedStateMachine):
         assert apply_all(self.start, self.log) == self.graph
         stored = decode_batch(encode_batch(EventBatch(batch_id="all", events=tuple(self.log))))
         assert apply_all(self.start, stored.events) == self.graph
+
+    def the_log_gives_the_attempts_in_hand(self) -> None:
+        reader, graph = IntervalReader(self.graph), self.start
+        for position, event in enumerate(self.log, 1):
+            reader.read(position, EventBatch(batch_id="b", events=(event,)))
+            graph = apply(graph, event)
+            in_hand = {
+                (stage.spec.stage_id, stage.attempt, partition, task.attempt)
+                for stage in graph.stages
+                if isinstance(stage, RunningStage) and graph.is_active
+                for partition, task in stage.in_hand()
+            }
+            assert {attempt.key for attempt in reader.in_hand()} == in_hand
 
 
 def as_before(graph: ExecutionGraph) -> ExecutionGraph:

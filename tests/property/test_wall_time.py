@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from onager.execution_graph import (
     Event,
+    EventBatch,
     ExecutorLost,
     ExecutorSlot,
     FailureKind,
@@ -20,6 +21,7 @@ from onager.execution_graph import (
     pop_next_tasks,
     revive,
 )
+from onager.execution_graph.intervals import IntervalReader
 from onager.execution_graph.wall_time import TimeUse, WallTime
 from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import SINK, Job, new_graph, output
@@ -82,6 +84,14 @@ class Teller(Job):
             for p in stage.running
         ]
 
+    def in_hand(self) -> set[tuple[int, int, int, int]]:
+        return {
+            (stage.spec.stage_id, stage.attempt, partition, task.attempt)
+            for stage in self.graph.stages
+            if isinstance(stage, RunningStage)
+            for partition, task in stage.in_hand()
+        }
+
     def an_end(self) -> Event | None:
         held = self.held_now()
         if not held:
@@ -130,20 +140,25 @@ class Teller(Job):
 @given(plans(), st.data())
 def test_shares_add_up_to_the_wall_time_whatever_happens(specs, data) -> None:
     job = Teller(specs, data)
-    time = WallTime(1_000, LIMITS)
+    log = IntervalReader(job.graph)
+    time = WallTime(log)
     for number in range(data.draw(st.integers(0, 60))):
         before = len(job.known)
         job.happen()
         for event in job.known[before:]:
-            time.add(event)
+            log.read(log.position + 1, EventBatch(batch_id="b", events=(event,)))
+        if not log.is_partial and job.graph.is_active:
+            assert {attempt.key for attempt in log.in_hand()} == job.in_hand()
         if number % 20 == 19 and data.draw(st.integers(0, 9)) == 0:
-            time.lack()
+            log.read(log.position + 1, None)
         until_ms = job.now_ms + data.draw(st.sampled_from([0, 0, 37, 900]))
         shares = time.shares(until_ms)
         assert sum(share.ms for share in shares) == until_ms - 1_000
         assert all(share.ms > 0 for share in shares)
         assert [share.use for share in shares] == [use for use in TimeUse if use in {share.use for share in shares}]
-    at_once = WallTime(1_000, LIMITS)
-    for event in job.known:
-        at_once.add(event)
-    assert sum(share.ms for share in at_once.shares(job.now_ms)) == job.now_ms - 1_000
+    at_once = IntervalReader(job.graph)
+    at_once.read(1, EventBatch(batch_id="all", events=tuple(job.known)))
+    shares = WallTime(at_once).shares(job.now_ms)
+    assert sum(share.ms for share in shares) == job.now_ms - 1_000
+    if not log.is_partial:
+        assert shares == time.shares(job.now_ms), "it does not matter how events come in batches"

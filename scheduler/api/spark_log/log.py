@@ -6,11 +6,12 @@ from heapq import merge
 from typing import Final, NamedTuple
 
 from onager.execution_graph import NO_METRICS, Cancelled, ExecutionGraph, Failed, StageWork
+from onager.execution_graph.intervals import Attempt, Outcome, StageRun
 from onager.redaction import shown_text
 from onager.scheduler.api.spark_log import shapes
 from onager.scheduler.api.spark_log.plan import Known, plan_info
-from onager.scheduler.api.timeline.model import MarkKind, Outcome
-from onager.scheduler.api.timeline.story import Attempt, StageRun, Story
+from onager.scheduler.api.timeline.model import MarkKind
+from onager.scheduler.api.timeline.story import Story
 from onager.version import __version__
 
 _MESSAGE_CHARS: Final = 4_000
@@ -35,13 +36,13 @@ def lines(story: Story, graph: ExecutionGraph, known: Known) -> Iterator[bytes]:
     user = known.principal or graph.client_id
     yield _line(shapes.log_start())
     yield _line(shapes.environment(conf))
-    yield _line(shapes.application_start(graph.job_id, name, user, story.submitted_ms))
+    yield _line(shapes.application_start(graph.job_id, name, user, story.log.submitted_ms))
     few = sorted([*_executors(story, lives), *_jobs_and_stages(story, graph, known)], key=lambda at: at[:2])
     starts, ends = _tasks(story, lives)
     for _, _, event in merge(few, starts, ends, key=lambda at: at[:2]):
         yield _line(event)
-    if story.is_over:
-        yield _line(shapes.application_end(story.last_ms))
+    if story.log.is_over:
+        yield _line(shapes.application_end(story.log.now_ms))
 
 
 def _line(event: shapes.Event) -> bytes:
@@ -52,13 +53,13 @@ class _Lives:
     """The lives of executors by names of their own: in Spark, an executor that was lost does not come back."""
 
     def __init__(self, story: Story) -> None:
-        self._places = story.places
+        self._places = story.log.places
         self._names: dict[tuple[int, str], str] = {}
         self.first_ms: dict[str, int] = {}
         self.cores: dict[str, int] = {}
         self.hosts: dict[str, str] = {}
         counts: dict[int, int] = {}
-        for attempt in story.attempts:
+        for attempt in story.log.attempts:
             life = attempt.lane, attempt.incarnation
             if life not in self._names:
                 place = self._places[attempt.lane]
@@ -88,8 +89,8 @@ def _executors(story: Story, lives: _Lives) -> Iterator[_At]:
 
 def _jobs_and_stages(story: Story, graph: ExecutionGraph, known: Known) -> Iterator[_At]:
     failure = _failure(graph)
-    end_ms = story.last_ms
-    runs = story.stage_runs
+    end_ms = story.log.now_ms
+    runs = story.log.stage_runs
     planning = [run for run in runs if run.spec.work is StageWork.PLAN]
     query = [run for run in runs if run.spec.work is not StageWork.PLAN]
     for run in runs:
@@ -116,7 +117,7 @@ def _jobs_and_stages(story: Story, graph: ExecutionGraph, known: Known) -> Itera
     yield _At(at_ms, 3, shapes.job_start(shapes.QUERY_JOB, stages, _properties(graph, is_query=True), at_ms))
     if info.updates:
         yield _At(end_ms, 8, shapes.sql_metrics(info.updates))
-    if story.is_over:
+    if story.log.is_over:
         yield _At(end_ms, 9, shapes.job_end(shapes.QUERY_JOB, failure, end_ms))
         yield _At(end_ms, 10, shapes.sql_end(failure, end_ms))
 
@@ -146,8 +147,8 @@ def _why_ended(run: StageRun, failure: str) -> str:
 
 def _tasks(story: Story, lives: _Lives) -> tuple[Iterator[_At], Iterator[_At]]:
     """Return the starts and the ends of attempts, each by time."""
-    attempts = story.attempts
-    specs = {run.spec.stage_id: run.spec for run in story.stage_runs}
+    attempts = story.log.attempts
+    specs = {run.spec.stage_id: run.spec for run in story.log.stage_runs}
     by_start = sorted(range(len(attempts)), key=lambda number: attempts[number].from_ms)
     ended = [number for number, attempt in enumerate(attempts) if attempt.to_ms is not None]
     by_end = sorted(ended, key=lambda number: attempts[number].to_ms or 0)

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from onager.execution_graph import StageSpec, TaskMetrics
-from onager.scheduler.api.timeline.model import Outcome
-from onager.scheduler.api.timeline.story import Attempt, StageRun
+from onager.execution_graph.intervals import Attempt, Outcome, StageRun
 
 SPARK_VERSION: Final = "4.3.0"
 """The version whose format this is."""

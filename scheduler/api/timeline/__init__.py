@@ -1,15 +1,7 @@
 """What a job did when and where, derived from its history: attempts of tasks by executor, and what happened to them."""
 
-from onager.scheduler.api.timeline.model import (
-    Bar,
-    Bucket,
-    Lane,
-    Mark,
-    MarkKind,
-    Outcome,
-    StageTimes,
-    Timeline,
-)
+from onager.execution_graph.intervals import Outcome
+from onager.scheduler.api.timeline.model import MarkKind, Timeline
 from onager.scheduler.api.timeline.picture import STYLE_HASH
 from onager.scheduler.api.timeline.reading import Timelines
 from onager.scheduler.api.timeline.story import MOST_BARS, Story
@@ -18,13 +10,8 @@ from onager.scheduler.api.timeline.telling import timeline_of
 __all__ = [
     "MOST_BARS",
     "STYLE_HASH",
-    "Bar",
-    "Bucket",
-    "Lane",
-    "Mark",
     "MarkKind",
     "Outcome",
-    "StageTimes",
     "Story",
     "Timeline",
     "Timelines",

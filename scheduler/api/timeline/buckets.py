@@ -4,7 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Protocol
 
-from onager.scheduler.api.timeline.model import Bucket, Outcome
+from onager.execution_graph.intervals import Outcome
+from onager.scheduler.api.timeline.model import Bucket
 
 
 class Span(Protocol):

@@ -5,20 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from onager.execution_graph import StageWork
-
-
-class Outcome(StrEnum):
-    """What became of an attempt of a task."""
-
-    RUNNING = "running"
-    SUCCESSFUL = "successful"
-    FAILED = "failed"
-    LOST = "lost"
-    """Its executor died or left, or it never arrived there."""
-    KILLED = "killed"
-    """Another attempt of the task won, or it was stopped on request."""
-    STOPPED = "stopped"
-    """Its stage was rolled back, or its job ended."""
+from onager.execution_graph.intervals import Outcome
 
 
 class MarkKind(StrEnum):

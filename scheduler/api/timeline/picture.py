@@ -10,7 +10,8 @@ from html import escape
 from typing import Final, NamedTuple
 
 from onager.execution_graph import StageWork
-from onager.scheduler.api.timeline.model import Bar, Bucket, Mark, MarkKind, Outcome, StageTimes, Timeline
+from onager.execution_graph.intervals import Outcome
+from onager.scheduler.api.timeline.model import Bar, Bucket, Mark, MarkKind, StageTimes, Timeline
 
 _WIDTH: Final = 1200
 _LEFT: Final = 170

@@ -67,7 +67,7 @@ class Timelines:
         async with self._following(job_id, may_rest=True, until_s=until_s) as (job, kept):
             story = kept.story
             if story.is_long:
-                json_of = story.position, job.graph.state
+                json_of = story.log.position, job.graph.state
                 if kept.json_of != json_of:
                     told = await _told(story, job, 0)
                     kept.json, kept.json_of = await apart(_size(told), told.as_json), json_of
@@ -116,6 +116,17 @@ class Timelines:
                     raise
                 return
 
+    @asynccontextmanager
+    async def held(self, job: StoredJob) -> AsyncGenerator[tuple[Story, bool]]:
+        """Hold a job's story after reading on for a moment; also whether all of the log up to *job* is in it.
+
+        If it is not, hold it again: others who look at the job take turns.
+        """
+        until_s = self._clock.monotonic_s() + timing.TIMELINE_SOON_S
+        async with self._held((JobId(job.graph.job_id), job.graph.submitted_ms), job) as kept:
+            yield kept.story, await self._follow(kept.story, job, until_s)
+        self._forget()
+
     async def story(self, job_id: JobId) -> tuple[Story, StoredJob]:
         """Return a job's whole story, which is the caller's own, and the job; errors as in `get`."""
         job = await self._jobs.fresh(job_id)
@@ -123,26 +134,30 @@ class Timelines:
         await self._follow(story, job)
         return story, job
 
-    async def _follow(self, story: Story, job: StoredJob, until_s: float | None = None) -> None:
-        """Let *story* go on to the end of the log, or somewhat further than *job*, if it goes on; or *until_s*."""
+    async def _follow(self, story: Story, job: StoredJob, until_s: float | None = None) -> bool:
+        """Let *story* go on to the end of the log, or somewhat further than *job*, if it goes on; or *until_s*.
+
+        Return whether it is there.
+        """
         job_id = JobId(job.header.job_id)
-        async with aclosing(self._history.pages(job_id, story.position, to=job.seq)) as pages:
+        async with aclosing(self._history.pages(job_id, story.log.position, to=job.seq)) as pages:
             async for entries in pages:
                 await apart(size_of(entries), _feed, story, entries)
-                if until_s is not None and self._clock.monotonic_s() >= until_s and story.position < job.seq:
-                    return
+                if until_s is not None and self._clock.monotonic_s() >= until_s and story.log.position < job.seq:
+                    return False
         story.end_as(job.graph)
+        return True
 
     def _forget(self) -> None:
-        attempts = sum(len(kept.story.attempts) for kept in self._kept.values())
+        attempts = sum(len(kept.story.log.attempts) for kept in self._kept.values())
         while self._kept and (attempts > _KEPT_ATTEMPTS or len(self._kept) > _KEPT_STORIES):
             _, kept = self._kept.popitem(last=False)
-            attempts -= len(kept.story.attempts)
+            attempts -= len(kept.story.log.attempts)
 
 
 async def _told(story: Story, job: StoredJob, after: int) -> Timeline:
-    is_early = story.position < job.seq and not story.is_over
-    size = _ATTEMPT_BYTES * len(story.attempts)
+    is_early = story.log.position < job.seq and not story.log.is_over
+    size = _ATTEMPT_BYTES * len(story.log.attempts)
     return await apart(size, timeline_of, story, job.graph, after, is_early=is_early)
 
 

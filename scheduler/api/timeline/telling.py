@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from onager.execution_graph import ExecutionGraph
+from onager.execution_graph.intervals import Attempt, Place, StageRun
 from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
-from onager.scheduler.api.timeline.story import Attempt, Moment, Place, StageRun, Story
+from onager.scheduler.api.timeline.story import Story
 
 _MOST_BUCKETS: Final = 3_000
 _MOST_LANES: Final = 150
@@ -21,28 +22,32 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
     A long job is told in buckets: their length changes a few times in a job's life, and
     then all attempts are counted anew (a tenth of a second for 100,000), else only those that have ended since.
     """
-    is_short = not story.is_long
-    places = story.places if is_short else _few(story.places)
-    bars = [_bar(attempt) for attempt in story.attempts if attempt.position > after] if is_short else []
-    bucket_ms = 0 if is_short else _length_ms(story.last_ms - story.submitted_ms, len(places))
+    is_short, log = not story.is_long, story.log
+    places = log.places if is_short else _few(log.places)
+    bars = [_bar(attempt) for attempt in log.attempts if attempt.position > after] if is_short else []
+    bucket_ms = 0 if is_short else _length_ms(log.now_ms - log.submitted_ms, len(places))
     return Timeline(
         job_id=job.job_id,
         name=job.name,
         state=job.state.value,
-        submitted_ms=story.submitted_ms,
-        to_ms=story.last_ms,
-        position=story.position,
-        is_over=story.is_over,
+        submitted_ms=log.submitted_ms,
+        to_ms=log.now_ms,
+        position=log.position,
+        is_over=log.is_over,
         is_early=is_early,
-        is_partial=story.is_partial,
-        attempts=len(story.attempts),
+        is_partial=log.is_partial,
+        attempts=len(log.attempts),
         outcomes=dict(sorted(story.outcomes().items())),
         lanes=tuple(Lane(executor_id=place.executor_id, rows=place.rows) for place in places),
-        stages=tuple(_stage(run) for run in story.stage_runs[-_MOST_STAGES:]),
+        stages=tuple(_stage(run) for run in log.stage_runs[-_MOST_STAGES:]),
         bars=tuple(bars),
         bucket_ms=bucket_ms,
         buckets=() if is_short else tuple(story.buckets(bucket_ms, len(places))),
-        marks=tuple(_mark(moment) for moment in story.moments if moment.position > after or not after),
+        marks=tuple(
+            Mark.model_validate(moment, from_attributes=True)
+            for moment in story.moments
+            if moment.position > after or not after
+        ),
     )
 
 
@@ -66,21 +71,6 @@ def _bar(attempt: Attempt) -> Bar:
         commit_ms=0 if metrics is None else metrics.commit_ms,
         speculative=attempt.is_second,
         also_stage=attempt.fused_stage,
-    )
-
-
-def _mark(moment: Moment) -> Mark:
-    return Mark(
-        number=moment.number,
-        kind=moment.kind,
-        at_ms=moment.at_ms,
-        to_ms=moment.to_ms,
-        count=moment.count,
-        text=moment.text,
-        stage=moment.stage_id,
-        partition=moment.partition,
-        executor_id=moment.executor_id,
-        scheduler_id=moment.scheduler_id,
     )
 
 

@@ -41,6 +41,7 @@ from onager.execution_graph import (
     violations,
     was_planned_at_once,
 )
+from onager.execution_graph.intervals import IntervalReader
 from onager.execution_graph.wall_time import TimeUse, WallTime
 from tests.unit.execution_graph.builder import Job, new_graph, stage
 
@@ -191,14 +192,13 @@ def test_what_is_no_program_is_told(steps: tuple[StageSpec, ...], why: str) -> N
 
 
 def test_the_time_of_a_program_is_that_of_its_steps() -> None:
-    graph = planned_at_once(new_graph(), (step(1), step(2, 1)), 0)
-    time = WallTime(0, graph.limits, steps=[s.spec for s in graph.stages[1:]])
+    graph = planned_at_once(new_graph(), (step(1), step(2, 1)), 1_000)
     started = revive(apply(graph, ended(1)), 0)
     assert started is not None
-    time.add(ended(1, at_ms=600))
-    time.add(replace(started, stage_ids=(2,), at_ms=600))
-    time.add(ended(2, at_ms=1_000))
-    assert time.shares(1_000) == ((TimeUse.RUNNING, 1_000),)
+    log = IntervalReader(graph)
+    events = ended(1, at_ms=1_600), replace(started, stage_ids=(2,), at_ms=1_600), ended(2, at_ms=2_000)
+    log.read(1, EventBatch(batch_id="all", events=events))
+    assert WallTime(log).shares(2_000) == ((TimeUse.RUNNING, 1_000),)
 
 
 def test_a_log_gives_the_same_program_in_one_go() -> None:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from onager.execution_graph import FailureKind, Pipeline, RetryLimits, StageLaidOut, TaskMetrics
+from onager.execution_graph import Event, EventBatch, FailureKind, Pipeline, RetryLimits, StageLaidOut, TaskMetrics
+from onager.execution_graph.intervals import IntervalReader
 from onager.execution_graph.wall_time import WallTime
 from tests.unit.execution_graph.builder import SINK, Job, feed, new_graph, output, stage, with_sink
 
@@ -15,7 +16,14 @@ class Story:
 
     def __init__(self) -> None:
         self.job = Job(graph=new_graph(LIMITS))
-        self.told = WallTime(1_000, LIMITS)
+        self.told = IntervalReader(self.job.graph)
+
+    def read(self, *events: Event) -> None:
+        """Read *events*, each a batch of its own; none: a gap."""
+        for event in events:
+            self.told.read(self.told.position + 1, EventBatch(batch_id="b", events=(event,)))
+        if not events:
+            self.told.read(self.told.position + 1, None)
 
     def at(self, ms: int) -> "Story":
         self.job.now_ms = 1_000 + ms - 2  # two ticks before a launch
@@ -33,9 +41,11 @@ class Story:
         self.feed(replace(self.job.success(stage_id, partition), metrics=TaskMetrics(**cost)), at_ms)
 
     def shares(self, until_ms: int) -> dict[str, int]:
-        for event in self.job.log:
-            self.told.add(event)
-        shares = self.told.shares(1_000 + until_ms)
+        self.read(*self.job.log)
+        return self.shares_of_what_was_read(until_ms)
+
+    def shares_of_what_was_read(self, until_ms: int) -> dict[str, int]:
+        shares = WallTime(self.told).shares(1_000 + until_ms)
         assert sum(share.ms for share in shares) == until_ms
         return {share.use.value: share.ms for share in shares}
 
@@ -129,20 +139,18 @@ def test_what_is_not_kept_is_unknown() -> None:
     story = planned(stage(1, 1), planning=TaskMetrics(run_ms=100))
     story.launch(200)
     story.succeed(1_200, 0, run_ms=1_000)
-    told = WallTime(1_000, LIMITS)
-    told.lack()
-    told.add(story.job.log[-1])
-    assert [(s.use.value, s.ms) for s in told.shares(2_200)] == [("unknown", 1_200)]
+    story.read()
+    story.read(story.job.log[-1])
+    assert story.shares_of_what_was_read(1_200) == {"unknown": 1_200}
 
 
 def test_what_ran_before_the_unknown_was_running() -> None:
     story = planned(stage(1, 2), planning=TaskMetrics(run_ms=100))
     story.launch(200, limit=1)
     story.launch(1_200, limit=1)
-    for event in story.job.log:
-        story.told.add(event)
-    story.told.lack()
-    found = {share.use.value: share.ms for share in story.told.shares(3_200)}
+    story.read(*story.job.log)
+    story.read()
+    found = story.shares_of_what_was_read(2_200)
     assert found["running"] == 1_000
     assert found["unknown"] == 1_000
 
@@ -157,12 +165,10 @@ def test_what_ended_in_the_unknown_is_not_waited_for() -> None:
     lacking = len(story.job.log)
     story.launch(1_000)
     story.succeed(1_100, 0, stage_id=2, run_ms=100)
-    for event in story.job.log[:seen]:
-        story.told.add(event)
-    story.told.lack()
-    for event in story.job.log[lacking:]:
-        story.told.add(event)
-    found = {share.use.value: share.ms for share in story.told.shares(3_100)}
+    story.read(*story.job.log[:seen])
+    story.read()
+    story.read(*story.job.log[lacking:])
+    found = story.shares_of_what_was_read(2_100)
     assert found["waiting"] < 10
     assert found["scheduling"] >= 1_000
 
@@ -205,7 +211,7 @@ def test_finding_partitions_is_planning_and_what_is_found_is_waited_for() -> Non
 def test_tasks_of_a_streaming_job_that_nobody_reads_any_more_are_over() -> None:
     story = Story()
     story.job = Job(graph=new_graph(LIMITS, pipeline=Pipeline()))
-    story.told = WallTime(1_000, LIMITS, is_streaming=True)
+    story.told = IntervalReader(story.job.graph)
     story.launch(2)
     specs = with_sink(stage(1, 4), stage(2, 1, reads=(1,), kind="sink"))
     story.feed(replace(story.job.plan(*specs, sink=SINK), metrics=TaskMetrics(run_ms=98)), 100)
@@ -218,5 +224,5 @@ def test_tasks_of_a_streaming_job_that_nobody_reads_any_more_are_over() -> None:
     story.succeed(11_200, 0, 4, run_ms=9_998)
     assert not story.job.graph.is_active
     found = story.shares(11_200)
-    assert not story.told._live
+    assert not story.told.in_hand_count
     assert found["publishing"] >= 9_998, "that was all that went on"

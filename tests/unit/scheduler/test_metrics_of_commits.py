@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from onager.execution_graph import FailureKind, JobCancelled, OutputsTaken, TakenOutput
+from onager.execution_graph import FailureKind, JobCancelled, OutputsTaken, ReplanBegun, StageReplanned, TakenOutput
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.metrics.commits import CommitMetrics
 from onager.state_backend.memory import MemoryStore
@@ -112,6 +112,19 @@ def test_tasks_that_never_arrived():
     job.launch("a")
     job.feed(job.take_back(1, 0, FailureKind.LAUNCH_LOST))
     assert job.told("tasks_retried") == {'onager_tasks_retried_total{kind="launch_lost"}': 1}
+
+
+def test_a_task_that_plans_again_is_counted():
+    job = planned(*chain(2))
+    job.run(1)
+    basis = ((1, 0),)
+    assert job.feed(
+        ReplanBegun(replan_id=3, basis=basis, finished=(1,), held=(2,), why="it is small", at_ms=job.tick())
+    )
+    while 0 not in getattr(job.stage(3), "running", {}):
+        job.launch("planner", 1)
+    assert job.feed(StageReplanned(replan_id=3, task_attempt=0, executor_id="planner", basis=basis, at_ms=job.tick()))
+    assert job.told("tasks_ended")['onager_tasks_ended_total{outcome="successful",work="replan"}'] == 1
 
 
 @pytest.mark.parametrize("fate", ["lost", "done"])

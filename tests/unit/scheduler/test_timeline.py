@@ -246,9 +246,10 @@ def test_json_leaves_out_what_is_empty():
     assert "buckets" not in found
 
 
-def many(tasks, executors, *, run_ms=1_000, slots=10):
-    """A story of a job with many attempts, all of which run for *run_ms*."""
-    job = planned(stage(1, tasks, kind="result"))
+def many(tasks, executors, *, run_ms=1_000, slots=10, more=0):
+    """A story of a job with many attempts, all of which run for *run_ms*; *more* tasks have not begun."""
+    job = planned(stage(1, tasks + more, kind="result"))
+    assert job.start()
     story = Story(job.graph)
     position = 0
 
@@ -309,12 +310,12 @@ def test_a_job_of_many_attempts_is_told_in_buckets_that_add_up(tasks, executors)
 
 
 def test_buckets_told_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
-    story = many(MOST_BARS + 1, 3)
-    followed = many(MOST_BARS + 1, 3)
-    position = story.position
+    story = many(MOST_BARS + 1, 3, more=4)
+    followed = many(MOST_BARS + 1, 3, more=4)
+    position = story.log.position
     for number, (at_ms, runs_ms) in enumerate([(0, 700), (900, 40_000), (41_000, 3)], MOST_BARS + 1):
         for found in (story, followed):
-            begins_ms = found.last_ms + at_ms
+            begins_ms = found.log.now_ms + at_ms
             launched = TasksLaunched(
                 stage_id=1,
                 stage_attempt=0,
@@ -334,7 +335,6 @@ def test_buckets_told_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
                 metrics=TaskMetrics(run_ms=1),
                 at_ms=begins_ms + runs_ms,
             )
-            found.graph = None
             for step_ahead, event in enumerate((launched, done), 1):
                 found.feed(position + step_ahead, EventBatch(batch_id="b", events=(event,), writer="s1"))
                 if found is followed:
@@ -378,7 +378,7 @@ async def test_a_story_that_broke_off_is_begun_anew(backend, clock, monkeypatch)
         raise RuntimeError("in the middle of a batch")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Story, "_on_successes", break_off)
+        broken.setattr(Story, "_note_writer", break_off)
         with pytest.raises(RuntimeError):
             await timelines.get(JOB)
     assert (await timelines.get(JOB)).outcomes == {Outcome.RUNNING: 1, Outcome.SUCCESSFUL: 3}

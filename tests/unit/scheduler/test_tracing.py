@@ -165,7 +165,7 @@ def test_failed_attempts_are_errors_and_every_span_has_an_id_of_its_own():
         story.feed(position, EventBatch(batch_id=str(position), events=(event,), writer="s1"))
     found = list(tracing.spans(story, job.graph))
     ids = [span.context.span_id for span in found]
-    assert len(set(ids)) == len(ids) == 1 + len(story.stage_runs) + len(story.attempts)
+    assert len(set(ids)) == len(ids) == 1 + len(story.log.stage_runs) + len(story.log.attempts)
     assert {span.parent.span_id for span in found if span.parent} <= set(ids)
     errors = [span for span in found if span.status.status_code.value == Status.StatusCode.STATUS_CODE_ERROR]
     assert Counter(span.attributes.get("onager.outcome") for span in errors) == {"lost": 1, "failed": 1, "stopped": 1}

@@ -1,6 +1,7 @@
 """Where the time of stored jobs went: read from their histories, kept, and told to who asks for a job."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,11 @@ from onager.errors import StateUnavailableError
 from onager.execution_graph import JobCancelled, TaskMetrics, pop_next_tasks, revive
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler.api.timeline import Timelines
+from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.recent_batches import RecentBatches
-from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.pair import Peer
 from tests.unit.scheduler.small_graphs import SLOT, forget, graph, planned, store, succeeded
@@ -41,10 +43,14 @@ def history(backend):
 
 
 @pytest.fixture
-async def times(history, clock):
-    made = WallTimes(history, clock)
+async def times(backend, history, clock):
+    made = wall_times(backend, history, clock)
     yield made
     await made.close()
+
+
+def wall_times(backend, history, clock):
+    return WallTimes(Timelines(store(backend, clock), history, clock), clock)
 
 
 def wall_ms(job, clock):
@@ -55,17 +61,17 @@ async def test_shares_of_a_job_add_up_while_it_runs_and_when_it_has_ended(backen
     jobs = store(backend, clock)
     job = await running(jobs, 3)
     job = await step(jobs, job, [succeeded(1, 0)])
-    shares = await times.shares(job.graph)
+    shares = await times.shares(job)
     assert sum(share.ms for share in shares) == wall_ms(job, clock)
     before = history.reads
-    assert await times.shares(job.graph) == shares
+    assert await times.shares(job) == shares
     assert history.reads == before, "it was read a moment ago"
     job = await step(jobs, job, [succeeded(1, 1), succeeded(1, 2)])
     assert not job.graph.is_active
-    shares = await times.shares(job.graph)
+    shares = await times.shares(job)
     assert sum(share.ms for share in shares) == wall_ms(job, clock)
     before = history.reads
-    assert await times.shares(job.graph) == shares
+    assert await times.shares(job) == shares
     assert history.reads == before, "it does not change any more"
 
 
@@ -73,9 +79,9 @@ async def test_what_cannot_be_read_is_not_told_and_read_later(backend, clock, ti
     jobs = store(backend, clock)
     job = await running(jobs, 2)
     history.fails = True
-    assert await times.shares(job.graph) == ()
+    assert await times.shares(job) == ()
     history.fails = False
-    assert await times.shares(job.graph)
+    assert await times.shares(job)
 
 
 async def test_a_client_that_asks_for_a_job_is_told(backend, clock):
@@ -90,30 +96,30 @@ async def test_a_client_that_asks_for_a_job_is_told(backend, clock):
 
 
 class PausedHistory(CountingHistory):
-    """Pauses where it has found nothing more, until let go."""
+    """Pauses with the first that it has found, until let go."""
 
     def __init__(self, backend):
         super().__init__(backend)
-        self.at_end = asyncio.Event()
+        self.is_reading = asyncio.Event()
         self.go = asyncio.Event()
 
     async def after(self, job_id, position, limit):
         found = await super().after(job_id, position, limit)
-        if not found:
-            self.at_end.set()
+        if not self.is_reading.is_set():
+            self.is_reading.set()
             await self.go.wait()
         return found
 
 
 async def test_all_who_look_at_the_end_of_a_job_are_told_the_same(backend, clock, history):
     paused = PausedHistory(backend)
-    times = WallTimes(paused, clock)
+    times = wall_times(backend, paused, clock)
     jobs = store(backend, clock)
     job, _ = await jobs.submit(graph())
     job = await step(jobs, job, launches(job.graph))
     job = active = await step(jobs, job, [planned(6)])
-    early = asyncio.create_task(times.shares(active.graph))
-    await paused.at_end.wait()
+    early = asyncio.create_task(times.shares(active))
+    await paused.is_reading.wait()
     for partition in range(6):
         at_ms = 100 * (partition + 1)
         if (started := revive(job.graph, at_ms)) is not None:
@@ -122,28 +128,28 @@ async def test_all_who_look_at_the_end_of_a_job_are_told_the_same(backend, clock
         done = replace(succeeded(1, partition, at_ms=at_ms + 60), metrics=TaskMetrics(run_ms=50))
         job = await step(jobs, job, [done])
     assert not job.graph.is_active
-    late = [asyncio.create_task(times.shares(job.graph)) for _ in range(2)]
+    late = [asyncio.create_task(times.shares(job)) for _ in range(2)]
     await asyncio.sleep(0)
     paused.go.set()
     await early
-    alone = WallTimes(history, clock)
-    expected = await alone.shares(job.graph)
+    alone = wall_times(backend, history, clock)
+    expected = await alone.shares(job)
     assert sum(share.ms for share in expected) == wall_ms(job, clock)
     assert await asyncio.gather(*late) == [expected, expected]
-    assert await times.shares(job.graph) == expected
+    assert await times.shares(job) == expected
     await times.close()
     await alone.close()
 
 
 async def test_looking_at_many_jobs_reads_the_history_of_each_once(backend, clock, times, history, monkeypatch):
-    monkeypatch.setattr("onager.scheduler.jobs.wall_times._RUNNING_JOBS", 2)
+    monkeypatch.setattr("onager.scheduler.api.timeline.wall_times._RUNNING_JOBS", 2)
     job = await running(store(backend, clock), 3)
-    many = [replace(job.graph, submitted_ms=number) for number in range(3)]
-    for graph_ in many:
-        await times.shares(graph_)
+    many = [replace(job, graph=replace(job.graph, submitted_ms=number)) for number in range(3)]
+    for each in many:
+        await times.shares(each)
     before = history.reads
     for _ in range(3):
-        assert [bool(await times.shares(graph_)) for graph_ in many] == [True, True, False]
+        assert [bool(await times.shares(each)) for each in many] == [True, True, False]
     assert history.reads == before
     clock.advance(5_000)
     assert await times.shares(many[2]), "nobody has looked at the others for a while"
@@ -153,7 +159,32 @@ async def test_a_job_with_an_id_that_was_used_before_has_its_own_shares(backend,
     jobs = store(backend, clock)
     job, _ = await jobs.submit(graph(at_ms=1))
     job = await step(jobs, job, [JobCancelled(reason="enough", at_ms=40)])
-    assert sum(share.ms for share in await times.shares(job.graph)) == 39
+    assert sum(share.ms for share in await times.shares(job)) == 39
     await forget(backend)
     again, _ = await store(backend, clock).submit(graph(at_ms=clock.now_ms() - 7))
-    assert sum(share.ms for share in await times.shares(again.graph)) == 7
+    assert sum(share.ms for share in await times.shares(again)) == 7
+
+
+async def test_who_looks_at_a_timeline_takes_turns_with_who_divides_the_time_of_a_long_log(backend, clock, history):
+    jobs = store(backend, clock)
+    timelines = Timelines(jobs, history, clock)
+    times = WallTimes(timelines, clock)
+    job = await running(jobs, 4)
+    for partition in range(4):
+        job = await step(jobs, job, [succeeded(1, partition, at_ms=20 + partition)])
+    pages = history.pages
+
+    async def slowly(*args, **kwargs):
+        async for page in pages(*args, **kwargs):
+            for entry in page:
+                clock.advance(400)
+                await asyncio.sleep(0)
+                yield [entry]
+
+    history.pages = slowly
+    dividing = asyncio.create_task(times.shares(job))
+    await asyncio.sleep(0)
+    early = json.loads(await timelines.as_json(JOB, soon=True))
+    assert early["is_early"], "it did not wait until the whole log was read"
+    assert sum(share.ms for share in await dividing) == wall_ms(job, clock)
+    await times.close()

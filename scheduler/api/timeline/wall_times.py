@@ -1,9 +1,8 @@
-"""Where the wall time of jobs went, by their histories: kept for jobs that ended, continued for those that run."""
+"""Where the wall time of jobs went: kept for jobs that ended, read again for those that run."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,18 +10,17 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError
-from onager.execution_graph import ExecutionGraph, was_planned_at_once
 from onager.execution_graph.wall_time import TimeShare, WallTime
-from onager.ids import JobId
 from onager.protocol.apart import apart
 from onager.scheduler import timing
-from onager.scheduler.jobs.history import Entry, JobHistory, size_of
+from onager.scheduler.api.timeline.reading import Timelines
+from onager.scheduler.jobs.job_log import StoredJob
 from onager.supervision import Background
 
 _STEP_BYTES: Final = 300
 _ENDED_JOBS: Final = 1_000
 _RUNNING_JOBS: Final = 8
-"""Jobs that are followed; each may take as many bytes as its tasks take elsewhere."""
+"""Jobs whose time is divided again and again."""
 _READ_AT_ONCE: Final = 2
 _RESTS_TIMES: Final = 20
 """How many times longer than it took to divide a running job's time the result is kept."""
@@ -32,8 +30,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Followed:
-    time: WallTime
-    position: int = 0
+    time: WallTime | None = None
     kept_until_s: float = -1e9
     shares: tuple[TimeShare, ...] = ()
     """As they were last read; while the job runs, they are read again after `kept_until_s`."""
@@ -47,31 +44,28 @@ _Key = tuple[str, int]
 class WallTimes:
     """Divides the wall times of jobs that clients look at."""
 
-    def __init__(self, history: JobHistory, clock: Clock) -> None:
-        self._history = history
+    def __init__(self, timelines: Timelines, clock: Clock) -> None:
+        self._timelines = timelines
         self._clock = clock
         self._ended: OrderedDict[_Key, tuple[TimeShare, ...]] = OrderedDict()
         self._followed: OrderedDict[_Key, _Followed] = OrderedDict()
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
         self._background = Background()
 
-    async def shares(self, graph: ExecutionGraph) -> Sequence[TimeShare]:
+    async def shares(self, job: StoredJob) -> Sequence[TimeShare]:
         """Return the shares of a job's wall time, up to now if it runs.
 
         They may be a second old, of a job of many tasks more. There are none when the history cannot be read in time:
         the next call finds more.
         """
-        key = _key(graph)
+        graph, key = job.graph, _key(job)
         if (known := self._ended.get(key)) is not None:
             return known
         found = self._followed.get(key)
         if found is None:
             if not self._has_room():
                 return ()
-            steps = [stage.spec for stage in graph.stages[1:]] if was_planned_at_once(graph) else ()
-            is_streaming = graph.pipeline is not None
-            time = WallTime(graph.submitted_ms, graph.limits, is_streaming=is_streaming, steps=steps)
-            found = self._followed[key] = _Followed(time)
+            found = self._followed[key] = _Followed()
         self._followed.move_to_end(key)
         is_fresh = self._clock.monotonic_s() < found.kept_until_s
         if graph.is_active and is_fresh and found.reading is None:
@@ -79,7 +73,7 @@ class WallTimes:
         wait_s = timing.SHARES_WAIT_RUNNING_S if graph.is_active else timing.SHARES_WAIT_S
         for _ in range(2):  # what is being read may be of before the job's end
             if found.reading is None:
-                found.reading = self._background.start(f"wall time of {graph.job_id}", self._read(graph, found))
+                found.reading = self._background.start(f"wall time of {graph.job_id}", self._read(job, found))
             in_time, _ = await asyncio.wait([found.reading], timeout=wait_s)
             if graph.is_active or key in self._ended or not in_time:
                 break
@@ -101,23 +95,26 @@ class WallTimes:
         """Stop reading."""
         await self._background.close()
 
-    async def _read(self, graph: ExecutionGraph, found: _Followed) -> None:
-        job_id = JobId(graph.job_id)
+    async def _read(self, job: StoredJob, found: _Followed) -> None:
+        ended_ms = job.graph.ended_ms
         try:
             async with self._reading:
                 begun_s = self._clock.monotonic_s()
-                async with aclosing(self._history.pages(job_id, found.position)) as pages:
-                    async for entries in pages:
-                        await apart(size_of(entries), _follow, found.time, entries)
-                        found.position = entries[-1].position
-                until_ms = self._clock.now_ms() if graph.ended_ms is None else graph.ended_ms
-                found.shares = await apart(_STEP_BYTES * found.time.size, found.time.shares, until_ms)
+                is_read = False
+                while not is_read:
+                    async with self._timelines.held(job) as (story, is_read):
+                        if is_read:
+                            time = found.time
+                            if time is None or time.log is not story.log:
+                                time = found.time = WallTime(story.log)
+                            until_ms = self._clock.now_ms() if ended_ms is None else ended_ms
+                            found.shares = await apart(_STEP_BYTES * time.size, time.shares, until_ms)
                 now_s = self._clock.monotonic_s()
                 found.kept_until_s = now_s + max(timing.SHARES_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
-            if not graph.is_active:
-                self._keep(_key(graph), found.shares)
+            if ended_ms is not None:
+                self._keep(_key(job), found.shares)
         except OnagerError as error:
-            log.warning("wall_time_not_read", job_id=job_id, error=str(error))
+            log.warning("wall_time_not_read", job_id=job.graph.job_id, error=str(error))
         finally:
             found.reading = None
 
@@ -128,14 +125,5 @@ class WallTimes:
             self._ended.popitem(last=False)
 
 
-def _key(graph: ExecutionGraph) -> _Key:
-    return graph.job_id, graph.submitted_ms
-
-
-def _follow(time: WallTime, entries: Sequence[Entry]) -> None:
-    for entry in entries:
-        if entry.batch is None:
-            time.lack()
-            continue
-        for event in entry.batch.events:
-            time.add(event)
+def _key(job: StoredJob) -> _Key:
+    return job.graph.job_id, job.graph.submitted_ms
