@@ -32,6 +32,7 @@ from onager.state_backend.model import (
     Lease,
     LeaseId,
     LockToken,
+    Move,
     Op,
     OutcomeUnknown,
     Page,
@@ -41,6 +42,7 @@ from onager.state_backend.model import (
     WatchEvent,
 )
 from onager.state_backend.port import StateBackendClient
+from onager.state_backend.transactions import commit_settled, revision_found
 
 __all__ = [
     "ABSENT",
@@ -61,6 +63,7 @@ __all__ = [
     "Lease",
     "LeaseId",
     "LockToken",
+    "Move",
     "Op",
     "OutcomeUnknown",
     "Page",
@@ -69,10 +72,12 @@ __all__ = [
     "StateBackendClient",
     "TxnResult",
     "WatchEvent",
+    "commit_settled",
     "keep_lease",
     "op_bytes",
     "open_backend",
     "request_bytes",
+    "revision_found",
     "split_ops",
     "split_value",
 ]

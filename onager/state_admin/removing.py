@@ -154,6 +154,8 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"executor {executor_id} is alive, and {_RUN_AGAIN}" for executor_id in alive]
         case Keyspace.Schedulers:
             return [f"scheduler {key} is running" for key in keys]
+        case Keyspace.Locks:
+            return [f"{key} is bound to a lease: it goes by itself when that ends, at the latest" for key in keys]
         case Keyspace.Admin:
             return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
         case Keyspace.Places:

@@ -42,7 +42,7 @@ from onager.state_backend import (
 
 MARK_KEY: Final = "restore"
 _MARK: Final = (Keyspace.Admin, MARK_KEY)
-_KEPT: Final = (Keyspace.Admin, Keyspace.Audit)
+_KEPT: Final = (Keyspace.Admin, Keyspace.Audit, Keyspace.Locks)
 _FORGOTTEN: Final = {Keyspace.Executors: "lease_id", Keyspace.Places: "generation"}
 """Numbers that mean something else by now: a lease may be another one here, and directories have newer generations."""
 _BATCH_BYTES: Final = MAX_REQUEST_BYTES - 64 * 1024

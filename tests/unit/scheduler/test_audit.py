@@ -180,10 +180,10 @@ class Failing(MemoryBackend):
 
     error: Exception | None = None
 
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         if self.error is not None and any(getattr(op, "keyspace", None) is Keyspace.Audit for op in ops):
             raise self.error
-        return await super()._commit(ops, expect, fence)
+        return await super()._commit(ops, expect)
 
 
 async def test_what_cannot_be_recorded_is_not_done(clock):

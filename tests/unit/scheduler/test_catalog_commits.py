@@ -96,7 +96,7 @@ async def test_a_table_that_changes_while_the_outcome_is_unknown_is_a_conflict(u
 
 
 def fits(writes):
-    return len(writes.ops) <= MAX_OPS and request_bytes(writes.ops, writes.expect, ()) <= MAX_BYTES + 64 * 1024
+    return len(writes.ops) <= MAX_OPS and request_bytes(writes.ops, writes.expect) <= MAX_BYTES + 64 * 1024
 
 
 async def test_large_changes_leave_room_for_the_end_of_the_job(backend):

@@ -93,8 +93,8 @@ async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(c
 class Unguarded(MemoryBackend):
     """Ignores expectations: the guard that everything relies on is taken away."""
 
-    async def _commit(self, ops, expect, fence):  # noqa: ARG002
-        return await super()._commit(ops, {}, fence)
+    async def _commit(self, ops, expect):  # noqa: ARG002
+        return await super()._commit(ops, {})
 
 
 async def writes_by_log_position(clock, adapter):

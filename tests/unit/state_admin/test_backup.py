@@ -325,8 +325,8 @@ class LosesAnswers(MemoryBackend):
 
     commits = 0
 
-    async def _commit(self, ops, expect, fence):
-        result = await super()._commit(ops, expect, fence)
+    async def _commit(self, ops, expect):
+        result = await super()._commit(ops, expect)
         self.commits += 1
         is_lost = self.commits % 2 and isinstance(result, Committed)
         return OutcomeUnknown("the answer was lost") if is_lost else result

@@ -1,0 +1,87 @@
+"""Recipes over `StateBackendClient.put_txn`: transactions whose outcome is known in the end."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from onager.errors import OutcomeUnknownError, StateUnavailableError
+from onager.state_backend.model import (
+    ABSENT,
+    Committed,
+    Conflict,
+    DeleteRange,
+    Keyspace,
+    Move,
+    Op,
+    OutcomeUnknown,
+    Put,
+)
+
+if TYPE_CHECKING:
+    from onager.state_backend.port import StateBackendClient
+
+_TRIES: Final = 20
+_PAUSE_S: Final = 0.02
+"""After the second try of a write whose outcome is unknown; each further pause is longer by this."""
+
+
+async def commit_settled(
+    backend: "StateBackendClient", ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int]
+) -> Committed | Conflict:
+    """Write *ops* if every expectation holds; while the outcome is unknown, write the same again.
+
+    If *ops* change a key of *expect*, only one of these writes can happen. A conflict after an unknown outcome then
+    says which: the first key of *expect* that *ops* put has the value that they put, or another. Where it matters who
+    wrote, the value names the writer. `OutcomeUnknownError` when the store does not say for long.
+    """
+    is_unsure = False
+    for number in range(_TRIES):
+        try:
+            result = await backend.put_txn(ops, expect=expect)
+        except StateUnavailableError as error:
+            if is_unsure:
+                raise OutcomeUnknownError(f"an earlier try may have been written: {error}") from error
+            raise
+        match result:
+            case Committed():
+                return result
+            case Conflict():
+                return (_earlier(ops, result) if is_unsure else None) or result
+            case OutcomeUnknown():
+                is_unsure = True
+                await asyncio.sleep(_PAUSE_S * number)
+            case other:
+                raise AssertionError(f"an unfenced write was fenced: {other}")
+    where = next(iter(expect), None) or "the store"
+    raise OutcomeUnknownError(f"a write to {where} could not be settled in {_TRIES} tries: read it, and try again")
+
+
+def revision_found(conflict: Conflict, place: tuple[Keyspace, str]) -> int:
+    """Return the revision at which *place* was found, or `ABSENT`."""
+    found = conflict.found[place]
+    return ABSENT if found is None else found.mod_revision
+
+
+def _earlier(ops: Collection[Op], conflict: Conflict) -> Committed | None:
+    """Return the commit of an earlier try of *ops*, if *conflict* is with that."""
+    for place, value in _results(ops):
+        if place in conflict.found:
+            found = conflict.found[place]
+            if value is None:
+                return None if found is not None else Committed(conflict.revision, 1)
+            return None if found is None or found.value != value else Committed(found.mod_revision)
+    return None
+
+
+def _results(ops: Collection[Op]) -> list[tuple[tuple[Keyspace, str], bytes | None]]:
+    """Return the keys that *ops* change with their new values, those that they delete last, with `None`."""
+    puts: list[tuple[tuple[Keyspace, str], bytes | None]] = []
+    deletes: list[tuple[tuple[Keyspace, str], bytes | None]] = []
+    for op in ops:
+        if isinstance(op, Move):
+            puts.append(((op.to_keyspace, op.key), op.value))
+        elif isinstance(op, Put):
+            puts.append(((op.keyspace, op.key), op.value))
+        elif not isinstance(op, DeleteRange):
+            deletes.append(((op.keyspace, op.key), None))
+    return puts + deletes
