@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from onager.errors import OutcomeUnknownError, StateUnavailableError
+from onager.errors import LeaseExpiredError, OutcomeUnknownError, StateUnavailableError
 from onager.state_backend.model import (
     ABSENT,
     Committed,
     Conflict,
     DeleteRange,
+    Fenced,
     Keyspace,
+    LockToken,
     Move,
     Op,
     OutcomeUnknown,
@@ -26,18 +28,22 @@ _PAUSE_S: Final = 0.02
 
 
 async def commit_settled(
-    backend: "StateBackendClient", ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int]
+    backend: "StateBackendClient",
+    ops: Collection[Op],
+    expect: Mapping[tuple[Keyspace, str], int],
+    fence: Collection[LockToken] = (),
 ) -> Committed | Conflict:
     """Write *ops* if every expectation holds; while the outcome is unknown, write the same again.
 
     If *ops* change a key of *expect*, only one of these writes can happen. A conflict after an unknown outcome then
     says which: the first key of *expect* that *ops* put has the value that they put, or another. Where it matters who
-    wrote, the value names the writer. `OutcomeUnknownError` when the store does not say for long.
+    wrote, the value names the writer. `OutcomeUnknownError` when the store does not say for long, `LeaseExpiredError`
+    when a lock of *fence* is lost.
     """
     is_unsure = False
     for number in range(_TRIES):
         try:
-            result = await backend.put_txn(ops, expect=expect)
+            result = await backend.put_txn(ops, expect=expect, fence=fence)
         except StateUnavailableError as error:
             if is_unsure:
                 raise OutcomeUnknownError(f"an earlier try may have been written: {error}") from error
@@ -50,8 +56,8 @@ async def commit_settled(
             case OutcomeUnknown():
                 is_unsure = True
                 await asyncio.sleep(_PAUSE_S * number)
-            case other:
-                raise AssertionError(f"an unfenced write was fenced: {other}")
+            case Fenced(token):
+                raise LeaseExpiredError(f"lock {token.keyspace}/{token.key} is lost: its lease ended")
     where = next(iter(expect), None) or "the store"
     raise OutcomeUnknownError(f"a write to {where} could not be settled in {_TRIES} tries: read it, and try again")
 

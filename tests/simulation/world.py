@@ -247,7 +247,7 @@ class World:
     async def _course(self) -> None:
         self.store.clients = _Clients(self.observer)  # type: ignore[assignment]
         if self.observer.catalog.is_on:
-            self.store.run(lambda engine: engine.commit(self.observer.catalog.begin(), {}, ()))
+            self.store.run(lambda engine: engine.commit(self.observer.catalog.begin(), {}))
         for place in (*self.replicas, *self.executors):
             if place is not self.replicas[0] and self.rng.random() < _LATE[self.weather.kind]:
                 self.later(self.rng.uniform(1, 8), self.weather.start, place)

@@ -70,7 +70,7 @@ async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(c
     honest = MemoryStore(clock)
     auditor = MemoryBackend(honest)
     replicas = [Replica(honest, clock, seed * 10 + n) for n in range(3)]
-    job_ids = [JobId(f"job-{n}") for n in range(4)]
+    job_ids = [JobId(f"job-{n}") for n in range(5)]
     async with asyncio.timeout(HANGS_S):
         await asyncio.gather(*(run_job(replicas[n % 3], replicas, job_id) for n, job_id in enumerate(job_ids)))
         for replica in replicas:
