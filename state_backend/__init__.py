@@ -17,6 +17,7 @@ from onager.state_backend.limits import (
     split_ops,
     split_value,
 )
+from onager.state_backend.locks import acquire_lock
 from onager.state_backend.model import (
     ABSENT,
     Committed,
@@ -72,6 +73,7 @@ __all__ = [
     "StateBackendClient",
     "TxnResult",
     "WatchEvent",
+    "acquire_lock",
     "commit_settled",
     "keep_lease",
     "op_bytes",

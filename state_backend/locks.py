@@ -46,10 +46,10 @@ _RELEASE_S: Final = 5.0
 """Longest wait for the store by a caller that is done with a lock, or cancelled; then the lease's end releases it."""
 
 
-async def acquire(
+async def acquire_lock(
     backend: "StateBackendClient", keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None
 ) -> LockToken:
-    """Take a lock as `StateBackendClient.lock` says."""
+    """Take a lock as `StateBackendClient.lock` says, to hold it until its lease ends."""
     loop = asyncio.get_running_loop()
     deadline_s = None if timeout_s is None else loop.time() + timeout_s
     nonce = secrets.token_hex(8)

@@ -27,7 +27,7 @@ from typing import Self, final
 
 from onager.errors import InvalidRequestError, LimitExceededError, OutcomeUnknownError
 from onager.state_backend.limits import MAX_TXN_OPS, check_key, check_prefix, check_txn, split_ops
-from onager.state_backend.locks import acquire, fenced, release, single_ops, unfenced
+from onager.state_backend.locks import acquire_lock, fenced, release, single_ops, unfenced
 from onager.state_backend.model import (
     ABSENT,
     Committed,
@@ -230,7 +230,7 @@ class StateBackendClient(ABC):
             await self._release(token)
 
     async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
-        return await acquire(self, keyspace, key, lease, timeout_s)
+        return await acquire_lock(self, keyspace, key, lease, timeout_s)
 
     async def _release(self, token: LockToken) -> None:
         await release(self, token)
