@@ -43,7 +43,7 @@ from onager.state_backend.model import (
     WatchEvent,
 )
 from onager.state_backend.port import StateBackendClient
-from onager.state_backend.transactions import commit_settled, revision_found
+from onager.state_backend.transactions import Write, commit_settled, revision_found, transact
 
 __all__ = [
     "ABSENT",
@@ -73,6 +73,7 @@ __all__ = [
     "StateBackendClient",
     "TxnResult",
     "WatchEvent",
+    "Write",
     "acquire_lock",
     "commit_settled",
     "keep_lease",
@@ -82,6 +83,7 @@ __all__ = [
     "revision_found",
     "split_ops",
     "split_value",
+    "transact",
 ]
 
 

@@ -1,8 +1,9 @@
 """Recipes over `StateBackendClient.put_txn`: transactions whose outcome is known in the end."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from onager.errors import LeaseExpiredError, OutcomeUnknownError, StateUnavailableError
 from onager.state_backend.model import (
@@ -25,6 +26,45 @@ if TYPE_CHECKING:
 _TRIES: Final = 20
 _PAUSE_S: Final = 0.02
 """After the second try of a write whose outcome is unknown; each further pause is longer by this."""
+
+_Seen = TypeVar("_Seen")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Write(Generic[_Result]):
+    """A decision to write *ops* if *expect* holds, as in `commit_settled`.
+
+    *written* takes the revision of the commit, and returns the result.
+    """
+
+    ops: Collection[Op]
+    expect: Mapping[tuple[Keyspace, str], int]
+    written: Callable[[int], _Result]
+
+
+async def transact(
+    backend: "StateBackendClient",
+    what: str,
+    read: Callable[[], Awaitable[_Seen]],
+    decide: Callable[[_Seen], Write[_Result] | _Result],
+    *,
+    tries: int = _TRIES,
+) -> _Result:
+    """Read, decide and write, again for as long as others change meanwhile what was read; return the result.
+
+    *decide* has no effects of its own: it is asked anew after each conflict. `StateUnavailableError`, which names
+    *what*, when others were first *tries* times; `OutcomeUnknownError` as in `commit_settled`.
+    """
+    for number in range(tries):
+        decision = decide(await read())
+        if not isinstance(decision, Write):
+            return decision
+        result = await commit_settled(backend, decision.ops, decision.expect)
+        if isinstance(result, Committed):
+            return decision.written(result.revision)
+        await asyncio.sleep(_PAUSE_S * number)
+    raise StateUnavailableError(f"{what} changes too often: others were first {tries} times; try again")
 
 
 async def commit_settled(

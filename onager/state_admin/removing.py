@@ -15,6 +15,7 @@ from onager.state_backend import (
     Keyspace,
     OutcomeUnknown,
     StateBackendClient,
+    commit_settled,
 )
 
 _SAMPLE: Final = 10
@@ -129,10 +130,9 @@ async def _remove_each(backend: StateBackendClient, keyspace: Keyspace, prefix: 
     removed = 0
     keys = [key async for key in _keys(backend, keyspace, prefix) if key != spared]
     for start in range(0, len(keys), MAX_TXN_OPS):
-        result = await backend.put_txn([Delete(keyspace, key) for key in keys[start : start + MAX_TXN_OPS]])
-        if not isinstance(result, Committed):
-            raise OutcomeUnknownError(f"{removed} of {len(keys)} records are removed, and perhaps more: repeat it")
-        removed += result.deleted
+        some = [Delete(keyspace, key) for key in keys[start : start + MAX_TXN_OPS]]
+        await commit_settled(backend, some, {})
+        removed += len(some)
     return removed
 
 

@@ -266,7 +266,7 @@ class Retention:
                 is_mine = is_mine or (len(over) > 0 and await self._rounds.claim("audit", timing.AUDIT_COUNTED_S))
                 if not over or not is_mine:
                     return
-                await self._backend.put_txn([Delete(Keyspace.Audit, key) for key in over])
+                await self._backend.put_all(Delete(Keyspace.Audit, key) for key in over)
                 await asyncio.sleep(0)
         except OnagerError as error:
             log.warning("audit_not_removed", error=str(error))
@@ -285,9 +285,7 @@ class Retention:
                 break
             start_after = page.items[-1]
         too_many = keys[: max(0, len(keys) - self._settings.audit_max_notes)]
-        for start in range(0, len(too_many), MAX_TXN_OPS):
-            await self._backend.put_txn([Delete(Keyspace.Audit, key) for key in too_many[start : start + MAX_TXN_OPS]])
-            await asyncio.sleep(0)
+        await self._backend.put_all(Delete(Keyspace.Audit, key) for key in too_many)
 
     async def collect_orphans(self) -> int:
         """Remove blobs, and pages of the catalog, that are unreferenced now and were a while ago; return how many.
