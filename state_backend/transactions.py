@@ -10,7 +10,7 @@ from onager.state_backend.model import (
     ABSENT,
     Committed,
     Conflict,
-    DeleteRange,
+    Delete,
     Fenced,
     Keyspace,
     LockToken,
@@ -110,24 +110,12 @@ def revision_found(conflict: Conflict, place: tuple[Keyspace, str]) -> int:
 
 def _earlier(ops: Collection[Op], conflict: Conflict) -> Committed | None:
     """Return the commit of an earlier try of *ops*, if *conflict* is with that."""
-    for place, value in _results(ops):
+    puts = {(op.keyspace, op.key): op.value for op in ops if isinstance(op, Put)}
+    moved = {(op.to_keyspace, op.key): op.value for op in ops if isinstance(op, Move)}
+    deleted = {(op.keyspace, op.key): None for op in ops if isinstance(op, Delete)}
+    for place, value in {**puts, **moved, **deleted}.items():
+        if (found := conflict.found.get(place)) is not None:
+            return Committed(found.mod_revision) if found.value == value else None
         if place in conflict.found:
-            found = conflict.found[place]
-            if value is None:
-                return None if found is not None else Committed(conflict.revision, 1)
-            return None if found is None or found.value != value else Committed(found.mod_revision)
+            return Committed(conflict.revision, 1) if value is None else None
     return None
-
-
-def _results(ops: Collection[Op]) -> list[tuple[tuple[Keyspace, str], bytes | None]]:
-    """Return the keys that *ops* change with their new values, those that they delete last, with `None`."""
-    puts: list[tuple[tuple[Keyspace, str], bytes | None]] = []
-    deletes: list[tuple[tuple[Keyspace, str], bytes | None]] = []
-    for op in ops:
-        if isinstance(op, Move):
-            puts.append(((op.to_keyspace, op.key), op.value))
-        elif isinstance(op, Put):
-            puts.append(((op.keyspace, op.key), op.value))
-        elif not isinstance(op, DeleteRange):
-            deletes.append(((op.keyspace, op.key), None))
-    return puts + deletes

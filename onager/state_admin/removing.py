@@ -3,17 +3,15 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from onager.errors import InvalidRequestError, NotFoundError, OutcomeUnknownError, StateUnavailableError
+from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
 from onager.state_admin.paths import keyspace_of
 from onager.state_backend import (
     MAX_TXN_OPS,
     Committed,
-    Conflict,
     Delete,
     DeleteRange,
     Keyspace,
-    OutcomeUnknown,
     StateBackendClient,
     commit_settled,
 )
@@ -67,21 +65,12 @@ async def remove_records(
             response.keys = await _remove_each(backend, keyspace, key, spared)
             response.removed = True
             return response
-        if is_prefix:
-            result = await backend.put_txn([DeleteRange(keyspace, key)])
-        else:
-            result = await backend.put_txn([Delete(keyspace, key)], expect={(keyspace, key): revision})
-        match result:
-            case Committed():
-                response.removed = True
-                response.keys = result.deleted
-                return response
-            case Conflict():
-                continue  # it changed since the check: check again
-            case OutcomeUnknown(why):
-                raise OutcomeUnknownError(f"{path} may or may not be removed ({why}): look, and repeat it")
-            case other:
-                raise AssertionError(f"an unfenced removal was fenced: {other}")
+        op = DeleteRange(keyspace, key) if is_prefix else Delete(keyspace, key)
+        result = await commit_settled(backend, [op], {} if is_prefix else {(keyspace, key): revision})
+        if isinstance(result, Committed):  # else it changed since the check: check again
+            response.removed = True
+            response.keys = result.deleted or response.keys
+            return response
     raise StateUnavailableError(f"{path} changes all the time, and was not removed; try again")
 
 
