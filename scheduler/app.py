@@ -40,6 +40,7 @@ from onager.scheduler.cluster.member_watch import MemberWatch
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.cluster.rounds import Rounds
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.operations import Operations
@@ -93,6 +94,7 @@ from onager.state_backend import StateBackendClient
 from onager.supervision import run_loops
 
 _CONNECT_SWEEP_S: Final = 600.0
+_ROUND_LOOK_S: Final = 5.0
 
 
 class Replica:
@@ -277,6 +279,7 @@ class Replica:
         self.jobs.on_tables_changed = self._note_tables
         of_jobs = (self.jobs, self.heads, self.blobs, self.precedence, self._clock)
         self.clean_ups = CleanUps(self.settings, self._backend, *of_jobs)
+        self.rounds = Rounds(self._backend, self._clock)
         self.retention = Retention(
             self.settings, self._backend, *of_jobs, is_space_short=lambda: self.executors.is_space_short
         )
@@ -411,7 +414,7 @@ class Replica:
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
             sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
-            connect=every(_CONNECT_SWEEP_S, self._sweep_connect),
+            connect=every(_ROUND_LOOK_S, self._sweep_connect),
         )
 
     def release_polls(self) -> None:
@@ -532,8 +535,8 @@ class Replica:
             self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
 
     async def _sweep_connect(self) -> None:
-        is_my_round = self.precedence.has_round("connect", self._clock.now_ms(), _CONNECT_SWEEP_S)
-        await self.spark_connect.sweep(with_files=is_my_round)
+        if self.rounds.has_begun("connect", _CONNECT_SWEEP_S):
+            await self.spark_connect.sweep(with_files=await self.rounds.claim("connect", _CONNECT_SWEEP_S))
 
     async def sweep(self) -> None:
         """Look for work that no event announced.

@@ -17,6 +17,7 @@ from onager.state_backend.limits import (
     split_ops,
     split_value,
 )
+from onager.state_backend.locks import acquire_lock
 from onager.state_backend.model import (
     ABSENT,
     Committed,
@@ -31,6 +32,7 @@ from onager.state_backend.model import (
     Lease,
     LeaseId,
     LockToken,
+    Move,
     Op,
     OutcomeUnknown,
     Page,
@@ -40,6 +42,7 @@ from onager.state_backend.model import (
     WatchEvent,
 )
 from onager.state_backend.port import StateBackendClient
+from onager.state_backend.transactions import Write, commit_settled, revision_found, transact
 
 __all__ = [
     "ABSENT",
@@ -59,6 +62,7 @@ __all__ = [
     "Lease",
     "LeaseId",
     "LockToken",
+    "Move",
     "Op",
     "OutcomeUnknown",
     "Page",
@@ -67,12 +71,17 @@ __all__ = [
     "StateBackendClient",
     "TxnResult",
     "WatchEvent",
+    "Write",
+    "acquire_lock",
+    "commit_settled",
     "keep_lease",
     "op_bytes",
     "open_backend",
     "request_bytes",
+    "revision_found",
     "split_ops",
     "split_value",
+    "transact",
 ]
 
 

@@ -8,6 +8,7 @@ code that keeps to the contract survives them.
 # ruff: noqa: SLF001 a wrapper stands where the public methods stand, and calls the primitives as they do
 
 import asyncio
+import json
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,15 +19,15 @@ from onager.clock import Clock, SystemClock
 from onager.errors import OutcomeUnknownError, StateBackendError, StateUnavailableError, WatchCompactedError
 from onager.state_backend.forwarding import ForwardingBackend, read_operation
 from onager.state_backend.model import (
+    ABSENT,
     KeyRange,
     Keyspace,
     Lease,
     LeaseId,
-    LockToken,
-    Op,
     OutcomeUnknown,
     Page,
     Put,
+    SingleOp,
     Snapshot,
     TxnResult,
     WatchEvent,
@@ -71,8 +72,6 @@ APPLIES_TO: Final[Mapping[str, frozenset[FaultKind]]] = {
     "lease": _ANY | _UNKNOWN - {FaultKind.UNKNOWN_LATE},
     "keep_alive": _ANY | {FaultKind.LEASE_LOST},
     "revoke": _ANY | _UNKNOWN,
-    "lock": _ANY | {FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_WRITTEN, FaultKind.LEASE_LOST},
-    "unlock": _ANY | _UNKNOWN,
     "watch": frozenset({FaultKind.UNAVAILABLE, FaultKind.SLOW_REQUEST, FaultKind.COMPACTED}),
     "watch_event": frozenset({FaultKind.SLOW_ANSWER, FaultKind.COMPACTED, FaultKind.CUT}),
 }
@@ -167,24 +166,18 @@ class FaultyBackend(ForwardingBackend):
     async def _read_keys(self, key_range: KeyRange) -> Page[str]:
         return await self._call("scan_keys", lambda: self.inner._read_keys(key_range))
 
-    async def _commit(
-        self, ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], fence: Collection[LockToken]
-    ) -> TxnResult:
-        leases = [token.lease for token in fence]
-        leases += [op.lease for op in ops if isinstance(op, Put) and op.lease is not None]
+    async def _commit(self, ops: Collection[SingleOp], expect: Mapping[tuple[Keyspace, str], int]) -> TxnResult:
+        leases = [op.lease for op in ops if isinstance(op, Put) and op.lease is not None]
+        if locks := [place for place, revision in expect.items() if place[0] is Keyspace.Locks and revision != ABSENT]:
+            held = (await self.inner._read(locks, ())).values.values()
+            leases += [LeaseId(json.loads(lock.value)["lease"]) for lock in held if lock is not None]
         try:
-            return await self._call("put_txn", lambda: self.inner._commit(ops, expect, fence), leases=leases)
+            return await self._call("put_txn", lambda: self.inner._commit(ops, expect), leases=leases)
         except OutcomeUnknownError as error:
             return OutcomeUnknown(str(error))
 
     async def _grant(self, ttl_s: float) -> Lease:
         return await self._call("lease", lambda: self.inner._grant(ttl_s))
-
-    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
-        return await self._call("lock", lambda: self.inner._acquire(keyspace, key, lease, timeout_s), leases=[lease])
-
-    async def _release(self, token: LockToken) -> None:
-        await self._call("unlock", lambda: self.inner._release(token))
 
     @asynccontextmanager
     async def _watch(

@@ -10,9 +10,8 @@ from onager.state_backend.model import (
     Keyspace,
     Lease,
     LeaseId,
-    LockToken,
-    Op,
     Page,
+    SingleOp,
     Snapshot,
     TxnResult,
     WatchEvent,
@@ -47,19 +46,11 @@ class ForwardingBackend(StateBackendClient):
     async def _read_keys(self, key_range: KeyRange) -> Page[str]:
         return await self.inner._read_keys(key_range)
 
-    async def _commit(
-        self, ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], fence: Collection[LockToken]
-    ) -> TxnResult:
-        return await self.inner._commit(ops, expect, fence)
+    async def _commit(self, ops: Collection[SingleOp], expect: Mapping[tuple[Keyspace, str], int]) -> TxnResult:
+        return await self.inner._commit(ops, expect)
 
     async def _grant(self, ttl_s: float) -> Lease:
         return await self.inner._grant(ttl_s)
-
-    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
-        return await self.inner._acquire(keyspace, key, lease, timeout_s)
-
-    async def _release(self, token: LockToken) -> None:
-        await self.inner._release(token)
 
     def _watch(
         self, keyspace: Keyspace, prefix: str, from_revision: int | None

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from onager.errors import InvalidRequestError, LimitExceededError
-from onager.state_backend.model import Delete, DeleteRange, Keyspace, LockToken, Op, Put
+from onager.state_backend.model import Delete, DeleteRange, Keyspace, Move, Op, Put, SingleOp
 
 MAX_TXN_OPS: Final = 128
-"""Most operations, and most conditions (expectations and fences together), of one transaction."""
+"""Most operations (a move is two), and most conditions (expectations and fences together), of one transaction."""
 MAX_REQUEST_BYTES: Final = 1_572_864
 """Most bytes of one request: keys, values and `OP_OVERHEAD_BYTES` for each operation and condition."""
 OP_OVERHEAD_BYTES: Final = 128
@@ -27,33 +27,32 @@ def op_bytes(op: Op) -> int:
         return OP_OVERHEAD_BYTES + _size(op.key) + len(op.value)
     if isinstance(op, Delete):
         return OP_OVERHEAD_BYTES + _size(op.key)
+    if isinstance(op, Move):
+        return 2 * (OP_OVERHEAD_BYTES + _size(op.key)) + len(op.value)
     return OP_OVERHEAD_BYTES + 2 * _size(op.prefix)
 
 
-def request_bytes(ops: Iterable[Op], expect: _Expect, fence: Collection[LockToken]) -> int:
+def request_bytes(ops: Iterable[Op], expect: _Expect) -> int:
     """Return what a transaction counts towards `MAX_REQUEST_BYTES`.
 
     A condition counts twice: it is compared and, if it does not hold, read.
     """
-    conditions = [key for _, key in expect] + [token.key for token in fence]
-    return sum(map(op_bytes, ops)) + 2 * sum(OP_OVERHEAD_BYTES + _size(key) for key in conditions)
+    return sum(map(op_bytes, ops)) + 2 * sum(OP_OVERHEAD_BYTES + _size(key) for _, key in expect)
 
 
-def check_txn(ops: Collection[Op], expect: _Expect, fence: Collection[LockToken]) -> None:
+def check_txn(ops: Collection[SingleOp], expect: _Expect) -> None:
     """Raise `LimitExceededError` or `InvalidRequestError` when a transaction breaks the contract."""
     if len(ops) > MAX_TXN_OPS:
         raise LimitExceededError(
             f"a transaction of {len(ops)} operations is more than the limit of {MAX_TXN_OPS}: "
             "split it (split_ops), or guard the parts with an expectation on a head record"
         )
-    if len(expect) + len(fence) > MAX_TXN_OPS:
-        raise LimitExceededError(
-            f"a transaction with {len(expect) + len(fence)} conditions is over the limit of {MAX_TXN_OPS}"
-        )
+    if len(expect) > MAX_TXN_OPS:
+        raise LimitExceededError(f"a transaction with {len(expect)} conditions is over the limit of {MAX_TXN_OPS}")
     for _, key in expect:
         check_key(key)
     _check_ops(ops)
-    if (size := request_bytes(ops, expect, fence)) > MAX_REQUEST_BYTES:
+    if (size := request_bytes(ops, expect)) > MAX_REQUEST_BYTES:
         raise LimitExceededError(
             f"a request of {size:,} bytes is more than the limit of {MAX_REQUEST_BYTES:,}: "
             "split the transaction (split_ops) or the value (split_value)"
@@ -111,7 +110,7 @@ def _check_text(text: str) -> None:
         raise InvalidRequestError(f"key {text!r} cannot be written as UTF-8: {error.reason}") from error
 
 
-def _check_ops(ops: Collection[Op]) -> None:
+def _check_ops(ops: Collection[SingleOp]) -> None:
     written: set[tuple[Keyspace, str]] = set()
     cleared: list[DeleteRange] = []
     for op in ops:

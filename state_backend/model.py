@@ -39,6 +39,8 @@ class Keyspace(StrEnum):
     """What their commands answered."""
     Places = "Places"
     """The ids of the directories that executors and schedulers share."""
+    Locks = "Locks"
+    """The locks that are held and waited for, bound to leases (`onager.state_backend.locks`)."""
     Admin = "Admin"
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 
@@ -131,22 +133,35 @@ class DeleteRange:
     prefix: str
 
 
-Op = Put | Delete | DeleteRange
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Set *value* under the same name in *to_keyspace*, and remove the key from *keyspace*; no lease follows.
+
+    The transaction has to expect a revision of the source, and that the target is absent.
+    """
+
+    keyspace: Keyspace
+    key: str
+    to_keyspace: Keyspace
+    value: bytes
+
+
+SingleOp = Put | Delete | DeleteRange
+"""What adapters carry out."""
+Op = SingleOp | Move
 
 
 @dataclass(frozen=True, slots=True)
 class LockToken:
     """Proof of holding a lock, to be passed as a `fence`; only `StateBackendClient.lock` makes one.
 
-    *revision* is the revision that created the lock's key: it grows from holder to holder, so it also
-    serves as an epoch outside of the store. *epoch* tells apart the lives of an embedded store: a token of
-    an earlier life is always refused.
+    *revision* is the revision of the lock's record. It grows from holder to holder, so it also serves as an epoch
+    outside of the store.
     """
 
     keyspace: Keyspace
     key: str
     revision: int
-    epoch: int
     lease: LeaseId
 
 

@@ -19,21 +19,21 @@ from onager.errors import (
 )
 from onager.metric import Whose, counter, gauge, histogram
 from onager.state_backend.forwarding import ForwardingBackend, read_operation
+from onager.state_backend.locks import is_fence_broken
 from onager.state_backend.model import (
     Conflict,
     Delete,
     DeleteRange,
-    Fenced,
     KeyRange,
     Keyspace,
     KeyValue,
     Lease,
     LeaseId,
     LockToken,
-    Op,
     OutcomeUnknown,
     Page,
     Put,
+    SingleOp,
     Snapshot,
     TxnResult,
     WatchEvent,
@@ -71,7 +71,7 @@ WATCH_BREAKS: Final = counter(
 )
 METRICS: Final = (REQUESTS, LOCK_WAITS, BYTES, WATCHES, WATCH_EVENTS, WATCH_BREAKS)
 
-_RESULTS: Final[Mapping[type[object], str]] = {Conflict: "conflict", Fenced: "fenced", OutcomeUnknown: "unknown"}
+_RESULTS: Final[Mapping[type[object], str]] = {Conflict: "conflict", OutcomeUnknown: "unknown"}
 _ERRORS: Final[Mapping[type[BaseException], str]] = {
     StateUnavailableError: "unavailable",
     OutcomeUnknownError: "unknown",
@@ -138,23 +138,18 @@ class ObservedBackend(ForwardingBackend):
     async def _read_keys(self, key_range: KeyRange) -> Page[str]:
         return await self._observed("scan_keys", self.inner._read_keys(key_range))
 
-    async def _commit(
-        self, ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], fence: Collection[LockToken]
-    ) -> TxnResult:
+    async def _commit(self, ops: Collection[SingleOp], expect: Mapping[tuple[Keyspace, str], int]) -> TxnResult:
         self._metrics.bytes_written.inc(sum(len(op.value) for op in ops if type(op) is Put))
         operation = "put_txn"
-        if len(ops) == 1 and not expect and not fence:
+        if len(ops) == 1 and not expect:
             operation = _SINGLE_WRITES[type(next(iter(ops)))]
-        return await self._observed(operation, self.inner._commit(ops, expect, fence))
+        return await self._observed(operation, self.inner._commit(ops, expect), expect)
 
     async def _grant(self, ttl_s: float) -> Lease:
         return await self._observed("lease", self.inner._grant(ttl_s))
 
     async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
-        return await self._observed("lock", self.inner._acquire(keyspace, key, lease, timeout_s))
-
-    async def _release(self, token: LockToken) -> None:
-        await self._observed("unlock", self.inner._release(token))
+        return await self._observed("lock", super()._acquire(keyspace, key, lease, timeout_s))
 
     @asynccontextmanager
     async def _watch(
@@ -166,12 +161,16 @@ class ObservedBackend(ForwardingBackend):
             with self._metrics.watches.track_inprogress():
                 yield _CountedEvents(events, self._metrics, keyspace)
 
-    async def _observed(self, operation: str, call: Awaitable[T]) -> T:
+    async def _observed(
+        self, operation: str, call: Awaitable[T], expect: Mapping[tuple[Keyspace, str], int] | None = None
+    ) -> T:
         began_s = self._now_s()
         outcome = "error"
         try:
             result = await call
             outcome = _RESULTS.get(type(result), "ok")
+            if expect and isinstance(result, Conflict) and is_fence_broken(result, expect):
+                outcome = "fenced"
         except BaseException as error:
             outcome = _ERRORS.get(type(error), "error")
             raise

@@ -19,15 +19,15 @@ nothing was written.
 try again), `StateCorruptError` and, from the writing methods without a `TxnResult`, `OutcomeUnknownError`.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Self, final
 
-from onager.errors import InvalidRequestError, LimitExceededError, OutcomeUnknownError, StateUnavailableError
+from onager.errors import InvalidRequestError, LimitExceededError, OutcomeUnknownError
 from onager.state_backend.limits import MAX_TXN_OPS, check_key, check_prefix, check_txn, split_ops
+from onager.state_backend.locks import acquire_lock, fenced, release, single_ops, unfenced
 from onager.state_backend.model import (
     ABSENT,
     Committed,
@@ -40,18 +40,17 @@ from onager.state_backend.model import (
     Lease,
     LeaseId,
     LockToken,
+    Move,
     Op,
     OutcomeUnknown,
     Page,
     Put,
+    SingleOp,
     Snapshot,
     TxnResult,
     WatchEvent,
 )
-
-_TRIES: Final = 20
-_PAUSE_S: Final = 0.02
-"""After the second try of a write whose outcome is unknown; each further pause is longer by this."""
+from onager.state_backend.transactions import commit_settled
 
 
 class StateBackendClient(ABC):
@@ -143,8 +142,10 @@ class StateBackendClient(ABC):
         `LeaseExpiredError` when the lease of a put is gone: nothing was written.
         """
         expect = {} if expect is None else expect
-        check_txn(ops, expect, fence)
-        return await self._commit(ops, expect, fence)
+        singles, conditions = single_ops(ops, expect), fenced(expect, fence)
+        check_txn(singles, conditions)
+        result = await self._commit(singles, conditions)
+        return unfenced(result, expect, fence) if fence and isinstance(result, Conflict) else result
 
     @final
     async def put_all(self, ops: Iterable[Op]) -> dict[tuple[Keyspace, str], int]:
@@ -154,13 +155,7 @@ class StateBackendClient(ABC):
         """
         revisions: dict[tuple[Keyspace, str], int] = {}
         for batch in split_ops(ops):
-            for number in range(_TRIES):
-                written = await self.put_txn(batch)
-                if isinstance(written, Committed):
-                    break
-                await asyncio.sleep(_PAUSE_S * number)
-            else:
-                raise OutcomeUnknownError(f"a write to {batch[0].keyspace} could not be settled in {_TRIES} tries")
+            written = await commit_settled(self, batch, {})
             revisions |= {(op.keyspace, op.key): written.revision for op in batch if isinstance(op, Put)}
         return revisions
 
@@ -171,13 +166,14 @@ class StateBackendClient(ABC):
         key: str,
         to_keyspace: Keyspace,
         *,
+        value: bytes | None = None,
         expected_revision: int | None = None,
         fence: Collection[LockToken] = (),
     ) -> TxnResult:
         """Move a key to *to_keyspace* under the same name, in one commit; a lease does not follow.
 
-        `Conflict`, with both keys as found, when the source is missing, is not at *expected_revision*, or
-        changes under the move, or when the target exists.
+        It gets the new *value*, if there is one. `Conflict`, with both keys as found, when the source is missing, is
+        not at *expected_revision*, or changes under the move, or when the target exists.
         """
         if keyspace == to_keyspace:
             raise InvalidRequestError(f"{keyspace}/{key} cannot be moved to where it is")
@@ -187,11 +183,8 @@ class StateBackendClient(ABC):
         found = seen.values[source]
         if found is None or expected_revision not in (None, found.mod_revision):
             return Conflict(seen.values, seen.revision)
-        return await self.put_txn(
-            [Put(to_keyspace, key, found.value), Delete(keyspace, key)],
-            expect={source: found.mod_revision, target: ABSENT},
-            fence=fence,
-        )
+        moved = Move(keyspace, key, to_keyspace, found.value if value is None else value)
+        return await self.put_txn([moved], expect={source: found.mod_revision, target: ABSENT}, fence=fence)
 
     # -- leases and locks
 
@@ -227,16 +220,20 @@ class StateBackendClient(ABC):
         `fence`: a holder that was paused past its lease goes on unaware, and its fenced writes are refused. Not
         re-entrant; waiters get it in no promised order. `LockTimeoutError` when another holds it for *timeout_s*
         seconds (0: do not wait); `LeaseExpiredError` when the lease is gone. Leaving the block releases only this very
-        lock; when the store does not answer then, the lease's end releases it.
+        lock; when the store does not answer then, or while the lock is taken, the lease's end releases it.
         """
         check_key(key)
         token = await self._acquire(keyspace, key, lease, timeout_s)
         try:
             yield token
         finally:
-            # If a release does not get through, the end of the lease replaces it.
-            with suppress(StateUnavailableError, OutcomeUnknownError):
-                await self._release(token)
+            await self._release(token)
+
+    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
+        return await acquire_lock(self, keyspace, key, lease, timeout_s)
+
+    async def _release(self, token: LockToken) -> None:
+        await release(self, token)
 
     # -- watching
 
@@ -283,27 +280,19 @@ class StateBackendClient(ABC):
     async def _read_keys(self, key_range: KeyRange) -> Page[str]: ...
 
     @abstractmethod
-    async def _commit(
-        self, ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], fence: Collection[LockToken]
-    ) -> TxnResult: ...
+    async def _commit(self, ops: Collection[SingleOp], expect: Mapping[tuple[Keyspace, str], int]) -> TxnResult: ...
 
     @abstractmethod
     async def _grant(self, ttl_s: float) -> Lease: ...
-
-    @abstractmethod
-    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken: ...
-
-    @abstractmethod
-    async def _release(self, token: LockToken) -> None: ...
 
     @abstractmethod
     def _watch(
         self, keyspace: Keyspace, prefix: str, from_revision: int | None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]: ...
 
-    async def _unconditional(self, op: Op) -> Committed:
-        check_txn([op], {}, ())
-        match await self._commit([op], {}, ()):
+    async def _unconditional(self, op: SingleOp) -> Committed:
+        check_txn([op], {})
+        match await self._commit([op], {}):
             case Committed() as committed:
                 return committed
             case OutcomeUnknown(why):

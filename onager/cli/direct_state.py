@@ -95,7 +95,7 @@ class DirectState:
     def restore(self, reader: BackupReader, backup: BackupFile, target: Target) -> int:
         """Replace the store's records with those of a checked backup; return how many were written."""
         mark = new_mark(self.clock, str(backup.path.absolute()), backup.records)
-        return self._runner.run(restore_records(self.backend, target, reader.records(), mark, _user()))
+        return self._runner.run(restore_records(self.backend, target, reader.records(), mark, _user(), self.clock))
 
     def _each(self, start: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, None]:
         stream = start()

@@ -11,7 +11,7 @@ from onager.state_admin.restoring import MARK_KEY
 from onager.state_backend import Keyspace, StateBackendClient
 from onager.version import __version__
 
-LEASE_BOUND: Final = (Keyspace.Heartbeats, Keyspace.ExecutorLoads, Keyspace.Schedulers)
+LEASE_BOUND: Final = (Keyspace.Heartbeats, Keyspace.ExecutorLoads, Keyspace.Schedulers, Keyspace.Locks)
 """Keyspaces bound to leases of their store, or to lives that have them: a copy would list the wrong processes as
 alive."""
 _LEFT_OUT: Final = (*LEASE_BOUND, Keyspace.Admin)

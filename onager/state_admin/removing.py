@@ -3,18 +3,17 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from onager.errors import InvalidRequestError, NotFoundError, OutcomeUnknownError, StateUnavailableError
+from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
 from onager.state_admin.paths import keyspace_of
 from onager.state_backend import (
     MAX_TXN_OPS,
     Committed,
-    Conflict,
     Delete,
     DeleteRange,
     Keyspace,
-    OutcomeUnknown,
     StateBackendClient,
+    commit_settled,
 )
 
 _SAMPLE: Final = 10
@@ -66,21 +65,12 @@ async def remove_records(
             response.keys = await _remove_each(backend, keyspace, key, spared)
             response.removed = True
             return response
-        if is_prefix:
-            result = await backend.put_txn([DeleteRange(keyspace, key)])
-        else:
-            result = await backend.put_txn([Delete(keyspace, key)], expect={(keyspace, key): revision})
-        match result:
-            case Committed():
-                response.removed = True
-                response.keys = result.deleted
-                return response
-            case Conflict():
-                continue  # it changed since the check: check again
-            case OutcomeUnknown(why):
-                raise OutcomeUnknownError(f"{path} may or may not be removed ({why}): look, and repeat it")
-            case other:
-                raise AssertionError(f"an unfenced removal was fenced: {other}")
+        op = DeleteRange(keyspace, key) if is_prefix else Delete(keyspace, key)
+        result = await commit_settled(backend, [op], {} if is_prefix else {(keyspace, key): revision})
+        if isinstance(result, Committed):  # else it changed since the check: check again
+            response.removed = True
+            response.keys = result.deleted or response.keys
+            return response
     raise StateUnavailableError(f"{path} changes all the time, and was not removed; try again")
 
 
@@ -129,10 +119,9 @@ async def _remove_each(backend: StateBackendClient, keyspace: Keyspace, prefix: 
     removed = 0
     keys = [key async for key in _keys(backend, keyspace, prefix) if key != spared]
     for start in range(0, len(keys), MAX_TXN_OPS):
-        result = await backend.put_txn([Delete(keyspace, key) for key in keys[start : start + MAX_TXN_OPS]])
-        if not isinstance(result, Committed):
-            raise OutcomeUnknownError(f"{removed} of {len(keys)} records are removed, and perhaps more: repeat it")
-        removed += result.deleted
+        some = [Delete(keyspace, key) for key in keys[start : start + MAX_TXN_OPS]]
+        await commit_settled(backend, some, {})
+        removed += len(some)
     return removed
 
 
@@ -154,6 +143,8 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"executor {executor_id} is alive, and {_RUN_AGAIN}" for executor_id in alive]
         case Keyspace.Schedulers:
             return [f"scheduler {key} is running" for key in keys]
+        case Keyspace.Locks:
+            return [f"{key} is bound to a lease: it goes by itself when that ends, at the latest" for key in keys]
         case Keyspace.Admin:
             return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
         case Keyspace.Places:

@@ -1,8 +1,8 @@
 """Restores a backup into a store that no scheduler uses.
 
-During a restore the store holds a mark (``Admin/restore``). Schedulers refuse to start on such a store, every batch
-expects the mark to be the one of this restore, and the mark is removed only when everything is written. So an
-interrupted restore is noticed, two concurrent ones cannot mix, and a repeated one starts from nothing.
+During a restore the store holds a mark (``Admin/restore``). Schedulers refuse to start on such a store, and the mark is
+removed only when everything is written. So an interrupted restore is noticed, and a repeated one starts from nothing. A
+restore holds the lock of that name, and every batch is fenced by it, so two of them cannot mix.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from onager.clock import Clock
 from onager.errors import (
     InvalidRequestError,
-    OutcomeUnknownError,
+    LeaseExpiredError,
+    LockTimeoutError,
     StateBackendError,
     StateCorruptError,
 )
@@ -27,27 +28,34 @@ from onager.state_backend import (
     ABSENT,
     MAX_REQUEST_BYTES,
     MAX_TXN_OPS,
-    Committed,
     Conflict,
     Delete,
     DeleteRange,
     KeyRange,
     Keyspace,
+    LockToken,
     Op,
-    OutcomeUnknown,
     Put,
     StateBackendClient,
+    commit_settled,
+    keep_lease,
     op_bytes,
 )
 
 MARK_KEY: Final = "restore"
 _MARK: Final = (Keyspace.Admin, MARK_KEY)
-_KEPT: Final = (Keyspace.Admin, Keyspace.Audit)
+_KEPT: Final = (Keyspace.Admin, Keyspace.Audit, Keyspace.Locks)
 _FORGOTTEN: Final = {Keyspace.Executors: "lease_id", Keyspace.Places: "generation"}
 """Numbers that mean something else by now: a lease may be another one here, and directories have newer generations."""
 _BATCH_BYTES: Final = MAX_REQUEST_BYTES - 64 * 1024
-"""This leaves room for the expectation of the mark."""
-_TRIES: Final = 20
+"""This leaves room for the fence."""
+_LEASE_TTL_S: Final = 10.0
+"""How long a restore that was killed keeps others waiting."""
+_WAIT_S: Final = 1.5 * _LEASE_TTL_S
+_NOT_ALONE: Final = (
+    f"another restore into this store is under way, or has just ended, or this one was held up for {_LEASE_TTL_S:g} s: "
+    "see that only one runs"
+)
 
 
 class RestoreMark(Record):
@@ -112,23 +120,43 @@ async def restore_records(
     records: Iterable[pb.StateRecord],
     mark: RestoreMark,
     caller: Caller,
+    clock: Clock,
 ) -> int:
     """Delete the store's content, write *records*, and return how many; *target* is the content that was seen.
 
     The audit of the store stays, beside that of the backup, and the end of the restore is recorded with the records.
-    `InvalidRequestError` when another restore is in progress, or another process wrote meanwhile.
+    `InvalidRequestError` when another restore is in progress, or has been since *target* was seen.
     """
-    value = mark.encoded()
+    try:
+        async with (
+            keep_lease(backend, _LEASE_TTL_S, clock) as kept,
+            backend.lock(*_MARK, kept.id, timeout_s=_WAIT_S) as token,
+        ):
+            return await _restore(backend, target, records, mark, caller, token)
+    except (LockTimeoutError, LeaseExpiredError) as error:
+        raise InvalidRequestError(_NOT_ALONE) from error
+
+
+async def _restore(
+    backend: StateBackendClient,
+    target: Target,
+    records: Iterable[pb.StateRecord],
+    mark: RestoreMark,
+    caller: Caller,
+    token: LockToken,
+) -> int:
     everything = [DeleteRange(keyspace, "") for keyspace in Keyspace if keyspace not in _KEPT]
-    revision = await _commit(backend, [Put(*_MARK, value), *everything], target.mark_revision, value)
+    begin: list[Op] = [Put(*_MARK, mark.encoded()), *everything]
+    if isinstance(await commit_settled(backend, begin, {_MARK: target.mark_revision}, [token]), Conflict):
+        raise InvalidRequestError(_NOT_ALONE)
     written = 0
     for batch in _batches(_op(record) for record in records):
-        await _commit(backend, batch, revision, value)
+        await commit_settled(backend, batch, {}, [token])
         written += len(batch)
         await asyncio.sleep(0)
     if written != mark.records:
         raise StateCorruptError(f"the backup has {written} records where {mark.records} were counted before")
-    await _commit(backend, [Delete(*_MARK), _audited(mark, caller)], revision, value)
+    await commit_settled(backend, [Delete(*_MARK), _audited(mark, caller)], {}, [token])
     return written
 
 
@@ -142,30 +170,6 @@ def _audited(mark: RestoreMark, caller: Caller) -> Put:
         outcome=f"{DONE}: {mark.records} records",
     )
     return Put(Keyspace.Audit, f"{record.key_prefix}{mark.nonce}", record.encoded())
-
-
-async def _commit(backend: StateBackendClient, ops: list[Op], revision: int, mark: bytes) -> int:
-    """Commit *ops* if the mark is at *revision*; repeating them after an unknown outcome is harmless."""
-    is_unsure = False
-    for _ in range(_TRIES):
-        result = await backend.put_txn(ops, expect={_MARK: revision})
-        match result:
-            case Committed(at):
-                return at
-            case Conflict(found):
-                now = found[_MARK]
-                if is_unsure and now is not None and now.value == mark and isinstance(ops[0], Put):
-                    return now.mod_revision  # only the answer was lost: the write was ours
-                if is_unsure and now is None and isinstance(ops[0], Delete):
-                    return result.revision
-                raise InvalidRequestError(
-                    "another restore into this store is under way, or has just ended: see that only one runs"
-                )
-            case OutcomeUnknown():
-                is_unsure = True
-            case other:
-                raise AssertionError(f"an unfenced write was fenced: {other}")
-    raise OutcomeUnknownError(f"the store did not say in {_TRIES} tries whether it wrote; run the restore again")
 
 
 def _batches(ops: Iterable[Op]) -> Iterator[list[Op]]:

@@ -72,7 +72,7 @@ class CatalogCommits:
     async def _with_pages(
         self, merged: Merged, ops: list[Op], expect: dict[tuple[Keyspace, str], int]
     ) -> CatalogWrites:
-        left = MAX_BYTES - request_bytes(ops, expect, ()) - op_bytes(Put(_CATALOG, MARK_KEY, b"{}"))
+        left = MAX_BYTES - request_bytes(ops, expect) - op_bytes(Put(_CATALOG, MARK_KEY, b"{}"))
         if left < 0:
             raise UnsupportedPlanError(
                 f"a change of the catalog of {MAX_BYTES - left:,} bytes, more than {MAX_BYTES:,} in one job,",

@@ -27,10 +27,6 @@ class Precedence:
             return len(live)  # it is leaving
         return rendezvous.rank(key, self._members.id, live)
 
-    def has_round(self, key: str, now_ms: int, interval_s: float) -> bool:
-        """Return whether a round of what is done every *interval_s* is this scheduler's; the next may be another's."""
-        return self.place(f"{key}/{now_ms // int(1000 * interval_s)}") == 0
-
     def has_come(self, key: str, waited: float, moment: float) -> bool:
         """Return whether it is this scheduler's turn, *waited* after it saw that there is something to do.
 

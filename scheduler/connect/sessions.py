@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from onager.clock import Clock
-from onager.errors import BusyError, OutcomeUnknownError, SchemaVersionError, StateCorruptError
+from onager.errors import BusyError, SchemaVersionError, StateCorruptError
 from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import KEPT
@@ -31,7 +31,6 @@ from onager.scheduler.connect.records import (
 from onager.scheduler.records import NOTHING_MORE, Extra, pack_blob, unpack
 from onager.state_backend import (
     ABSENT,
-    Committed,
     Conflict,
     Delete,
     DeleteRange,
@@ -40,6 +39,7 @@ from onager.state_backend import (
     Op,
     Put,
     StateBackendClient,
+    commit_settled,
 )
 
 log = structlog.get_logger(__name__)
@@ -252,19 +252,10 @@ class Sessions:
         place = (Keyspace.ConnectSessions, record.key.path)
         more, expected = extra
         ops, expect = [Put(*place, record.encoded()), *ops, *more], {place: session.mod_revision, **expected}
-        for number in range(_TRIES):
-            written = await self._backend.put_txn(ops, expect=expect)
-            if isinstance(written, Conflict) and not number:
-                return None
-            if isinstance(written, Committed):
-                self._at_hand.pop(record.key, None)
-            found = await self.find(record.key)
-            if isinstance(written, Committed) or (found is not None and found.record.written_by == mine):
-                return found
-            if isinstance(written, Conflict):
-                return None
-            # Not written so far. The same is written again: what it expects lets only one of both happen.
-        raise OutcomeUnknownError(f"whether session {record.session_id} was changed is not known: try again")
+        if isinstance(await commit_settled(self._backend, ops, expect), Conflict):
+            return None
+        self._at_hand.pop(record.key, None)
+        return await self.find(record.key)
 
     # ---------------------------------------------------------------- age
 

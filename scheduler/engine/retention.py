@@ -18,6 +18,7 @@ from onager.ids import BlobDigest, JobId, program_of
 from onager.scheduler import timing
 from onager.scheduler.catalog.collecting import OrphanedPages
 from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.cluster.rounds import Rounds
 from onager.scheduler.jobs import audit
 from onager.scheduler.jobs.archive import HistoryArchive
 from onager.scheduler.jobs.audit_notes import is_note
@@ -69,8 +70,7 @@ class Retention:
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._histories: set[str] = set()
         self._pages = OrphanedPages(backend)
-        self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
-        self._notes_counted_s = -1.0 * timing.AUDIT_COUNTED_S
+        self._rounds = Rounds(backend, clock)
         self._audit_over_ms = 0
         """When the retention of the oldest record of the audit is over, as far as known."""
 
@@ -253,10 +253,8 @@ class Retention:
         """Remove records of the audit whose time is over, in portions; new ones are younger than those seen."""
         retention_ms = 1000 * self._settings.audit_retention_s
         until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
-        now_ms = self._clock.now_ms()
-        waited_ms = now_ms - self._audit_over_ms
-        moment_ms = 2 * self._settings.sweep_interval_ms
-        if waited_ms < 0 or not self._precedence.has_come("audit", waited_ms, moment_ms):
+        now_ms, is_mine = self._clock.now_ms(), False
+        if now_ms < self._audit_over_ms:
             return
         try:
             while self._clock.monotonic_s() <= until_s:
@@ -265,19 +263,19 @@ class Retention:
                 if len(over) < len(page) or not over:
                     oldest_ms = next((audit.key_ms(key) for key in page if key not in over), now_ms)
                     self._audit_over_ms = oldest_ms + retention_ms
-                if not over:
+                is_mine = is_mine or (len(over) > 0 and await self._rounds.claim("audit", timing.AUDIT_COUNTED_S))
+                if not over or not is_mine:
                     return
-                await self._backend.put_txn([Delete(Keyspace.Audit, key) for key in over])
+                await self._backend.put_all(Delete(Keyspace.Audit, key) for key in over)
                 await asyncio.sleep(0)
         except OnagerError as error:
             log.warning("audit_not_removed", error=str(error))
 
     async def limit_audit(self) -> None:
         """Remove the oldest records of everyday acts beyond their limit."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._notes_counted_s < timing.AUDIT_COUNTED_S * (1 + self._precedence.place("audit notes")):
+        is_due = self._rounds.has_begun("audit notes", timing.AUDIT_COUNTED_S)
+        if not is_due or not await self._rounds.claim("audit notes", timing.AUDIT_COUNTED_S):
             return
-        self._notes_counted_s = now_s
         keys: list[str] = []
         start_after: str | None = None
         while True:
@@ -287,9 +285,7 @@ class Retention:
                 break
             start_after = page.items[-1]
         too_many = keys[: max(0, len(keys) - self._settings.audit_max_notes)]
-        for start in range(0, len(too_many), MAX_TXN_OPS):
-            await self._backend.put_txn([Delete(Keyspace.Audit, key) for key in too_many[start : start + MAX_TXN_OPS]])
-            await asyncio.sleep(0)
+        await self._backend.put_all(Delete(Keyspace.Audit, key) for key in too_many)
 
     async def collect_orphans(self) -> int:
         """Remove blobs, and pages of the catalog, that are unreferenced now and were a while ago; return how many.
@@ -297,10 +293,9 @@ class Retention:
         Those are references of jobs that do not exist, and blobs without references. A job's blobs may be stored before
         the job itself, so one look is no proof.
         """
-        now_s = self._clock.monotonic_s()
-        if now_s - self._orphans_seen_s < timing.ORPHAN_AGE_S * (1 + self._precedence.place("orphans")):
+        is_due = self._rounds.has_begun("orphans", timing.ORPHAN_AGE_S)
+        if not is_due or not await self._rounds.claim("orphans", timing.ORPHAN_AGE_S):
             return 0
-        self._orphans_seen_s = now_s
         references, unnamed = await self._blobs.orphans(lambda job_id: self._heads.get(job_id) is not None)
         gone, left = references & self._orphans[0], unnamed & self._orphans[1]
         await self._blobs.release_all(gone)

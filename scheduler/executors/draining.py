@@ -1,18 +1,17 @@
 """Draining executors on request: the record says so to all schedulers, and the executor hears it where it waits."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from onager.clock import Clock
-from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
+from onager.errors import InvalidRequestError, NotFoundError
 from onager.ids import ExecutorId
 from onager.scheduler.executors.manager import ExecutorManager
-from onager.state_backend import Committed, Keyspace, Put, StateBackendClient
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.state_backend import Keyspace, Put, StateBackendClient, Write, transact
 
 log = structlog.get_logger(__name__)
-
-_TRIES: Final = 10
 
 
 class Drained(NamedTuple):
@@ -38,10 +37,8 @@ class Draining:
         `NotFoundError` for an unknown executor, `InvalidRequestError` for one that is gone.
         """
         registry = self._executors.registry
-        for tries in range(_TRIES):
-            if tries or registry.find(executor_id) is None:
-                await registry.read(executor_id)  # it may just have registered with another scheduler
-            record = registry.find(executor_id)
+
+        def decide(record: ExecutorRecord | None) -> Write[Drained] | Drained:
             if record is None:
                 raise NotFoundError(f"there is no executor {executor_id}: onager executors lists them")
             if record.state == "lost":
@@ -51,15 +48,20 @@ class Draining:
             if record.state == "draining":
                 return Drained(was_leaving=True, others=self._others(executor_id))
             draining = record.model_copy(update={"state": "draining"})
-            result = await self._backend.put_txn(
-                [Put(Keyspace.Executors, executor_id, draining.encoded())],
-                expect={(Keyspace.Executors, executor_id): registry.revision(executor_id)},
-            )
-            if isinstance(result, Committed):
-                registry.seen(draining, result.revision)
+
+            def written(revision: int) -> Drained:
+                registry.seen(draining, revision)
                 log.info("executor_drained_on_request", executor_id=executor_id, reason=reason)
                 return Drained(was_leaving=False, others=self._others(executor_id))
-        raise StateUnavailableError(f"executor {executor_id} could not be marked in {_TRIES} tries; try again")
+
+            put = Put(Keyspace.Executors, executor_id, draining.encoded())
+            return Write([put], {(Keyspace.Executors, executor_id): registry.revision(executor_id)}, written)
+
+        async def read() -> ExecutorRecord | None:
+            await registry.read(executor_id)  # it may just have registered with another scheduler, or changed there
+            return registry.find(executor_id)
+
+        return await transact(self._backend, f"executor {executor_id}", read, decide)
 
     def running(self, executor_id: str) -> int:
         """Return how many task attempts the executor holds, as far as this scheduler knows."""

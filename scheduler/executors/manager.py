@@ -36,7 +36,17 @@ from onager.scheduler.executors.records import (
 )
 from onager.scheduler.executors.registry import ExecutorRegistry
 from onager.scheduler.loops import every
-from onager.state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Op, Put, StateBackendClient
+from onager.state_backend import (
+    ABSENT,
+    Committed,
+    Delete,
+    Keyspace,
+    LeaseId,
+    Op,
+    Put,
+    StateBackendClient,
+    commit_settled,
+)
 from onager.supervision import run_loops
 
 log = structlog.get_logger(__name__)
@@ -283,13 +293,11 @@ class ExecutorManager:
                 lost_before=_why_lost(before, request.incarnation),
                 places=_claims(request, before),
             )
-            result = await self._backend.put_txn(
-                [
-                    Put(Keyspace.Executors, executor_id, record.encoded()),
-                    Put(Keyspace.Heartbeats, executor_id, request.incarnation.encode(), lease=lease.id),
-                ],
-                expect={(Keyspace.Executors, executor_id): revision},
-            )
+            puts = [
+                Put(Keyspace.Executors, executor_id, record.encoded()),
+                Put(Keyspace.Heartbeats, executor_id, request.incarnation.encode(), lease=lease.id),
+            ]
+            result = await commit_settled(self._backend, puts, {(Keyspace.Executors, executor_id): revision})
             if isinstance(result, Committed):
                 if before is not None and before.incarnation != request.incarnation and before.state != "lost":
                     self._losses.observer.lost(Loss.RESTARTED)
@@ -388,13 +396,11 @@ class ExecutorManager:
         revision = self._registry.revision(executor_id)
         lease = await self._backend.lease(self.lease_ttl_s)
         record = known.model_copy(update={"lease_id": lease.id})
-        result = await self._backend.put_txn(
-            [
-                Put(Keyspace.Executors, executor_id, record.encoded()),
-                Put(Keyspace.Heartbeats, executor_id, record.incarnation.encode(), lease=lease.id),
-            ],
-            expect={(Keyspace.Executors, executor_id): revision},
-        )
+        puts = [
+            Put(Keyspace.Executors, executor_id, record.encoded()),
+            Put(Keyspace.Heartbeats, executor_id, record.incarnation.encode(), lease=lease.id),
+        ]
+        result = await commit_settled(self._backend, puts, {(Keyspace.Executors, executor_id): revision})
         if not isinstance(result, Committed):
             await self._backend.revoke(lease.id)
             await self._registry.read(executor_id)  # another scheduler that hears of it may have done the same
@@ -470,9 +476,8 @@ class ExecutorManager:
                 return False
             record = known.model_copy(update=changed)
             own = {(Keyspace.Executors, executor_id): self._registry.revision(executor_id)}
-            result = await self._backend.put_txn(
-                [Put(Keyspace.Executors, executor_id, record.encoded()), *ops], expect={**own, **(expect or {})}
-            )
+            puts = [Put(Keyspace.Executors, executor_id, record.encoded()), *ops]
+            result = await commit_settled(self._backend, puts, {**own, **(expect or {})})
             if isinstance(result, Committed):
                 self._registry.seen(record, result.revision)
                 return True
@@ -510,13 +515,9 @@ class ExecutorManager:
             gone = known.model_copy(update={**ended, "death": death})
             self._registry.expect(gone)
             try:
-                result = await self._backend.put_txn(
-                    [
-                        Put(Keyspace.Executors, executor_id, gone.encoded()),
-                        Delete(Keyspace.Heartbeats, executor_id),
-                    ],
-                    expect={(Keyspace.Executors, executor_id): revision},
-                )
+                put = Put(Keyspace.Executors, executor_id, gone.encoded())
+                ops: list[Op] = [put, Delete(Keyspace.Heartbeats, executor_id)]
+                result = await commit_settled(self._backend, ops, {(Keyspace.Executors, executor_id): revision})
             except BaseException:
                 self._registry.withdraw(gone, known)
                 raise

@@ -18,7 +18,7 @@ from onager.scheduler.disk import EXCHANGE as DISK
 from onager.scheduler.executors.place_admission import PlaceAdmission, next_generation
 from onager.scheduler.executors.place_records import PlaceRecord
 from onager.scheduler.policy.place_rules import Admit, Ask, Begin, Make, Refuse, Renew, Tell, View, judged, told_copy
-from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient
+from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient, commit_settled
 
 log = structlog.get_logger(__name__)
 
@@ -245,7 +245,7 @@ class OwnExchange:
             Put(Keyspace.Places, EXCHANGE, made.encoded()),
             Put(Keyspace.Schedulers, members.id, shown.encoded(), lease=members.lease.id),
         ]
-        result = await self._backend.put_txn(puts, expect={(Keyspace.Places, EXCHANGE): revision})
+        result = await commit_settled(self._backend, puts, {(Keyspace.Places, EXCHANGE): revision})
         if isinstance(result, Committed):
             self._place_id = made.place_id
             self._accept(found.mark)

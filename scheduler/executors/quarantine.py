@@ -21,7 +21,7 @@ from onager.scheduler.executors.outcomes import ExecutorHealth, Suspect, Work
 from onager.scheduler.executors.records import ExecutorRecord
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.loops import every
-from onager.state_backend import Committed, Keyspace, Put, StateBackendClient
+from onager.state_backend import Committed, Keyspace, Put, StateBackendClient, commit_settled
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +98,7 @@ class Quarantine:
         aside = record.model_copy(update={"set_aside_until_ms": now_ms + self._for_ms, "set_aside_reason": reason})
         keys = {(Keyspace.Executors, e): registry.revision(e) for e in (executor_id, other.executor_id)}
         # The other executor's record must be unchanged: if two schedulers quarantine two at once, one stays.
-        result = await self._backend.put_txn([Put(Keyspace.Executors, executor_id, aside.encoded())], expect=keys)
+        result = await commit_settled(self._backend, [Put(Keyspace.Executors, executor_id, aside.encoded())], keys)
         if not isinstance(result, Committed):
             for each in (executor_id, other.executor_id):  # looked at again in a moment
                 await registry.read(each)

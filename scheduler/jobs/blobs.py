@@ -45,7 +45,9 @@ from onager.state_backend import (
     OutcomeUnknown,
     Put,
     StateBackendClient,
+    commit_settled,
     op_bytes,
+    revision_found,
     split_value,
 )
 
@@ -275,15 +277,9 @@ class BlobStore:
         The second is written only if absent, and before all others: while it is at that revision, none was removed.
         """
         second = _chunk_key(digest, 1)
-        for number in range(_TRIES):
-            result = await self._backend.put_txn(chunks[:1], expect={second: ABSENT})
-            if isinstance(result, Committed | Conflict):
-                break
-            await _pause(number)
-        else:
-            raise OutcomeUnknownError("chunks of a blob could not be stored; try again")
+        result = await commit_settled(self._backend, chunks[:1], {second: ABSENT})
         await self._backend.put_all(chunks[1:])
-        return result.revision if isinstance(result, Committed) else _revision_of(result.found[second])
+        return result.revision if isinstance(result, Committed) else revision_found(result, second)
 
     async def _look(self, digests: Iterable[BlobDigest]) -> "dict[BlobDigest, _Stored]":
         keys = {digest: (_chunk_key(digest, 0), _meta_key(digest)) for digest in digests}

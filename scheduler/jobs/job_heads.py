@@ -31,7 +31,17 @@ from onager.ids import JobId, program_of
 from onager.job_settings import ReuseScope
 from onager.scheduler.loops import watching
 from onager.scheduler.records import Record
-from onager.state_backend import ABSENT, Committed, Conflict, EventKind, Keyspace, KeyValue, Op, Put, StateBackendClient
+from onager.state_backend import (
+    Committed,
+    EventKind,
+    Keyspace,
+    KeyValue,
+    Op,
+    Put,
+    StateBackendClient,
+    commit_settled,
+    revision_found,
+)
 from onager.supervision import run_loops
 
 log = structlog.get_logger(__name__)
@@ -321,15 +331,13 @@ class JobHeads:
             while some:
                 expect = {(Keyspace.JobHeads, head.job_id): at[head.job_id] for head in some}
                 ops = [op for h in some for op in (Put(Keyspace.JobHeads, h.job_id, self.encoded(h)), *beside(h))]
-                result = await self._backend.put_txn(ops, expect=expect)
+                result = await commit_settled(self._backend, ops, expect)
                 if isinstance(result, Committed):
                     for head in some:
                         self.seen(head, result.revision)
                     written += some
-                if not isinstance(result, Conflict):
                     break
-                now = {key: ABSENT if item is None else item.mod_revision for (_, key), item in result.found.items()}
-                some = [head for head in some if now[head.job_id] == at[head.job_id]]
+                some = [h for h in some if revision_found(result, (Keyspace.JobHeads, h.job_id)) == at[h.job_id]]
         return written
 
     def removed(self, job_id: JobId, revision: int) -> None:

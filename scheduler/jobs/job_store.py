@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -20,10 +20,10 @@ from onager.errors import (
     CatalogConflictError,
     JobConflictError,
     JobNotFoundError,
-    OutcomeUnknownError,
     PlanningError,
     SchemaVersionError,
     StateCorruptError,
+    StateUnavailableError,
 )
 from onager.execution_graph import Event, EventBatch, ExecutionGraph, OutputsTaken, encode_batch
 from onager.ids import JobId, program_of
@@ -39,21 +39,20 @@ from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFla
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.loops import in_portions
-from onager.scheduler.records import NOTHING_MORE, Extra, pack
+from onager.scheduler.records import NOTHING_MORE, Expected, Extra, pack
 from onager.state_backend import (
     ABSENT,
-    Conflict,
-    Delete,
     DeleteRange,
     KeyRange,
     Keyspace,
     KeyValue,
+    Move,
     Op,
-    OutcomeUnknown,
     Put,
     StateBackendClient,
-    TxnResult,
+    commit_settled,
     op_bytes,
+    revision_found,
 )
 from onager.state_backend import (
     Committed as TxnCommitted,
@@ -201,44 +200,40 @@ class JobStore:
             *more,
         ]
         expect = {(keyspace, str(job_id)): ABSENT for keyspace in job_log.HEADER_KEYSPACES} | dict(expected)
-        for _ in range(_TRIES):
-            beside, blob = blob, None
-            if beside is None:
-                result = await self._backend.put_txn(ops, expect=expect)
-            else:
-                result = await self._backend.put_txn([*ops, *beside.ops], expect={**expect, **beside.expect})
+        revision = await self._store_new(ops, expect, blob)
+        if revision is not None:
+            job = StoredJob(
+                graph=graph,
+                seq=0,
+                header=header,
+                header_revision=revision,
+                keyspace=Keyspace.ActiveJobs,
+                log=(),
+            )
+            self.observer.submitted()
+            self._learn(job, head, revision)
+            return job, False
+        try:
+            found = await self.load(job_id)
+        except JobNotFoundError:
+            raise BusyError(f"what belongs to job {job_id} has changed: try again") from None
+        if found.graph.spec_digest != graph.spec_digest:
+            raise JobConflictError(job_id)
+        existed = found.header.batch_id != header.batch_id or found.seq > 0
+        if not existed:
+            self.observer.submitted()
+        return found, existed
+
+    async def _store_new(self, ops: Sequence[Op], expect: Expected, blob: BlobWrites | None) -> int | None:
+        """Write a new job, with *blob* if possible, else after it; return the revision, or None when that conflicts."""
+        if blob is not None:
+            result = await self._backend.put_txn([*ops, *blob.ops], expect={**expect, **blob.expect})
             if isinstance(result, TxnCommitted):
-                if beside is not None:
-                    beside.committed(result.revision)
-                job = StoredJob(
-                    graph=graph,
-                    seq=0,
-                    header=header,
-                    header_revision=result.revision,
-                    keyspace=Keyspace.ActiveJobs,
-                    log=(),
-                )
-                self.observer.submitted()
-                self._learn(job, head, result.revision)
-                return job, False
-            if beside is not None:
-                await beside.put()  # another job references it, too, or the job exists
-                continue
-            try:
-                found = await self.load(job_id)
-            except JobNotFoundError:
-                if isinstance(result, Conflict) and any(
-                    _revision_of(result.found[place]) != revision for place, revision in expected.items()
-                ):
-                    raise BusyError(f"what belongs to job {job_id} has changed: try again") from None
-                continue  # the outcome was unknown, and the job is not there: try again, only one write can win
-            if found.graph.spec_digest != graph.spec_digest:
-                raise JobConflictError(job_id)
-            existed = found.header.batch_id != header.batch_id or found.seq > 0
-            if not existed:
-                self.observer.submitted()
-            return found, existed
-        raise OutcomeUnknownError(f"job {job_id} could not be stored in {_TRIES} tries; submit it again")
+                blob.committed(result.revision)
+                return result.revision
+            await blob.put()  # another job references it, too, or the job exists
+        settled = await commit_settled(self._backend, ops, expect)
+        return settled.revision if isinstance(settled, TxnCommitted) else None
 
     async def get(self, job_id: JobId) -> StoredJob:
         """Return the job, from the cache when it is there; errors as in `load`."""
@@ -392,7 +387,7 @@ class JobStore:
             ops.append(Put(Keyspace.JobHeads, header.job_id, self.heads.encoded(head)))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
         expect |= self._taken_from(batch)
-        revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch.batch_id))
+        revision = await self._settle(ops, expect)
         if revision is None:
             return Lost()
         small = None if job.log is None or log_bytes > _SMALL_LOG_BYTES else (*job.log, plain)
@@ -432,18 +427,22 @@ class JobStore:
         )
         head = self._with_owed(head_of(graph, old))
         keyspace = job_log.end_keyspace(graph)
+        tip = job_log.log_key(old.job_id, old.generation, job.seq + 1)
+        expect = {(Keyspace.ActiveJobs, old.job_id): job.header_revision, (Keyspace.JobLog, tip): ABSENT}
+        expect |= self._taken_from(batch)
         ops: list[Op] = [
-            Put(keyspace, old.job_id, header.encoded()),
             Put(Keyspace.JobHeads, old.job_id, self.heads.encoded(head)),
             DeleteRange(Keyspace.GraphChunks, job_log.snapshot_prefix(old.job_id, old.snapshot)),
         ]
         if keyspace is Keyspace.ActiveJobs:
+            ops.append(Put(keyspace, old.job_id, header.encoded()))
             # The previous generation stays for schedulers that have to settle a write of unknown outcome in it.
             if old.generation > 0:
                 ops.append(DeleteRange(Keyspace.JobLog, job_log.log_prefix(old.job_id, old.generation - 1)))
         else:
-            ops.append(Delete(Keyspace.ActiveJobs, old.job_id))
+            ops.append(Move(Keyspace.ActiveJobs, old.job_id, keyspace, header.encoded()))
             ops.append(DeleteRange(Keyspace.JobLog, f"{old.job_id}/"))
+            expect[keyspace, old.job_id] = ABSENT
         # Names of chunks are unique to their snapshot, and all parts of the history but the last are the same whoever
         # writes them: these may be written before the transaction, and again.
         before, last = [*chunks, *parts[:-1]], parts[-1]
@@ -454,10 +453,7 @@ class JobStore:
         is_too_large = op_bytes(last) > _INLINE_BYTES
         if not is_too_large:
             ops.append(last)
-        tip = job_log.log_key(old.job_id, old.generation, job.seq + 1)
-        expect = {(Keyspace.ActiveJobs, old.job_id): job.header_revision, (Keyspace.JobLog, tip): ABSENT}
-        expect |= self._taken_from(batch)
-        revision = await self._settle_end(ops, expect, lambda: self._has_header(keyspace, header), graph)
+        revision = await self._settle_end(ops, expect, graph)
         if not isinstance(revision, int):
             return revision
         after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
@@ -473,13 +469,12 @@ class JobStore:
         self,
         ops: Sequence[Op],
         expect: dict[tuple[Keyspace, str], int],
-        mine: Callable[[], Awaitable[int | None]],
         graph: ExecutionGraph,
     ) -> int | Lost | Refused:
         """Commit *ops* as `_settle` does, with what the job changes in the catalog if it ends well with *graph*."""
         try:
             changes = await changes_of(graph, self._blobs)
-            revision = await self._settle(ops, expect, mine, changes)
+            revision = await self._settle(ops, expect, changes)
         except CatalogConflictError as error:
             return Refused(str(error), is_conflict=True)
         except UNCOMMITTABLE as error:
@@ -494,55 +489,22 @@ class JobStore:
         self,
         ops: Sequence[Op],
         expect: dict[tuple[Keyspace, str], int],
-        mine: Callable[[], Awaitable[int | None]],
         changes: CatalogChanges | None = None,
     ) -> int | None:
         """Commit *ops*, and *changes* of the catalog with them; return the revision, or None when another writer won.
 
-        After an unknown outcome the write may have happened, or may still happen: *mine* looks for it by the batch's
-        id. While it is absent the same ops are written again, since their expectations let only one win. So are they
-        when only the catalog is not as expected, with changes that are made anew. Raises what `CatalogCommits.prepare`
-        raises, unless the write has happened.
+        When only the catalog is not as expected, the changes are made anew. Raises what `CatalogCommits.prepare`
+        raises.
         """
-        is_unsure = False
         for _ in range(_TRIES):
-            try:
-                beside = CatalogWrites() if changes is None else await self._catalog.prepare(changes)
-            except (CatalogConflictError, *UNCOMMITTABLE):
-                # What stands in the way may be what this very write has changed.
-                if is_unsure and (found_at := await mine()) is not None:
-                    return found_at
-                raise
-            result: TxnResult = await self._backend.put_txn([*ops, *beside.ops], expect={**expect, **beside.expect})
-            match result:
-                case TxnCommitted(revision):
-                    return revision
-                case Conflict(found=found):
-                    if is_unsure and (found_at := await mine()) is not None:
-                        return found_at
-                    self.heads.learn(found)
-                    if changes is None or any(_revision_of(found[key]) != at for key, at in expect.items()):
-                        return None
-                case OutcomeUnknown():
-                    is_unsure = True
-                    revision_found = await mine()
-                    if revision_found is not None:
-                        return revision_found
-                case other:
-                    raise AssertionError(f"an unfenced write was fenced: {other}")
-        raise OutcomeUnknownError(f"a write to {next(iter(expect))} could not be settled in {_TRIES} tries")
-
-    async def _has_batch(self, key: str, batch_id: str) -> int | None:
-        found = await self._backend.get(Keyspace.JobLog, key)
-        if found is None or job_log.read_batch(found).batch_id != batch_id:
-            return None
-        return found.mod_revision
-
-    async def _has_header(self, keyspace: Keyspace, header: JobHeader) -> int | None:
-        found = await self._backend.get(keyspace, header.job_id)
-        if found is None or JobHeader.decoded(found.value, header.job_id).batch_id != header.batch_id:
-            return None
-        return found.mod_revision
+            beside = CatalogWrites() if changes is None else await self._catalog.prepare(changes)
+            result = await commit_settled(self._backend, [*ops, *beside.ops], {**expect, **beside.expect})
+            if isinstance(result, TxnCommitted):
+                return result.revision
+            self.heads.learn(result.found)
+            if changes is None or any(revision_found(result, key) != at for key, at in expect.items()):
+                return None
+        raise StateUnavailableError(f"others changed the catalog each of {_TRIES} times: try again")
 
     async def _history(self, job: StoredJob, batch: bytes) -> list[Put] | None:
         """Return the parts of the history that the generation of the log and *batch*, which closes it, make.
@@ -642,10 +604,6 @@ class JobStore:
         self.recent.forget(job_id)
         self._active.pop(job_id, None)
         self._ended.pop(job_id, None)
-
-
-def _revision_of(item: KeyValue | None) -> int:
-    return ABSENT if item is None else item.mod_revision
 
 
 def _snapshot_name(generation: int) -> str:

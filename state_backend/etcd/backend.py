@@ -21,11 +21,10 @@ from onager.state_backend.etcd.calls import Calls, Metadata
 from onager.state_backend.etcd.compaction import Compactor, warn_when_history_grows
 from onager.state_backend.etcd.endpoints import Endpoint
 from onager.state_backend.etcd.keys import KeyLayout
-from onager.state_backend.etcd.locks import Locks
 from onager.state_backend.etcd.messages import (
     delete_request,
     get_op,
-    is_created_at,
+    is_modified_at,
     key_value,
     put_request,
     txn,
@@ -37,16 +36,14 @@ from onager.state_backend.etcd.watch import EtcdWatch
 from onager.state_backend.model import (
     Committed,
     Conflict,
-    Fenced,
     KeyRange,
     Keyspace,
     Lease,
     LeaseId,
-    LockToken,
-    Op,
     OutcomeUnknown,
     Page,
     Put,
+    SingleOp,
     Snapshot,
     TxnResult,
     WatchEvent,
@@ -71,7 +68,6 @@ class EtcdBackend(StateBackendClient):
         self._layout = KeyLayout(url.namespace)
         self._calls = calls
         self._reader = Reader(calls, self._layout)
-        self._locks = Locks(calls, self._layout)
         self._compacting: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -144,7 +140,7 @@ class EtcdBackend(StateBackendClient):
         if not found.kvs:
             value = json.dumps({"schema_version": SCHEMA_VERSION}).encode()
             request = rpc.TxnRequest(
-                compare=[is_created_at(key, 0)],
+                compare=[is_modified_at(key, 0)],
                 success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value))],
                 failure=[get_op(key)],
             )
@@ -168,32 +164,27 @@ class EtcdBackend(StateBackendClient):
     async def _read_keys(self, key_range: KeyRange) -> Page[str]:
         return await self._reader.read_keys(key_range)
 
-    async def _commit(
-        self, ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], fence: Collection[LockToken]
-    ) -> TxnResult:
+    async def _commit(self, ops: Collection[SingleOp], expect: Mapping[tuple[Keyspace, str], int]) -> TxnResult:
         try:
-            if len(ops) == 1 and not expect and not fence:
+            if len(ops) == 1 and not expect:
                 return await self._commit_one(next(iter(ops)))
             needs_space = any(isinstance(op, Put) for op in ops)
-            answer = await self._calls.write(_txn(txn(self._layout, ops, expect, fence)), needs_space=needs_space)
+            answer = await self._calls.write(_txn(txn(self._layout, ops, expect)), needs_space=needs_space)
         except OutcomeUnknownError as error:
             return OutcomeUnknown(str(error))
         if answer.succeeded:
             deleted = sum(part.response_delete_range.deleted for part in answer.responses)
             return Committed(answer.header.revision, deleted)
         found = [part.response_range.kvs for part in answer.responses]
-        for token, lock in zip(fence, found, strict=False):
-            if not lock or lock[0].create_revision != token.revision:
-                return Fenced(token)
         return Conflict(
             {
                 (keyspace, key): key_value(self._layout, keyspace, kvs[0]) if kvs else None
-                for (keyspace, key), kvs in zip(expect, found[len(fence) :], strict=True)
+                for (keyspace, key), kvs in zip(expect, found, strict=True)
             },
             answer.header.revision,
         )
 
-    async def _commit_one(self, op: Op) -> Committed:
+    async def _commit_one(self, op: SingleOp) -> Committed:
         """Do *op* by a request of its own, which costs etcd a third less than a transaction."""
         if isinstance(op, Put):
             putting = put_request(self._layout, op)
@@ -241,12 +232,6 @@ class EtcdBackend(StateBackendClient):
             await self._calls.read(send)
         except LeaseExpiredError:
             return
-
-    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
-        return await self._locks.acquire(keyspace, key, lease, timeout_s)
-
-    async def _release(self, token: LockToken) -> None:
-        await self._locks.release(token)
 
     @asynccontextmanager
     async def _watch_events(

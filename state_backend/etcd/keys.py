@@ -16,16 +16,11 @@ class KeyLayout:
         """The version of Onager that wrote the namespace."""
         self.compaction = root + b"compaction"
         """The client that compacted last: written before each compaction."""
-        self._locks = root + b"locks/"
         self._keyspaces = {keyspace: root + f"{keyspace}/".encode() for keyspace in Keyspace}
 
     def key(self, keyspace: Keyspace, key: str) -> bytes:
         """Return the spelling of a key."""
         return self._keyspaces[keyspace] + key.encode()
-
-    def lock(self, keyspace: Keyspace, key: str) -> bytes:
-        """Return the key that exists while the lock is held."""
-        return self._locks + f"{keyspace}/{key}".encode()
 
     def name(self, keyspace: Keyspace, spelled: bytes) -> str:
         """Return the key that *spelled* stands for."""

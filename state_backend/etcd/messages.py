@@ -1,6 +1,6 @@
 """The port's types as etcd's messages, and back."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aetcd import rpc
@@ -12,9 +12,8 @@ from onager.state_backend.model import (
     EventKind,
     Keyspace,
     KeyValue,
-    LockToken,
-    Op,
     Put,
+    SingleOp,
     WatchEvent,
 )
 
@@ -37,11 +36,6 @@ def get_op(key: bytes) -> Any:
     return rpc.RequestOp(request_range=rpc.RangeRequest(key=key))
 
 
-def is_created_at(key: bytes, revision: int) -> Any:
-    """Return the condition that *key* exists since *revision*; 0: that it does not exist."""
-    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.CREATE, key=key, create_revision=revision)
-
-
 def is_modified_at(key: bytes, revision: int) -> Any:
     """Return the condition that *key* was last put at *revision*; 0: that it does not exist."""
     return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
@@ -49,18 +43,13 @@ def is_modified_at(key: bytes, revision: int) -> Any:
 
 def txn(
     layout: KeyLayout,
-    ops: Iterable[Op],
+    ops: Iterable[SingleOp],
     expect: Mapping[tuple[Keyspace, str], int],
-    fence: Collection[LockToken],
 ) -> Any:
-    """Return the transaction that does *ops*, or else reads the locks of *fence* and the keys of *expect*."""
+    """Return the transaction that does *ops*, or else reads the keys of *expect*."""
     request = rpc.TxnRequest()
     # Filled in place: a third of the time of making messages one by one and copying them in.
     compare, succeed, fail = request.compare.add, request.success.add, request.failure.add
-    for token in fence:
-        lock = layout.lock(token.keyspace, token.key)
-        compare(result=rpc.Compare.EQUAL, target=rpc.Compare.CREATE, key=lock, create_revision=token.revision)
-        fail().request_range.key = lock
     for (keyspace, name), revision in expect.items():
         key = layout.key(keyspace, name)
         compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)

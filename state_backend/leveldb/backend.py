@@ -2,9 +2,9 @@
 
 One thread owns the database. Commands that arrive while it waits for the disk run as one group, and are written as one
 batch with one `fsync`. Everything is checked when the directory is opened (`onager.state_backend.leveldb.directory`).
-Each opening starts a new *epoch*: the locks of the one before are free and their tokens refused, while leases live on
-and have one whole TTL to be kept alive, so that executors can report after a restart before any is declared lost.
-Watches reach back no further than the opening.
+Leases outlive the process, and so does what is bound to them, such as locks. After an opening each lease has its whole
+time to be kept alive, so that executors can report after a restart before any is declared lost. Watches reach back no
+further than the opening.
 
 When a write fails (a full disk), the database is opened again, and what it then holds decides the results of the
 callers. While reopening fails, everything is refused as unavailable, and each new call tries again.
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _GROUP_COMMANDS: Final = 1024
 """Most commands of one group, to bound the memory of a batch (commands carry up to 1.5 MiB, most far less)."""
 _GROUP_NUMBER: Final = b"mgroup"
-_NOTHING: Final = Group({}, (), has_freed_lock=False)
+_NOTHING: Final = Group({}, ())
 
 
 class LevelDBBackend(LocalBackend):
@@ -102,9 +102,7 @@ class _Worker:
         try:
             self._group_number = int(self._table.get(_GROUP_NUMBER) or 0)
             self.engine = Engine(self._table, clock)
-            self.engine.run(Engine.start_epoch)
             self._is_broken = False
-            self._write(self.engine.take())
         except plyvel.IOError as error:
             directory.close()
             raise refused(directory.path, reason(error)) from error

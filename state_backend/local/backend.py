@@ -6,11 +6,11 @@ Memory and LevelDB share it, whichever thread the engine runs on.
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeVar
 
 from onager.clock import Clock
-from onager.errors import LockTimeoutError, OutcomeUnknownError, StateBackendError, StateUnavailableError
+from onager.errors import OutcomeUnknownError, StateBackendError, StateUnavailableError
 from onager.state_backend.local.engine import Engine, Group
 from onager.state_backend.local.hub import WatchHub
 from onager.state_backend.model import (
@@ -18,10 +18,9 @@ from onager.state_backend.model import (
     Keyspace,
     Lease,
     LeaseId,
-    LockToken,
-    Op,
     OutcomeUnknown,
     Page,
+    SingleOp,
     Snapshot,
     TxnResult,
     WatchEvent,
@@ -42,7 +41,6 @@ class LocalBackend(StateBackendClient):
     def __init__(self, clock: Clock, hub: WatchHub) -> None:
         self._clock = clock
         self._hub = hub
-        self._lock_waiters: set[asyncio.Future[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -61,21 +59,18 @@ class LocalBackend(StateBackendClient):
         """
 
     def deliver(self, group: Group) -> None:
-        """Notify watches and waiters for locks of what became durable."""
+        """Notify watches of what became durable."""
         if group.lost_revision is not None:
             self._hub.lose(group.lost_revision)
         self._hub.publish(group.events)
-        if group.has_freed_lock:
-            self._wake_lock_waiters()
 
     async def close(self) -> None:
-        """Stop the sweeper, fail watches and waiters."""
+        """Stop the sweeper, and fail watches."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
         self._hub.close()
-        self._wake_lock_waiters()
 
     # -- primitives of the port
 
@@ -85,11 +80,9 @@ class LocalBackend(StateBackendClient):
     async def _read_keys(self, key_range: KeyRange) -> Page[str]:
         return await self._query(lambda engine: engine.read_keys(key_range))
 
-    async def _commit(
-        self, ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], fence: Collection[LockToken]
-    ) -> TxnResult:
+    async def _commit(self, ops: Collection[SingleOp], expect: Mapping[tuple[Keyspace, str], int]) -> TxnResult:
         try:
-            return await self._run(lambda engine: engine.commit(ops, expect, fence))
+            return await self._run(lambda engine: engine.commit(ops, expect))
         except OutcomeUnknownError as error:
             return OutcomeUnknown(str(error))
 
@@ -110,44 +103,6 @@ class LocalBackend(StateBackendClient):
         self, keyspace: Keyspace, prefix: str, from_revision: int | None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         return self._hub.watch(keyspace, prefix, from_revision)
-
-    # -- locks
-
-    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
-        loop = asyncio.get_running_loop()
-        deadline_s = None if timeout_s is None else loop.time() + timeout_s
-        while True:
-            # Listen before the attempt, or a release in between would be missed.
-            freed = loop.create_future()
-            self._lock_waiters.add(freed)
-            try:
-                if (token := await self._try_lock(keyspace, key, lease)) is not None:
-                    return token
-                async with asyncio.timeout_at(deadline_s):
-                    await freed
-            except TimeoutError as error:
-                raise LockTimeoutError(f"lock {keyspace}/{key} is held by another after {timeout_s} s") from error
-            finally:
-                self._lock_waiters.discard(freed)
-
-    async def _try_lock(self, keyspace: Keyspace, key: str, lease: LeaseId) -> LockToken | None:
-        attempt = asyncio.ensure_future(self._run(lambda engine: engine.lock(keyspace, key, lease)))
-        try:
-            return await asyncio.shield(attempt)
-        except asyncio.CancelledError:
-            # The caller is gone, but the lock may still be taken in its name: release it.
-            with suppress(StateBackendError):
-                if (token := await attempt) is not None:
-                    await self._release(token)
-            raise
-
-    async def _release(self, token: LockToken) -> None:
-        await self._run(lambda engine: engine.unlock(token))
-
-    def _wake_lock_waiters(self) -> None:
-        for freed in self._lock_waiters:
-            if not freed.done():
-                freed.set_result(None)
 
     # -- leases that end without a call
 

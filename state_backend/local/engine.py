@@ -1,4 +1,4 @@
-"""Transactions, leases and locks over an ordered table.
+"""Transactions and leases over an ordered table.
 
 Synchronous, for one thread, without I/O except the table's.
 
@@ -21,16 +21,14 @@ from onager.state_backend.model import (
     Delete,
     DeleteRange,
     EventKind,
-    Fenced,
     KeyRange,
     Keyspace,
     KeyValue,
     Lease,
     LeaseId,
-    LockToken,
-    Op,
     Page,
     Put,
+    SingleOp,
     Snapshot,
     TxnResult,
     WatchEvent,
@@ -38,7 +36,7 @@ from onager.state_backend.model import (
 
 T = TypeVar("T")
 _Expect = Mapping[tuple[Keyspace, str], int]
-_REVISION, _EPOCH = b"mrevision", b"mepoch"
+_REVISION, _LAST_LEASE = b"mrevision", b"mlease"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +45,16 @@ class Group:
 
     writes: Mapping[bytes, bytes | None]
     events: Sequence[WatchEvent]
-    has_freed_lock: bool
     lost_revision: int | None = None
     """Set when events up to this revision could not be published: the outcome of a write was unknown."""
 
 
 class Engine:
-    """The state machine of a store that belongs to one process.
-
-    *epoch* counts the lives of the store; it is part of lease ids and lock tokens, so that none is ever issued twice.
-    """
+    """The state machine of a store that belongs to one process."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._next_lease = 1
         self.reload()
 
     def reload(self) -> None:
@@ -69,9 +62,8 @@ class Engine:
         self._staged: dict[bytes, bytes | None] = {}
         self._group: dict[bytes, bytes | None] = {}
         self._events: list[WatchEvent] = []
-        self._has_freed_lock = False
         self.revision = int(self._table.get(_REVISION) or 0)
-        self.epoch = int(self._table.get(_EPOCH) or 0)
+        self._last_lease = int(self._table.get(_LAST_LEASE) or 0)
         self._leases: dict[int, tuple[float, float]] = {}
         for raw, ttl_ms in self._table.rows(*layout.LEASES):
             self._renew(layout.unpack_lease_id(raw), int(ttl_ms) / 1000)
@@ -80,12 +72,12 @@ class Engine:
 
     def run(self, command: "Callable[[Engine], T]") -> T:
         """Run *command* and keep its staged writes for the group; when it raises, drop them."""
-        before = self.revision, len(self._events), self._has_freed_lock
+        before = self.revision, len(self._events)
         try:
             result = command(self)
         except BaseException:
             self._staged = {}
-            self.revision, kept, self._has_freed_lock = before
+            self.revision, kept = before
             del self._events[kept:]
             raise
         self._group.update(self._staged)
@@ -96,21 +88,9 @@ class Engine:
         """Return the group's changes; from now on the table has to hold them."""
         if self._events or self._group:
             self._group[_REVISION] = b"%d" % self.revision
-        group = Group(self._group, self._events, self._has_freed_lock)
-        self._group, self._events, self._has_freed_lock = {}, [], False
+        group = Group(self._group, self._events)
+        self._group, self._events = {}, []
         return group
-
-    def start_epoch(self) -> None:
-        """Begin a life of the store.
-
-        Locks of the previous life are free, its tokens void, and its leases have one TTL to be renewed.
-        """
-        self.epoch += 1
-        self._next_lease = 1
-        self._staged[_EPOCH] = b"%d" % self.epoch
-        for raw, record in self._table.rows(*layout.LOCKS):
-            self._staged[raw] = None
-            self._staged[layout.binding_key(layout.unpack(record)[1], raw)] = None
 
     # -- reading
 
@@ -143,11 +123,8 @@ class Engine:
 
     # -- transactions
 
-    def commit(self, ops: Collection[Op], expect: _Expect, fence: Collection[LockToken]) -> TxnResult:
-        """Stage *ops* if fences and expectations hold."""
-        for token in fence:
-            if not self._holds(token):
-                return Fenced(token)
+    def commit(self, ops: Collection[SingleOp], expect: _Expect) -> TxnResult:
+        """Stage *ops* if the expectations hold."""
         for (keyspace, key), revision in expect.items():
             if self._mod_revision(layout.data_key(keyspace, key)) != revision:
                 return Conflict({ref: self._key_value(*ref) for ref in expect}, self.revision)
@@ -157,7 +134,7 @@ class Engine:
             self.revision = revision
         return Committed(self.revision, deleted)
 
-    def _apply(self, op: Op, revision: int) -> int:
+    def _apply(self, op: SingleOp, revision: int) -> int:
         match op:
             case Put():
                 self._put(op, revision)
@@ -195,8 +172,8 @@ class Engine:
     def grant(self, ttl_s: float) -> Lease:
         """Stage a new lease; its time is kept in whole milliseconds, rounded up."""
         ttl_ms = -int(-ttl_s * 1000 // 1)
-        lease = self.epoch << 32 | self._next_lease
-        self._next_lease += 1
+        self._last_lease = lease = self._last_lease + 1
+        self._staged[_LAST_LEASE] = b"%d" % lease
         self._staged[layout.lease_key(lease)] = b"%d" % ttl_ms
         self._renew(lease, ttl_ms / 1000)
         return Lease(LeaseId(lease), ttl_ms / 1000)
@@ -213,14 +190,8 @@ class Engine:
         has_changes = False
         for binding in self._keys(*layout.bindings_range(lease)):
             has_changes = True
-            raw = binding[layout.BINDING_HEAD :]
-            if raw.startswith(b"d"):
-                self._delete(raw, revision)
-            else:
-                self._free(raw, lease)
+            self._delete(binding[layout.BINDING_HEAD :], revision)
         self._staged[layout.lease_key(lease)] = None
-        # A waiter for a lock finds out here that its own lease is gone, too.
-        self._has_freed_lock = True
         if has_changes:
             self.revision = revision
 
@@ -241,34 +212,6 @@ class Engine:
 
     def _renew(self, lease: int, ttl_s: float) -> None:
         self._leases[lease] = ttl_s, self._clock.monotonic_s() + ttl_s
-
-    # -- locks
-
-    def lock(self, keyspace: Keyspace, key: str, lease: LeaseId) -> LockToken | None:
-        """Stage taking a lock; `None` when another holds it."""
-        self._alive(lease)
-        raw = layout.lock_key(keyspace, key)
-        if self._get(raw) is not None:
-            return None
-        self.revision += 1
-        self._staged[raw] = layout.pack(self.revision, lease)
-        self._staged[layout.binding_key(lease, raw)] = b""
-        return LockToken(keyspace, key, self.revision, self.epoch, lease)
-
-    def unlock(self, token: LockToken) -> None:
-        """Stage the release of the lock of this very *token*; do nothing if it is lost already."""
-        if self._holds(token):
-            self.revision += 1
-            self._free(layout.lock_key(token.keyspace, token.key), token.lease)
-
-    def _free(self, raw: bytes, lease: int) -> None:
-        self._staged[raw] = None
-        self._staged[layout.binding_key(lease, raw)] = None
-        self._has_freed_lock = True
-
-    def _holds(self, token: LockToken) -> bool:
-        held = self._mod_revision(layout.lock_key(token.keyspace, token.key))
-        return token.epoch == self.epoch and held == token.revision
 
     # -- the table, seen through what is staged
 

@@ -3,10 +3,9 @@
 | raw key | record |
 |---|---|
 | ``d`` keyspace ``/`` key | revision, lease (8 bytes each, big-endian; 0 = none), value |
-| ``l`` keyspace ``/`` key | revision, lease: the lock of that name is held |
 | ``b`` lease, raw key | empty: the raw key is bound to the lease |
 | ``e`` lease | time to live in ms |
-| ``m`` name | numbers in text: ``schema_version``, ``revision``, ``epoch``, ``group`` |
+| ``m`` name | numbers in text: ``schema_version``, ``revision``, ``lease`` (the last granted), ``group`` |
 """
 
 import bisect
@@ -89,11 +88,6 @@ def parse_data_key(raw: bytes) -> tuple[Keyspace, str]:
     return Keyspace(keyspace.decode()), key.decode()
 
 
-def lock_key(keyspace: Keyspace, key: str) -> bytes:
-    """Return the raw key of a lock."""
-    return b"l" + keyspace.encode() + b"/" + key.encode()
-
-
 def lease_key(lease: int) -> bytes:
     """Return the raw key of a lease."""
     return b"e" + _LEASE.pack(lease)
@@ -111,7 +105,6 @@ def bindings_range(lease: int) -> tuple[bytes, bytes]:
 
 BINDING_HEAD = 1 + _LEASE.size
 """Bytes of a binding's key before the bound raw key."""
-LOCKS = (b"l", b"m")
 LEASES = (b"e", b"f")
 
 

@@ -357,7 +357,6 @@ class StoreMachine(RuleBasedStateMachine):
             await self.harness.stop()
 
         self.run(stop())
-        self.held = {}
         self.ends = {lease: (ttl_s, self.now_s + ttl_s) for lease, (ttl_s, _) in self.ends.items()}
         self.connect()
 

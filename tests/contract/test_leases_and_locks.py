@@ -234,7 +234,7 @@ async def test_locks_have_names_of_any_characters(backend, key):
 async def test_a_lost_release_is_compensated_by_the_end_of_the_lease(harness):
     backend = await harness.connect()
     lease, other = await backend.lease(harness.ttl_s), await backend.lease(10 * HANGS_S)
-    faulty = FaultyBackend(backend, scripted({"unlock": [FaultKind.UNAVAILABLE]}))
+    faulty = FaultyBackend(backend, scripted({"put_txn": [None, FaultKind.UNAVAILABLE]}))
     async with faulty.lock(HEADS, "sweep", lease.id) as token:
         pass  # leaving raises nothing
     with pytest.raises(LockTimeoutError):

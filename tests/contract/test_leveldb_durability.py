@@ -16,6 +16,7 @@ from onager.clock import ManualClock
 from onager.errors import (
     InvalidSettingError,
     LeaseExpiredError,
+    LockTimeoutError,
     StateLockedError,
     StateNotWritableError,
     WatchCompactedError,
@@ -75,17 +76,25 @@ async def test_a_restart_gives_leases_one_ttl_to_be_kept_alive(tmp_path):
         assert (await backend.lease(1)).id not in (kept.id, lost.id)
 
 
-async def test_tokens_of_an_earlier_life_are_refused_and_its_locks_free(tmp_path):
-    backend = await LevelDBBackend.open(tmp_path)
+async def test_a_lock_of_an_earlier_life_is_free_when_its_lease_ends_and_then_its_token_is_refused(tmp_path):
+    clock = ManualClock()
+    backend = await LevelDBBackend.open(tmp_path, clock=clock)
     lease = await backend.lease(60)
     lock = backend.lock(HEADS, "sweep", lease.id)
     token = await lock.__aenter__()
+    clock.advance(50_000)
     await backend.close()  # the process ends without leaving the block
-    async with await LevelDBBackend.open(tmp_path) as backend:
+    async with await LevelDBBackend.open(tmp_path, clock=clock) as backend:
+        other = await backend.lease(3_600)
+        clock.advance(50_000)  # an opening gives each lease its whole time again
+        with pytest.raises(LockTimeoutError):
+            async with backend.lock(HEADS, "sweep", other.id, timeout_s=0):
+                pass
+        assert isinstance(await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]), Committed)
+        clock.advance(11_000)
         assert await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]) == Fenced(token)
-        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=0) as again:
+        async with backend.lock(HEADS, "sweep", other.id, timeout_s=0) as again:
             assert again.revision > token.revision
-            assert again.epoch > token.epoch
             assert await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]) == Fenced(token)
     await lock.__aexit__(None, None, None)
 

@@ -96,15 +96,15 @@ class LateExpectations(ForwardingBackend):
         super().__init__(inner)
         self.draw = random.Random(seed)
 
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         if expect and self.draw.random() < 0.2:
-            result = await super()._commit([], expect, fence)
+            result = await super()._commit([], expect)
             if type(result).__name__ != "Committed":
                 return result
             for _ in range(5):
                 await asyncio.sleep(0)
             expect = {}
-        return await super()._commit(ops, expect, fence)
+        return await super()._commit(ops, expect)
 
 
 class WritesTwice(FaultyBackend):
@@ -114,12 +114,12 @@ class WritesTwice(FaultyBackend):
         rates = {FaultKind.UNKNOWN_WRITTEN: 0.1, FaultKind.SLOW_ANSWER: 0.2}
         super().__init__(inner, seeded(random.Random(seed).random, rates))
 
-    async def _commit(self, ops, expect, fence):
-        result = await super()._commit(ops, expect, fence)
+    async def _commit(self, ops, expect):
+        result = await super()._commit(ops, expect)
         if type(result).__name__ == "OutcomeUnknown":
             for _ in range(8):
                 await asyncio.sleep(0)
-            await self.inner._commit(ops, {}, fence)
+            await self.inner._commit(ops, {})
         return result
 
 

@@ -14,6 +14,7 @@ from onager.state_backend import (
     EventKind,
     KeyRange,
     Keyspace,
+    KeyValue,
     LeaseId,
     Page,
     Put,
@@ -43,49 +44,64 @@ def test_any_sequence_of_calls_does_what_it_does_to_a_dictionary(new_harness, re
 # -- what the model is good for: each of these stores breaks one promise, and is found out
 
 
+def is_about_locks(ops):
+    return any(op.keyspace is Keyspace.Locks for op in ops)
+
+
 class IgnoresFences(ForwardingBackend):
-    async def _commit(self, ops, expect, fence):  # noqa: ARG002
-        return await super()._commit(ops, expect, ())
+    async def _commit(self, ops, expect):
+        if is_about_locks(ops):
+            return await super()._commit(ops, expect)
+        fences = {ref: KeyValue(ref[1], b"", revision) for ref, revision in expect.items() if ref[0] is Keyspace.Locks}
+        others = {ref: revision for ref, revision in expect.items() if ref not in fences}
+        result = await super()._commit(ops, others)
+        return Conflict({**result.found, **fences}, result.revision) if isinstance(result, Conflict) else result
 
 
 class IgnoresExpectations(ForwardingBackend):
-    async def _commit(self, ops, expect, fence):  # noqa: ARG002
-        return await super()._commit(ops, {}, fence)
+    async def _commit(self, ops, expect):
+        fences = {ref: revision for ref, revision in expect.items() if ref[0] is Keyspace.Locks}
+        return await super()._commit(ops, fences)
 
 
 class ExpectationsFirst(ForwardingBackend):
     """Reports a broken expectation before a broken fence."""
 
-    async def _commit(self, ops, expect, fence):
-        result = await super()._commit(ops, expect, ()) if expect and fence else None
-        return result if isinstance(result, Conflict) else await super()._commit(ops, {} if result else expect, fence)
+    async def put_txn(self, ops, *, expect=None, fence=()):
+        result = await super().put_txn(ops, expect=expect) if expect and fence else None
+        if isinstance(result, Conflict):
+            return result
+        return await super().put_txn(ops, expect={} if result else expect, fence=fence)
 
 
 class FindsNothing(ForwardingBackend):
     """A conflict that does not report the current record."""
 
-    async def _commit(self, ops, expect, fence):
-        result = await super()._commit(ops, expect, fence)
-        return Conflict(dict.fromkeys(expect), result.revision) if isinstance(result, Conflict) else result
+    async def _commit(self, ops, expect):
+        result = await super()._commit(ops, expect)
+        if not isinstance(result, Conflict):
+            return result
+        found = {ref: item if ref[0] is Keyspace.Locks else None for ref, item in result.found.items()}
+        return Conflict(found, result.revision)
 
 
 class HalfATransaction(ForwardingBackend):
     """A conflict leaves the first operation behind."""
 
-    async def _commit(self, ops, expect, fence):
-        result = await super()._commit(ops, expect, fence)
+    async def _commit(self, ops, expect):
+        result = await super()._commit(ops, expect)
         if isinstance(result, Conflict) and ops:
-            await super()._commit([next(iter(ops))], {}, ())
+            await super()._commit([next(iter(ops))], {})
         return result
 
 
 class MovesOntoOthers(ForwardingBackend):
     """A move that ignores an existing target."""
 
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         if [type(op) for op in ops] == [Put, Delete] and 0 in expect.values():
             expect = {ref: revision for ref, revision in expect.items() if revision}
-        return await super()._commit(ops, expect, fence)
+        return await super()._commit(ops, expect)
 
 
 class StaysBound(ForwardingBackend):
@@ -95,7 +111,7 @@ class StaysBound(ForwardingBackend):
         super().__init__(inner)
         self.bound: dict[tuple[Keyspace, str], LeaseId] = SHARED.setdefault("bound", {})
 
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         kept = [
             Put(op.keyspace, op.key, op.value, self.bound.get((op.keyspace, op.key)))
             if isinstance(op, Put) and op.lease is None
@@ -103,7 +119,7 @@ class StaysBound(ForwardingBackend):
             for op in ops
         ]
         self.bound |= {(op.keyspace, op.key): op.lease for op in ops if isinstance(op, Put) and op.lease is not None}
-        return await super()._commit(kept, expect, fence)
+        return await super()._commit(kept, expect)
 
 
 class PrefixWithoutSlash(ForwardingBackend):
@@ -166,7 +182,7 @@ class SnapshotInParts(ForwardingBackend):
 
 
 class RangeLeavesOne(ForwardingBackend):
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         changed = []
         for op in ops:
             if isinstance(op, DeleteRange):
@@ -174,13 +190,13 @@ class RangeLeavesOne(ForwardingBackend):
                 changed += [Delete(op.keyspace, key) for key in keys[:2]]
             else:
                 changed.append(op)
-        return await super()._commit(changed, expect, fence)
+        return await super()._commit(changed, expect)
 
 
 class KeysOutliveLeases(ForwardingBackend):
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         ops = [Put(op.keyspace, op.key, op.value) if isinstance(op, Put) else op for op in ops]
-        return await super()._commit(ops, expect, fence)
+        return await super()._commit(ops, expect)
 
 
 class ForgetsToKeepAlive(ForwardingBackend):

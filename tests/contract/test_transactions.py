@@ -195,9 +195,9 @@ class Overtaken(ForwardingBackend):
         super().__init__(inner)
         self.overtake = overtake
 
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         await self.overtake()
-        return await super()._commit(ops, expect, fence)
+        return await super()._commit(ops, expect)
 
 
 @pytest.mark.parametrize("change", ["put again", "deleted", "target put", "moved"])
@@ -284,9 +284,9 @@ async def test_a_request_of_exactly_the_limit_is_taken(backend):
     keys = [f"日本\0/{n:03}/" + "\U0001f42b" * 20 for n in range(MAX_TXN_OPS)]
     expect = {(HEADS, key): ABSENT for key in keys}
     ops = [Put(HEADS, key, b"") for key in keys]
-    left, more = divmod(MAX_REQUEST_BYTES - request_bytes(ops, expect, ()), MAX_TXN_OPS)
+    left, more = divmod(MAX_REQUEST_BYTES - request_bytes(ops, expect), MAX_TXN_OPS)
     ops = [Put(HEADS, key, bytes(left + (more if n == 0 else 0))) for n, key in enumerate(keys)]
-    assert request_bytes(ops, expect, ()) == MAX_REQUEST_BYTES
+    assert request_bytes(ops, expect) == MAX_REQUEST_BYTES
     assert isinstance(await backend.put_txn(ops, expect=expect), Committed)
     # The conflict of a repeated request reports the records found: 1.5 MiB.
     result = await backend.put_txn(ops, expect=expect)

@@ -29,7 +29,7 @@ from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.executors.failure_detector import FailureDetector
 from onager.scheduler.executors.manager import ExecutorManager
-from onager.scheduler.jobs import job_heads, job_log
+from onager.scheduler.jobs import job_heads
 from onager.scheduler.jobs.audit import Act, Audit
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.held_tasks import HeldTasks
@@ -38,14 +38,9 @@ from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import Updated
 from onager.state_backend import (
-    Committed as TxnCommitted,
-)
-from onager.state_backend import (
     Delete,
     DeleteRange,
     Keyspace,
-    OutcomeUnknown,
-    Put,
 )
 from onager.state_backend.kept_lease import KeptLease
 from tests.simulation.planted_catalogs import OF_CATALOGS
@@ -56,9 +51,9 @@ from tests.simulation.planted_programs import OF_PROGRAMS
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_replans import OF_REPLANS
 from tests.simulation.planted_reuse import OF_REUSE
+from tests.simulation.planted_transactions import OF_TRANSACTIONS
 from tests.simulation.planted_watches import OF_WATCHES
 
-_settle = JobStore._settle
 _update_job = LocalDriver._update_job
 _update_elsewhere = RemoteDriver.update
 _accept = AttemptTable.accept
@@ -66,53 +61,6 @@ _call = Polls._call
 _submit = JobStore.submit
 _on_head = JobLoads.on_head
 _learn = HeldTasks.learn
-
-
-def _append_expects_no_absence() -> AbstractContextManager[Any]:
-    """The next key of the log is not expected to be absent: two replicas write over each other (X10)."""
-
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
-        return await _settle(self, ops, {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}, mine, changes)
-
-    return mock.patch.object(JobStore, "_settle", settle)
-
-
-def _unknown_is_taken_for_failure() -> AbstractContextManager[Any]:
-    """After an unknown outcome the same batch is written again, under the next number."""
-
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
-        if changes is not None:
-            return await _settle(self, ops, expect, mine, changes)
-        result = await self._backend.put_txn(ops, expect=expect)
-        if not isinstance(result, OutcomeUnknown):
-            return result.revision if isinstance(result, TxnCommitted) else None
-        moved = {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}
-        again = [
-            replace(op, key=_next(op.key)) if op.keyspace is Keyspace.JobLog and isinstance(op, Put) else op
-            for op in ops
-        ]
-        return await _settle(self, again, moved, mine, changes)
-
-    return mock.patch.object(JobStore, "_settle", settle)
-
-
-def _next(key: str) -> str:
-    job_id, generation, seq = key.split("/")
-    return job_log.log_key(job_id, int(generation), int(seq) + 1)
-
-
-def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
-    """A write of unknown outcome is believed to have happened."""
-
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
-        if changes is not None:
-            return await _settle(self, ops, expect, mine, changes)
-        result = await self._backend.put_txn(ops, expect=expect)
-        if isinstance(result, OutcomeUnknown):
-            return max(expect.values()) + 1
-        return result.revision if isinstance(result, TxnCommitted) else None
-
-    return mock.patch.object(JobStore, "_settle", settle)
 
 
 def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
@@ -194,32 +142,6 @@ def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
         return _accept(self, task_set, **how)
 
     return mock.patch.object(AttemptTable, "accept", accept)
-
-
-def _end_is_not_atomic() -> AbstractContextManager[Any]:
-    """The job leaves its keyspace in one write, and comes into the other by the next (X11)."""
-
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
-        leaving = [op for op in ops if isinstance(op, Delete) and op.keyspace is Keyspace.ActiveJobs]
-        if not leaving:
-            return await _settle(self, ops, expect, mine, changes)
-        if not isinstance(await self._backend.put_txn(leaving, expect=expect), TxnCommitted):
-            return None
-        return await _settle(self, [op for op in ops if op not in leaving], {}, mine, changes)
-
-    return mock.patch.object(JobStore, "_settle", settle)
-
-
-def _snapshot_truncates_what_readers_need() -> AbstractContextManager[Any]:
-    """Chunks of the snapshot before go before the header names the new one."""
-
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
-        early = [op for op in ops if isinstance(op, DeleteRange) and op.keyspace is Keyspace.GraphChunks]
-        if early:
-            await self._backend.put_txn(early)
-        return await _settle(self, [op for op in ops if op not in early], expect, mine, changes)
-
-    return mock.patch.object(JobStore, "_settle", settle)
 
 
 @contextmanager
@@ -319,15 +241,6 @@ def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
             await self._backend.put_txn([DeleteRange(Keyspace.Plans, f"{digest}/")])
 
     return mock.patch.object(BlobStore, "release_all", release)
-
-
-def _conflict_is_ignored() -> AbstractContextManager[Any]:
-    """A replica that loses the race for a log position continues as if it had won (X15: ownership is not checked)."""
-
-    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any, changes: Any = None) -> int | None:
-        return await _settle(self, ops, expect, mine, changes) or max(expect.values()) + 1
-
-    return mock.patch.object(JobStore, "_settle", settle)
 
 
 @contextmanager
@@ -463,10 +376,6 @@ def _launches_are_not_noted() -> AbstractContextManager[Any]:
 
 
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
-    "append-expects-no-absence": _append_expects_no_absence,
-    "unknown-taken-for-failure": _unknown_is_taken_for_failure,
-    "unknown-taken-for-success": _unknown_is_taken_for_success,
-    "conflict-ignored": _conflict_is_ignored,
     "forwarded-report-unstored": _forwarded_report_is_acknowledged_before_it_is_stored,
     "dry-job-stays-dry": _dry_job_stays_dry,
     "report-acknowledged-unstored": _report_is_acknowledged_before_it_is_stored,
@@ -476,8 +385,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "lost-outputs-stay": _outputs_of_a_lost_executor_stay,
     "lost-launch-not-repeated": _lost_launch_is_not_repeated,
     "repeated-launch-runs-twice": _repeated_launch_runs_twice,
-    "end-not-atomic": _end_is_not_atomic,
-    "snapshot-truncates-early": _snapshot_truncates_what_readers_need,
     "clean-up-while-readers-run": _clean_up_while_readers_run,
     "result-cleaned-up": _result_is_cleaned_up_with_the_rest,
     "lease-end-not-told": _lease_that_ran_out_is_not_told,
@@ -496,6 +403,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "cut-call-cancels": _cut_call_cancels_its_caller,
     "launches-not-noted": _launches_are_not_noted,
     **OF_PIPELINES,
+    **OF_TRANSACTIONS,
     **OF_WATCHES,
     **OF_LAYOUTS,
     **OF_FEEDS,

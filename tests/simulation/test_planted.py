@@ -23,6 +23,7 @@ LATELY = {
     "catalog-changes-blindly": 3380,
     "changed-basis-counts": 439,
     "conflict-ignored": 4,
+    "conflict-taken-for-own-write": 44,
     "cut-call-cancels": 32,
     "dropped-stages-stay": 3,
     "dry-job-stays-dry": 5,

@@ -15,6 +15,7 @@ from unittest import mock
 import structlog
 
 from onager.errors import OnagerError
+from onager.scheduler.cluster.rounds import HELD_S
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
@@ -247,7 +248,7 @@ class World:
     async def _course(self) -> None:
         self.store.clients = _Clients(self.observer)  # type: ignore[assignment]
         if self.observer.catalog.is_on:
-            self.store.run(lambda engine: engine.commit(self.observer.catalog.begin(), {}, ()))
+            self.store.run(lambda engine: engine.commit(self.observer.catalog.begin(), {}))
         for place in (*self.replicas, *self.executors):
             if place is not self.replicas[0] and self.rng.random() < _LATE[self.weather.kind]:
                 self.later(self.rng.uniform(1, 8), self.weather.start, place)
@@ -351,7 +352,7 @@ class World:
         await self._settle(oracles.is_only_scheduler_left, "the store does not get empty", within_s=60)
         await self.replicas[0].stop()
         # What a stopped replica could not take back ends with its lease.
-        await asyncio.sleep(10)
+        await asyncio.sleep(max(10, HELD_S))
         self.store.run(Engine.expire)
         self._check()
         oracles.check_empty()

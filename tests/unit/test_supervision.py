@@ -123,9 +123,9 @@ WAITED_FOR = {
     "state_backend/etcd/streams.py": {"requested"},
     "state_backend/etcd/renewals.py": {"__init__"},
     "state_backend/etcd/watch.py": {"__aenter__"},
-    "state_backend/etcd/locks.py": {"_try"},
+    "state_backend/locks.py": {"_try"},
     "state_backend/kept_lease.py": {"keep_lease"},
-    "state_backend/local/backend.py": {"_try_lock", "_start_sweeper"},
+    "state_backend/local/backend.py": {"_start_sweeper"},
     "state_backend/etcd/backend.py": {"_start"},
     "state_backend/faulty.py": {"_send_late"},
 }

@@ -29,8 +29,8 @@ class Counting(MemoryBackend):
         super().__init__(store)
         self.sent, self.refused = sent, refused
 
-    async def _commit(self, ops, expect, fence):
-        result = await super()._commit(ops, expect, fence)
+    async def _commit(self, ops, expect):
+        result = await super()._commit(ops, expect)
         written = frozenset(op.keyspace for op in ops)
         self.sent[written] += sum(op.keyspace is Keyspace.FailedJobs for op in ops) or 1  # jobs are removed together
         if not isinstance(result, Committed):

@@ -125,13 +125,13 @@ class UnsureBackend(MemoryBackend):
         self.script = []
         self.before_answer = None
 
-    async def _commit(self, ops, expect, fence):
+    async def _commit(self, ops, expect):
         what = self.script.pop(0) if self.script else "ok"
         if what == "lost":
             if self.before_answer is not None:
                 await self.before_answer()
             return OutcomeUnknown("the answer did not come")
-        result = await super()._commit(ops, expect, fence)
+        result = await super()._commit(ops, expect)
         if what == "done" and isinstance(result, Committed):
             if self.before_answer is not None:
                 await self.before_answer()

@@ -97,14 +97,14 @@ async def test_a_blob_that_goes_and_comes_all_the_time_is_soon_named(backend, mo
             await goes_and_comes()
             await asyncio.sleep(0.005)
 
-    async def fails_at_first(ops, expect, fence):
+    async def fails_at_first(ops, expect):
         nonlocal failed
         if failed < 3 and Put(Keyspace.Plans, f"{digest_of(b'plan')}/ref/{A}", b"") in ops:
             failed += 1
             if is_unknown:
                 return OutcomeUnknown("the answer was lost")
             await goes_and_comes()
-        return await commit(ops, expect, fence)
+        return await commit(ops, expect)
 
     monkeypatch.setattr(backend, "_commit", fails_at_first)
     passer = asyncio.create_task(goes_and_comes_for_ever())

@@ -15,6 +15,7 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.cluster.rounds import HELD_S
 from onager.scheduler.engine import clean_ups
 from onager.scheduler.engine.clean_ups import CleanUps, Leftovers, clean_up_of
 from onager.scheduler.engine.retention import Retention
@@ -234,6 +235,7 @@ async def test_result_first_then_record_then_nothing(backend, house, clock):
     assert await house.retention.collect_orphans() == 0
     clock.advance(600_000)
     assert await house.retention.collect_orphans() == 1
+    clock.advance(int(1000 * HELD_S))
     assert await keys(backend) == set()
 
 
@@ -322,6 +324,7 @@ async def test_a_blob_that_nobody_names_goes(backend, house, clock):
     assert await house.retention.collect_orphans() == 0
     clock.advance(600_000)
     assert await house.retention.collect_orphans() == 1
+    clock.advance(int(1000 * HELD_S))
     assert await keys(backend) == set()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from onager.errors import InvalidRequestError, NotFoundError
 from onager.protocol import onager_pb2 as pb
+from onager.state_backend import OutcomeUnknown
 from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.pair import Peer, register
 
@@ -53,6 +54,20 @@ async def test_a_repeated_call_says_so_and_everything_is_audited(pair):
         ("e1", "disk", "done"),
         ("e1", "again", "it was leaving before"),
     ]
+
+
+async def test_a_drain_whose_write_got_no_answer_is_the_one_that_drained(pair, monkeypatch):
+    await register(pair)
+    commit = pair.here._backend._commit
+
+    async def loses_the_answer(ops, expect):
+        monkeypatch.undo()
+        await commit(ops, expect)
+        return OutcomeUnknown("the answer was lost")
+
+    monkeypatch.setattr(pair.here._backend, "_commit", loses_the_answer)
+    assert not (await pair.here.service._draining.drain("e1", "disk")).was_leaving
+    assert [e.state for e in pair.here.executors.infos()] == ["draining"]
 
 
 async def test_an_unknown_executor_and_one_that_is_gone_are_refused(pair):

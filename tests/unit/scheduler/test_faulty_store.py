@@ -70,7 +70,7 @@ async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(c
     honest = MemoryStore(clock)
     auditor = MemoryBackend(honest)
     replicas = [Replica(honest, clock, seed * 10 + n) for n in range(3)]
-    job_ids = [JobId(f"job-{n}") for n in range(4)]
+    job_ids = [JobId(f"job-{n}") for n in range(5)]
     async with asyncio.timeout(HANGS_S):
         await asyncio.gather(*(run_job(replicas[n % 3], replicas, job_id) for n, job_id in enumerate(job_ids)))
         for replica in replicas:
@@ -93,8 +93,8 @@ async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(c
 class Unguarded(MemoryBackend):
     """Ignores expectations: the guard that everything relies on is taken away."""
 
-    async def _commit(self, ops, expect, fence):  # noqa: ARG002
-        return await super()._commit(ops, {}, fence)
+    async def _commit(self, ops, expect):  # noqa: ARG002
+        return await super()._commit(ops, {})
 
 
 async def writes_by_log_position(clock, adapter):

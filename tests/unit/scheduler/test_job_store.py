@@ -250,8 +250,8 @@ async def test_a_reader_during_a_snapshot_write_does_not_read_it_back(backend, c
     is_committed, may_answer = asyncio.Event(), asyncio.Event()
     commit, loaded = backend._commit, []
 
-    async def answers_late(ops, expect, fence):
-        result = await commit(ops, expect, fence)
+    async def answers_late(ops, expect):
+        result = await commit(ops, expect)
         is_committed.set()
         await may_answer.wait()
         return result
@@ -287,10 +287,10 @@ async def test_bytes_per_task_do_not_grow_with_the_job(backend, clock):
     written = 0
     commit = backend._commit
 
-    async def counted(ops, expect, fence):
+    async def counted(ops, expect):
         nonlocal written
         written += sum(len(getattr(op, "value", b"")) for op in ops)
-        return await commit(ops, expect, fence)
+        return await commit(ops, expect)
 
     backend._commit = counted
     costs = []

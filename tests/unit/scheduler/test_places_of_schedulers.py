@@ -15,6 +15,7 @@ from onager.errors import PlaceNotSeenError
 from onager.exchange_layout import CONNECT_ARTIFACTS
 from onager.protocol.spark_connect import request_of
 from onager.scheduler.connect.records import SessionKey
+from onager.state_backend import Keyspace, OutcomeUnknown
 
 
 async def both_started(world):
@@ -33,6 +34,27 @@ async def test_two_schedulers_that_start_first_at_once_on_one_directory_are_both
     assert second.own.is_admitted
     first.own.check()
     second.own.check()
+
+
+async def test_a_scheduler_whose_first_record_got_no_answer_keeps_the_id_that_it_made(world, monkeypatch):
+    world.mount("s1")
+    first = await world.scheduler("s1")
+    backend = first.replica._backend
+    commit, removed = backend._commit, []
+
+    async def loses_the_answer(ops, expect):
+        result = await commit(ops, expect)
+        if any(op.keyspace is Keyspace.Places for op in ops) and not removed:
+            monkeypatch.setattr(backend, "_commit", commit)
+            return OutcomeUnknown("the answer was lost")
+        return result
+
+    monkeypatch.setattr(backend, "_commit", loses_the_answer)
+    monkeypatch.setattr(place_files, "remove_id", lambda *given: removed.append(given))
+    await first.look(3)
+    assert not removed
+    assert first.own.is_admitted
+    first.own.check()
 
 
 async def test_two_schedulers_that_start_first_at_once_on_two_directories_one_serves(world):

@@ -78,15 +78,6 @@ async def test_a_scheduler_that_leaves_comes_last(precedence):
     assert precedence[second][1].place(key) == 1
 
 
-async def test_each_round_is_one_schedulers_and_all_come_to_their_turn(precedence):
-    of_rounds = [
-        [name for name, (_, one) in precedence.items() if one.has_round("sweep", 60_000 * n + 59_999, 60.0)]
-        for n in range(60)
-    ]
-    assert {len(names) for names in of_rounds} == {1}
-    assert {name for (name,) in of_rounds} == {"a", "b", "c"}
-
-
 async def test_a_single_member_waits_for_nobody():
     one = Precedence(Members(MemoryBackend(), ManualClock(), scheduler_id="a", address="", lease_ttl_s=1))
     assert one.is_alone

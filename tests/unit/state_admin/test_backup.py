@@ -55,7 +55,7 @@ async def restore(backend, clock, path):
         found = reader.check()
         target = await look_at_target(backend)
         mark = new_mark(clock, path.name, found.records)
-        return await restore_records(backend, target, reader.records(), mark, CALLER)
+        return await restore_records(backend, target, reader.records(), mark, CALLER, clock)
 
 
 async def contents(backend):
@@ -278,7 +278,9 @@ async def test_a_restore_that_breaks_off_is_noticed_and_can_be_repeated(backend,
     count = 3 * MAX_TXN_OPS
     mark = new_mark(clock, "b.zst", count)
     with pytest.raises(OSError, match="unplugged"):
-        await restore_records(backend, await look_at_target(backend), records_of(count, breaks_at=200), mark, CALLER)
+        await restore_records(
+            backend, await look_at_target(backend), records_of(count, breaks_at=200), mark, CALLER, clock
+        )
 
     target = await look_at_target(backend)
     assert target.counts == {"Sessions": MAX_TXN_OPS}
@@ -291,33 +293,66 @@ async def test_a_restore_that_breaks_off_is_noticed_and_can_be_repeated(backend,
         await back_up(backend, clock, tmp_path / "b.zst")
 
     again = new_mark(clock, "b.zst", count)
-    assert await restore_records(backend, target, records_of(count), again, CALLER) == count
+    assert await restore_records(backend, target, records_of(count), again, CALLER, clock) == count
     assert len(await backend.scan_keys(Keyspace.Sessions, limit=10_000)) == count
     await check_no_restore_pending(backend)
 
 
-async def test_of_two_restores_at_once_only_the_later_goes_on(backend, clock):
+class BetweenBatches(MemoryBackend):
+    """Does something between the begin of a restore and its first batch."""
+
+    between = None
+
+    async def _commit(self, ops, expect):
+        if self.between is not None and all(op.keyspace is Keyspace.Sessions for op in ops):
+            between, self.between = self.between, None
+            await between()
+        return await super()._commit(ops, expect)
+
+
+async def test_of_two_restores_at_once_the_earlier_goes_on(clock, monkeypatch):
+    monkeypatch.setattr("onager.state_admin.restoring._WAIT_S", 0)
     count = 3 * MAX_TXN_OPS
+    async with BetweenBatches(MemoryStore(clock)) as backend:
+        refused = []
+
+        async def another():
+            mark, seen = new_mark(clock, "second", 1), await look_at_target(backend)
+            with pytest.raises(InvalidRequestError, match="another restore into this store is under way") as error:
+                await restore_records(backend, seen, records_of(1), mark, CALLER, clock)
+            refused.append(error)
+
+        backend.between = another
+        target, mark = await look_at_target(backend), new_mark(clock, "first", count)
+        assert await restore_records(backend, target, records_of(count), mark, CALLER, clock) == count
+        assert refused
+        assert len(await backend.scan_keys(Keyspace.Sessions, limit=10_000)) == count
+        assert not await backend.get_from_prefix(Keyspace.Locks, "")
+
+
+async def test_a_restore_that_was_paused_past_its_lease_is_kept_out_by_the_next(clock, monkeypatch):
+    monkeypatch.setattr("onager.state_admin.restoring._WAIT_S", 0)
+    count = 3 * MAX_TXN_OPS
+    async with BetweenBatches(MemoryStore(clock)) as backend:
+
+        async def pause():
+            clock.advance(60_000)
+            mark, seen = new_mark(clock, "second", 1), await look_at_target(backend)
+            assert await restore_records(backend, seen, records_of(1), mark, CALLER, clock) == 1
+
+        backend.between = pause
+        target, mark = await look_at_target(backend), new_mark(clock, "first", count)
+        with pytest.raises(InvalidRequestError, match="or this one was held up for 10 s"):
+            await restore_records(backend, target, records_of(count), mark, CALLER, clock)
+        assert (await backend.scan_keys(Keyspace.Sessions, limit=10)).items == ("s0000",)
+
+
+async def test_a_restore_of_what_another_has_restored_since_is_refused(backend, clock):
     target = await look_at_target(backend)
-
-    first = restore_records(backend, target, records_of(count), new_mark(clock, "first", count), CALLER)
-    # The other one takes the store over as soon as this one has put its mark.
-    put_txn = backend.put_txn
-    calls = []
-
-    async def counting(ops, **more):
-        calls.append(ops)
-        if len(calls) == 2:
-            backend.put_txn = put_txn
-            later = new_mark(clock, "second", 1)
-            taken = await look_at_target(backend)
-            assert await restore_records(backend, taken, records_of(1), later, CALLER) == 1
-        return await put_txn(ops, **more)
-
-    backend.put_txn = counting
-    with pytest.raises(InvalidRequestError, match="another restore into this store is under way"):
-        await first
-    assert (await backend.scan_keys(Keyspace.Sessions, limit=10)).items == ("s0000",)
+    with pytest.raises(OSError, match="unplugged"):
+        await restore_records(backend, target, records_of(9, breaks_at=3), new_mark(clock, "a", 9), CALLER, clock)
+    with pytest.raises(InvalidRequestError, match="another restore into this store"):
+        await restore_records(backend, target, records_of(1), new_mark(clock, "b", 1), CALLER, clock)
 
 
 class LosesAnswers(MemoryBackend):
@@ -325,8 +360,8 @@ class LosesAnswers(MemoryBackend):
 
     commits = 0
 
-    async def _commit(self, ops, expect, fence):
-        result = await super()._commit(ops, expect, fence)
+    async def _commit(self, ops, expect):
+        result = await super()._commit(ops, expect)
         self.commits += 1
         is_lost = self.commits % 2 and isinstance(result, Committed)
         return OutcomeUnknown("the answer was lost") if is_lost else result
@@ -336,7 +371,7 @@ async def test_lost_answers_change_nothing(clock):
     async with LosesAnswers(MemoryStore(clock)) as backend:
         count = 5 * MAX_TXN_OPS + 1
         written = await restore_records(
-            backend, await look_at_target(backend), records_of(count), new_mark(clock, "b", count), CALLER
+            backend, await look_at_target(backend), records_of(count), new_mark(clock, "b", count), CALLER, clock
         )
         assert written == count
         assert len(await backend.scan_keys(Keyspace.Sessions, limit=10_000)) == count
@@ -346,7 +381,7 @@ async def test_lost_answers_change_nothing(clock):
 async def test_a_damaged_executor_record_travels_as_it_is(backend, clock):
     damaged = [b"{", b"[]", pack(b'{"lease_id"')]
     records = [pb.StateRecord(keyspace="Executors", key=f"e{n}", value=v) for n, v in enumerate(damaged)]
-    await restore_records(backend, await look_at_target(backend), records, new_mark(clock, "b", 3), CALLER)
+    await restore_records(backend, await look_at_target(backend), records, new_mark(clock, "b", 3), CALLER, clock)
     assert [item.value for item in await backend.get_from_prefix(Keyspace.Executors, "")] == damaged
 
 

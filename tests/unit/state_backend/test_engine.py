@@ -20,8 +20,8 @@ def engine(table):
     return Engine(table, ManualClock())
 
 
-def commit(engine, ops, expect=None, fence=()):
-    return engine.run(lambda engine: engine.commit(ops, expect or {}, fence))
+def commit(engine, ops, expect=None):
+    return engine.run(lambda engine: engine.commit(ops, expect or {}))
 
 
 def test_a_later_command_of_a_group_sees_the_earlier_ones(engine, table):
@@ -61,7 +61,6 @@ def test_revisions_and_lease_ids_go_on_in_the_next_life(table):
     seen = set()
     for life in range(3):
         engine = Engine(table, ManualClock())
-        engine.run(Engine.start_epoch)
         assert engine.revision == life
         assert commit(engine, [Put(HEADS, "a", b"")]) == Committed(life + 1)
         seen |= {engine.run(lambda engine: engine.grant(5)).id for _ in range(3)}
@@ -75,12 +74,9 @@ def test_a_lease_leaves_no_record_behind(table):
     lease = engine.run(lambda engine: engine.grant(0.0005))
     assert lease.ttl_s == 0.001
     commit(engine, [Put(HEADS, "a", b"", lease.id)])
-    engine.run(lambda engine: engine.lock(HEADS, "sweep", lease.id))
     table.apply(engine.take().writes)
     clock.advance(1)
     engine.run(Engine.expire)
-    group = engine.take()
-    assert group.has_freed_lock
-    table.apply(group.writes)
-    assert [raw for raw, _ in table.rows(b"", b"\xff")] == [b"mrevision"]
+    table.apply(engine.take().writes)
+    assert [raw for raw, _ in table.rows(b"", b"\xff")] == [b"mlease", b"mrevision"]
     assert engine.next_deadline_s() is None

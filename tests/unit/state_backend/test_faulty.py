@@ -116,9 +116,8 @@ async def test_a_slow_answer_is_late_but_the_deed_is_done(honest, clock):
 
 
 async def test_a_lost_lease_takes_its_keys_and_locks(honest, clock):
-    backend = faulty(
-        honest, clock, keep_alive=[FaultKind.LEASE_LOST], put_txn=[FaultKind.LEASE_LOST], lock=[FaultKind.LEASE_LOST]
-    )
+    lost = FaultKind.LEASE_LOST
+    backend = faulty(honest, clock, keep_alive=[lost], put_txn=[lost, None, lost])
     lease = await backend.lease(10)
     await honest.put(HEADS, "mine", b"", lease=lease.id)
     with pytest.raises(LeaseExpiredError):
@@ -133,8 +132,22 @@ async def test_a_lost_lease_takes_its_keys_and_locks(honest, clock):
         assert await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]) == Fenced(token)
 
 
-async def test_a_lock_of_unknown_outcome_is_held_until_its_lease_ends(honest, clock):
-    backend = faulty(honest, clock, lock=[FaultKind.UNKNOWN_WRITTEN])
+@pytest.mark.parametrize("kind", UNKNOWN)
+async def test_a_lock_of_unknown_outcome_is_taken_once(honest, clock, kind):
+    backend = faulty(honest, clock, put_txn=[kind, FaultKind.UNKNOWN_WRITTEN, None, kind])
+    lease, other = await backend.lease(10), await backend.lease(60)
+    async with backend.lock(HEADS, "sweep", lease.id) as token:
+        await backend.settle()
+        with pytest.raises(LockTimeoutError):
+            async with honest.lock(HEADS, "sweep", other.id, timeout_s=0):
+                pass
+        assert isinstance(await honest.put_txn([Put(HEADS, "a", b"")], fence=[token]), Committed)
+    async with honest.lock(HEADS, "sweep", other.id, timeout_s=0):
+        pass
+
+
+async def test_a_lock_given_up_with_its_outcome_unknown_is_held_until_its_lease_ends(honest, clock):
+    backend = faulty(honest, clock, put_txn=[FaultKind.UNKNOWN_WRITTEN, FaultKind.UNAVAILABLE])
     lease, other = await backend.lease(10), await backend.lease(60)
     with pytest.raises(OutcomeUnknownError):
         async with backend.lock(HEADS, "sweep", lease.id):

@@ -23,7 +23,7 @@ def test_every_batch_of_split_ops_fits_a_transaction_and_nothing_is_lost():
     batches = list(split_ops(ops))
     assert [op for batch in batches for op in batch] == ops
     for batch in batches:
-        check_txn(batch, {}, ())
+        check_txn(batch, {})
     for one, following in itertools.pairwise(batches):
         is_full = len(one) == MAX_TXN_OPS or sum(map(op_bytes, one)) + op_bytes(following[0]) > MAX_REQUEST_BYTES
         assert is_full
@@ -36,7 +36,7 @@ def test_split_ops_of_nothing_is_nothing():
 def test_an_operation_too_large_by_itself_stays_whole_and_is_refused():
     (batch,) = split_ops([Put(LOG, "a", bytes(2_000_000))])
     with pytest.raises(LimitExceededError):
-        check_txn(batch, {}, ())
+        check_txn(batch, {})
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 25])
@@ -55,7 +55,7 @@ def test_keys_count_in_bytes_not_characters():
 
 def test_the_last_byte_that_fits():
     op = Put(LOG, "a", b"")
-    most = MAX_REQUEST_BYTES - request_bytes([op], {(LOG, "a"): 0}, ())
-    check_txn([Put(LOG, "a", bytes(most))], {(LOG, "a"): 0}, ())
+    most = MAX_REQUEST_BYTES - request_bytes([op], {(LOG, "a"): 0})
+    check_txn([Put(LOG, "a", bytes(most))], {(LOG, "a"): 0})
     with pytest.raises(LimitExceededError):
-        check_txn([Put(LOG, "a", bytes(most + 1))], {(LOG, "a"): 0}, ())
+        check_txn([Put(LOG, "a", bytes(most + 1))], {(LOG, "a"): 0})
