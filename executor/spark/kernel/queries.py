@@ -80,8 +80,7 @@ class FrameTools:
 
         *exchanges* has the stages that exchanges end, by these' plan ids.
         """
-        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
-        return str(self._frames.write(session, query, plan, ids, stages, str(target)))
+        return str(self._frames.write(session, query, plan, json.dumps(exchanges), str(target)))
 
     def most_broadcast(self, session: JavaObject) -> int:
         """Return up to how many bytes Spark broadcasts in *session*; below 0: none."""
@@ -89,14 +88,13 @@ class FrameTools:
 
     def replan(self, session: JavaObject, frame: bytes, begun: Sequence[Mapping[str, Any]]) -> "NewPlan":
         """Plan what is left of a query from *frame* in *session*; *begun*: as `Told` of `Replanning`."""
-        return NewPlan(self._jvm, self._replanning(session, frame, json.dumps(begun)))
+        return NewPlan(self._replanning(session, frame, json.dumps(begun)))
 
 
 class NewPlan:
     """What is left of a query, planned again."""
 
-    def __init__(self, jvm: Jvm, java: JavaObject) -> None:
-        self._jvm = jvm
+    def __init__(self, java: JavaObject) -> None:
         self._java = java
 
     @property
@@ -110,5 +108,4 @@ class NewPlan:
 
     def write(self, exchanges: Mapping[int, int], target: Path) -> str:
         """Write its frame; see `FrameTools.write`."""
-        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
-        return str(self._java.write(ids, stages, str(target)))
+        return str(self._java.write(json.dumps(exchanges), str(target)))

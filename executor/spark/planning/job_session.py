@@ -17,7 +17,7 @@ from onager.exchange_layout import has_scheme
 from onager.executor.exchange import Description, null_text, read_description
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.access import refused_setting
-from onager.executor.spark.kernel.plans import PlanTools
+from onager.executor.spark.kernel.plans import settings_of
 from onager.executor.spark.planning.formats import check_options, merged, says
 from onager.executor.spark.planning.view_schemas import ViewSchemas, schema_key
 from onager.job_settings import PREFIX, check_known
@@ -124,7 +124,7 @@ def _why_fixed(session: SparkSession, key: str) -> str:
 
 def own_settings(session: SparkSession) -> dict[str, str]:
     """Return the settings that were set in *session* or for its process; defaults are left out."""
-    return PlanTools(Jvm.of(session)).settings(jvm_session(session))
+    return settings_of(Jvm.of(session), jvm_session(session))
 
 
 def planned_settings(session: SparkSession) -> dict[str, str]:
