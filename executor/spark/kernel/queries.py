@@ -2,25 +2,70 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onager.executor.spark.jvm import JavaObject, Jvm
 
 
+def statements_of(jvm: Jvm, script: str) -> list[str]:
+    """Return a line for each statement: begin, end, line, column, and its kind.
+
+    That is ``procedure``, ``plain``, or ``analyze:END``, where END is that of the words EXPLAIN ANALYZE.
+    """
+    return str(jvm.java_class("onager.plan.Scripts").statements(script)).splitlines()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A statement as it was parsed, and all that it is judged by; see `Facts` of Java's `Parser`."""
+
+    java: JavaObject
+    place: int
+    kind: str
+    named: str
+    below: str
+    is_command: bool
+    modifies: str
+    query_modifies: str
+    view: str
+    is_local: bool
+    has_files: bool
+    assigned: str
+    has_value: bool
+    directory: dict[str, Any] | None
+
+    def plan(self) -> JavaObject:
+        """Return its plan."""
+        return self.java.plan(self.place)
+
+    def is_view(self) -> bool:
+        """Return whether `view` is now a temporary view of the session."""
+        return bool(self.view) and bool(self.java.hasView(self.view))
+
+    def rows(self) -> JavaObject:
+        """Return the dataset of it, or of the query that its directory gets; a command runs now."""
+        return self.java.rows(self.place)
+
+
+class JavaParser:
+    """Parses statements in a session: see Java's `Parser`."""
+
+    def __init__(self, jvm: Jvm, session: JavaObject, modifying: Collection[str]) -> None:
+        """*modifying*: the classes of plans that change data."""
+        self._java = jvm.java_class("onager.plan.Parser")(session, ",".join(sorted(modifying)))
+
+    def parse(self, text: str, parameters: JavaObject = None) -> Parsed:
+        """Return what *text* says, with *parameters*, a ParameterContext, in its places; Spark's errors."""
+        return Parsed(self._java, **json.loads(self._java.parse(text, parameters)))
+
+
 class QueryTools:
-    """Facts about scripts, and about parsed and analyzed queries."""
+    """Facts about parsed and analyzed queries."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._queries = jvm.java_class("onager.plan.Queries")
-        self._scripts = jvm.java_class("onager.plan.Scripts")
-
-    def statements(self, script: str) -> list[str]:
-        """Return a line for each statement: begin, end, line, column, and its kind.
-
-        That is ``procedure``, ``plain``, or ``analyze:END``, where END is that of the words EXPLAIN ANALYZE.
-        """
-        return str(self._scripts.statements(script)).splitlines()
 
     def named(self, plan: JavaObject) -> JavaObject:
         """Return *plan* with each IDENTIFIER(…) resolved."""
