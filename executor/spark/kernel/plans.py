@@ -14,13 +14,7 @@ Part = Mapping[str, Any]
 
 def arrow_schema(session: JavaObject, jvm: Jvm, plan: JavaObject, column_names: Iterable[str]) -> bytes:
     """Return the Arrow schema of the physical *plan*'s output, as an IPC message."""
-    return bytes(jvm.java_class(KERNEL).arrowSchema(session, plan, jvm.java_list(column_names)))
-
-
-def settings_of(jvm: Jvm, session: JavaObject) -> dict[str, str]:
-    """Return the settings of *session*, except static ones, which only a new process can set."""
-    text = str(jvm.java_class("onager.plan.Fragments").settings(session))
-    return dict(entry.split("\t", 1) for entry in text.split("\0") if entry)
+    return bytes(jvm.java_class(KERNEL).arrowSchema(session, plan, json.dumps(list(column_names))))
 
 
 class JavaCutting:

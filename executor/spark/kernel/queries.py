@@ -86,9 +86,21 @@ class QueryTools:
         """
         return int(self._queries.inputBytes(plan, is_optimized))
 
-    def roots(self, plan: JavaObject) -> list[str]:
-        """Return the paths of the files and directories that an analyzed query reads, as URIs."""
-        return str(self._queries.roots(plan)).splitlines()
+    def facts(self, frame: JavaObject) -> dict[str, Any]:
+        """Return what the dataset *frame* gives and reads; see `Facts` of Java's `Queries`."""
+        return dict(json.loads(self._queries.facts(frame)))
+
+    def planned(self, session: JavaObject, frame: JavaObject) -> JavaObject:
+        """Return the dataset *frame* as it is planned under the current settings of *session*."""
+        return self._queries.planned(session, frame)
+
+    def needed_bytes(self, frame: JavaObject) -> int:
+        """Return how many bytes of its input *frame* needs, once it is optimized; -1 if a source does not say."""
+        return int(self._queries.neededBytes(frame))
+
+    def executed(self, frame: JavaObject) -> JavaObject:
+        """Return the physical plan of the dataset *frame*."""
+        return self._queries.executed(frame)
 
 
 def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:

@@ -3,15 +3,12 @@ package onager.plan;
 import java.util.List;
 import java.util.Map;
 import onager.spark43.Nodes;
-import onager.spark43.ProgramFiles;
 import onager.values.Seqs;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.BaseSubqueryExec;
 import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.ExecSubqueryExpression;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
-import org.apache.spark.sql.internal.SQLConf;
 
 /** Makes fragments of a physical plan, with some nodes replaced, and the operators that a stage needs above or below them. */
 public final class Fragments {
@@ -55,23 +52,5 @@ public final class Fragments {
         }
         int most = ((CollectLimitExec) limit).limit();
         return most < 0 ? child : Nodes.limit(most, child); // no limit, only an offset
-    }
-
-    /**
-     * Returns the settings of *session*, except static ones, which only a new process can set; among them, which files of a program it has.
-     *
-     * @return "key\tvalue" for each, separated by NUL
-     */
-    public static String settings(SparkSession session) {
-        var ofProcess = session.sparkContext().getConf();
-        var text = new StringBuilder();
-        for (var setting : Seqs.each(session.sessionState().conf().getAllConfs().iterator())) {
-            String key = setting._1();
-            if (!SQLConf.isStaticConfigKey(key) && !key.equals(ProgramFiles.KEY) && (key.startsWith("spark.sql.") || !ofProcess.contains(key))) {
-                text.append(key).append('\t').append(setting._2()).append('\0');
-            }
-        }
-        String files = ProgramFiles.of(session);
-        return files.isEmpty() ? text.toString() : text.append(ProgramFiles.KEY).append('\t').append(files).append('\0').toString();
     }
 }

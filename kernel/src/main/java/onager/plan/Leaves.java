@@ -40,7 +40,6 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import org.apache.spark.sql.types.StructType;
-import scala.Option;
 import scala.collection.immutable.Seq;
 
 /** Describes the leaves of a physical plan, whose own fields do not survive serialisation, and rebuilds them. */
@@ -268,16 +267,11 @@ public final class Leaves {
 
     /** Makes something while *session* is the active one, with the files that it has. */
     static <T> T within(SparkSession session, Callable<T> make) throws Exception {
-        Option<org.apache.spark.sql.SparkSession> before = org.apache.spark.sql.SparkSession.getActiveSession();
-        org.apache.spark.sql.SparkSession.setActiveSession(session);
+        var before = Sessions.activate(session);
         try {
             return ProgramFiles.within(session, make);
         } finally {
-            if (before.isDefined()) {
-                org.apache.spark.sql.SparkSession.setActiveSession(before.get());
-            } else {
-                org.apache.spark.sql.SparkSession.clearActiveSession();
-            }
+            Sessions.activate(before);
         }
     }
 }
