@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaMember
 from pyspark.sql import SparkSession
+from pyspark.sql.profiler import AccumulatorProfilerCollector
 
 JavaObject = Any
 """An object of the JVM."""
@@ -95,3 +96,15 @@ def jvm_session(session: SparkSession) -> JavaObject:
 def jvm_context(session: SparkSession) -> JavaObject:
     """Return the JVM's SparkContext of *session*."""
     return session.sparkContext._jsc.sc()  # noqa: SLF001  (as above)
+
+
+def session_over(base: SparkSession, java: JavaObject) -> SparkSession:
+    """Return PySpark's session of the JVM's *java*, in the context of *base*, which is one of PySpark's, too.
+
+    Its constructor does the same, and five calls that change nothing once there is a session.
+    """
+    made = object.__new__(SparkSession)
+    made._sc, made._jsc, made._jvm = base._sc, base._jsc, base._jvm  # noqa: SLF001  (PySpark has no public way to it)
+    made._jsparkSession = java
+    made._profiler_collector = AccumulatorProfilerCollector()
+    return made

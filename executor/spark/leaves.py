@@ -5,6 +5,7 @@ description holds what planning decided (the files left after partition pruning,
 that every task of every attempt reads the same input, and no directory is listed twice.
 """
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.leaves import LeafTools
+from onager.executor.spark.kernel.plans import JavaCutting
 
 LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
 """How many bytes of local rows a stage plan may carry."""
@@ -43,6 +45,8 @@ class DescribedLeaf:
     """The number of tasks that read it under the conf of the session that described it; an estimate if it grows."""
     growth: "Growth | None" = None
     """Set if more of it is found while the first tasks run."""
+    digest: str = ""
+    """Equal ones describe the same input; empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,76 +65,61 @@ GROWS_BY = 10
 """How many times more tasks a leaf that grows is taken to have than are known."""
 
 
-def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path, *, may_grow: bool = False) -> DescribedLeaf:
-    """Describe *leaf*, a JVM plan node of class *kind*; the rows of an RDD are computed here, once.
+def describe(
+    cutting: JavaCutting, leaves: Mapping[int, str], may_grow: Container[int], *, has_digests: bool
+) -> dict[int, DescribedLeaf]:
+    """Describe *leaves*, places with classes, in their order; the rows of an RDD are computed here, once.
 
-    If it *may_grow*, files that are not listed yet, or more partitions of a data source, may be left to a feed.
-    *scratch* is the path of a temporary file.
-
+    Of those that *may_grow*, files that are not listed yet, or more partitions of a data source, may be left to a feed.
     Raises `UnsupportedPlanError` when the rows, or the partitions of a data source, are larger than a plan may carry,
     and when a data source waits for a subquery.
     """
-    tools = LeafTools(jvm)
-    if kind == FILE_LEAF:
-        return _files(tools, leaf, scratch, may_grow=may_grow)
-    if kind == SOURCE_LEAF:
-        if may_grow and (growing := _growing_source(tools, leaf, scratch)) is not None:
-            return growing
-        source = tools.describe_source(leaf, scratch)
-        if source is None:
-            raise UnsupportedPlanError(
-                "a data source that filters by the result of a subquery", "filter its rows in an outer query instead"
-            )
-        if scratch.stat().st_size > LOCAL_ROWS_LIMIT_BYTES:
-            raise UnsupportedPlanError(
-                f"a data source whose partitions hold more than {LOCAL_ROWS_LIMIT_BYTES // (1024 * 1024)} MiB",
-                "let a partition only name what to read, such as a path or a range of keys",
-            )
-        size, partitions, name = source
-        label = f"{name} ({partitions} partition{'' if partitions == 1 else 's'})"
-        return DescribedLeaf(scratch.read_bytes(), label, f"scan {name}", size, partitions)
-    if kind in ROW_LEAVES:
-        rows = tools.describe_rows(leaf, session, LOCAL_ROWS_LIMIT_BYTES, scratch)
-        if rows is None:
-            limit = f"{LOCAL_ROWS_LIMIT_BYTES // (1024 * 1024)} MiB"
-            raise UnsupportedPlanError(
-                f"local data of more than {limit} (createDataFrame, parallelize)",
-                "write it to files first (Parquet, say), and read these in the query",
-            )
-    else:
-        rows = tools.describe_other(leaf, scratch)
-    size, partitions = rows
-    return DescribedLeaf(scratch.read_bytes(), _LABELS[kind], _LABELS[kind], size, partitions)
+    wanted = [(node, node in may_grow) for node in leaves]
+    described = cutting.describe(wanted, LOCAL_ROWS_LIMIT_BYTES, has_digests=has_digests)
+    return {
+        node: _described(kind, facts, cutting.leaf(node))
+        for (node, kind), facts in zip(leaves.items(), described, strict=False)
+    }
 
 
-def _growing_source(tools: LeafTools, leaf: Any, scratch: Path) -> DescribedLeaf | None:
-    source, portion = _beside(scratch)
-    facts = tools.describe_growing_source(leaf, scratch, source, portion)
+def _described(kind: str, facts: Mapping[str, Any] | None, written: Path) -> DescribedLeaf:
     if facts is None:
-        return None
-    size, partitions, name = facts
-    label = f"{name} ({partitions} partition{'' if partitions == 1 else 's'} and more)"
-    growth = Growth(source.read_bytes(), portion.read_bytes(), partitions)
-    return DescribedLeaf(scratch.read_bytes(), label, f"scan {name}", size, max(2, GROWS_BY * partitions), growth)
+        raise _not_described(kind, is_large=written.exists())
+    size, partitions, name = facts["bytes"], facts["partitions"], facts["name"]
+    more = " and more" if facts["grows"] else ""
+    label = short = _LABELS.get(kind, "")
+    if kind == FILE_LEAF:
+        label = f"{facts['format']} {name.removeprefix('file:')} ({_count(facts['files'], 'file')}{more})"
+        short = f"scan {name.rstrip('/').rpartition('/')[2].partition('.')[0]}"
+    elif kind == SOURCE_LEAF:
+        label, short = f"{name} ({_count(partitions, 'partition')}{more})", f"scan {name}"
+    growth = None
+    if facts["grows"]:
+        source, portion = (written.with_name(f"{written.name}-{each}").read_bytes() for each in ("source", "portion"))
+        growth = Growth(source, portion, partitions)
+        partitions = max(2, GROWS_BY * partitions)
+    return DescribedLeaf(written.read_bytes(), label, short, size, partitions, growth, facts["digest"])
 
 
-def _beside(scratch: Path) -> tuple[Path, Path]:
-    """Return the paths of two more temporary files."""
-    return scratch.with_name(f"{scratch.name}-source"), scratch.with_name(f"{scratch.name}-portion")
+def _not_described(kind: str, *, is_large: bool) -> UnsupportedPlanError:
+    limit = f"more than {LOCAL_ROWS_LIMIT_BYTES // (1024 * 1024)} MiB"
+    if kind != SOURCE_LEAF:
+        return UnsupportedPlanError(
+            f"local data of {limit} (createDataFrame, parallelize)",
+            "write it to files first (Parquet, say), and read these in the query",
+        )
+    if is_large:
+        return UnsupportedPlanError(
+            f"a data source whose partitions hold {limit}",
+            "let a partition only name what to read, such as a path or a range of keys",
+        )
+    return UnsupportedPlanError(
+        "a data source that filters by the result of a subquery", "filter its rows in an outer query instead"
+    )
 
 
-def _files(tools: LeafTools, leaf: Any, scratch: Path, *, may_grow: bool) -> DescribedLeaf:
-    source, portion = _beside(scratch)
-    growing = tools.describe_growing(leaf, scratch, source, portion) if may_grow else None
-    scan = growing or tools.describe_files(leaf, scratch)
-    files = f"{scan.files} file{'' if scan.files == 1 else 's'}{' and more' if growing else ''}"
-    label = f"{scan.file_format} {scan.root.removeprefix('file:')} ({files})"
-    table = scan.root.rstrip("/").rpartition("/")[2].partition(".")[0]
-    if growing is None:
-        return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", scan.input_bytes, scan.partitions)
-    growth = Growth(source.read_bytes(), portion.read_bytes(), scan.partitions)
-    estimate = max(2, GROWS_BY * scan.partitions)
-    return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", scan.input_bytes, estimate, growth)
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def rebuild_growing(jvm: Jvm, session: Any, description: bytes, portion: bytes, first_partition: int) -> Any:

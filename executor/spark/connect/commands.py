@@ -11,9 +11,9 @@ from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
 from onager.executor.spark.connect.entries import CACHED, GLOBAL_VIEW, VIEW
 from onager.executor.spark.connect.sessions import ConnectSession
-from onager.executor.spark.jvm import Jvm, kind
+from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.access import VARIABLE
-from onager.executor.spark.kernel.queries import QueryTools
+from onager.executor.spark.kernel.queries import Parsed, QueryTools
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.job_session import own_settings
 from onager.executor.spark.planning.names import quoted
@@ -139,30 +139,30 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
     (statement, *_) = statements
     if is_effect(plan, has_catalog=tables is not None):
         return _job_of_statement(is_bound=is_bound)
-    if not is_command(jvm, plan):
-        check_reads_only(jvm, statement, plan)
+    if not is_command(plan):
+        check_reads_only(statement, plan)
         response = ExecutePlanResponse()
         response.sql_command_result.relation = relation
         return Carried([response.SerializeToString()])
     session.make_all(request.plan.command.SerializeToString())
-    if alters_temporary_view(spark, jvm, plan):
+    if alters_temporary_view(plan):
         raise refused("ALTER VIEW of a temporary view", "make it anew (CREATE OR REPLACE TEMPORARY VIEW)")
-    if tables is not None and changes_catalog(spark, jvm, statement, plan):
+    if tables is not None and changes_catalog(statement, plan):
         return _job_of_statement(is_bound=is_bound)
-    check_reads_only(jvm, statement, plan)
-    if gives_rows(jvm, plan):
+    check_reads_only(statement, plan)
+    if gives_rows(plan):
         return Carried(session.connect.execute(content))
-    plan = QueryTools(jvm).named(plan)
-    if kind(plan) in _VARIABLES:
+    if plan.named in _VARIABLES:
         raise refused("variables of SQL", "use values of the program, bound with args")
-    check_harmless(spark, jvm, statement, plan, has_catalog=tables is not None, may_set=True)
-    if kind(plan) == "CacheTable" and not plan.isLazy():
-        name = ".".join(quoted(str(part)) for part in jvm.items(plan.multipartIdentifier()))
+    check_harmless(statement, plan, has_catalog=tables is not None, may_set=True)
+    named = QueryTools(jvm).named(plan.plan())
+    if plan.named == "CacheTable" and not named.isLazy():
+        name = ".".join(quoted(str(part)) for part in jvm.items(named.multipartIdentifier()))
         request = statement_request(f"CACHE LAZY TABLE {name}")  # or it would be read, here
         content = request.SerializeToString()
-    if kind(plan) == "ClearCacheCommand":
+    if plan.kind == "ClearCacheCommand":
         return Carried(session.connect.execute(content), removed=entries.to_be_cached(session.stored))
-    return _carried(content, request, session, _made(jvm, plan, session))
+    return _carried(content, request, session, _made(jvm, plan, named, session))
 
 
 def _job_of_statement(*, is_bound: bool) -> Carried:
@@ -171,11 +171,11 @@ def _job_of_statement(*, is_bound: bool) -> Carried:
     return Carried([_EMPTY], work=STATEMENT)
 
 
-def _made(jvm: Jvm, plan: Any, session: ConnectSession) -> _Made:
+def _made(jvm: Jvm, parsed: Parsed, plan: Any, session: ConnectSession) -> _Made:
     """Return what a parsed statement makes in its session, or drops, but for a view."""
-    if view := temporary_view(jvm, plan):
+    if view := temporary_view(parsed):
         return _Made(VIEW, view)
-    name = kind(plan)
+    name = parsed.named
     if name in _OF_FUNCTIONS:
         function = plan.name() if name == "CreateSQLFunctionCommand" else plan.identifier()
         return _Made(_FUNCTION, str(function.funcName()).lower(), is_dropped=name.startswith("Drop"))

@@ -36,21 +36,17 @@ class JavaCatalog:
         """End all reads: whoever waits for an answer gets an exception."""
         self._java.end()
 
-    def close(self) -> None:
-        """End the use of the session."""
-        self._java.close()
+    def close(self) -> list[str]:
+        """End the use of the session; return where lies what has been read, or was looked up to be read, as URIs."""
+        return str(self._java.close()).splitlines()
 
     def allow_changes(self, *, may: bool) -> None:
         """Set whether statements may change the catalog."""
         self._java.allowChanges(may)
 
-    def is_of_one_revision(self) -> bool:
-        """Return whether all that was read was there at once; reads again to find out."""
-        return bool(self._java.isOfOneRevision())
-
-    def places(self) -> list[str]:
-        """Return where lies what has been read, or was looked up to be read, as URIs."""
-        return str(self._java.places()).splitlines()
+    def is_of_one_revision(self, query: JavaObject = None) -> bool:
+        """Return whether all that was read was there at once, after *query* is planned; reads again to find out."""
+        return bool(self._java.isOfOneRevision() if query is None else self._java.isOfOneRevision(query))
 
     def changes(self) -> dict[str, Any]:
         """Return what has changed; see Java's `Changes`."""

@@ -1,99 +1,57 @@
-"""Physical plans: their nodes, and the fragments that stages are made of."""
+"""Physical plans: their nodes, their leaves, and the fragments that stages are made of."""
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from onager.executor.spark.jvm import JavaObject, Jvm
 from onager.executor.spark.kernel.classes import KERNEL
 
+Part = Mapping[str, Any]
+"""What replaces a node, as `Part` of Java's `Cutting`."""
+
 
 def arrow_schema(session: JavaObject, jvm: Jvm, plan: JavaObject, column_names: Iterable[str]) -> bytes:
     """Return the Arrow schema of the physical *plan*'s output, as an IPC message."""
-    return bytes(jvm.java_class(KERNEL).arrowSchema(session, plan, jvm.java_list(column_names)))
+    return bytes(jvm.java_class(KERNEL).arrowSchema(session, plan, json.dumps(list(column_names))))
 
 
-class PlanTools:
-    """Reads physical plans and makes fragments of them, each operation in one call."""
+class JavaCutting:
+    """One physical plan while it is cut: see Java's `Cutting`. Nodes are named by their places in the outline."""
 
-    def __init__(self, jvm: Jvm) -> None:
-        self._jvm = jvm
-        self._outline = jvm.java_class("onager.plan.Outline")
-        self._fragments = jvm.java_class("onager.plan.Fragments")
-        self._buckets = jvm.java_class("onager.plan.Buckets")
-        self._leaves = jvm.java_class("onager.plan.Leaves")
-        self._queries = jvm.java_class("onager.plan.Queries")
-        self._fingerprints = jvm.java_class("onager.plan.Fingerprint")
+    def __init__(self, jvm: Jvm, session: JavaObject, plan: JavaObject, scratch: Path) -> None:
+        """*scratch*: an empty directory, where what is large is exchanged."""
+        self._java = jvm.java_class("onager.plan.Cutting")(session, plan, str(scratch))
+        self._scratch = scratch
 
-    def outline(self, plan: JavaObject) -> tuple[list[str], Callable[[int], JavaObject]]:
-        """Return a line for each node (see Java's `Outline.of`), and a function from a line's index to its node."""
-        text, nodes = self._outline.of(plan)
-        return str(text).splitlines(), nodes.get
+    def outline(self) -> list[dict[str, Any]]:
+        """Return the nodes, parents first; see `Node` of Java's `Outline`."""
+        return list(json.loads(self._java.outline()))
 
-    def expected_rows(self, node: JavaObject) -> int:
-        """Return how many rows Spark expected of *node* when it planned it; -1 where it had no idea."""
-        return int(self._queries.expectedRows(node))
+    def describe(
+        self, leaves: Iterable[tuple[int, bool]], max_bytes: int, *, has_digests: bool
+    ) -> list[dict[str, Any] | None]:
+        """Describe *leaves*, each with whether it may grow, in files (`leaf`); return `Facts` of Java's `Leaves`.
 
-    def python_functions(self, node: JavaObject) -> list[tuple[str, int, bool]]:
-        """Return the Python functions of *node*: name, number of broadcast variables, whether it has an accumulator."""
-        lines = [line.split("\t") for line in str(self._outline.pythonFunctions(node)).splitlines()]
-        return [(name, int(broadcasts), has_accumulator == "1") for name, broadcasts, has_accumulator in lines]
+        The list ends with None for a leaf that cannot be described, or with more than *max_bytes* (its file is there).
+        """
+        wanted = [{"node": node, "may_grow": may_grow} for node, may_grow in leaves]
+        return list(json.loads(self._java.describe(json.dumps(wanted), max_bytes, has_digests)))
 
-    def fragment(self, root: JavaObject, cut: Sequence[JavaObject], replacements: Sequence[JavaObject]) -> JavaObject:
-        """Return a copy of a plan without code generation, with each node of *cut* replaced."""
-        return self._fragments.of(root, self._jvm.java_list(cut), self._jvm.java_list(replacements))
+    def leaf(self, node: int) -> Path:
+        """Return the file of a description; beside it lie ``-source`` and ``-portion``, those of its feed."""
+        return self._scratch / f"leaf-{node}"
 
-    def finish(self, fragment: JavaObject, target: Path) -> str:
-        """Write a fragment to the file *target*, and return it as text."""
-        return str(self._fragments.finish(fragment, str(target)))
+    def make(self, stages: Sequence[Mapping[str, Any]], expressions: Iterable[int]) -> list[dict[str, Any]]:
+        """Make fragments, and serialise what *expressions*, exchanges, distribute by; see Java's `Cutting.make`."""
+        wanted = {"stages": stages, "expressions": sorted(expressions)}
+        return list(json.loads(self._java.make(json.dumps(wanted))))
 
-    def fingerprint(self, fragment: JavaObject, exchange: JavaObject | None) -> str:
-        """Return the digest of a fragment, and of how *exchange* distributes its rows; "" if there is none."""
-        return str(self._fingerprints.of(fragment, exchange) or "")
+    def fragment(self, place: int) -> bytes:
+        """Return the fragment of the stage at *place* of those that were made."""
+        return (self._scratch / f"fragment-{place}").read_bytes()
 
-    def leaf_fingerprint(self, description: Path) -> str:
-        """Return the digest of the leaf that is described in a file; "" if there is none."""
-        return str(self._fingerprints.ofLeaf(str(description)) or "")
-
-    def placeholder(self, like: JavaObject, name: str) -> JavaObject:
-        """Return the leaf that stands for an input of a stage with the columns of *like*."""
-        return self._fragments.placeholder(like, name)
-
-    def placeholder_with_bucket(self, like: JavaObject, name: str) -> JavaObject:
-        """Return a placeholder for rows that carry their bucket as a column, and a projection that drops it."""
-        return self._buckets.removed(like, name)
-
-    def with_bucket(self, exchange: JavaObject) -> JavaObject:
-        """Return the child of *exchange* with a column for each row's bucket."""
-        return self._buckets.added(exchange)
-
-    def bucket_expression(self, exchange: JavaObject) -> bytes:
-        """Return the serialised expression that gives a row's bucket."""
-        return bytes(self._buckets.expression(exchange))
-
-    def ordering(self, exchange: JavaObject) -> bytes:
-        """Return the serialised order by which *exchange* divides rows into ranges."""
-        return bytes(self._fragments.ordering(exchange))
-
-    def sorted(self, exchange: JavaObject, child: JavaObject) -> JavaObject:
-        """Return *child* with each partition sorted by the ordering of the range *exchange*."""
-        return self._fragments.sorted(exchange, child)
-
-    def with_child(self, node: JavaObject, child: JavaObject) -> JavaObject:
-        """Return *node* with its only child replaced."""
-        return self._fragments.withChild(node, child)
-
-    def in_one_task(self, child: JavaObject) -> JavaObject:
-        """Return *child* coalesced into one partition."""
-        return self._fragments.inOneTask(child)
-
-    def local_limit(self, limit: JavaObject, child: JavaObject) -> JavaObject:
-        """Return *child* with a local limit: of each partition, the rows that *limit* above it may need."""
-        return self._fragments.localLimit(limit, child)
-
-    def under_runtime_filters(self, scan: JavaObject, leaf: JavaObject, tasks: int) -> JavaObject:
-        """Return *leaf*, of *tasks* partitions, below the runtime filters of *scan*."""
-        return self._leaves.underRuntimeFilters(scan, leaf, tasks)
-
-    def settings(self, session: JavaObject) -> dict[str, str]:
-        """Return the settings of *session*, except static ones, which only a new process can set."""
-        return dict(entry.split("\t", 1) for entry in str(self._fragments.settings(session)).split("\0") if entry)
+    def expression(self, exchange: int) -> bytes:
+        """Return the expression or the ordering of *exchange*, which was among those of `make`."""
+        return (self._scratch / f"expression-{exchange}").read_bytes()

@@ -2,25 +2,70 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onager.executor.spark.jvm import JavaObject, Jvm
 
 
+def statements_of(jvm: Jvm, script: str) -> list[str]:
+    """Return a line for each statement: begin, end, line, column, and its kind.
+
+    That is ``procedure``, ``plain``, or ``analyze:END``, where END is that of the words EXPLAIN ANALYZE.
+    """
+    return str(jvm.java_class("onager.plan.Scripts").statements(script)).splitlines()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A statement as it was parsed, and all that it is judged by; see `Facts` of Java's `Parser`."""
+
+    java: JavaObject
+    place: int
+    kind: str
+    named: str
+    below: str
+    is_command: bool
+    modifies: str
+    query_modifies: str
+    view: str
+    is_local: bool
+    has_files: bool
+    assigned: str
+    has_value: bool
+    directory: dict[str, Any] | None
+
+    def plan(self) -> JavaObject:
+        """Return its plan."""
+        return self.java.plan(self.place)
+
+    def is_view(self) -> bool:
+        """Return whether `view` is now a temporary view of the session."""
+        return bool(self.view) and bool(self.java.hasView(self.view))
+
+    def rows(self) -> JavaObject:
+        """Return the dataset of it, or of the query that its directory gets; a command runs now."""
+        return self.java.rows(self.place)
+
+
+class JavaParser:
+    """Parses statements in a session: see Java's `Parser`."""
+
+    def __init__(self, jvm: Jvm, session: JavaObject, modifying: Collection[str]) -> None:
+        """*modifying*: the classes of plans that change data."""
+        self._java = jvm.java_class("onager.plan.Parser")(session, ",".join(sorted(modifying)))
+
+    def parse(self, text: str, parameters: JavaObject = None) -> Parsed:
+        """Return what *text* says, with *parameters*, a ParameterContext, in its places; Spark's errors."""
+        return Parsed(self._java, **json.loads(self._java.parse(text, parameters)))
+
+
 class QueryTools:
-    """Facts about scripts, and about parsed and analyzed queries."""
+    """Facts about parsed and analyzed queries."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._queries = jvm.java_class("onager.plan.Queries")
-        self._scripts = jvm.java_class("onager.plan.Scripts")
-
-    def statements(self, script: str) -> list[str]:
-        """Return a line for each statement: begin, end, line, column, and its kind.
-
-        That is ``procedure``, ``plain``, or ``analyze:END``, where END is that of the words EXPLAIN ANALYZE.
-        """
-        return str(self._scripts.statements(script)).splitlines()
 
     def named(self, plan: JavaObject) -> JavaObject:
         """Return *plan* with each IDENTIFIER(…) resolved."""
@@ -41,9 +86,21 @@ class QueryTools:
         """
         return int(self._queries.inputBytes(plan, is_optimized))
 
-    def roots(self, plan: JavaObject) -> list[str]:
-        """Return the paths of the files and directories that an analyzed query reads, as URIs."""
-        return str(self._queries.roots(plan)).splitlines()
+    def facts(self, frame: JavaObject) -> dict[str, Any]:
+        """Return what the dataset *frame* gives and reads; see `Facts` of Java's `Queries`."""
+        return dict(json.loads(self._queries.facts(frame)))
+
+    def planned(self, session: JavaObject, frame: JavaObject) -> JavaObject:
+        """Return the dataset *frame* as it is planned under the current settings of *session*."""
+        return self._queries.planned(session, frame)
+
+    def needed_bytes(self, frame: JavaObject) -> int:
+        """Return how many bytes of its input *frame* needs, once it is optimized; -1 if a source does not say."""
+        return int(self._queries.neededBytes(frame))
+
+    def executed(self, frame: JavaObject) -> JavaObject:
+        """Return the physical plan of the dataset *frame*."""
+        return self._queries.executed(frame)
 
 
 def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:
@@ -80,8 +137,7 @@ class FrameTools:
 
         *exchanges* has the stages that exchanges end, by these' plan ids.
         """
-        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
-        return str(self._frames.write(session, query, plan, ids, stages, str(target)))
+        return str(self._frames.write(session, query, plan, json.dumps(exchanges), str(target)))
 
     def most_broadcast(self, session: JavaObject) -> int:
         """Return up to how many bytes Spark broadcasts in *session*; below 0: none."""
@@ -89,14 +145,13 @@ class FrameTools:
 
     def replan(self, session: JavaObject, frame: bytes, begun: Sequence[Mapping[str, Any]]) -> "NewPlan":
         """Plan what is left of a query from *frame* in *session*; *begun*: as `Told` of `Replanning`."""
-        return NewPlan(self._jvm, self._replanning(session, frame, json.dumps(begun)))
+        return NewPlan(self._replanning(session, frame, json.dumps(begun)))
 
 
 class NewPlan:
     """What is left of a query, planned again."""
 
-    def __init__(self, jvm: Jvm, java: JavaObject) -> None:
-        self._jvm = jvm
+    def __init__(self, java: JavaObject) -> None:
         self._java = java
 
     @property
@@ -110,5 +165,4 @@ class NewPlan:
 
     def write(self, exchanges: Mapping[int, int], target: Path) -> str:
         """Write its frame; see `FrameTools.write`."""
-        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
-        return str(self._java.write(ids, stages, str(target)))
+        return str(self._java.write(json.dumps(exchanges), str(target)))

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from onager.executor.spark.planning.nodes import BEGUN
 from onager.executor.spark.planning.outline import PlanNode
 
+HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
+"""The partitionings with an expression for the bucket; the second one is that of `repartitionById`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
@@ -38,5 +41,18 @@ class BegunStages:
         _, partitions, _, stage_id = exchange.particulars.split(" ")
         return Boundary(int(stage_id), int(partitions), is_sorted=int(stage_id) in self.sorted_stages)
 
+    def read_at(self, exchange: PlanNode) -> Boundary | None:
+        """Return what is read at *exchange*, as `at` does; a broadcast can read an earlier stage just as it is."""
+        if exchange.kind == "BroadcastExchangeExec":
+            found = self.at(exchange.child)
+            return None if found is None or found.is_sorted else found
+        return self.at(exchange)
+
 
 NOTHING_BEGUN = BegunStages()
+
+
+def brings_buckets(exchange: PlanNode) -> bool:
+    """Return whether rows carry their bucket through *exchange* as a column, because a subquery determines it."""
+    partitioning = exchange.particulars.split(" ")[0]
+    return exchange.kind == "ShuffleExchangeExec" and partitioning in HASH_PARTITIONINGS and bool(exchange.subqueries)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from onager.errors import OnagerError, StateCorruptError
 from onager.executor.foreign import ForeignTables, ForeignWrite, WriteLayout
 from onager.executor.foreign.iceberg import ANSWER_S, FILES_S, awaited
-from onager.executor.spark.jvm import JavaObject, listed
+from onager.executor.spark.jvm import JavaObject, listed, session_over
 from onager.executor.spark.kernel.catalog import JavaCatalog
 from onager.executor.spark.kernel.classes import CATALOG_MOVED
 from onager.executor.spark.place_checks import NoteRead
@@ -80,7 +80,7 @@ class PlanningCatalog:
     @property
     def session(self) -> SparkSession:
         """A session over this catalog, like the one that it was made with otherwise."""
-        return SparkSession(self._base.sparkContext, self._java.session)
+        return session_over(self._base, self._java.session)
 
     def __enter__(self) -> Self:
         _READERS.submit(self._serve)
@@ -88,13 +88,12 @@ class PlanningCatalog:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
+            places = self._close()
             if self._on_read is not None:
-                self._on_read(self._java.places())
+                self._on_read(places)
         except (Py4JError, OSError) as gone:  # the JVM, and the planning with it
             if error is None:
                 raise OnagerError(f"it is unknown what was read: {gone}") from gone
-        finally:
-            self._close()
         if error is not None:
             self._tell(error)
 
@@ -144,9 +143,12 @@ class PlanningCatalog:
         """Return the name of a catalog besides this one that a parsed statement names, or ""."""
         return self._java.other_catalog(parsed)
 
-    def settle(self) -> None:
-        """Raise `CatalogMovedError` unless all that was read is of one revision, or the error of a failed read."""
-        is_settled = self._java.is_of_one_revision()
+    def settle(self, query: JavaObject = None) -> None:
+        """Raise `CatalogMovedError` unless all that was read is of one revision, or the error of a failed read.
+
+        *query*: a dataset to plan before, which may read more.
+        """
+        is_settled = self._java.is_of_one_revision(query)
         if self._error is not None:
             raise self._error
         if not is_settled:
@@ -212,13 +214,13 @@ class PlanningCatalog:
             self._reading = reading = begin()
             return reading
 
-    def _close(self) -> None:
-        """End the reads, and the use of the session; the thread that reads ends by itself."""
+    def _close(self) -> list[str]:
+        """End the reads, and the use of the session; return what was read. The thread that reads ends by itself."""
         with self._lock:
             self._is_over = True
             if self._reading is not None:
                 self._reading.cancel()
-        self._java.close()
+        return self._java.close()
 
     def _end_java(self) -> None:
         try:

@@ -7,8 +7,8 @@ tasks of a stage run.
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -18,11 +18,16 @@ from pyspark.sql import SparkSession
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm, jvm_session
-from onager.executor.spark.kernel.plans import PlanTools
-from onager.executor.spark.planning.boundaries import NOTHING_BEGUN, BegunStages, Boundary
+from onager.executor.spark.kernel.plans import JavaCutting, Part
+from onager.executor.spark.planning.boundaries import (
+    HASH_PARTITIONINGS,
+    NOTHING_BEGUN,
+    BegunStages,
+    brings_buckets,
+)
 from onager.executor.spark.planning.cut_stages import Cut, CutFeed, CutStage
 from onager.executor.spark.planning.determinism import is_deterministic
-from onager.executor.spark.planning.fingerprints import fingerprint
+from onager.executor.spark.planning.drafts import Draft, filtered, finished, in_one_task, over
 from onager.executor.spark.planning.job_session import planned_settings
 from onager.executor.spark.planning.marks import marks_of
 from onager.executor.spark.planning.naming import stage_name
@@ -36,11 +41,10 @@ from onager.executor.spark.planning.nodes import (
     Tasks,
 )
 from onager.executor.spark.planning.outline import Outline, PlanNode
-from onager.executor.spark.planning.partitions import combined, growing_leaves, streamed_child
+from onager.executor.spark.planning.partitions import combined, growing_leaves, read_leaves, streamed_child
 from onager.executor.spark.planning.python_code import check_python_functions
 from onager.executor.spark.planning.sizing import samples_of_run
 from onager.executor.spark.stage_plan import (
-    PLACEHOLDER_PREFIX,
     ExchangeInput,
     HashOutput,
     LeafInput,
@@ -54,8 +58,6 @@ from onager.executor.spark.stage_plan import (
     StageSource,
 )
 
-HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
-"""The partitionings with an expression for the bucket; the second one is that of `repartitionById`."""
 _ENDS = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec"})
 KNOWN_PARTITIONINGS = HASH_PARTITIONINGS | {"RangePartitioning", "RoundRobinPartitioning", "SinglePartition"}
 LOOKED_UP = leaves.LEAVES | EXCHANGES | SUBQUERIES | KNOWN.keys() | KNOWN_PARTITIONINGS
@@ -89,22 +91,6 @@ def cut_plan(
         return Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A stage in the making."""
-
-    cut: list[PlanNode] = field(default_factory=list)
-    replacements: list[Any] = field(default_factory=list)
-    inputs: list[StageSource] = field(default_factory=list)
-    fingerprints: list[str] = field(default_factory=list)
-    """Of the inputs, one by one; empty for those without."""
-    arriving: set[int] = field(default_factory=set)
-    """Indexes of nodes that another stage computes although they are not exchanges."""
-    input_bytes: int = 0
-    growing: leaves.DescribedLeaf | None = None
-    """The leaf of which more is found while the stage runs."""
-
-
 class Cutter:
     """Cuts one physical plan."""
 
@@ -131,11 +117,8 @@ class Cutter:
         partitions are not all known get the rest while they run, if they *may_grow*. Those that may be reused get a
         fingerprint if the plan *has_fingerprints*.
         """
-        self._jvm = jvm
-        self._session = session
-        self._scratch = scratch
-        self._tools = PlanTools(jvm)
-        self._outline = Outline(jvm, plan)
+        self._java = JavaCutting(jvm, session, plan, scratch)
+        self._outline = Outline(self._java.outline())
         self._conf = conf
         self._column_names = tuple(column_names)
         self._parallel_sort_bytes = parallel_sort_bytes
@@ -147,17 +130,22 @@ class Cutter:
         self._described: dict[int, leaves.DescribedLeaf] = {}
         self._partitions: dict[int, int] = {}
         self._produced: dict[int, int] = {}
-        self.stages: list[CutStage] = []
+        self._drafts: list[Draft | CutStage] = []
+        self._sorted: set[int] = set()
 
     def cut(self) -> list[CutStage]:
         """Return the stages, producers before consumers; the last one gives the result.
 
+        Everything is decided from the outline and the descriptions of leaves; then all fragments are made at once.
         Raises `UnsupportedPlanError`, which names the operator, when part of the plan cannot be distributed.
         """
         for node in self._outline.nodes:
             self._check(node)
         try:
+            reached = {node.index: node.kind for node in read_leaves(self._outline, self._begun)}
+            self._described = leaves.describe(self._java, reached, self._may_grow, has_digests=self._has_fingerprints)
             self._stage(self._outline.root, ResultOutput())
+            made = finished(self._java, self._drafts, self._described, self._first_stage_id)
         except Py4JJavaError as e:
             if not _cannot_travel(e):
                 raise
@@ -165,11 +153,11 @@ class Cutter:
                 f"{str(e.java_exception.getMessage()).splitlines()[0]}, which cannot be sent to another process",
                 DEFAULT_ADVICE,
             ) from e
-        return _with_sole_readers(self.stages)
+        return _with_sole_readers(made)
 
     def exchanges(self) -> dict[int, int]:
         """Return the stages of exchanges from which a new plan could read, once the plan is cut, by these' plan ids."""
-        ends = [node for node in self._outline.nodes if node.kind in _ENDS and not _brings_buckets(node)]
+        ends = [node for node in self._outline.nodes if node.kind in _ENDS and not brings_buckets(node)]
         return {node.plan_id: self._produced[node.plan_id] for node in ends if node.plan_id in self._produced}
 
     def subqueries(self) -> dict[str, int]:
@@ -184,7 +172,7 @@ class Cutter:
         if node.kind not in KNOWN and node.kind not in EXCHANGES | leaves.LEAVES | SUBQUERIES:
             raise UnsupportedPlanError(f"{node.kind} in the physical plan", ADVICE.get(node.kind, DEFAULT_ADVICE))
         if node.runs_python:
-            check_python_functions(self._tools, self._outline.handle(node))
+            check_python_functions(node)
         if node.particulars == "barrier":
             raise UnsupportedPlanError(
                 "barrier mode", "its tasks would all have to run at once: leave barrier=True out", runs_whole=False
@@ -205,106 +193,67 @@ class Cutter:
 
         *limit* becomes a local limit on top; *exchange* is the exchange that carries the output.
         """
-        draft = _Draft()
+        draft = Draft(root, output, exchange, limit)
         self._visit(root, draft)
-        top = self._outline.handle(root)
-        if exchange is not None and _brings_buckets(exchange):
+        if exchange is not None and brings_buckets(exchange):
             self._visit_subqueries(exchange, draft)
-            top = self._tools.with_bucket(self._outline.handle(exchange))
-        handles = [self._outline.handle(node) for node in draft.cut]
-        fragment = self._tools.fragment(top, handles, draft.replacements)
-        if limit is not None:
-            fragment = self._tools.local_limit(self._outline.handle(limit), fragment)
-        is_sorted = isinstance(output, SortedOutput)
-        if exchange is not None and is_sorted:
-            fragment = self._tools.sorted(self._outline.handle(exchange), fragment)
-        written = self._scratch / f"fragment-{len(self.stages)}"
-        text = self._tools.finish(fragment, written)
-        plan = StagePlan(
-            fragment=written.read_bytes(),
-            inputs=tuple(draft.inputs),
-            output=output,
-            partitions=self._tasks(root),
-            column_names=self._column_names if isinstance(output, ResultOutput) else (),
-            conf=self._conf,
-            metrics=self._metrics,
-        )
-        marks = marks_of(
-            self._outline, root, output, partitions=plan.partitions, exchange=exchange, arriving=draft.arriving
-        )
+        partitions = self._tasks(root)
+        marks = marks_of(self._outline, root, output, partitions=partitions, exchange=exchange, arriving=draft.arriving)
         feed = self._feed(draft.growing) if draft.growing is not None else None
         repeats = is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving)
-        stage_id = self._next_stage_id
-        self.stages.append(
-            CutStage(
-                stage_id=stage_id,
-                name=self._name(root, draft, limit, is_sorted=is_sorted),
-                plan=plan,
-                is_deterministic=repeats,
-                text=text,
-                input_bytes=draft.input_bytes,
-                expected_rows=-1 if limit is not None else self._tools.expected_rows(self._outline.handle(root)),
-                may_fuse=marks.may_fuse and feed is None,
-                may_merge=marks.may_merge,
-                feed=feed,
-                may_split=frozenset(self._produce(self._outline.nodes[index]) for index in marks.may_split),
-                sides={self._produce(self._outline.nodes[index]): side for index, side in marks.sides.items()},
-                fingerprint=self._fingerprint(draft, plan, fragment, exchange) if repeats else "",
-            )
+        is_result = isinstance(output, ResultOutput)
+        draft.is_reusable = self._has_fingerprints and repeats and not is_result
+        draft.stage = CutStage(
+            stage_id=self._next_stage_id,
+            name=self._name(root, draft, limit),
+            plan=StagePlan(
+                fragment=b"",
+                inputs=(),
+                output=output,
+                partitions=partitions,
+                column_names=self._column_names if is_result else (),
+                conf=self._conf,
+                metrics=self._metrics,
+            ),
+            is_deterministic=repeats,
+            text="",
+            input_bytes=draft.input_bytes,
+            may_fuse=marks.may_fuse and feed is None,
+            may_merge=marks.may_merge,
+            feed=feed,
+            may_split=frozenset(self._produce(self._outline.nodes[index]) for index in marks.may_split),
+            sides={self._produce(self._outline.nodes[index]): side for index, side in marks.sides.items()},
         )
-        return stage_id
-
-    def _fingerprint(self, draft: _Draft, plan: StagePlan, fragment: Any, exchange: PlanNode | None) -> str:
-        """Return the stage's fingerprint; empty if one of its inputs has none, or it gives the result."""
-        is_kept = self._has_fingerprints and not isinstance(plan.output, ResultOutput)
-        if not is_kept or not all(draft.fingerprints):
-            return ""
-        mine = self._tools.fingerprint(fragment, None if exchange is None else self._outline.handle(exchange))
-        return fingerprint(plan, mine, draft.fingerprints) if mine else ""
-
-    def _fingerprint_of(self, node: PlanNode, source: StageSource) -> str:
-        """Return the fingerprint of an input, which *node* was before."""
-        if not self._has_fingerprints:
-            return ""
-        if isinstance(source, LeafInput):
-            return "" if source.grows else self._tools.leaf_fingerprint(self._scratch / f"leaf-{node.index}")
-        is_begun = source.stage_id < self._first_stage_id
-        return "" if is_begun else self.stages[source.stage_id - self._first_stage_id].fingerprint
+        self._drafts.append(draft)
+        if isinstance(output, SortedOutput):
+            self._sorted.add(draft.stage.stage_id)
+        return draft.stage.stage_id
 
     @property
     def _next_stage_id(self) -> int:
-        return self._first_stage_id + len(self.stages)
+        return self._first_stage_id + len(self._drafts)
 
     def _feed(self, leaf: leaves.DescribedLeaf) -> CutFeed:
         """Append the stage that finds more of *leaf*."""
         assert leaf.growth is not None
         stage_id = self._next_stage_id
         plan = StagePlan(leaf.growth.source, (), SingleOutput(), 1, (), self._conf, "off")
+        name = f"list {leaf.name.removeprefix('scan ')}"
         text = f"lists what is left of {leaf.label}"
-        self.stages.append(
-            CutStage(stage_id, f"list {leaf.name.removeprefix('scan ')}", plan, False, text, 0, is_feed=True)
-        )
+        self._drafts.append(CutStage(stage_id, name, plan, False, text, 0, is_feed=True))
         return CutFeed(stage_id, leaf.growth.portion, leaf.growth.partitions)
 
-    def _name(self, root: PlanNode, draft: _Draft, limit: PlanNode | None, *, is_sorted: bool) -> str:
+    def _name(self, root: PlanNode, draft: Draft, limit: PlanNode | None) -> str:
         name = stage_name(self._outline, root, self._described, limit=limit, arriving=draft.arriving)
-        return f"{name} → sort" if is_sorted else name
+        return f"{name} → sort" if isinstance(draft.output, SortedOutput) else name
 
     def _produce(self, exchange: PlanNode) -> int:
         """Return the id of the stage whose output *exchange* carries; cut it on first use, unless it has begun."""
-        if (boundary := self._boundary(exchange)) is not None:
+        if (boundary := self._begun.read_at(exchange)) is not None:
             return boundary.stage_id
         if exchange.plan_id not in self._produced:
             self._produced[exchange.plan_id] = self._stage(exchange.child, self._output(exchange), exchange=exchange)
         return self._produced[exchange.plan_id]
-
-    def _boundary(self, exchange: PlanNode) -> Boundary | None:
-        """Return the earlier stage that is read at *exchange*; a broadcast can read one just as it is."""
-        if exchange.kind == "BroadcastExchangeExec":
-            exchange = exchange.child
-            found = self._begun.at(exchange)
-            return None if found is None or found.is_sorted else found
-        return self._begun.at(exchange)
 
     def _output(self, exchange: PlanNode) -> StageOutput:
         if exchange.kind != "ShuffleExchangeExec":
@@ -312,12 +261,11 @@ class Cutter:
         buckets = self._buckets(exchange)
         match exchange.particulars.split(" ")[0]:
             case partitioning if partitioning in HASH_PARTITIONINGS:
-                return HashOutput(buckets, self._tools.bucket_expression(self._outline.handle(exchange)))
+                return HashOutput(buckets, b"")
             case "RoundRobinPartitioning":
                 return RoundRobinOutput(buckets)
             case "RangePartitioning" if buckets > 1:
-                ordering = self._tools.ordering(self._outline.handle(exchange))
-                return SortedOutput(ordering, samples_of_run(self._tasks(exchange.child)))
+                return SortedOutput(b"", samples_of_run(self._tasks(exchange.child)))
             case _:
                 return SingleOutput()
 
@@ -335,12 +283,12 @@ class Cutter:
     def _input_bytes(self, node: PlanNode) -> int:
         """Return how many bytes of files and other leaves *node* reads."""
         node = self._outline.original(node)
-        own = self._describe(node).input_bytes if node.kind in leaves.LEAVES else 0
+        own = self._described[node.index].input_bytes if node.kind in leaves.LEAVES else 0
         return own + sum(self._input_bytes(child) for child in node.children)
 
     # ------------------------------------------------------------ nodes
 
-    def _visit(self, node: PlanNode, draft: _Draft) -> None:
+    def _visit(self, node: PlanNode, draft: Draft) -> None:
         """Add to *draft* the replacements for parts below *node* that other stages compute or that are sources."""
         if node.kind in leaves.LEAVES:
             self._replace_leaf(node, draft)
@@ -351,8 +299,7 @@ class Cutter:
         if node.kind in LIMITS_TO_ONE and self._tasks(node.child) > 1:
             producer = self._stage(node.child, SingleOutput(), limit=node)
             draft.arriving.add(node.child.index)
-            leaf = self._placeholder(draft, node.child, ExchangeInput(producer, reads_all=False))
-            self._replace(draft, node.child, leaf)
+            draft.replace(node.child, draft.placeholder(node.child, ExchangeInput(producer, reads_all=False)))
             self._visit_subqueries(node, draft)
             return
         if node.looks_at_all_partitions:
@@ -362,16 +309,16 @@ class Cutter:
             self._visit(child, draft)
         self._visit_subqueries(node, draft)
 
-    def _visit_subqueries(self, node: PlanNode, draft: _Draft) -> None:
+    def _visit_subqueries(self, node: PlanNode, draft: Draft) -> None:
         for subquery in node.subqueries:
             original = self._outline.original(subquery)
             if original.kind == "SubqueryBroadcastExec":
                 below = self._broadcast(draft, original.child)
             else:
-                below = self._placeholder(draft, original.child, ExchangeInput(self._produce(original), reads_all=True))
-            self._replace(draft, subquery, self._tools.with_child(self._outline.handle(original), below))
+                below = draft.placeholder(original.child, ExchangeInput(self._produce(original), reads_all=True))
+            draft.replace(subquery, over(original, below))
 
-    def _replace_collecting_join(self, node: PlanNode, draft: _Draft) -> None:
+    def _replace_collecting_join(self, node: PlanNode, draft: Draft) -> None:
         """Run a join in one task because its output depends on all streamed rows."""
         streamed = streamed_child(self._outline, node)
         for child in node.children:
@@ -380,70 +327,41 @@ class Cutter:
                 continue
             producer = self._stage(child, SingleOutput())
             draft.arriving.add(child.index)
-            leaf = self._placeholder(draft, child, ExchangeInput(producer, reads_all=False))
-            self._replace(draft, child, leaf)
+            draft.replace(child, draft.placeholder(child, ExchangeInput(producer, reads_all=False)))
         self._visit_subqueries(node, draft)
-        handles = [self._outline.handle(cut) for cut in draft.cut]
-        join = self._tools.fragment(self._outline.handle(node), handles, draft.replacements)
-        self._replace(draft, node, self._tools.in_one_task(join))
+        draft.replace(node, in_one_task(node))
 
-    def _replace_leaf(self, node: PlanNode, draft: _Draft) -> None:
-        described = self._describe(node)
+    def _replace_leaf(self, node: PlanNode, draft: Draft) -> None:
+        described = self._described[node.index]
         draft.input_bytes += described.input_bytes
         grows = described.growth is not None
         draft.growing = described if grows else draft.growing
-        leaf = self._placeholder(draft, node, LeafInput(described.description, described.label, grows=grows))
+        leaf = draft.placeholder(node, LeafInput(described.description, described.label, grows=grows))
         if node.subqueries and node.kind == leaves.FILE_LEAF:
             # Partition filters that wait for a subquery are evaluated when the stage is bound. Such filters of other
             # sources may be ignored, since the join applies them, too.
             self._visit_subqueries(node, draft)
-            scan = self._outline.handle(node)
-            filtered = self._tools.under_runtime_filters(scan, leaf, described.partitions)
-            handles = [self._outline.handle(cut) for cut in draft.cut]
-            leaf = self._tools.fragment(filtered, handles, draft.replacements)
-        self._replace(draft, node, leaf)
+            leaf = filtered(node, leaf, described.partitions)
+        draft.replace(node, leaf)
 
-    def _replace_exchange(self, node: PlanNode, draft: _Draft) -> None:
+    def _replace_exchange(self, node: PlanNode, draft: Draft) -> None:
         exchange = self._outline.original(node)
         if exchange.kind == "BroadcastExchangeExec":
-            self._replace(draft, node, self._broadcast(draft, node))
+            draft.replace(node, self._broadcast(draft, node))
             return
-        producer, ordering = self._produce(exchange), b""
-        if (boundary := self._boundary(exchange)) is not None:
-            ordering = self._tools.ordering(self._outline.handle(exchange)) if boundary.is_sorted else b""
-        elif isinstance(output := self.stages[producer - self._first_stage_id].plan.output, SortedOutput):
-            ordering = output.ordering
-        source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange), ordering=ordering)
-        make = self._tools.placeholder_with_bucket if _brings_buckets(exchange) else None
-        self._replace(draft, node, self._placeholder(draft, node, source, make))
+        producer = self._produce(exchange)
+        boundary = self._begun.read_at(exchange)
+        is_sorted = producer in self._sorted if boundary is None else boundary.is_sorted
+        source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange))
+        part = draft.placeholder(
+            node, source, ordered_by=exchange if is_sorted else None, has_buckets=brings_buckets(exchange)
+        )
+        draft.replace(node, part)
 
-    def _broadcast(self, draft: _Draft, node: PlanNode) -> Any:
+    def _broadcast(self, draft: Draft, node: PlanNode) -> Part:
         """Return the broadcast exchange of *node* over another stage's output."""
         exchange = self._outline.original(node)
-        leaf = self._placeholder(draft, node, ExchangeInput(self._produce(exchange), reads_all=True))
-        return self._tools.with_child(self._outline.handle(exchange), leaf)
-
-    def _placeholder(
-        self, draft: _Draft, columns_of: PlanNode, source: StageSource, make: Callable[[Any, str], Any] | None = None
-    ) -> Any:
-        draft.inputs.append(source)
-        draft.fingerprints.append(self._fingerprint_of(columns_of, source))
-        name = f"{PLACEHOLDER_PREFIX}{len(draft.inputs) - 1}"
-        return (make or self._tools.placeholder)(self._outline.handle(columns_of), name)
-
-    def _replace(self, draft: _Draft, node: PlanNode, replacement: Any) -> None:
-        draft.cut.append(node)
-        draft.replacements.append(replacement)
-
-    def _describe(self, node: PlanNode) -> leaves.DescribedLeaf:
-        if node.index not in self._described:
-            handle = self._outline.handle(node)
-            target = self._scratch / f"leaf-{node.index}"
-            may_grow = node.index in self._may_grow
-            self._described[node.index] = leaves.describe(
-                self._jvm, self._session, node.kind, handle, target, may_grow=may_grow
-            )
-        return self._described[node.index]
+        return over(exchange, draft.placeholder(node, ExchangeInput(self._produce(exchange), reads_all=True)))
 
     # ------------------------------------------------------------ partitions
 
@@ -455,12 +373,12 @@ class Cutter:
 
     def _count_tasks(self, node: PlanNode) -> int:
         if node.kind in leaves.LEAVES:
-            return self._describe(node).partitions
+            return self._described[node.index].partitions
         if node.kind in EXCHANGES:
             exchange = self._outline.original(node)
             if exchange.kind == "BroadcastExchangeExec":
                 return 1
-            boundary = self._boundary(exchange)
+            boundary = self._begun.read_at(exchange)
             return self._buckets(exchange) if boundary is None else boundary.partitions
         rule = KNOWN[node.kind].tasks
         if rule is Tasks.ONE or node.looks_at_all_partitions:
@@ -508,9 +426,3 @@ def _with_sole_readers(stages: Sequence[CutStage]) -> list[CutStage]:
 
 def _is_exchange(source: StageSource) -> TypeGuard[ExchangeInput]:
     return isinstance(source, ExchangeInput)
-
-
-def _brings_buckets(exchange: PlanNode) -> bool:
-    """Return whether rows carry their bucket through *exchange* as a column, because a subquery determines it."""
-    partitioning = exchange.particulars.split(" ")[0]
-    return exchange.kind == "ShuffleExchangeExec" and partitioning in HASH_PARTITIONINGS and bool(exchange.subqueries)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Final
 
 from onager.errors import PlanningError
@@ -139,6 +140,7 @@ def _advice(name: str, known: Mapping[str, str], wrong: frozenset[str], *, is_wr
     return f"; the options are {', '.join(sorted(known.values(), key=str.lower))}"
 
 
+@cache
 def _names(jvm: Jvm, listed: str) -> list[str]:
     return str(jvm.java_class(listed).getAllOptions().mkString(",")).split(",")
 

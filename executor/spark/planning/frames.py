@@ -22,7 +22,6 @@ from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.queries import FrameTools
 from onager.executor.spark.plan_codec import here
 from onager.executor.spark.planning.cut_stages import Cut, CutStage
-from onager.executor.spark.planning.job_session import planned_settings
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, SortedOutput
 from onager.job_settings import ADAPTIVE, ADAPTIVE_DEFAULT, EXCHANGE
 
@@ -138,7 +137,7 @@ def first_frame(session: SparkSession, execution: Any, plan: Any, cut: Cut, term
             log.info("frame_not_kept", why=why_not)
             return None
         kernel = target.read_bytes()
-    empty = Frame(terms, planned_settings(session), {}, frozenset(), {})
+    empty = Frame(terms, cut.stages[-1].plan.conf, {}, frozenset(), {})
     content = empty.with_stages(cut, kernel).encoded()
     if len(content) > MOST_FRAME_BYTES:
         log.info("frame_not_kept", why=f"it has {len(content):,} bytes")

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
 from onager.executor.exchange import Description, null_text, read_description
-from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session, session_over
 from onager.executor.spark.kernel.access import refused_setting
-from onager.executor.spark.kernel.plans import PlanTools
+from onager.executor.spark.kernel.sessions import JavaSession
 from onager.executor.spark.planning.formats import check_options, merged, says
 from onager.executor.spark.planning.view_schemas import ViewSchemas, schema_key
 from onager.job_settings import PREFIX, check_known
@@ -70,26 +70,25 @@ def session_with(base: SparkSession, conf: Mapping[str, str]) -> Iterator[SparkS
 
     It shares only the running Spark with *base*; its views, functions and settings end with it.
     """
-    session = base.newSession()
+    session = session_over(base, jvm_session(base).newSession())
     with active(session):
-        for key, value in conf.items():
-            session.conf.set(key, value)
+        _java(session).change(conf)
         yield session
 
 
 @contextmanager
 def active(session: SparkSession) -> Iterator[None]:
     """Make *session* the active one of this thread within the context."""
-    jvm_sessions = Jvm.of(session).java_class("org.apache.spark.sql.classic.SparkSession")
-    before = jvm_sessions.getActiveSession()
-    jvm_sessions.setActiveSession(jvm_session(session))
+    java = _java(session)
+    before = java.activate()
     try:
         yield
     finally:
-        if before.isDefined():
-            jvm_sessions.setActiveSession(before.get())
-        else:
-            jvm_sessions.clearActiveSession()
+        java.restore(before)
+
+
+def _java(session: SparkSession) -> JavaSession:
+    return JavaSession(Jvm.of(session), jvm_session(session))
 
 
 def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> None:
@@ -124,27 +123,23 @@ def _why_fixed(session: SparkSession, key: str) -> str:
 
 def own_settings(session: SparkSession) -> dict[str, str]:
     """Return the settings that were set in *session* or for its process; defaults are left out."""
-    return PlanTools(Jvm.of(session)).settings(jvm_session(session))
+    return _java(session).settings()
 
 
 def planned_settings(session: SparkSession) -> dict[str, str]:
     """Return all settings under which a stage that was planned in *session* must run."""
-    return {key: str(session.conf.get(key)) for key in SHIPPED_ALWAYS} | own_settings(session)
+    return _java(session).settings(SHIPPED_ALWAYS)
 
 
 @contextmanager
 def changed_settings(session: SparkSession, before: Mapping[str, str], changes: Mapping[str, str]) -> Iterator[None]:
     """Set *changes* in *session* within the context, then restore the settings *before*."""
-    for key, value in changes.items():
-        session.conf.set(key, value)
+    java = _java(session)
+    java.change(changes)
     try:
         yield
     finally:
-        for key in changes:
-            if key in before:
-                session.conf.set(key, before[key])
-            else:
-                session.conf.unset(key)
+        java.change({key: before.get(key) for key in changes})
 
 
 def register_views(session: SparkSession, spec: pb.JobSpec, private: PrivatePaths = NO_PATHS) -> None:
@@ -176,12 +171,11 @@ def register_view(
         raise PlanningError(f"view {view.name} cannot be read as {file_format}: give one of {_formats()}")
     check_options(Jvm.of(session), file_format, view.options, f"view {view.name}", is_written=False)
     options = merged(_default_options(view.path, file_format, described), view.options)
-    reader = session.read.format(file_format).options(**options)
     key = schema_key(view.path, file_format, options, conf)
     is_told = described is not None and not says(view.options, "inferSchema")
     known = StructType.fromJson(json.loads(described.schema)) if described and is_told else _SCHEMAS.get(key)
     try:
-        frame = (reader if known is None else reader.schema(known)).load(view.path)
+        frame = DataFrame(_java(session).read(file_format, options, known, view.path), session)
     except PySparkException as e:
         e.add_note(f"in view {view.name}: executors read {view.path} on their own machines")
         raise

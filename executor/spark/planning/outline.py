@@ -1,10 +1,8 @@
 """The nodes of a physical plan with the facts that the planner needs, fetched from the JVM in one call."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel.plans import PlanTools
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +20,8 @@ class PlanNode:
     """Whether it has an aggregate that depends on the order of the rows, like ``first``."""
     particulars: str
     """Facts that depend on the class, such as ``HashPartitioning 5`` for an exchange."""
+    functions: Sequence[Mapping[str, Any]] = ()
+    """Its Python functions: ``name``, number of ``broadcasts``, and whether it ``has_accumulator``."""
     children: list["PlanNode"] = field(default_factory=list)
     subqueries: list["PlanNode"] = field(default_factory=list)
 
@@ -40,36 +40,26 @@ class PlanNode:
 class Outline:
     """The nodes of one physical plan, without code generation and row/column transitions."""
 
-    def __init__(self, jvm: Jvm, plan: Any) -> None:
-        lines, self._node = PlanTools(jvm).outline(plan)
+    def __init__(self, described: Iterable[dict[str, Any]]) -> None:
+        """*described*: the nodes, parents first, as `JavaCutting.outline` gives them."""
         self.nodes: list[PlanNode] = []
         self._by_plan_id: dict[int, PlanNode] = {}
-        self._fetched: dict[int, Any] = {}
-        for line in lines:
-            self._add(line)
+        for fields in described:
+            self._add(**fields)
 
-    def _add(self, line: str) -> None:
-        parent, role, kind, plan_id, letters, particulars = line.split("\t")
-        node = PlanNode(
-            len(self.nodes), kind, int(plan_id), "n" not in letters, "p" in letters, "o" in letters, particulars
-        )
+    def _add(self, parent: int, role: str, **fields: Any) -> None:
+        node = PlanNode(len(self.nodes), **fields)
         self.nodes.append(node)
         self._by_plan_id.setdefault(node.plan_id, node)
-        if role == "child" and parent != "-1":
-            self.nodes[int(parent)].children.append(node)
+        if role == "child" and parent >= 0:
+            self.nodes[parent].children.append(node)
         elif role == "subquery":
-            self.nodes[int(parent)].subqueries.append(node)
+            self.nodes[parent].subqueries.append(node)
 
     @property
     def root(self) -> PlanNode:
         """The node that gives the result."""
         return self.nodes[0]
-
-    def handle(self, node: PlanNode) -> Any:
-        """Return the JVM object of *node*."""
-        if node.index not in self._fetched:
-            self._fetched[node.index] = self._node(node.index)
-        return self._fetched[node.index]
 
     def original(self, node: PlanNode) -> PlanNode:
         """Return *node*, or the exchange or subquery that it reuses."""

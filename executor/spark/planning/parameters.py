@@ -8,9 +8,11 @@ from pyspark.sql import Column, SparkSession, functions
 
 from onager.errors import PlanningError
 from onager.executor.spark.jvm import Jvm, jvm_session, kind
+from onager.executor.spark.kernel.queries import JavaParser, Parsed
+from onager.executor.spark.planning.statement_classes import DATA_MODIFYING
 from onager.protocol import onager_pb2 as pb
 
-Parser = Callable[[str], Any]
+Parser = Callable[[str], Parsed]
 """Parses a statement."""
 
 _TYPE: Final = re.compile(r"[a-z_]{1,20}(\([0-9]{1,2}(,[0-9]{1,2})?\))?")
@@ -25,10 +27,9 @@ def parser_with(
     Values without names need a script of one statement, since Spark counts places in each. Of several statements, none
     may have a place without a value: it would be found only when those before have had their effects.
     """
-    parser = jvm_session(session).sessionState().sqlParser()
+    parser = JavaParser(jvm, jvm_session(session), DATA_MODIFYING)
     if not parameters and statements == 1:
-        parse: Parser = parser.parsePlan
-        return parse
+        return parser.parse
     names = [each.name for each in parameters]
     if any(names) and not all(names):
         raise PlanningError("some parameters have a name, and some have none: give all of them names, or none")
@@ -45,7 +46,7 @@ def parser_with(
         context = jvm.java_class(f"{_PARSER}.NamedParameterContext")(to_map(literals))
     else:
         context = jvm.java_class(f"{_PARSER}.PositionalParameterContext")(jvm.seq(literals.values()))
-    return lambda text: parser.parsePlanWithParameters(text, context)
+    return lambda text: parser.parse(text, context)
 
 
 def _literals(session: SparkSession, parameters: Mapping[str, pb.SqlParameter]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """How partitions go through the operators of a plan."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from onager.executor.spark import leaves
+from onager.executor.spark.planning.boundaries import BegunStages, brings_buckets
 from onager.executor.spark.planning.nodes import EXCHANGES, KNOWN, LIMITS_TO_ONE, SUBQUERIES, Tasks
 from onager.executor.spark.planning.outline import Outline, PlanNode
 
@@ -41,6 +42,24 @@ def growing_leaves(outline: Outline) -> frozenset[int]:
         if node is not None and node.kind in leaves.GROWING_LEAVES and not node.subqueries:
             found.add(node.index)
     return frozenset(found)
+
+
+def read_leaves(outline: Outline, begun: BegunStages) -> Iterator[PlanNode]:
+    """Yield the leaves that the stages of a plan read, in the order of a walk, but for those that have *begun*."""
+    below, seen = [outline.root], set[int]()
+    while below:
+        node = outline.original(below.pop())
+        if node.index in seen or begun.read_at(node) is not None:
+            continue
+        seen.add(node.index)
+        if node.kind in leaves.LEAVES:
+            yield node
+        below += reversed([*node.children, *(node.subqueries if _needs_subqueries(node) else ())])
+
+
+def _needs_subqueries(node: PlanNode) -> bool:
+    """Return whether a stage computes the subqueries of *node*; a join repeats filters of a source without files."""
+    return node.kind not in EXCHANGES | leaves.LEAVES or node.kind == leaves.FILE_LEAF or brings_buckets(node)
 
 
 def _begins_stages(node: PlanNode) -> bool:

@@ -1,5 +1,6 @@
 """Plans a job: turns its spec into stages, or runs it as a single stage when it is small."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -8,13 +9,14 @@ from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from onager.datasets import SINK_FORMATS
 from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark import plan_codec
-from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_session, session_over
 from onager.executor.spark.kernel.leaves import PagedSources, read_growing
 from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.place_checks import NoteRead
@@ -172,7 +174,7 @@ def plan_job(
             )
 
     if catalog is None:
-        return planned(spark.newSession(), None)
+        return planned(session_over(spark, jvm_session(spark).newSession()), None)
     for _ in range(MOST_PLANNINGS):
         try:
             with PlanningCatalog(spark, catalog, foreign, on_read) as tables:
@@ -225,8 +227,7 @@ def _settled(run_fused: RunFused, tables: PlanningCatalog) -> RunFused:
     """Return *run_fused* for queries that are planned on one revision of the catalog: otherwise they are not run."""
 
     def run(frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted) -> FusedRun:
-        frame._jdf.queryExecution().executedPlan()  # noqa: SLF001  (it may read the catalog)
-        tables.settle()
+        tables.settle(frame._jdf)  # noqa: SLF001  (PySpark has no public way to it)
         return run_fused(frame, column_names, sink, metrics)
 
     return run
@@ -420,23 +421,28 @@ class _Planning:
     ) -> None:
         self._jvm = Jvm.of(session)
         self._session = session
-        self._frame = frame = query.frame
+        self._query = query.frame._jdf  # noqa: SLF001  (PySpark shows what follows as text alone)
         self._sink = query.sink
         self._is_analyzed = query.is_analyzed
         self._metrics = metrics
         self._arrow_schema = arrow_schema
         self._frame_of_rest: FirstFrame | None = None
-        self._column_names = [str(place) if query.is_kept else name for place, name in enumerate(frame.columns)]
-        # A command, such as SHOW TABLES, has already run; this is its rows.
-        self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
-        self._input_bytes = QueryTools(self._jvm).input_bytes
-        self._analyzed_bytes = self._input_bytes(self._analyzed, is_optimized=False)
+        self._tools = QueryTools(self._jvm)
+        self._facts = self._tools.facts(self._query)
+        self._schema = StructType.fromJson(json.loads(self._facts["schema"]))
+        names = enumerate(self._schema.names)
+        self._column_names = [str(place) if query.is_kept else name for place, name in names]
         # The size of a Python data source is not known.
-        self._paged = PagedSources(self._jvm, self._analyzed) if may_grow and self._analyzed_bytes < 0 else None
+        is_unknown = self._facts["input_bytes"] < 0
+        self._paged = PagedSources(self._jvm, self._analyzed()) if may_grow and is_unknown else None
+
+    def _analyzed(self) -> Any:
+        """Return the analyzed query; of a command, which has already run, its rows."""
+        return self._query.queryExecution().commandExecuted()
 
     def roots(self) -> list[str]:
         """Return the paths of what the query reads."""
-        return QueryTools(self._jvm).roots(self._analyzed)
+        return list(self._facts["roots"])
 
     def is_fused(self, conf: Mapping[str, str]) -> bool:
         """Return whether the query reads so little that it should run as a single stage.
@@ -445,20 +451,14 @@ class _Planning:
         """
         if not fuses(conf):
             return False
-        if is_fused(conf, self._analyzed_bytes):
+        if is_fused(conf, self._facts["input_bytes"]):
             return True
-        optimized = self._whole._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
-        return is_fused(conf, self._input_bytes(optimized, is_optimized=True))
+        return is_fused(conf, self._tools.needed_bytes(self._whole._jdf))  # noqa: SLF001
 
     @cached_property
     def _whole(self) -> DataFrame:
         """The query as plain Spark plans it in the job's session."""
-        return DataFrame(self._execution(), self._session)
-
-    def _execution(self) -> Any:
-        """Return the query as planned under the session's current settings."""
-        datasets = self._jvm.java_class("org.apache.spark.sql.classic.Dataset")
-        return datasets.ofRows(jvm_session(self._session), self._analyzed)
+        return DataFrame(self._tools.planned(jvm_session(self._session), self._query), self._session)
 
     def fused(self, run_fused: RunFused, because_of: UnsupportedPlanError | None = None) -> pb.PlanOutcome:
         """Run the query now, and return its result as that of a single stage.
@@ -469,7 +469,7 @@ class _Planning:
             self._paged.end()
             self.__dict__.pop("_whole", None)  # as it was planned to be cut
         run = run_fused(self._whole, self._column_names, self._sink, self._metrics)
-        plan = self._whole._jdf.queryExecution().executedPlan()  # noqa: SLF001
+        plan = self._tools.executed(self._whole._jdf)  # noqa: SLF001
         text = str(plan.toString())
         name = WHOLE
         if because_of is not None:
@@ -499,15 +499,15 @@ class _Planning:
         self, spec: pb.JobSpec, cluster_slots: int, *, may_grow: bool = False, has_fingerprints: bool = False
     ) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
-        if spec.HasField("connect") and QueryTools(self._jvm).first_of(self._analyzed, {"CollectMetrics"}):
+        if spec.HasField("connect") and self._tools.first_of(self._analyzed(), {"CollectMetrics"}):
             # Of all rows, which only a single stage sees; other clients are not told anyway.
             raise UnsupportedPlanError("observed metrics (observe)", "compute them in a query of their own")
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
-            execution = self._execution().queryExecution()
-            input_bytes = self._input_bytes(execution.optimizedPlan(), is_optimized=True)
+            planned = self._tools.planned(jvm_session(self._session), self._query)
+            input_bytes = self._tools.needed_bytes(planned)
             with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
-                self._plan = execution.executedPlan()
+                self._plan = self._tools.executed(planned)
                 parallel_sort_bytes = setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES)
                 cut = cut_plan(
                     self._session,
@@ -525,6 +525,7 @@ class _Planning:
                         metrics=self._metrics,
                         is_sink=self._sink is not None,
                     )
+                    execution = planned.queryExecution()
                     self._frame_of_rest = first_frame(self._session, execution, self._plan, cut, terms)
                 return cut.stages
 
@@ -546,7 +547,7 @@ class _Planning:
         return pb.PlanOutcome(
             stages=stages,
             arrow_schema=marked_analyzed(schema) if self._is_analyzed else schema,
-            schema_json=self._frame.schema.json(),
+            schema_json=self._schema.json(),
             plan=shortened(text),
             sink=self._sink,
         )

@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import PlanningError, SideEffectError
-from onager.executor.spark.jvm import Jvm, jvm_session, kind
+from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.kernel.queries import Parsed
 from onager.executor.spark.planning.catalog import PlanningCatalog, TableWrite
 from onager.executor.spark.planning.foreign import foreign_rows
 from onager.executor.spark.planning.parameters import Parser, parser_with
@@ -92,37 +93,37 @@ def plan_script(
         with placed(statement):
             plan = parse(parser, statement)
         if may_step and is_effect(plan, has_catalog=catalog is not None):
-            return _steps(session, jvm, parser, statements, changing, statement, has_catalog=catalog is not None)
-        if catalog is not None and changes_catalog(session, jvm, statement, plan):
-            _changed(session, jvm, statement, plan, catalog)
-            changing[statement.number] = kind(plan) in MOVING
+            return _steps(parser, statements, changing, statement, has_catalog=catalog is not None)
+        if catalog is not None and changes_catalog(statement, plan):
+            _changed(session, statement, plan, catalog)
+            changing[statement.number] = plan.kind in MOVING
             continue
-        check_harmless(session, jvm, statement, plan, has_catalog=catalog is not None)
-        if kind(plan).removesuffix("$") not in IGNORED:
+        check_harmless(statement, plan, has_catalog=catalog is not None)
+        if plan.named not in IGNORED:
             with placed(statement):
-                _rows(session, jvm, plan)
+                plan.rows()
     with placed(last, is_alone=not before):
         plan = parse(parser, last)
     if may_step and any(changing.values()) and writes_table(plan):
-        return _steps(session, jvm, parser, statements, changing, last, has_catalog=True)
-    return _planned(session, jvm, last, plan, catalog, is_alone=not before)
+        return _steps(parser, statements, changing, last, has_catalog=True)
+    return _planned(session, last, plan, catalog, is_alone=not before)
 
 
 def _planned(
-    session: SparkSession, jvm: Jvm, last: Statement, plan: Any, catalog: PlanningCatalog | None, *, is_alone: bool
+    session: SparkSession, last: Statement, plan: Parsed, catalog: PlanningCatalog | None, *, is_alone: bool
 ) -> PlannedScript:
     """Return what the *last* statement, parsed as *plan*, asks for."""
-    if catalog is not None and not last.analyzed_from and changes_catalog(session, jvm, last, plan):
-        frame = _changed(session, jvm, last, plan, catalog, is_alone=is_alone)
+    if catalog is not None and not last.analyzed_from and changes_catalog(last, plan):
+        frame = _changed(session, last, plan, catalog, is_alone=is_alone)
         return PlannedScript(DataFrame(frame, session), None, is_done=True)
     if catalog is not None and writes_table(plan):
         check_no_analysis(last)
-        return _table_write(session, jvm, last, plan, catalog, is_alone=is_alone)
-    query, sink = last_query(jvm, last, plan, has_catalog=catalog is not None)
-    if sink is not None or is_command(jvm, plan):
+        return _table_write(session, last, plan, catalog, is_alone=is_alone)
+    sink = last_query(last, plan, has_catalog=catalog is not None)
+    if sink is not None or is_command(plan):
         check_no_analysis(last)
     with placed(last, is_alone=is_alone):
-        return PlannedScript(DataFrame(_rows(session, jvm, query), session), sink, bool(last.analyzed_from))
+        return PlannedScript(DataFrame(plan.rows(), session), sink, bool(last.analyzed_from))
 
 
 def _those(statements: Sequence[Statement], numbers: Collection[int]) -> list[Statement]:
@@ -133,8 +134,6 @@ def _those(statements: Sequence[Statement], numbers: Collection[int]) -> list[St
 
 
 def _steps(
-    session: SparkSession,
-    jvm: Jvm,
     parser: Parser,
     statements: Sequence[Statement],
     changing: Mapping[int, bool],
@@ -160,22 +159,23 @@ def _steps(
         with placed(statement):
             plan = parse(parser, statement)
         if is_effect(plan, has_catalog=has_catalog):
-            _check_effect(jvm, statement, plan)
+            _check_effect(statement, plan)
             if any(found.changing.values()) and writes_table(plan):
                 found.add_changes(statements)
             found.add(statement)
-        elif has_catalog and not statement.analyzed_from and changes_catalog(session, jvm, statement, plan, made):
-            found.changing[statement.number] = kind(plan) in MOVING
-        elif is_last and gives_rows(jvm, plan):
-            last_query(jvm, statement, plan, has_catalog=has_catalog)
+        elif has_catalog and not statement.analyzed_from and changes_catalog(statement, plan, made):
+            found.changing[statement.number] = plan.kind in MOVING
+        elif is_last and gives_rows(plan):
+            last_query(statement, plan, has_catalog=has_catalog)
             found.add(statement, is_query=True)
         else:
-            check_harmless(session, jvm, statement, plan, made, has_catalog=has_catalog)
+            check_harmless(statement, plan, made, has_catalog=has_catalog)
             found.replayed.append(statement.number)
-            _note_view(jvm, plan, made)
-            if kind(plan) in {"SetCommand", "ResetCommand"}:
+            if name := temporary_view(plan):
+                made.add(name)
+            if plan.kind in {"SetCommand", "ResetCommand"}:
                 with placed(statement):
-                    _rows(session, jvm, plan)
+                    plan.rows()
     found.add_changes(statements)
     return ScriptSteps(found.steps)
 
@@ -209,60 +209,54 @@ class _Steps:
             self.add(next(each for each in statements if each.number == max(self.changing)))
 
 
-def _note_view(jvm: Jvm, plan: Any, made: set[str]) -> None:
-    if name := temporary_view(jvm, plan):
-        made.add(name)
-
-
-def _check_effect(jvm: Jvm, statement: Statement, plan: Any) -> None:
+def _check_effect(statement: Statement, plan: Parsed) -> None:
     check_no_analysis(statement)
     if not writes_table(plan):  # what that writes to is perhaps made by a step before
-        last_query(jvm, statement, plan, has_catalog=True)
+        last_query(statement, plan, has_catalog=True)
 
 
 def _changed(
     session: SparkSession,
-    jvm: Jvm,
     statement: Statement,
-    plan: Any,
+    plan: Parsed,
     catalog: PlanningCatalog,
     *,
     is_alone: bool = False,
 ) -> Any:
     """Run a statement that changes the catalog, and return its Dataset."""
     with placed(statement, is_alone=is_alone):
-        if other := catalog.other_catalog(plan):
+        if other := catalog.other_catalog(plan.plan()):
             raise SideEffectError(
                 str(statement), f"it is about the catalog {other}, which is not Onager's; change it with its own tools"
             )
         with catalog.changing():
-            if kind(plan) in TRUNCATING:
-                catalog.truncate(plan)
+            if plan.kind in TRUNCATING:
+                catalog.truncate(plan.plan())
                 return jvm_session(session).emptyDataFrame()
-            return _rows(session, jvm, plan)
+            return plan.rows()
 
 
 def _table_write(
-    session: SparkSession, jvm: Jvm, statement: Statement, plan: Any, catalog: PlanningCatalog, *, is_alone: bool
+    session: SparkSession, statement: Statement, plan: Parsed, catalog: PlanningCatalog, *, is_alone: bool
 ) -> PlannedScript:
     """Change the catalog as a statement does that writes a table, and return its query."""
     with placed(statement, is_alone=is_alone):
         with catalog.changing():
-            write = catalog.table_write(plan)
-        return _planned_write(session, jvm, write)
+            write = catalog.table_write(plan.plan())
+        return _planned_write(session, write)
 
 
 def plan_writer(session: SparkSession, command: Any, catalog: PlanningCatalog) -> PlannedScript:
     """Change *catalog* as *command* does, which a writer of DataFrames has made of a table, and return its query."""
     with catalog.changing():
         write = catalog.writer(command)
-    return _planned_write(session, Jvm.of(session), write)
+    return _planned_write(session, write)
 
 
-def _planned_write(session: SparkSession, jvm: Jvm, write: TableWrite | None) -> PlannedScript:
+def _planned_write(session: SparkSession, write: TableWrite | None) -> PlannedScript:
     if write is None:
         return PlannedScript(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
-    frame = DataFrame(_rows(session, jvm, write.query), session).toDF(*write.names)
+    frame = DataFrame(_rows(session, write.query), session).toDF(*write.names)
     if write.foreign is not None:
         return PlannedScript(*foreign_rows(frame, write.foreign), takes_any_option=True, is_table=True)
     return PlannedScript(frame, write.sink, takes_any_option=True, is_table=True)
@@ -275,10 +269,10 @@ def refuse_commands(session: SparkSession, text: str) -> None:
     for statement in split(jvm, text):
         check_no_analysis(statement)
         plan = parse(parser, statement)
-        if is_command(jvm, plan) and kind(plan) not in SHOWING:
-            check_harmless(session, jvm, statement, plan)
-        check_reads_only(jvm, statement, plan)
+        if is_command(plan) and plan.kind not in SHOWING:
+            check_harmless(statement, plan)
+        check_reads_only(statement, plan)
 
 
-def _rows(session: SparkSession, jvm: Jvm, plan: Any) -> Any:
-    return jvm.java_class("org.apache.spark.sql.classic.Dataset").ofRows(jvm_session(session), plan)
+def _rows(session: SparkSession, plan: Any) -> Any:
+    return Jvm.of(session).java_class("org.apache.spark.sql.classic.Dataset").ofRows(jvm_session(session), plan)

@@ -4,18 +4,17 @@ Statements are classified by their parsed plans, never by their text.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from onager.errors import OnagerError, PlanningError, SideEffectError
 from onager.exchange_layout import location_path
-from onager.executor.spark.jvm import Jvm, jvm_session, kind
-from onager.executor.spark.kernel.queries import QueryTools
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel.queries import Parsed, statements_of
 from onager.executor.spark.planning.parameters import Parser
 from onager.executor.spark.planning.statement_classes import (
     CHANGING,
@@ -99,7 +98,7 @@ class Statement:
 def split(jvm: Jvm, text: str) -> list[Statement]:
     """Split a script at its semicolons with Spark's lexer, which knows quotes and comments; drop empty statements."""
     statements: list[Statement] = []
-    for described in QueryTools(jvm).statements(text):
+    for described in statements_of(jvm, text):
         begin, end, line, column, kind_of = described.split()
         piece = text[int(begin) : int(end)].rstrip()
         is_analyze, _, words_end = kind_of.partition(":")
@@ -116,7 +115,7 @@ def split(jvm: Jvm, text: str) -> list[Statement]:
     return statements
 
 
-def parse(parser: Parser, statement: Statement) -> Any:
+def parse(parser: Parser, statement: Statement) -> Parsed:
     """Return the plan of *statement*, with positions in its script; Spark's own exceptions for what is no SQL."""
     if statement.is_procedure:
         raise SideEffectError(
@@ -159,84 +158,62 @@ def check_no_analysis(statement: Statement) -> None:
         raise PlanningError(f"{statement}: {_ANALYZE_ADVICE}")
 
 
-def is_effect(plan: Any, *, has_catalog: bool) -> bool:
+def is_effect(plan: Parsed, *, has_catalog: bool) -> bool:
     """Return whether a statement writes files, and can be a step of a program."""
-    return _kind_below_with(plan) == "InsertIntoDir" or (has_catalog and writes_table(plan))
+    return plan.directory is not None or (has_catalog and writes_table(plan))
 
 
-def writes_table(plan: Any) -> bool:
+def writes_table(plan: Parsed) -> bool:
     """Return whether a statement writes rows into a table."""
-    return _kind_below_with(plan) in WRITING
+    return plan.below in WRITING
 
 
-def _kind_below_with(plan: Any) -> str:
-    name = kind(plan)
-    return kind(plan.child()) if name == "UnresolvedWith" else name
-
-
-def changes_catalog(
-    session: SparkSession, jvm: Jvm, statement: Statement, plan: Any, made: Collection[str] = ()
-) -> bool:
+def changes_catalog(statement: Statement, plan: Parsed, made: Collection[str] = ()) -> bool:
     """Return whether *plan* changes the catalog, and nothing else; `SideEffectError` if it also brings files.
 
-    *made*: temporary views that will be there besides those of *session*.
+    *made*: temporary views that will be there besides those of the session.
     """
-    plan = QueryTools(jvm).named(plan)
-    name = kind(plan).removesuffix("$")
-    if name == "CreateFunction" and plan.resources().size():
+    if plan.named == "CreateFunction" and plan.has_files:
         raise SideEffectError(str(statement), _RESOURCES_ADVICE)
-    if _drops_temporary_view(session, jvm, plan, made):
+    if _drops_temporary_view(plan, made):
         return False
-    if name in {"CreateView", "AlterViewAs"}:
-        check_reads_only(jvm, statement, plan)
-    return name in CHANGING | TRUNCATING
+    if plan.named in {"CreateView", "AlterViewAs"}:
+        check_reads_only(statement, plan)
+    return plan.named in CHANGING | TRUNCATING
 
 
-def gives_rows(jvm: Jvm, plan: Any) -> bool:
+def gives_rows(plan: Parsed) -> bool:
     """Return whether *plan* is a query, or only shows something."""
-    name = kind(plan)
-    return name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]) or not is_command(jvm, plan)
+    return _shows(plan) or not is_command(plan)
 
 
-def is_command(jvm: Jvm, plan: Any) -> bool:
+def _shows(plan: Parsed) -> bool:
+    return plan.kind in SHOWING or (plan.kind == "SetCommand" and not plan.has_value)
+
+
+def is_command(plan: Parsed) -> bool:
     """Return whether *plan* is anything but a query."""
-    return QueryTools(jvm).is_command(plan) or kind(plan) in DATA_MODIFYING
+    return plan.is_command or plan.kind in DATA_MODIFYING
 
 
-def temporary_view(jvm: Jvm, plan: Any) -> str:
+def temporary_view(plan: Parsed) -> str:
     """Return the name of the temporary view that *plan* makes, in lower case; "" if it makes none."""
-    plan = QueryTools(jvm).named(plan)
-    if kind(plan) == "CreateTempViewUsing":
-        return str(plan.tableIdent().table()).lower()
-    if kind(plan) == "CreateViewCommand":
-        return str(plan.name().table()).lower()
-    return ""
+    return plan.view.lower() if plan.named in {"CreateTempViewUsing", "CreateViewCommand"} else ""
 
 
-def alters_temporary_view(session: SparkSession, jvm: Jvm, plan: Any) -> bool:
-    """Return whether a parsed statement gives a temporary view of *session* another name or another query."""
-    if kind(plan) not in {"AlterViewAs", "RenameTable"} or kind(plan.child()).startswith("Plan"):
-        return False  # or its name is IDENTIFIER(…)
-    name = jvm.items(plan.child().multipartIdentifier())
-    return len(name) == 1 and _is_temporary_view(session, str(name[0]), ())
+def alters_temporary_view(plan: Parsed) -> bool:
+    """Return whether a statement gives a temporary view of the session another name or another query."""
+    return plan.kind in {"AlterViewAs", "RenameTable"} and plan.is_view()
 
 
-def _drops_temporary_view(session: SparkSession, jvm: Jvm, plan: Any, made: Collection[str]) -> bool:
+def _drops_temporary_view(plan: Parsed, made: Collection[str]) -> bool:
     """Return whether *plan* is DROP VIEW, or DROP TABLE, of a temporary view."""
-    return kind(plan) in {"DropTable", "DropView"} and _is_temporary_view(session, _dropped_name(jvm, plan), made)
-
-
-def _is_temporary_view(session: SparkSession, name: str, made: Collection[str]) -> bool:
-    if not name:
-        return False
-    return name.lower() in made or bool(jvm_session(session).sessionState().catalog().getTempView(name).isDefined())
+    return plan.named in {"DropTable", "DropView"} and (plan.view.lower() in made or plan.is_view())
 
 
 def check_harmless(
-    session: SparkSession,
-    jvm: Jvm,
     statement: Statement,
-    plan: Any,
+    plan: Parsed,
     made: Collection[str] = (),
     *,
     has_catalog: bool = False,
@@ -247,25 +224,25 @@ def check_harmless(
     `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost, and, unless a
     statement *may_set* them, for settings of Onager, which a job has from the beginning.
     """
-    plan = QueryTools(jvm).named(plan)
-    name = kind(plan).removesuffix("$")
+    name = plan.named
     if name in HARMLESS | IGNORED:
-        if name == "CreateTempViewUsing" and getattr(plan, "global")():
+        if name == "CreateTempViewUsing" and not plan.is_local:
             raise SideEffectError(str(statement), "all jobs share a global view; make a TEMPORARY one")
-        if name == "SetCommand" and not may_set:
-            _check_setting(statement, plan)
+        if plan.assigned.startswith(PREFIX) and plan.has_value and not may_set:
+            key = plan.assigned
+            raise PlanningError(f"{statement} would have no effect: give {key} with the job (--conf {key}=…)")
         return
-    if name == "CreateViewCommand" and kind(plan.viewType()).removesuffix("$") == "LocalTempView":
-        check_reads_only(jvm, statement, plan.plan())
+    if name == "CreateViewCommand" and plan.is_local:
+        check_reads_only(statement, plan)
         return
-    if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.isTemp():
-        if name == "CreateFunctionCommand" and plan.resources().size():
+    if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.is_local:
+        if plan.has_files:
             raise SideEffectError(str(statement), _RESOURCES_ADVICE)
         return
-    if _drops_temporary_view(session, jvm, plan, made):
+    if _drops_temporary_view(plan, made):
         return
-    if name in SHOWING or not is_command(jvm, plan):
-        check_reads_only(jvm, statement, plan)
+    if name in SHOWING or not is_command(plan):
+        check_reads_only(statement, plan)
         raise PlanningError(
             f"{statement} is a query, but not the last statement: a job has one result, that of its last statement; "
             "leave this one out, or submit it as a separate job"
@@ -295,71 +272,38 @@ def _refusal(statement: Statement, name: str, *, has_catalog: bool) -> SideEffec
     return SideEffectError(str(statement), _ADVICE)
 
 
-def _check_setting(statement: Statement, plan: Any) -> None:
-    """Raise `PlanningError` for a setting of Onager, which is read from the job before its script runs."""
-    key, value = _assigned(plan)
-    if key.startswith(PREFIX) and value:
-        raise PlanningError(f"{statement} would have no effect: give {key} with the job (--conf {key}=…)")
-
-
-def _assigned(plan: Any) -> tuple[str, bool]:
-    """Return the key of a SetCommand, or "", and whether the command has a value."""
-    if not plan.kv().isDefined():
-        return "", False
-    pair = plan.kv().get()
-    return str(pair._1()), bool(pair._2().isDefined())  # noqa: SLF001  (the names of a Scala tuple)
-
-
-def _dropped_name(jvm: Jvm, drop: Any) -> str:
-    """Return the name in a DROP VIEW or DROP TABLE, or "" if it is not a plain name."""
-    if kind(drop.child()) != "UnresolvedIdentifier":
-        return ""  # IDENTIFIER(…)
-    parts = jvm.items(drop.child().nameParts())
-    return str(parts[0]) if len(parts) == 1 else ""
-
-
-def last_query(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) -> tuple[Any, pb.Sink | None]:
-    """Return the query of the last statement, and its sink if it is INSERT OVERWRITE DIRECTORY."""
-    name = kind(plan)
-    if name == "InsertIntoDir":
-        check_reads_only(jvm, statement, plan.child())
-        return plan.child(), _directory_sink(jvm, statement, plan)
-    if name == "UnresolvedWith" and kind(plan.child()) == "InsertIntoDir":
-        insert = plan.child()
-        query = plan.withNewChildren(jvm.seq([insert.child()]))
-        check_reads_only(jvm, statement, query)
-        return query, _directory_sink(jvm, statement, insert)
+def last_query(statement: Statement, plan: Parsed, *, has_catalog: bool) -> pb.Sink | None:
+    """Check the last statement, of which `Parsed.rows` is the query; return its sink, INSERT OVERWRITE DIRECTORY's."""
     if not has_catalog and writes_table(plan):
         raise SideEffectError(str(statement), _NO_CATALOG_ADVICE)
-    check_reads_only(jvm, statement, plan)
-    if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
-        return plan, None
-    if is_command(jvm, plan):
-        if name in HARMLESS | IGNORED or name in {"CreateViewCommand", "CreateTempViewUsing"}:
+    _check_modifies_nothing(statement, plan.query_modifies)
+    if plan.directory is not None:
+        return _directory_sink(statement, plan.directory)
+    if not gives_rows(plan):
+        if plan.kind in HARMLESS | IGNORED or plan.kind in {"CreateViewCommand", "CreateTempViewUsing"}:
             raise PlanningError(f"{statement} is the last statement, but it gives no rows: end the script with a query")
-        raise _refusal(statement, name, has_catalog=has_catalog)
-    return plan, None
+        raise _refusal(statement, plan.kind, has_catalog=has_catalog)
+    return None
 
 
-def check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
+def check_reads_only(statement: Statement, plan: Parsed) -> None:
     """Raise `SideEffectError` if *plan* contains a statement that changes data, such as part of a multi-insert."""
-    if found := QueryTools(jvm).first_of(plan, DATA_MODIFYING):
-        raise _refusal(statement, found, has_catalog=True)
+    _check_modifies_nothing(statement, plan.modifies)
 
 
-def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:
-    provider = insert.provider()
-    if not provider.isDefined() or str(provider.get()).lower() == "hive":
+def _check_modifies_nothing(statement: Statement, modifies: str) -> None:
+    if modifies:
+        raise _refusal(statement, modifies, has_catalog=True)
+
+
+def _directory_sink(statement: Statement, directory: Mapping[str, Any]) -> pb.Sink:
+    file_format = directory["format"].lower()
+    if file_format in {"", "hive"}:
         raise SideEffectError(
             str(statement), "use USING parquet, csv, json, orc, text or xml instead of STORED AS or ROW FORMAT"
         )
-    storage = insert.storage()
-    location = storage.locationUri()
-    if not location.isDefined():
+    if not directory["location"]:
         raise PlanningError(f"{statement} names no directory")
     return pb.Sink(
-        path=location_path(str(location.get().toString())),
-        format=str(provider.get()).lower(),
-        mode="overwrite",
-        options={entry._1(): entry._2() for entry in jvm.items(storage.properties().toSeq())},  # noqa: SLF001
+        path=location_path(directory["location"]), format=file_format, mode="overwrite", options=directory["options"]
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.tpch.data import generate, views
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.small_tables import make_views
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
@@ -23,6 +24,13 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneExecutor]:
 def tables(executor: OneExecutor, tmp_path_factory: pytest.TempPathFactory) -> list[pb.View]:
     """Small tables in every format, most in several files, one partitioned, one empty; views of them, too."""
     return make_views(executor.spark, tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="package")
+def tpch(tmp_path_factory: pytest.TempPathFactory) -> list[pb.View]:
+    """The tables of TPC-H at scale factor 0.01."""
+    data = generate(0.01, tmp_path_factory.mktemp("tpch"))
+    return [pb.View(name=name, path=path) for name, path in sorted(views(data).items())]
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """The rest of a query is planned again while it runs: what becomes of joins, and the rows, which stay the same."""
 
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,16 +33,6 @@ def shop(executor, tmp_path_factory):
     for name, (rows, columns) in TABLES.items():
         executor.spark.sql(f"select {columns} from range(0, {rows}, 1, 4)").write.parquet(str(root / name))
     return [pb.View(name=name, path=str(root / name)) for name in TABLES]
-
-
-@pytest.fixture(scope="module")
-def tpch(tmp_path_factory):
-    """The tables of TPC-H at scale factor 0.01."""
-    generator = shutil.which("tpcgen-cli", path=str(Path(sys.executable).parent))
-    assert generator, "tpcgen-cli is missing: run make setup-dev"
-    root = tmp_path_factory.mktemp("tpch")
-    subprocess.run([generator, "tpch", "parquet", "-s", "0.01", f"--output-dir={root}"], check=True)
-    return [pb.View(name=path.stem, path=str(path)) for path in sorted(root.iterdir())]
 
 
 @pytest.fixture

@@ -120,9 +120,9 @@ public final class Kernel {
         return Whole.run(sc, store, outputs, groups, session, query, spec);
     }
 
-    /** Return the Arrow IPC schema message of a result with *plan*'s output columns, named *names*. */
-    public static byte[] arrowSchema(SparkSession session, SparkPlan plan, List<String> names) throws IOException {
-        return WriteResult.arrowSchema(session, plan, names);
+    /** Return the Arrow IPC schema message of a result with *plan*'s output columns, named *names*, a JSON list. */
+    public static byte[] arrowSchema(SparkSession session, SparkPlan plan, String names) throws IOException {
+        return WriteResult.arrowSchema(session, plan, List.of(Json.read(names, String[].class)));
     }
 
     /** Describe an exception, which Python caught, as JSON. */

@@ -27,6 +27,7 @@ import onager.values.Background;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
 import org.apache.spark.sql.catalyst.catalog.CatalogFunction;
 import org.apache.spark.sql.catalyst.catalog.CatalogStatistics;
@@ -37,6 +38,7 @@ import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
 import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.util.StringUtils;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -129,11 +131,12 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
         reads.close();
     }
 
-    /** Ends the use of the session, and has the next one made. */
-    public void close() {
+    /** Ends the use of the session, has the next one made, and returns where lies what has been read or looked up, one URI a line. */
+    public String close() {
         reads.close();
         CatalogSessions.release(session);
         MAKER.submit(this::prepare); // should it fail, the next one to need it tries itself, and hears why
+        return String.join("\n", places);
     }
 
     private void prepare() {
@@ -154,6 +157,12 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
         mayChange = may;
     }
 
+    /** See `isOfOneRevision`; *query* is planned before, which may read more. */
+    public boolean isOfOneRevision(Dataset<Row> query) {
+        query.queryExecution().executedPlan();
+        return isOfOneRevision();
+    }
+
     /** See `Records.isOfOneRevision`. */
     public synchronized boolean isOfOneRevision() {
         return records.isOfOneRevision();
@@ -162,11 +171,6 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     /** Returns what has changed, as JSON; see `Changes`. */
     public synchronized String changes() throws JsonProcessingException {
         return Json.text(Changes.of(slots, folders));
-    }
-
-    /** Returns where lies what has been read, or was looked up to be read, one URI a line. */
-    public String places() {
-        return String.join("\n", places);
     }
 
     @Override

@@ -1,12 +1,10 @@
 package onager.plan;
 
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import onager.spark43.Expressions;
 import onager.spark43.Nodes;
 import onager.values.Seqs;
-import onager.values.Serialization;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
@@ -21,16 +19,16 @@ import org.apache.spark.sql.types.IntegerType$;
  * The bucket of a row in an exchange. If it depends on a subquery, only the fragment knows it, so the rows carry their bucket as an
  * additional last column, which the reading stage drops.
  */
-public final class Buckets {
+final class Buckets {
     private static final String NAME = "onager_bucket";
 
     private Buckets() {}
 
-    /** Returns the Java serialisation of the expression that gives a row's bucket. */
-    public static byte[] expression(ShuffleExchangeExec exchange) throws IOException {
+    /** Returns the expression that gives a row's bucket. */
+    static Expression expression(ShuffleExchangeExec exchange) {
         Expression bucket = bucket(exchange);
         boolean waits = ExecSubqueryExpression.hasSubquery(bucket);
-        return Serialization.encode(waits ? Expressions.column(exchange.child().output().size(), IntegerType$.MODULE$, false) : bucket);
+        return waits ? Expressions.column(exchange.child().output().size(), IntegerType$.MODULE$, false) : bucket;
     }
 
     private static Expression bucket(ShuffleExchangeExec exchange) {
@@ -40,14 +38,14 @@ public final class Buckets {
     }
 
     /** Returns the child of an exchange with the bucket column. */
-    public static SparkPlan added(ShuffleExchangeExec exchange) {
+    static SparkPlan added(ShuffleExchangeExec exchange) {
         List<NamedExpression> columns = new ArrayList<>(Seqs.list(exchange.child().output()));
         columns.add(Expressions.alias(bucket(exchange), NAME));
         return Nodes.project(Seqs.seq(columns), exchange.child());
     }
 
     /** Returns a leaf for rows with the bucket column, below a projection that drops it; *like* gives the other columns. */
-    public static SparkPlan removed(SparkPlan like, String name) {
+    static SparkPlan removed(SparkPlan like, String name) {
         List<Attribute> columns = new ArrayList<>(Seqs.list(like.output()));
         columns.add(Expressions.attribute(NAME, IntegerType$.MODULE$));
         SparkPlan leaf = Nodes.placeholder(like.session().sparkContext(), Seqs.seq(columns), name);

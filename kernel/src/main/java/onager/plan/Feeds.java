@@ -86,9 +86,9 @@ public final class Feeds {
     /**
      * Describes a scan of the first files of a directory in the files *leaf*, for the stage, *source*, for its feed, and *portion*.
      *
-     * @return "bytes files partitions format root", separated by tabs; null if all of its files are to be listed now
+     * @return null if all of its files are to be listed now
      */
-    public static String describe(FileSourceScanExec scan, String leaf, String source, String portion) throws Exception {
+    static Leaves.Facts describe(FileSourceScanExec scan, String leaf, String source, String portion) throws Exception {
         var filters = Seqs.list(scan.partitionFilters());
         if (!(scan.relation().location() instanceof GrowingFileIndex index)
                 || filters.stream().anyMatch(ExecSubqueryExpression::hasSubquery)) {
@@ -101,8 +101,8 @@ public final class Feeds {
         Serialization.write(source, new Directory(bare, index.place().isFlat(), new ArrayList<>(filters), Math.min(MOST_FILES, index.listed())));
         Serialization.write(portion, keep(index.takeRest(), first, index.after()));
         long bytes = (long) (index.sizeInBytes() * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
-        return bytes + "\t" + index.listed() + "\t" + Files.tasks(relation, Seqs.seq(first)) + "\t" + relation.fileFormat() + "\t"
-                + index.place().path();
+        return Leaves.Facts.ofFiles(bytes, Files.tasks(relation, Seqs.seq(first)), index.place().path().toString(), index.listed(),
+                relation.fileFormat(), true);
     }
 
     /**

@@ -1,39 +1,21 @@
 package onager.plan;
 
-import java.io.IOException;
-import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import onager.spark43.Nodes;
-import onager.spark43.ProgramFiles;
 import onager.values.Seqs;
-import onager.values.Serialization;
-import org.apache.spark.sql.catalyst.expressions.SortOrder;
-import org.apache.spark.sql.catalyst.plans.physical.RangePartitioning;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.BaseSubqueryExec;
 import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.ExecSubqueryExpression;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
-import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
-import org.apache.spark.sql.internal.SQLConf;
-import scala.collection.immutable.Seq;
 
 /** Makes fragments of a physical plan, with some nodes replaced, and the operators that a stage needs above or below them. */
 public final class Fragments {
     private Fragments() {}
 
-    /** Returns a copy of a plan without code generation and transitions, with each node of *cut* replaced. */
-    public static SparkPlan of(SparkPlan root, List<SparkPlan> cut, List<SparkPlan> replacements) {
-        var map = new IdentityHashMap<SparkPlan, SparkPlan>();
-        for (int i = 0; i < cut.size(); i++) {
-            map.put(cut.get(i), replacements.get(i));
-        }
-        return replaced(root, map);
-    }
-
-    private static SparkPlan replaced(SparkPlan wrapped, Map<SparkPlan, SparkPlan> map) {
+    /** Returns a copy of a plan without code generation and transitions, with each node in *map* replaced. */
+    static SparkPlan replaced(SparkPlan wrapped, Map<SparkPlan, SparkPlan> map) {
         SparkPlan node = Outline.unwrapped(wrapped);
         SparkPlan replacement = map.get(node);
         if (replacement != null) {
@@ -59,69 +41,16 @@ public final class Fragments {
         return node;
     }
 
-    /** Returns a node with its only child replaced. */
-    public static SparkPlan withChild(SparkPlan node, SparkPlan child) {
-        return node.withNewChildren(Seqs.seq(child));
-    }
-
-    /** Returns the leaf that stands for an input of a stage: *like* gives the columns. */
-    public static SparkPlan placeholder(SparkPlan like, String name) {
-        return Nodes.placeholder(like.session().sparkContext(), like.output(), name);
-    }
-
-    /** Returns *child* coalesced into one partition. */
-    public static SparkPlan inOneTask(SparkPlan child) {
-        return Nodes.inOneTask(child);
-    }
-
     /**
      * Returns a local limit over *child*: of each partition, the rows that *limit* above it may need. If their order depends on a
      * subquery, whose result only the stage above knows, these are all rows.
      */
-    public static SparkPlan localLimit(SparkPlan limit, SparkPlan child) {
+    static SparkPlan localLimit(SparkPlan limit, SparkPlan child) {
         if (limit instanceof TakeOrderedAndProjectExec top) {
             boolean waits = Seqs.list(top.sortOrder()).stream().anyMatch(ExecSubqueryExpression::hasSubquery);
             return waits ? child : Nodes.limit(top.limit(), Nodes.sorted(top.sortOrder(), child));
         }
         int most = ((CollectLimitExec) limit).limit();
         return most < 0 ? child : Nodes.limit(most, child); // no limit, only an offset
-    }
-
-    private static Seq<SortOrder> order(SparkPlan exchange) {
-        return ((RangePartitioning) exchange.outputPartitioning()).ordering();
-    }
-
-    /** Returns the Java serialisation of a range exchange's ordering. */
-    public static byte[] ordering(SparkPlan exchange) throws IOException {
-        return Serialization.encode(order(exchange));
-    }
-
-    /** Returns *child* with each partition sorted by a range exchange's ordering. */
-    public static SparkPlan sorted(ShuffleExchangeExec exchange, SparkPlan child) {
-        return Nodes.sorted(order(exchange), child);
-    }
-
-    /** Writes the Java serialisation of a fragment to a file, and returns the fragment as text. */
-    public static String finish(SparkPlan fragment, String target) throws IOException {
-        Serialization.write(target, fragment);
-        return fragment.treeString();
-    }
-
-    /**
-     * Returns the settings of *session*, except static ones, which only a new process can set; among them, which files of a program it has.
-     *
-     * @return "key\tvalue" for each, separated by NUL
-     */
-    public static String settings(SparkSession session) {
-        var ofProcess = session.sparkContext().getConf();
-        var text = new StringBuilder();
-        for (var setting : Seqs.each(session.sessionState().conf().getAllConfs().iterator())) {
-            String key = setting._1();
-            if (!SQLConf.isStaticConfigKey(key) && !key.equals(ProgramFiles.KEY) && (key.startsWith("spark.sql.") || !ofProcess.contains(key))) {
-                text.append(key).append('\t').append(setting._2()).append('\0');
-            }
-        }
-        String files = ProgramFiles.of(session);
-        return files.isEmpty() ? text.toString() : text.append(ProgramFiles.KEY).append('\t').append(files).append('\0').toString();
     }
 }

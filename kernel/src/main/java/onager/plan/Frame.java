@@ -12,6 +12,7 @@ import onager.failure.RefusedException;
 import onager.spark43.Adaptive;
 import onager.spark43.Expressions;
 import onager.spark43.Nodes;
+import onager.values.Json;
 import onager.values.Seqs;
 import onager.values.Serialization;
 import org.apache.spark.SparkContext;
@@ -70,23 +71,21 @@ public final class Frame implements Serializable {
     }
 
     /**
-     * Writes the frame of a query that was planned as *executed* to the file *target*. The exchange of *executed* with the id in *planIds*
-     * ends the stage in *stages*.
+     * Writes the frame of a query that was planned as *executed* to the file *target*. *exchanges*: the stages that exchanges of *executed*
+     * end, by these' ids, as JSON.
      *
      * @return why there can be none, or ""
      */
-    public static String write(SparkSession session, QueryExecution query, SparkPlan executed, List<Integer> planIds, List<Integer> stages,
-            String target) throws IOException {
+    public static String write(SparkSession session, QueryExecution query, SparkPlan executed, String exchanges, String target)
+            throws IOException {
         SparkPlan raw = Adaptive.prepared(session, query.sparkPlan().clone());
-        return write(session.sparkContext(), Adaptive.link(raw), raw, executed, planIds, stages, target);
+        return write(session.sparkContext(), Adaptive.link(raw), raw, executed, exchanges, target);
     }
 
-    static String write(SparkContext sc, LogicalPlan logical, SparkPlan raw, SparkPlan executed, List<Integer> planIds, List<Integer> stages,
-            String target) throws IOException {
+    static String write(SparkContext sc, LogicalPlan logical, SparkPlan raw, SparkPlan executed, String exchanges, String target)
+            throws IOException {
         var byId = new HashMap<Integer, Integer>();
-        for (int i = 0; i < planIds.size(); i++) {
-            byId.put(planIds.get(i), stages.get(i));
-        }
+        Json.tree(exchanges).properties().forEach(each -> byId.put(Integer.valueOf(each.getKey()), each.getValue().asInt()));
         var stageOf = new IdentityHashMap<SparkPlan, Integer>();
         try {
             pair(raw, executed, byId, stageOf);

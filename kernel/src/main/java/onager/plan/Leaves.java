@@ -2,6 +2,7 @@ package onager.plan;
 
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
+import java.io.File;
 import java.io.IOException;
 import java.io.Serializable;
 import java.net.URI;
@@ -26,16 +27,19 @@ import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.CommandResultExec;
 import org.apache.spark.sql.execution.ExecSubqueryExpression;
 import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.LocalTableScanExec;
 import org.apache.spark.sql.execution.OneRowRelationExec;
+import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.RangeExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import org.apache.spark.sql.types.StructType;
-import scala.Option;
 import scala.collection.immutable.Seq;
 
 /** Describes the leaves of a physical plan, whose own fields do not survive serialisation, and rebuilds them. */
@@ -131,11 +135,47 @@ public final class Leaves {
     }
 
     /**
-     * Describes a scan of files in the file *target*: the files as planned, none listed again.
-     *
-     * @return "bytes files partitions format root", separated by tabs; root: the table's name, if it is one of the catalog
+     * What is known of a leaf: the bytes and the number of partitions that it reads (if it *grows*, those that are known), and for people
+     * the *name* of its directory, table or source, and for files their number and *format* ("" for others). *digest*: "" if there is none.
      */
-    public static String describeFiles(FileSourceScanExec scan, String target) throws IOException {
+    record Facts(long bytes, int partitions, String name, long files, String format, boolean grows, String digest) {
+        static Facts ofFiles(long bytes, int partitions, String root, long files, FileFormat format, boolean grows) {
+            return new Facts(bytes, partitions, root, files, format.toString(), grows, "");
+        }
+
+        static Facts of(long bytes, int partitions, String name, boolean grows) {
+            return new Facts(bytes, partitions, name.replaceAll("\\s+", " "), 0, "", grows, "");
+        }
+
+        Facts withDigest(String found) {
+            return new Facts(bytes, partitions, name, files, format, grows, found == null ? "" : found);
+        }
+    }
+
+    /**
+     * Describes *leaf* in the file *target*; the rows of an RDD are computed here, once. If it *mayGrow*, files that are not listed yet, or
+     * more partitions of a data source, may be left to a feed: its source and the portion that is known go to files beside *target*.
+     *
+     * @return null for rows or partitions of a source of more than *maxBytes*, and for a source that waits for a subquery
+     */
+    static Facts describe(SparkPlan leaf, SparkSession session, boolean mayGrow, long maxBytes, String target) throws Exception {
+        String source = target + "-source";
+        String portion = target + "-portion";
+        if (leaf instanceof FileSourceScanExec scan) {
+            Facts growing = mayGrow ? Feeds.describe(scan, target, source, portion) : null;
+            return growing == null ? describeFiles(scan, target) : growing;
+        }
+        if (leaf instanceof BatchScanExec scan) {
+            Facts growing = mayGrow ? PagedSources.describe(scan, target, source, portion) : null;
+            Facts facts = growing == null ? PartitionsScanExec.describe(scan, target) : growing;
+            return growing == null && new File(target).length() > maxBytes ? null : facts;
+        }
+        boolean hasRows = leaf instanceof LocalTableScanExec || leaf instanceof RDDScanExec || leaf instanceof CommandResultExec;
+        return hasRows ? describeRows(leaf, session, maxBytes, target) : describeOther(leaf, target);
+    }
+
+    /** Describes a scan of files: the files as planned, none listed again. Its name is that of the table, if it is one of the catalog. */
+    private static Facts describeFiles(FileSourceScanExec scan, String target) throws IOException {
         HadoopFsRelation relation = scan.relation();
         var dataFilters = Seqs.seq(planned(scan.dataFilters()));
         var listed = relation.location().listFiles(Seqs.seq(planned(scan.partitionFilters())), dataFilters);
@@ -151,7 +191,7 @@ public final class Leaves {
         bytes = (long) (bytes * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
         String root = scan.tableIdentifier().isDefined() ? scan.tableIdentifier().get().table()
                 : Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).findFirst().orElse("");
-        return bytes + "\t" + files + "\t" + Files.tasks(relation, listed) + "\t" + relation.fileFormat() + "\t" + root;
+        return Facts.ofFiles(bytes, Files.tasks(relation, listed), root, files, relation.fileFormat(), false);
     }
 
     /** Returns where the files lie that *leaf* reads, one URI a line. */
@@ -171,7 +211,7 @@ public final class Leaves {
      * Returns *leaf*, of *tasks* partitions, below the runtime partition filters of a scan. They prune directories; filters that no join
      * repeats also filter rows.
      */
-    public static SparkPlan underRuntimeFilters(FileSourceScanExec scan, SparkPlan leaf, int tasks) {
+    static SparkPlan underRuntimeFilters(FileSourceScanExec scan, SparkPlan leaf, int tasks) {
         var filters = Seqs.list(scan.partitionFilters()).stream().filter(ExecSubqueryExpression::hasSubquery).toList();
         if (filters.isEmpty()) {
             return leaf;
@@ -191,12 +231,7 @@ public final class Leaves {
                 scan.requiredSchema(), scan.dataFilters());
     }
 
-    /**
-     * Describes the current rows of a leaf in the file *target*; those of an RDD are computed here, once.
-     *
-     * @return "bytes partitions", separated by a tab; null if the rows exceed *maxBytes*
-     */
-    public static String describeRows(SparkPlan leaf, SparkSession session, long maxBytes, String target) throws IOException {
+    private static Facts describeRows(SparkPlan leaf, SparkSession session, long maxBytes, String target) throws IOException {
         var bytes = new ByteArrayOutputStream();
         var out = new DataOutputStream(bytes);
         int count = 0;
@@ -211,22 +246,18 @@ public final class Leaves {
         }
         Serialization.write(target, new Rows(leaf.output(), count, bytes.toByteArray()));
         int partitions = count == 0 ? 0 : Math.min(count, session.leafNodeDefaultParallelism());
-        return out.size() + "\t" + partitions;
+        return Facts.of(out.size(), partitions, "", false);
     }
 
-    /**
-     * Describes a leaf without files and rows: a range, the one row of a query without FROM, or an empty relation.
-     *
-     * @return "bytes partitions", separated by a tab
-     */
-    public static String describeOther(SparkPlan leaf, String target) throws IOException {
+    /** Describes a leaf without files and rows: a range, the one row of a query without FROM, or an empty relation. */
+    private static Facts describeOther(SparkPlan leaf, String target) throws IOException {
         if (leaf instanceof RangeExec range) {
             Serialization.write(target, new Numbers(leaf.output(), range.start(), range.end(), range.step(), range.numSlices()));
-            return range.numElements().min(Queries.MOST_NUMBERS).toLong() * 8 + "\t" + leaf.execute().getNumPartitions();
+            return Facts.of(range.numElements().min(Queries.MOST_NUMBERS).toLong() * 8, leaf.execute().getNumPartitions(), "", false);
         }
         boolean hasRow = leaf instanceof OneRowRelationExec;
         Serialization.write(target, hasRow ? new OneRow() : new Rows(leaf.output(), 0, new byte[0]));
-        return hasRow ? "0\t1" : "0\t0";
+        return Facts.of(0, hasRow ? 1 : 0, "", false);
     }
 
     /** Returns the leaf that *description* describes, for plans that run in *session*. */
@@ -236,16 +267,11 @@ public final class Leaves {
 
     /** Makes something while *session* is the active one, with the files that it has. */
     static <T> T within(SparkSession session, Callable<T> make) throws Exception {
-        Option<org.apache.spark.sql.SparkSession> before = org.apache.spark.sql.SparkSession.getActiveSession();
-        org.apache.spark.sql.SparkSession.setActiveSession(session);
+        var before = Sessions.activate(session);
         try {
             return ProgramFiles.within(session, make);
         } finally {
-            if (before.isDefined()) {
-                org.apache.spark.sql.SparkSession.setActiveSession(before.get());
-            } else {
-                org.apache.spark.sql.SparkSession.clearActiveSession();
-            }
+            Sessions.activate(before);
         }
     }
 }

@@ -30,29 +30,33 @@ import org.apache.spark.sql.execution.joins.BaseJoinExec;
 import org.apache.spark.sql.execution.joins.BroadcastNestedLoopJoinExec;
 import org.apache.spark.sql.execution.python.MapInBatchExec;
 
-/** Describes all nodes of a physical plan to the planner in one call. */
+/** All nodes of a physical plan, as the planner sees them. */
 public final class Outline {
     private static final String PYTHON = MapInBatchExec.class.getPackageName() + ".";
 
-    private final StringBuilder text = new StringBuilder();
-    private final List<SparkPlan> nodes = new ArrayList<>();
+    /** A Python function: *broadcasts* counts its broadcast variables; *hasAccumulator*: whether it refers to one of the user. */
+    record Function(String name, int broadcasts, boolean hasAccumulator) {}
+
+    /**
+     * A node. *parent* is the place of the node above (-1 for the root), of which it is a "child" or a "subquery", or which is "reused" there;
+     * *kind* is its simple class name, *isDeterministic* is said of all its expressions, *aggregatesInOrder* of an aggregate that depends on the
+     * order of rows, and *particulars* are facts that depend on its class ("" for most).
+     */
+    record Node(int parent, String role, String kind, int planId, boolean isDeterministic, boolean runsPython, boolean aggregatesInOrder,
+            String particulars, List<Function> functions) {}
+
+    final List<Node> described = new ArrayList<>();
+    final List<SparkPlan> nodes = new ArrayList<>();
     private final Set<Integer> seen = new HashSet<>();
     private final List<Reuse> reused = new ArrayList<>();
 
-    /** The node in line *by* reuses *plan*. */
+    /** The node at the place *by* reuses *plan*. */
     private record Reuse(int by, SparkPlan plan) {}
 
     private Outline() {}
 
-    /**
-     * Lists the nodes of a plan and of its subqueries, parents first, without code generation and row/column transitions.
-     *
-     * @return {String, List of SparkPlan}: one line per node, and the nodes in the same order. The fields of a line
-     *     are separated by tabs: the parent's line (-1 for the root), role (child, subquery, reused), simple class
-     *     name, plan id, letters ("n": an expression is not deterministic, "p": runs Python, "o": an aggregate depends on the order
-     *     of rows), and facts that depend on its class ("" for most).
-     */
-    public static Object[] of(SparkPlan root) {
+    /** Lists the nodes of a plan and of its subqueries, parents first, without code generation and row/column transitions. */
+    static Outline of(SparkPlan root) {
         var outline = new Outline();
         outline.walk(root, -1, "child");
         for (int i = 0; i < outline.reused.size(); i++) {
@@ -61,7 +65,7 @@ public final class Outline {
                 outline.walk(entry.plan, entry.by, "reused");
             }
         }
-        return new Object[] {outline.text.toString(), outline.nodes};
+        return outline;
     }
 
     private void walk(SparkPlan wrapped, int parent, String role) {
@@ -69,10 +73,9 @@ public final class Outline {
         int index = nodes.size();
         nodes.add(node);
         seen.add(node.id());
-        String letters = (isDeterministic(node) ? "" : "n") + (node.getClass().getName().startsWith(PYTHON) ? "p" : "")
-                + (mindsOrder(node) ? "o" : "");
-        String name = node.getClass().getSimpleName();
-        text.append(String.join("\t", "" + parent, role, name, "" + node.id(), letters, particulars(node))).append('\n');
+        boolean runsPython = node.getClass().getName().startsWith(PYTHON);
+        described.add(new Node(parent, role, node.getClass().getSimpleName(), node.id(), isDeterministic(node), runsPython, mindsOrder(node),
+                particulars(node), runsPython ? functions(node) : List.of()));
         if (node instanceof ReusedExchangeExec reuse) {
             reused.add(new Reuse(index, reuse.child()));
         }
@@ -146,25 +149,19 @@ public final class Outline {
         return join.joinType() == RightOuter$.MODULE$ ? buildsRight : join.joinType() == FullOuter$.MODULE$ || !buildsRight;
     }
 
-    /**
-     * Lists the Python functions in a node's expressions.
-     *
-     * @return one line each: name, number of broadcast variables, and "1" if it refers to an accumulator of the user, separated by tabs
-     */
-    public static String pythonFunctions(SparkPlan node) {
-        var text = new StringBuilder();
-        Seqs.list(node.expressions()).forEach(each -> pythonFunctions(each, text));
-        return text.toString();
+    private static List<Function> functions(SparkPlan node) {
+        var found = new ArrayList<Function>();
+        Seqs.list(node.expressions()).forEach(each -> addFunctions(each, found));
+        return found;
     }
 
-    private static void pythonFunctions(Expression expression, StringBuilder text) {
+    private static void addFunctions(Expression expression, List<Function> found) {
         if (expression instanceof PythonFuncExpression function) {
             PythonFunction code = function.func();
-            text.append(function.name().replace('\t', ' ').replace('\n', ' ')).append('\t');
-            text.append(code.broadcastVars().size()).append('\t');
-            text.append(command(code).contains("_deserialize_accumulator") ? "1" : "0").append('\n');
+            found.add(new Function(function.name().replace('\t', ' ').replace('\n', ' '), code.broadcastVars().size(),
+                    command(code).contains("_deserialize_accumulator")));
         }
-        Seqs.list(expression.children()).forEach(child -> pythonFunctions(child, text));
+        Seqs.list(expression.children()).forEach(child -> addFunctions(child, found));
     }
 
     private static String command(PythonFunction code) {

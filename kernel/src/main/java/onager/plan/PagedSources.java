@@ -136,9 +136,9 @@ public final class PagedSources {
     /**
      * Describes a scan of the first partitions of a source in the file *leaf*, for the stage, *source*, for its feed, and *portion*.
      *
-     * @return "bytes partitions name", separated by tabs; null if these are all of its partitions, or they are all to be known now
+     * @return null if these are all of its partitions, or they are all to be known now
      */
-    public static String describe(BatchScanExec scan, String leaf, String source, String portion) throws IOException {
+    static Leaves.Facts describe(BatchScanExec scan, String leaf, String source, String portion) throws IOException {
         var begun = scan.runtimeFilters().isEmpty() ? Begun.of(scan) : null;
         if (begun == null) {
             return null;
@@ -148,6 +148,6 @@ public final class PagedSources {
         Serialization.write(leaf, new Growing(output, scan.readerFactory(), scan.supportsColumnar(), name));
         Serialization.write(source, new Source(begun.worker, begun.reader, begun.first.get(0), begun.schema));
         Serialization.write(portion, new Portion(begun.first, begun.first.get(begun.first.size() - 1)));
-        return PartitionsScanExec.bytes(scan.scan()) + "\t" + begun.first.size() + "\t" + name.replaceAll("\\s+", " ");
+        return Leaves.Facts.of(PartitionsScanExec.bytes(scan.scan()), begun.first.size(), name, true);
     }
 }

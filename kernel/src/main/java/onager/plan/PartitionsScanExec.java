@@ -61,9 +61,9 @@ public final class PartitionsScanExec extends OwnExec {
     /**
      * Describes *scan* in the file *target*; its source is asked for its partitions here, once.
      *
-     * @return "bytes partitions name", separated by tabs; null for a scan with runtime filters that no other operator applies
+     * @return null for a scan with runtime filters that no other operator applies
      */
-    public static String describe(BatchScanExec scan, String target) throws IOException {
+    static Leaves.Facts describe(BatchScanExec scan, String target) throws IOException {
         if (!Seqs.list(scan.runtimeFilters()).stream().allMatch(DynamicPruning.class::isInstance)) {
             return null;
         }
@@ -71,7 +71,7 @@ public final class PartitionsScanExec extends OwnExec {
         var found = new Partitions(Seqs.seq(Seqs.list(scan.output())), PagedSources.all(scan), scan.readerFactory(),
                 scan.supportsColumnar(), name);
         Serialization.write(target, found);
-        return bytes(scan.scan()) + "\t" + found.partitions.size() + "\t" + name.replaceAll("\\s+", " ");
+        return Leaves.Facts.of(bytes(scan.scan()), found.partitions.size(), name, false);
     }
 
     /** Returns a scan of *partitions* alone. */

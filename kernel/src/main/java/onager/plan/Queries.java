@@ -1,12 +1,15 @@
 package onager.plan;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.stream.Stream;
 import onager.spark43.Files;
+import onager.values.Json;
 import onager.values.Seqs;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.analysis.ResolvedInlineTable;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -22,6 +25,8 @@ import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkPlan$;
@@ -69,11 +74,30 @@ public final class Queries {
         return inputBytes(plan, isOptimized, null);
     }
 
-    /** Returns the paths of the files and directories that an analyzed query reads, as URIs, a line each. */
-    public static String roots(LogicalPlan plan) {
-        var found = new TreeSet<String>();
-        addRoots(plan, found);
-        return String.join("\n", found);
+    /** What an analyzed query gives and reads: *schema* is JSON, *roots* the files and directories as URIs. */
+    record Facts(String schema, long inputBytes, Set<String> roots) {}
+
+    /** Returns `Facts` of a query as JSON. A command, such as SHOW TABLES, has already run; then it is its rows. */
+    public static String facts(Dataset<Row> query) throws JsonProcessingException {
+        LogicalPlan analyzed = query.queryExecution().commandExecuted();
+        var roots = new TreeSet<String>();
+        addRoots(analyzed, roots);
+        return Json.text(new Facts(query.schema().json(), inputBytes(analyzed, false), roots));
+    }
+
+    /** Returns *query* planned anew, under what are now the settings of *session*. */
+    public static Dataset<Row> planned(SparkSession session, Dataset<Row> query) {
+        return Dataset.ofRows(session, query.queryExecution().commandExecuted());
+    }
+
+    /** Returns how many bytes of its input *query* needs; -1 if a source does not say. */
+    public static long neededBytes(Dataset<Row> query) {
+        return inputBytes(query.queryExecution().optimizedPlan(), true);
+    }
+
+    /** Returns the physical plan of *query*. */
+    public static SparkPlan executed(Dataset<Row> query) {
+        return query.queryExecution().executedPlan();
     }
 
     private static void addRoots(LogicalPlan plan, Set<String> found) {

@@ -3,8 +3,8 @@ package onager.plan;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeSet;
 import java.util.function.Predicate;
@@ -84,8 +84,8 @@ public final class Replanning {
     }
 
     /** Write the frame of the new plan; see `Frame.write`. */
-    public String write(List<Integer> planIds, List<Integer> stages, String target) throws IOException {
-        return Frame.write(session.sparkContext(), optimized, raw, after, planIds, stages, target);
+    public String write(String exchanges, String target) throws IOException {
+        return Frame.write(session.sparkContext(), optimized, raw, after, exchanges, target);
     }
 
     // ------------------------------------------------------------ making the frame live

@@ -32,7 +32,7 @@ public final class KeyOrder implements Serializable {
         this.ofKeys = Expressions.ordering(Seqs.seq(bound));
     }
 
-    /** Return the order that `Fragments.ordering` serialised, of rows with the attributes *output*. */
+    /** Return the order that `Cutting.make` serialised, of rows with the attributes *output*. */
     public static KeyOrder decoded(byte[] by, Seq<Attribute> output) {
         try {
             return new KeyOrder(Serialization.<Seq<SortOrder>>decode(by), output);
