@@ -212,10 +212,9 @@ class IntervalReader:
     """
 
     def __init__(self, job: ExecutionGraph) -> None:
-        """Begin with the submission of *job*, given as it is now: its stages are not looked at."""
-        self._submitted = _as_submitted(job)
-        self.graph: ExecutionGraph | None = None
-        """The job at `position`; None before the first batch, after a gap, and after the end."""
+        """Begin with the submission of *job*, given as it is now. Of its stages, only a program's steps are taken."""
+        self.graph: ExecutionGraph | None = _as_submitted(job)
+        """The job at `position`; None after a gap and after the end."""
         self.position = 0
         self.submitted_ms = self.now_ms = self._at_ms = job.submitted_ms
         self.is_partial = self.is_over = False
@@ -233,17 +232,14 @@ class IntervalReader:
         """Attempts that go on, by stage and partition."""
         self._stage_open: dict[int, StageRun] = {}
         self._works: dict[int, StageWork] = {PLAN_STAGE_ID: StageWork.PLAN}
+        self._follow_stages((), self.graph.stages)
 
     def read(self, position: int, batch: EventBatch | None) -> Sequence[Step]:
         """Go on with the batch at *position*, which follows the last one; None: it was not kept, nor those before."""
-        is_first = self.position == 0
         self.position = position
         if batch is None:
             self._begin_gap()
             return ()
-        if is_first and batch.events:
-            self.graph = self._submitted
-            self._follow_stages((), self.graph.stages)
         steps = []
         for is_success, found in groupby(batch.events, lambda event: isinstance(event, TaskSucceeded)):
             events = [*found]

@@ -98,14 +98,15 @@ class CommitMetrics(CommitObserver):
             if stage is None or not _holds(stage, key[2], key[3]):
                 continue
             self._tasks_ended.add(stage.spec.work.value, ending.kind or _SUCCESSFUL)
-            if ending.outcome is Outcome.SUCCESSFUL and ending.metrics is not None:
-                self._run.observe(ending.metrics.run_ms * _MS)
-                if isinstance(event, JobPlanned) and event.fused_output is None:
-                    self._planning.observe(ending.metrics.run_ms * _MS)
-            elif after.is_active:
+            if ending.outcome is not Outcome.SUCCESSFUL and after.is_active:
                 self._retried.add(ending.kind)
-            if ending.metrics is not None:
-                self._moved(ending.metrics.bytes_in, ending.metrics.bytes_out, ending.metrics.spill_bytes)
+            if (metrics := ending.metrics) is None:
+                continue
+            self._moved(metrics.bytes_in, metrics.bytes_out, metrics.spill_bytes)
+            if ending.outcome is Outcome.SUCCESSFUL:
+                self._run.observe(metrics.run_ms * _MS)
+                if isinstance(event, JobPlanned) and event.fused_output is None:
+                    self._planning.observe(metrics.run_ms * _MS)
 
     # ---------------------------------------------------------------- one by one
 

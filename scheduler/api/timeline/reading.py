@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from onager.clock import Clock
+from onager.errors import OnagerError
 from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.protocol.apart import apart
@@ -41,6 +42,10 @@ class _Kept:
     rests_until_s: float = 0.0
     """Until then a timeline in buckets is told as it was."""
 
+    def rests(self, job: StoredJob, now_s: float) -> bool:
+        """Return whether the timeline of *job*, in buckets, is told as it was."""
+        return bool(self.json) and job.graph.is_active and now_s < self.rests_until_s
+
 
 class Timelines:
     """The timelines of jobs, whichever scheduler drives them."""
@@ -68,7 +73,7 @@ class Timelines:
             story = kept.story
             if story.is_long:
                 json_of = story.log.position, job.graph.state
-                if kept.json_of != json_of:
+                if kept.json_of != json_of and not kept.rests(job, self._clock.monotonic_s()):
                     told = await _told(story, job, 0)
                     kept.json, kept.json_of = await apart(_size(told), told.as_json), json_of
                 return kept.json
@@ -87,7 +92,7 @@ class Timelines:
         key = job_id, job.graph.submitted_ms
         async with self._held(key, job) as kept:
             begun_s = self._clock.monotonic_s()
-            rests = may_rest and kept.json and job.graph.is_active and begun_s < kept.rests_until_s
+            rests = may_rest and kept.rests(job, begun_s)
             if not rests:
                 await self._follow(kept.story, job, until_s)
                 job = self._jobs.cached(job_id) or job  # the story may go on to an end that has come meanwhile
@@ -109,6 +114,8 @@ class Timelines:
                     continue  # who held it before has left it as it was
                 try:
                     yield kept
+                except OnagerError:
+                    raise  # of the store, between pages: the next caller goes on
                 except BaseException:
                     # A thread may go on with it, or it may end within a batch: the next caller begins a new one.
                     if self._kept.get(key) is kept:
@@ -149,8 +156,9 @@ class Timelines:
         return True
 
     def _forget(self) -> None:
+        """Forget the stories that nobody has looked at for longest, but not the last one: who reads it goes on."""
         attempts = sum(len(kept.story.log.attempts) for kept in self._kept.values())
-        while self._kept and (attempts > _KEPT_ATTEMPTS or len(self._kept) > _KEPT_STORIES):
+        while len(self._kept) > 1 and (attempts > _KEPT_ATTEMPTS or len(self._kept) > _KEPT_STORIES):
             _, kept = self._kept.popitem(last=False)
             attempts -= len(kept.story.log.attempts)
 

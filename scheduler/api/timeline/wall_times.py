@@ -99,9 +99,9 @@ class WallTimes:
         ended_ms = job.graph.ended_ms
         try:
             async with self._reading:
-                begun_s = self._clock.monotonic_s()
-                is_read = False
+                took_s, is_read = 0.0, False
                 while not is_read:
+                    begun_s = self._clock.monotonic_s()
                     async with self._timelines.held(job) as (story, is_read):
                         if is_read:
                             time = found.time
@@ -109,8 +109,9 @@ class WallTimes:
                                 time = found.time = WallTime(story.log)
                             until_ms = self._clock.now_ms() if ended_ms is None else ended_ms
                             found.shares = await apart(_STEP_BYTES * time.size, time.shares, until_ms)
-                now_s = self._clock.monotonic_s()
-                found.kept_until_s = now_s + max(timing.SHARES_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
+                    now_s = self._clock.monotonic_s()
+                    took_s += min(now_s - begun_s, timing.TIMELINE_SOON_S)  # more was to wait for others
+                found.kept_until_s = now_s + max(timing.SHARES_KEPT_S, _RESTS_TIMES * took_s)
             if ended_ms is not None:
                 self._keep(_key(job), found.shares)
         except OnagerError as error:

@@ -9,14 +9,17 @@ import pytest
 from onager.clock import ManualClock
 from onager.errors import StateUnavailableError
 from onager.execution_graph import JobCancelled, TaskMetrics, pop_next_tasks, revive
+from onager.execution_graph.programs import planned_at_once
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.api.timeline import Timelines
+from onager.scheduler.api.timeline import Timelines, reading
 from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.settings import SchedulerSettings
+from onager.scheduler.timing import TIMELINE_SOON_S
+from tests.unit.execution_graph.test_programs import step as program_step
 from tests.unit.scheduler.pair import Peer
 from tests.unit.scheduler.small_graphs import SLOT, forget, graph, planned, store, succeeded
 from tests.unit.scheduler.test_job_store import launches, running, step
@@ -188,3 +191,58 @@ async def test_who_looks_at_a_timeline_takes_turns_with_who_divides_the_time_of_
     assert early["is_early"], "it did not wait until the whole log was read"
     assert sum(share.ms for share in await dividing) == wall_ms(job, clock)
     await times.close()
+
+
+class SlowHistory(CountingHistory):
+    """Gives one entry a page, after a while; may fail after some."""
+
+    def __init__(self, backend, clock, *, takes_ms=0):
+        super().__init__(backend)
+        self.clock, self.takes_ms, self.left, self.read = clock, takes_ms, 1_000, []
+
+    async def pages(self, job_id, position, *, to=None):
+        async for page in super().pages(job_id, position, to=to):
+            for entry in page:
+                if not self.left:
+                    raise StateUnavailableError("the store is away")
+                self.left -= 1
+                self.clock.advance(self.takes_ms)
+                self.read.append(entry.position)
+                yield [entry]
+
+
+async def some_steps(jobs):
+    job = await running(jobs, 4)
+    for partition in range(3):
+        job = await step(jobs, job, [succeeded(1, partition, at_ms=20 + partition)])
+    return job
+
+
+async def test_the_log_of_a_job_with_more_attempts_than_are_kept_is_read_once(backend, clock, monkeypatch):
+    monkeypatch.setattr(reading, "_KEPT_ATTEMPTS", 2)
+    job = await some_steps(store(backend, clock))
+    history = SlowHistory(backend, clock, takes_ms=int(1000 * TIMELINE_SOON_S))
+    times = wall_times(backend, history, clock)
+    assert await times.shares(job)
+    assert history.read == list(range(1, job.seq + 1))
+    await times.close()
+
+
+async def test_a_log_that_cannot_be_read_to_its_end_is_read_on_later(backend, clock):
+    job = await some_steps(store(backend, clock))
+    history = SlowHistory(backend, clock)
+    history.left = 2
+    times = wall_times(backend, history, clock)
+    assert await times.shares(job) == ()
+    history.left = 1_000
+    assert await times.shares(job)
+    assert history.read == list(range(1, job.seq + 1))
+    await times.close()
+
+
+async def test_a_program_runs_from_its_submission(backend, clock, times):
+    steps = (program_step(1), program_step(2, 1))
+    job, _ = await store(backend, clock).submit(planned_at_once(graph(at_ms=clock.now_ms()), steps, clock.now_ms()))
+    clock.advance(5_000)
+    assert job.seq == 0, "its log is empty until its first step has ended"
+    assert {share.use: share.ms for share in await times.shares(job)} == {"running": 5_000}
