@@ -52,8 +52,8 @@ async def acquire_lock(
     """Take a lock as `StateBackendClient.lock` says, to hold it until its lease ends."""
     loop = asyncio.get_running_loop()
     deadline_s = None if timeout_s is None else loop.time() + timeout_s
-    nonce = secrets.token_hex(8)
-    record = json.dumps({"holder": f"{socket.gethostname()}/{os.getpid()}", "lease": lease, "nonce": nonce}).encode()
+    holder = {"holder": f"{socket.gethostname()}/{os.getpid()}", "lease": lease, "nonce": secrets.token_hex(8)}
+    record = json.dumps(holder).encode()
     place = _place(keyspace, key)
     while True:
         result = await _try(backend, Put(*place, record, lease))
@@ -63,7 +63,9 @@ async def acquire_lock(
             raise LockTimeoutError(f"lock {keyspace}/{key} is held by another after {timeout_s} s")
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
-                await _wait_freed(backend, place, Put(Keyspace.Locks, f"waiting/{nonce}", record, lease), result)
+                # A key of its own for each wait: a late deletion of the last one is not taken for the lease's end.
+                waiting = Put(Keyspace.Locks, f"waiting/{secrets.token_hex(8)}", record, lease)
+                await _wait_freed(backend, place, waiting, result)
 
 
 async def release(backend: "StateBackendClient", token: LockToken) -> None:

@@ -220,7 +220,8 @@ class StateBackendClient(ABC):
         `fence`: a holder that was paused past its lease goes on unaware, and its fenced writes are refused. Not
         re-entrant; waiters get it in no promised order. `LockTimeoutError` when another holds it for *timeout_s*
         seconds (0: do not wait); `LeaseExpiredError` when the lease is gone. Leaving the block releases only this very
-        lock; when the store does not answer then, or while the lock is taken, the lease's end releases it.
+        lock; when the store does not answer then, or while the lock is taken, the lease's end releases it. So take a
+        lease of its own for each lock.
         """
         check_key(key)
         token = await self._acquire(keyspace, key, lease, timeout_s)

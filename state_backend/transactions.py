@@ -75,10 +75,10 @@ async def commit_settled(
 ) -> Committed | Conflict:
     """Write *ops* if every expectation holds; while the outcome is unknown, write the same again.
 
-    If *ops* change a key of *expect*, only one of these writes can happen. A conflict after an unknown outcome then
-    says which: the first key of *expect* that *ops* put has the value that they put, or another. Where it matters who
-    wrote, the value names the writer. `OutcomeUnknownError` when the store does not say for long, `LeaseExpiredError`
-    when a lock of *fence* is lost.
+    If *ops* change a key of *expect* that nobody deletes, only one of these writes can happen. A conflict after an
+    unknown outcome then says which: the first key, in the order of *expect*, that *ops* put has the value that they
+    put, or another. Where it matters who wrote, that value names the writer. `OutcomeUnknownError` when the store does
+    not say for long, `LeaseExpiredError` when a lock of *fence* is lost.
     """
     is_unsure = False
     for number in range(_TRIES):
@@ -92,7 +92,7 @@ async def commit_settled(
             case Committed():
                 return result
             case Conflict():
-                return (_earlier(ops, result) if is_unsure else None) or result
+                return (_earlier(ops, expect, result) if is_unsure else None) or result
             case OutcomeUnknown():
                 is_unsure = True
                 await asyncio.sleep(_PAUSE_S * number)
@@ -108,14 +108,18 @@ def revision_found(conflict: Conflict, place: tuple[Keyspace, str]) -> int:
     return ABSENT if found is None else found.mod_revision
 
 
-def _earlier(ops: Collection[Op], conflict: Conflict) -> Committed | None:
+def _earlier(ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], conflict: Conflict) -> Committed | None:
     """Return the commit of an earlier try of *ops*, if *conflict* is with that."""
-    puts = {(op.keyspace, op.key): op.value for op in ops if isinstance(op, Put)}
-    moved = {(op.to_keyspace, op.key): op.value for op in ops if isinstance(op, Move)}
-    deleted = {(op.keyspace, op.key): None for op in ops if isinstance(op, Delete)}
-    for place, value in {**puts, **moved, **deleted}.items():
-        if (found := conflict.found.get(place)) is not None:
-            return Committed(found.mod_revision) if found.value == value else None
-        if place in conflict.found:
-            return Committed(conflict.revision, 1) if value is None else None
-    return None
+    written = {(op.keyspace, op.key): op.value for op in ops if isinstance(op, Put)}
+    written |= {(op.to_keyspace, op.key): op.value for op in ops if isinstance(op, Move)}
+    gone = {(op.keyspace, op.key) for op in ops if isinstance(op, Delete | Move)}
+    own = [place for place in expect if place in written or place in gone]
+    if any(revision_found(conflict, place) == expect[place] for place in own):
+        return None  # an earlier try would have changed it
+    for place in own:
+        if place in written:
+            found = conflict.found[place]
+            is_own = found is not None and found.value == written[place]
+            return Committed(found.mod_revision) if found is not None and is_own else None
+    is_gone = bool(own) and all(conflict.found[place] is None for place in own)
+    return Committed(conflict.revision, 1) if is_gone else None

@@ -49,8 +49,9 @@ _FORGOTTEN: Final = {Keyspace.Executors: "lease_id", Keyspace.Places: "generatio
 """Numbers that mean something else by now: a lease may be another one here, and directories have newer generations."""
 _BATCH_BYTES: Final = MAX_REQUEST_BYTES - 64 * 1024
 """This leaves room for the fence."""
-_LEASE_TTL_S: Final = 10.0
-"""How long a restore that was killed keeps others waiting."""
+_LEASE_TTL_S: Final = 30.0
+"""How long a restore that was killed keeps others waiting, and how long deleting a keyspace may take: LevelDB deletes
+some 900,000 records in that time, and keeps no lease alive meanwhile."""
 _WAIT_S: Final = 1.5 * _LEASE_TTL_S
 _NOT_ALONE: Final = (
     f"another restore into this store is under way, or has just ended, or this one was held up for {_LEASE_TTL_S:g} s: "
@@ -125,7 +126,7 @@ async def restore_records(
     """Delete the store's content, write *records*, and return how many; *target* is the content that was seen.
 
     The audit of the store stays, beside that of the backup, and the end of the restore is recorded with the records.
-    `InvalidRequestError` when another restore is in progress, or has been since *target* was seen.
+    `InvalidRequestError` when another restore is in progress, or has left its mark since *target* was seen.
     """
     try:
         async with (
@@ -145,10 +146,13 @@ async def _restore(
     caller: Caller,
     token: LockToken,
 ) -> int:
-    everything = [DeleteRange(keyspace, "") for keyspace in Keyspace if keyspace not in _KEPT]
-    begin: list[Op] = [Put(*_MARK, mark.encoded()), *everything]
+    begin = [Put(*_MARK, mark.encoded())]
     if isinstance(await commit_settled(backend, begin, {_MARK: target.mark_revision}, [token]), Conflict):
         raise InvalidRequestError(_NOT_ALONE)
+    # One by one: each has to end before the lease does.
+    for keyspace in Keyspace:
+        if keyspace not in _KEPT:
+            await commit_settled(backend, [DeleteRange(keyspace, "")], {}, [token])
     written = 0
     for batch in _batches(_op(record) for record in records):
         await commit_settled(backend, batch, {}, [token])

@@ -1,9 +1,10 @@
 """Rounds of work that one scheduler does for all: whoever gets the round's lock without waiting."""
 
+from contextlib import suppress
 from typing import Final
 
 from onager.clock import Clock
-from onager.errors import LockTimeoutError
+from onager.errors import LockTimeoutError, StateBackendError
 from onager.state_backend import Keyspace, StateBackendClient, acquire_lock
 
 HELD_S: Final = 30.0
@@ -22,15 +23,16 @@ class Rounds:
     def has_begun(self, name: str, interval_s: float) -> bool:
         """Return whether a round has begun since the last one that was seen to begin, 0.95 *interval_s* ago or longer.
 
-        Rounds begin at multiples of *interval_s* on the cluster's clock, so all schedulers see that within moments; the
-        first call begins one, too.
+        Rounds begin at multiples of *interval_s* on the cluster's clock, so all schedulers see that within moments. The
+        first call begins one, too; a scheduler leaves out the round that begins soon after that.
         """
         number, now_s = self._clock.now_ms() // int(1000 * interval_s), self._clock.monotonic_s()
         last, last_s = self._last.get(name, (-1, -interval_s))
-        if number == last or now_s - last_s < 0.95 * interval_s:
+        if number == last:
             return False
-        self._last[name] = number, now_s
-        return True
+        is_due = now_s - last_s >= 0.95 * interval_s
+        self._last[name] = number, now_s if is_due else last_s
+        return is_due
 
     async def claim(self, name: str, interval_s: float) -> bool:
         """Return whether this scheduler does the round; no other one gets it in the next `HELD_S`, or half an interval.
@@ -41,7 +43,8 @@ class Rounds:
         try:
             await acquire_lock(self._backend, Keyspace.Admin, name, lease.id, 0)
         except BaseException as error:
-            await self._backend.revoke(lease.id)
+            with suppress(StateBackendError):  # else it ends by itself
+                await self._backend.revoke(lease.id)
             if isinstance(error, LockTimeoutError):
                 return False
             raise

@@ -253,8 +253,10 @@ class Retention:
         """Remove records of the audit whose time is over, in portions; new ones are younger than those seen."""
         retention_ms = 1000 * self._settings.audit_retention_s
         until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
-        now_ms, is_mine = self._clock.now_ms(), False
-        if now_ms < self._audit_over_ms:
+        now_ms = self._clock.now_ms()
+        waited_ms = now_ms - self._audit_over_ms
+        moment_ms = 2 * self._settings.sweep_interval_ms
+        if waited_ms < 0 or not self._precedence.has_come("audit", waited_ms, moment_ms):
             return
         try:
             while self._clock.monotonic_s() <= until_s:
@@ -263,8 +265,7 @@ class Retention:
                 if len(over) < len(page) or not over:
                     oldest_ms = next((audit.key_ms(key) for key in page if key not in over), now_ms)
                     self._audit_over_ms = oldest_ms + retention_ms
-                is_mine = is_mine or (len(over) > 0 and await self._rounds.claim("audit", timing.AUDIT_COUNTED_S))
-                if not over or not is_mine:
+                if not over:
                     return
                 await self._backend.put_all(Delete(Keyspace.Audit, key) for key in over)
                 await asyncio.sleep(0)

@@ -14,7 +14,6 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security.principal import caller_of, note_principal
 from onager.scheduler.app import Replica
-from onager.scheduler.cluster.rounds import HELD_S, Rounds
 from onager.scheduler.jobs.audit import Audit, AuditRecord, key_ms
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin import auditing
@@ -302,15 +301,15 @@ async def test_old_records_go_and_young_ones_stay(backend, clock, many):
         assert not len(await backend.scan_keys(Keyspace.Audit, limit=1_000))
 
 
-async def test_who_comes_later_leaves_it_to_the_first_for_a_moment(scheduler, backend, clock):
+async def test_who_comes_later_leaves_it_to_the_first_for_a_moment(scheduler, backend, clock, monkeypatch):
+    monkeypatch.setattr(scheduler.precedence, "place", lambda _: 1)
     await scheduler.retention.sweep_audit()
     async with Audit(backend, clock, "s2").act(caller_of(Context()), "cancel", JOB):
         pass
     clock.advance(90 * DAY_MS)
-    assert await Rounds(backend, clock).claim("audit", 600)
     await scheduler.retention.sweep_audit()
     assert len(await backend.scan_keys(Keyspace.Audit, limit=2)) == 1
-    clock.advance(int(1000 * HELD_S))
+    clock.advance(2 * scheduler.settings.sweep_interval_ms)
     await scheduler.retention.sweep_audit()
     assert not len(await backend.scan_keys(Keyspace.Audit, limit=2))
 

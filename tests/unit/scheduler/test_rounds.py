@@ -43,6 +43,22 @@ async def test_each_round_is_done_by_one_and_none_is_left_out(seed):
     assert set(await done(seed)) == {1}
 
 
+async def test_schedulers_that_start_at_any_time_begin_the_same_rounds_soon():
+    clock, store = ManualClock(int(1_000 * ROUND_S) * 1_000_000), None
+    store = MemoryStore(clock)
+    made, counts = [], []
+    for look in range(int(8 * ROUND_S / 5)):
+        if look % 24 == 0 and len(made) < 4:  # one every two minutes
+            made.append(Rounds(MemoryBackend(store), clock))
+        if look % int(ROUND_S / 5) == 0:
+            counts.append(0)
+        counts[-1] += len(await winners(made))
+        clock.advance(5_000)
+    assert counts[0] == 4, "each does one as it starts"
+    assert counts[1] <= 1
+    assert set(counts[2:]) == {1}
+
+
 async def test_without_the_lock_each_round_is_done_by_all(monkeypatch):
     async def taken(*_):
         return None

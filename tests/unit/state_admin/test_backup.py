@@ -342,7 +342,7 @@ async def test_a_restore_that_was_paused_past_its_lease_is_kept_out_by_the_next(
 
         backend.between = pause
         target, mark = await look_at_target(backend), new_mark(clock, "first", count)
-        with pytest.raises(InvalidRequestError, match="or this one was held up for 10 s"):
+        with pytest.raises(InvalidRequestError, match="or this one was held up for 30 s"):
             await restore_records(backend, target, records_of(count), mark, CALLER, clock)
         assert (await backend.scan_keys(Keyspace.Sessions, limit=10)).items == ("s0000",)
 

@@ -85,6 +85,58 @@ async def test_a_move_that_expects_too_little_is_refused(honest, expect):
         await honest.put_txn([Move(HEADS, "a", DONE, b"new")], expect=expect)
 
 
+class Overtaken(FaultyBackend):
+    """After a write of unknown outcome another one writes *theirs*."""
+
+    theirs: tuple = ()
+
+    async def _commit(self, ops, expect):
+        result = await super()._commit(ops, expect)
+        if self.met and self.theirs:
+            await self.inner.put_all(self.theirs)
+            self.theirs = ()
+        return result
+
+
+async def overtaken(honest, kind, ops, expect, theirs):
+    backend = Overtaken(honest, scripted({"put_txn": [kind]}))
+    backend.inner, backend.theirs = honest, theirs
+    return await commit_settled(backend, ops, expect)
+
+
+async def test_an_equal_value_beside_a_job_is_not_taken_for_its_end(honest):
+    """Two jobs make one database: the record beside has no writer's name in it."""
+    revision, beside = await honest.put(ACTIVE, "a", b"running"), (Keyspace.Catalog, "d")
+    ops = [Put(*beside, b"made"), Move(ACTIVE, "a", DONE, b"ended")]
+    expect = {(ACTIVE, "a"): revision, (DONE, "a"): ABSENT, beside: ABSENT}
+    theirs = [Put(*beside, b"made")]
+    assert isinstance(await overtaken(honest, FaultKind.UNKNOWN_UNWRITTEN, ops, expect, theirs), Conflict)
+    assert (await honest.get(ACTIVE, "a")).value == b"running"
+
+
+async def test_the_own_end_of_a_job_stays_its_own_whatever_is_written_beside_it_later(honest):
+    revision, beside = await honest.put(ACTIVE, "a", b"running"), (Keyspace.Catalog, "d")
+    ops = [Put(*beside, b"made"), Move(ACTIVE, "a", DONE, b"ended")]
+    expect = {(ACTIVE, "a"): revision, (DONE, "a"): ABSENT, beside: ABSENT}
+    theirs = [Put(*beside, b"altered")]
+    assert isinstance(await overtaken(honest, FaultKind.UNKNOWN_WRITTEN, ops, expect, theirs), Committed)
+
+
+async def test_another_s_end_of_a_job_is_not_the_own_one_if_both_write_the_same_beside_it(honest):
+    revision, beside = await honest.put(ACTIVE, "a", b"running"), (Keyspace.Catalog, "d")
+    ops = [Put(*beside, b"made"), Move(ACTIVE, "a", DONE, b"ended by me")]
+    expect = {(ACTIVE, "a"): revision, (DONE, "a"): ABSENT, beside: ABSENT}
+    theirs = [Put(*beside, b"made"), Put(DONE, "a", b"ended by another"), Delete(ACTIVE, "a")]
+    assert isinstance(await overtaken(honest, FaultKind.UNKNOWN_UNWRITTEN, ops, expect, theirs), Conflict)
+
+
+async def test_one_of_two_records_that_another_wrote_equally_is_not_taken_for_both(honest):
+    b = (HEADS, "b")
+    ops, expect = [Put(*A, b"one"), Put(*b, b"two")], {A: ABSENT, b: ABSENT}
+    assert isinstance(await overtaken(honest, FaultKind.UNKNOWN_UNWRITTEN, ops, expect, [Put(*A, b"one")]), Conflict)
+    assert await honest.get(*b) is None
+
+
 async def test_a_store_that_goes_away_after_an_unknown_outcome_leaves_it_unknown(honest):
     with pytest.raises(OutcomeUnknownError, match="may have been written"):
         await commit_settled(faulty(honest, FaultKind.UNKNOWN_WRITTEN, FaultKind.UNAVAILABLE), [Put(*A, b"")], {})
