@@ -1,8 +1,11 @@
 """The kernel's jar: the one in the installed package, or, in a checkout, one compiled from the current sources."""
 
+import fcntl
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +23,7 @@ _INSTALLED = Path(__file__).with_name("kernel.jar")
 def kernel_jar() -> Path:
     """Return the kernel's jar; in a checkout, compile it (some seconds) unless these sources were compiled before.
 
-    Processes that start at the same time may each compile; a rename makes the jar appear atomically. Raises
+    Of processes that start at the same time one compiles; a rename makes the jar appear atomically. Raises
     `OnagerError` when the jar is missing or cannot be compiled.
     """
     if not SOURCES.is_dir():
@@ -30,13 +33,29 @@ def kernel_jar() -> Path:
                 "ONAGER_WITHOUT_KERNEL; install a JDK 17 or newer, then reinstall Onager"
             )
         return _INSTALLED
-    jar = _cache_directory() / f"kernel-spark{pyspark.__version__}-{_digest()}.jar"
-    if not jar.exists():
-        try:
-            build(SOURCES, jar)
-        except KernelBuildError as e:
-            raise OnagerError(str(e)) from e
+    cache_directory = _cache_directory()
+    jar = cache_directory / f"kernel-spark{pyspark.__version__}-{_digest()}.jar"
+    if jar.exists():
+        return jar
+    with _locked(cache_directory):
+        if not jar.exists():
+            try:
+                build(SOURCES, jar)
+            except KernelBuildError as e:
+                raise OnagerError(str(e)) from e
     return jar
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of *directory*, unless its file system has none."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @cache
