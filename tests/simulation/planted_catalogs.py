@@ -15,11 +15,11 @@ _prepare = CatalogCommits.prepare
 def _catalog_changes_before_the_end() -> AbstractContextManager[Any]:
     """What a job changes in the catalog is written by a transaction of its own, before the one that ends the job."""
 
-    async def settle(self: JobStore, ops: Any, expect: Any, mine: Any, changes: Any = None) -> Any:
+    async def settle(self: JobStore, ops: Any, expect: Any, changes: Any = None) -> Any:
         if changes is not None:
             writes = await self._catalog.prepare(changes)
             await self._backend.put_txn(writes.ops, expect=writes.expect)
-        return await _settle(self, ops, expect, mine)
+        return await _settle(self, ops, expect)
 
     return mock.patch.object(JobStore, "_settle", settle)
 

@@ -110,7 +110,7 @@ def _conflict_is_ignored() -> AbstractContextManager[Any]:
 def _conflict_is_taken_for_the_own_write() -> AbstractContextManager[Any]:
     """After an unknown outcome, whatever is found counts as written by this very transaction."""
 
-    def earlier(_: Any, conflict: Conflict) -> Committed:
+    def earlier(_: Any, __: Any, conflict: Conflict) -> Committed:
         return Committed(conflict.revision)
 
     return mock.patch.object(transactions, "_earlier", earlier)

@@ -377,7 +377,7 @@ async def test_results_and_then_records_go_after_their_retention(store, tmp_path
                 return [
                     f"{ks}/{key}"
                     for ks in Keyspace
-                    if ks not in (Keyspace.Schedulers, Keyspace.Executors, Keyspace.Heartbeats)
+                    if ks not in (Keyspace.Schedulers, Keyspace.Executors, Keyspace.Heartbeats, Keyspace.Locks)
                     for key in await backend.scan_keys(ks, limit=100)
                 ]
 

@@ -23,10 +23,14 @@ async def test_a_backup_goes_from_any_store_into_any_other(tmp_path, etcd):
         etcd.url(f"test-{secrets.token_hex(8)}"),
         f"leveldb:{tmp_path / 'two'}",
     ]
-    async with busy_cluster(tmp_path, stores[0]):
-        pass
-    before = await contents(stores[0])
     place = (Keyspace.Places, "exchange")
+    async with busy_cluster(tmp_path, stores[0]) as (address, _, _):
+
+        async def is_place_known():
+            return "exchange" in (await state("ls", "Places/", "--scheduler", address))[0]
+
+        await eventually(is_place_known)  # the scheduler makes its id beside what else it does
+    before = await contents(stores[0])
     for number, (source, target) in enumerate(itertools.pairwise(stores)):
         file = tmp_path / f"{number}.zst"
         await state("backup", file, "--backend", source)
