@@ -42,7 +42,7 @@ from onager.state_backend.model import (
     WatchEvent,
 )
 from onager.state_backend.port import StateBackendClient
-from onager.state_backend.transactions import Write, commit_settled, revision_found, transact
+from onager.state_backend.transactions import Write, commit_settled, revision_found, revision_of, transact
 
 __all__ = [
     "ABSENT",
@@ -79,6 +79,7 @@ __all__ = [
     "open_backend",
     "request_bytes",
     "revision_found",
+    "revision_of",
     "split_ops",
     "split_value",
     "transact",

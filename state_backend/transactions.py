@@ -13,6 +13,7 @@ from onager.state_backend.model import (
     Delete,
     Fenced,
     Keyspace,
+    KeyValue,
     LockToken,
     Move,
     Op,
@@ -104,8 +105,12 @@ async def commit_settled(
 
 def revision_found(conflict: Conflict, place: tuple[Keyspace, str]) -> int:
     """Return the revision at which *place* was found, or `ABSENT`."""
-    found = conflict.found[place]
-    return ABSENT if found is None else found.mod_revision
+    return revision_of(conflict.found[place])
+
+
+def revision_of(item: KeyValue | None) -> int:
+    """Return the revision of *item*, or `ABSENT` if there is none."""
+    return ABSENT if item is None else item.mod_revision
 
 
 def _earlier(ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], conflict: Conflict) -> Committed | None:

@@ -48,6 +48,7 @@ from onager.state_backend import (
     commit_settled,
     op_bytes,
     revision_found,
+    revision_of,
     split_value,
 )
 
@@ -221,7 +222,7 @@ class BlobStore:
                 [KeyRange(Keyspace.Plans, f"{digest}/ref/", limit=1) for digest in left],
             )
             left = [digest for digest, names in zip(left, found.ranges, strict=True) if not names.items]
-            expect = {_meta_key(d): _revision_of(found.values[_meta_key(d)]) for d in left}
+            expect = {_meta_key(d): revision_of(found.values[_meta_key(d)]) for d in left}
             if not left or isinstance(
                 await self._backend.put_txn(
                     [DeleteRange(Keyspace.Plans, f"{digest}/") for digest in left], expect=expect
@@ -260,7 +261,7 @@ class BlobStore:
                     return
                 case Conflict(found=found):  # another scheduler wrote one of them, too, or removed it
                     told = {d: _stored_in(found, d) for d, each in stored.items() if not each.is_whole}
-                    moved = [d for d, each in stored.items() if _revision_of(found[_chunk_key(d, 0)]) != each.revision]
+                    moved = [d for d, each in stored.items() if revision_of(found[_chunk_key(d, 0)]) != each.revision]
                     stored |= await self._look(d for d in moved if d not in told)
                     stored |= told
                 case OutcomeUnknown():
@@ -325,12 +326,8 @@ def _chunk_key(digest: BlobDigest, number: int) -> tuple[Keyspace, str]:
     return Keyspace.Plans, f"{digest}/{number}"
 
 
-def _revision_of(item: KeyValue | None) -> int:
-    return ABSENT if item is None else item.mod_revision
-
-
 def _stored_in(found: Mapping[tuple[Keyspace, str], KeyValue | None], digest: BlobDigest) -> _Stored:
-    return _Stored(_revision_of(found[_chunk_key(digest, 0)]), is_whole=found[_meta_key(digest)] is not None)
+    return _Stored(revision_of(found[_chunk_key(digest, 0)]), is_whole=found[_meta_key(digest)] is not None)
 
 
 def _name_ops(job_id: JobId, digest: BlobDigest, content: bytes) -> list[Op]:

@@ -57,15 +57,8 @@ async def test_a_key_that_went_by_the_own_write_is_no_conflict(honest, kind, ops
 
 
 async def test_what_another_wrote_meanwhile_is_not_taken_for_the_own_write(honest):
-    class Overtaken(FaultyBackend):
-        async def _commit(self, ops, expect):
-            result = await super()._commit(ops, expect)
-            if self.met:
-                await honest.put(*A, b"another's")
-            return result
-
-    backend = Overtaken(honest, scripted({"put_txn": [FaultKind.UNKNOWN_UNWRITTEN]}))
-    result = await commit_settled(backend, [Put(*A, b"mine")], {A: ABSENT})
+    theirs = [Put(*A, b"another's")]
+    result = await overtaken(honest, FaultKind.UNKNOWN_UNWRITTEN, [Put(*A, b"mine")], {A: ABSENT}, theirs)
     assert isinstance(result, Conflict)
     assert result.found[A].value == b"another's"
 
