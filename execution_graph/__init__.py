@@ -10,18 +10,8 @@ and `wall_time` adds up where its time went.
 
 from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
-    ADAPTIVE_MAJOR,
-    FEED_MAJOR,
-    FOREIGN_MAJOR,
-    PIPELINED_MAJOR,
-    PLACES_MAJOR,
-    REPLANNED_MAJOR,
-    REUSE_MAJOR,
     SCHEMA_MAJOR,
-    SPECULATION_MAJOR,
-    TABLES_MAJOR,
     EventBatch,
-    check_readable,
     decode_batch,
     decode_graph,
     decoding_graph,
@@ -150,18 +140,9 @@ from onager.execution_graph.stored import ShownName
 from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [
-    "ADAPTIVE_MAJOR",
-    "FEED_MAJOR",
-    "FOREIGN_MAJOR",
     "LEFT_TO_OTHERS",
     "NO_METRICS",
-    "PIPELINED_MAJOR",
-    "PLACES_MAJOR",
-    "REPLANNED_MAJOR",
-    "REUSE_MAJOR",
     "SCHEMA_MAJOR",
-    "SPECULATION_MAJOR",
-    "TABLES_MAJOR",
     "UNCOUNTED",
     "AdaptivePolicy",
     "Cancelled",
@@ -239,7 +220,6 @@ __all__ = [
     "available_tasks",
     "bytes_in_memory",
     "can_judge",
-    "check_readable",
     "check_stages",
     "child_of",
     "deadline_passed",

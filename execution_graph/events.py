@@ -387,9 +387,6 @@ class ExecutorLost:
     incarnation: str
     reason: str
     at_ms: int
-    is_drained: bool = False
-    """Its running tasks do not count as the cause: it left, nobody knows how it ended, or `death` says more. Only
-    schedulers of earlier versions write False."""
     death: Annotated[JvmDeath | None, SPARSE] = None
     """Set if its JVM ended by itself."""
     type: Literal["executor_lost"] = "executor_lost"

@@ -83,14 +83,10 @@ class Failure:
     fetch: Annotated[FetchFailure | None, SPARSE] = None
     """Set when, and only when, `kind` is FETCH_FAILED."""
     cause: Annotated[FailureCause | None, SPARSE] = None
-    """Readers before 1.4, 2.3 and 3.1 do not know it, and work without it; with CATALOG_CHANGED, records have version
-    7, with NO_PLACE version 10."""
-
     log_tail: Annotated[str | None, SPARSE] = None
-    """The end of what the attempt logged, at most 16 KiB. Readers before 1.6, 2.5 and 3.3 drop it."""
+    """The end of what the attempt logged, at most 16 KiB."""
     connect_details: Annotated[str | None, SPARSE] = None
-    """Of an operation of Spark Connect: all that Spark tells of the error, in Base64. Readers before 1.9, 2.8, 3.6,
-    4.2, 5.1, 6.1 and 7.1 drop it."""
+    """Of an operation of Spark Connect: all that Spark tells of the error, in Base64."""
 
     @property
     def told_kind(self) -> str:
@@ -118,8 +114,6 @@ class RetryLimits:
     retry_pauses_ms: Annotated[tuple[int, ...], SPARSE] = ()
     """How long a partition waits after its first counted failure, its second, and so on; the last value holds for all
     later ones. Empty: it is retried at once."""
-    task_max_executor_losses: int = 8
-    """A task that was running on this many executors when they were lost is taken for the cause, and fails the job."""
 
     def pause_after(self, failures: int) -> int:
         """Return the milliseconds that a partition waits after *failures* counted failures, 1 or more."""

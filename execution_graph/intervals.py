@@ -421,9 +421,6 @@ class IntervalReader:
 
 def _as_submitted(graph: ExecutionGraph) -> ExecutionGraph:
     """Return the graph with which a job began."""
-    pipeline = graph.pipeline
-    if pipeline is not None and pipeline.abandoned_ms != graph.submitted_ms:  # else it was given up at submission
-        pipeline = Pipeline()
     submitted = submit(
         job_id=graph.job_id,
         name=graph.name,
@@ -432,7 +429,7 @@ def _as_submitted(graph: ExecutionGraph) -> ExecutionGraph:
         at_ms=graph.submitted_ms,
         limits=graph.limits,
         speculation=graph.speculation,
-        pipeline=pipeline,
+        pipeline=None if graph.pipeline is None else Pipeline(),
     )
     if not was_planned_at_once(graph):
         return submitted

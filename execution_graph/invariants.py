@@ -196,7 +196,7 @@ def _of_speculation(graph: ExecutionGraph, stage: RunningStage, name: str) -> It
 
 def _of_streaming(stage: Stage, name: str) -> Iterator[str]:
     ledger = stage.ledger
-    if ledger.failures or ledger.executor_losses or ledger.failed_fetch_attempts:
+    if ledger.failures or ledger.failed_fetch_attempts:
         yield f"{name} counts failures, of which the first should have ended the pipeline"
     if stage.spec.output.kind == "exchange" and any(o.is_durable for o in ledger.outputs.values()):
         yield f"{name} has an output that would outlive its executor, and lies nowhere"

@@ -1,7 +1,6 @@
 """What it changes that a stage is laid out (`layout` decides it): its tasks are others, and stages become part of it.
 
-The effect depends on nothing that a scheduler of an earlier version would leave out of a record (`bucket_sizes`, the
-policy of the job): only on states, attempts and the event.
+The effect depends on states, attempts and the event only.
 """
 
 from collections import Counter

@@ -16,7 +16,7 @@ from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
 from onager.execution_graph.pipelined import abandoned, is_streaming
 from onager.execution_graph.reuse import taken_in, taken_of, with_taken_lost
-from onager.execution_graph.settling import failed, plan_kept, settled, with_stage
+from onager.execution_graph.settling import plan_kept, settled, with_stage
 from onager.execution_graph.stages import (
     ExecutorLife,
     ResolvedStage,
@@ -46,15 +46,10 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
             continue
         if is_streaming(graph, stage):
             return abandoned(graph, event.reason, event.at_ms)
-        suspects = [] if event.is_drained else sorted(p for p in lost if not has_another(stage, p))
-        ledger = stage.ledger.after_executor_loss(len(lost), suspects)
+        ledger = replace(stage.ledger, tasks_lost=stage.ledger.tasks_lost + len(lost))
         if event.death is not None:
             ledger = _suspecting(ledger, event.death, _suspects_of(graph, stage, lost, event.death))
-        survivor = replace(stage, ledger=ledger)
-        failure = _killer(graph, survivor, suspects, event)
-        if failure is not None:
-            return failed(graph, survivor, failure, event.at_ms)
-        after = with_stage(after, returned(survivor, lost))
+        after = with_stage(after, returned(replace(stage, ledger=ledger), lost))
     dead = {*graph.lost_lives, life}
     gone = rollback.all_lost(after.stages, after.last_stage, {}, dead)
     if gone:
@@ -123,24 +118,6 @@ def _suspected(before: Suspicion, death: JvmDeath) -> Suspicion:
     if is_unexplained and before.deaths + 1 < DEATHS_BEFORE_ALONE:
         return replace(before, deaths=before.deaths + 1)
     return Suspicion(runs_alone=True)
-
-
-def _killer(graph: ExecutionGraph, stage: RunningStage, suspects: list[int], event: ExecutorLost) -> Failure | None:
-    """Return the failure that ends the job if a task of *suspects* was running on too many executors that died."""
-    if not suspects:
-        return None
-    losses = stage.ledger.executor_losses
-    worst = max(suspects, key=lambda p: losses.get(p, 0))
-    count = losses.get(worst, 0)
-    if count < graph.limits.task_max_executor_losses:
-        return None
-    return Failure(
-        kind=FailureKind.EXECUTOR_LOST,
-        message=(
-            f"Task {worst} in stage {stage.spec.stage_id} was running on {count} executors when they were lost, and is "
-            f"taken for the cause; the most recent loss: {event.reason}"
-        ),
-    )
 
 
 def with_losses(graph: ExecutionGraph, lost: rollback.Lost, reason: str, at_ms: int) -> ExecutionGraph:

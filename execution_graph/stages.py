@@ -15,7 +15,7 @@ Unresolved and Resolved lead to Successful when another job's output is taken, a
 Superseded; both become Unresolved again when that output is lost (`reuse`).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
@@ -321,12 +321,8 @@ class TaskLedger:
     failed_on: Annotated[PartitionMap[tuple[str, ...]], SPARSE] = field(default_factory=Map)
     """The executors of those failures, and those that could not read the plan; each once, in order of first
     occurrence."""
-    executor_losses: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
-    """Counted only where a scheduler of an earlier version lost the executor."""
     suspicions: Annotated[PartitionMap[Suspicion], SPARSE] = field(default_factory=Map)
-    """Of partitions that have no output. This only advises the scheduler that launches or that loses executors: no
-    event's effect on anything else depends on it, so a scheduler that does not know the field computes the same
-    graph."""
+    """Of partitions that have no output. It advises the scheduler that launches tasks or loses executors."""
     successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """How often a partition succeeded, if its output was lost and it had to run again (or it has no output now)."""
     speculated: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
@@ -345,7 +341,7 @@ class TaskLedger:
     operators: Annotated[tuple[OperatorTotals, ...], SPARSE] = ()
     """By bound plan, in order of first occurrence; like `metrics`, of the first success of each partition."""
     latencies: Annotated[Latencies, SPARSE] = NO_LATENCIES
-    """Of the tasks of `metrics`, where the stage has more than one; without those of earlier versions' schedulers."""
+    """Of the tasks of `metrics`, where the stage has more than one."""
 
     def next_attempt(self, partition: int) -> int:
         """Return the number of the next attempt of *partition*."""
@@ -381,7 +377,6 @@ class TaskLedger:
             durations_ms=self.durations_ms.update(durations_ms) if durations_ms else self.durations_ms,
             failures=without(self.failures, outputs),
             failed_on=without(self.failed_on, outputs),
-            executor_losses=without(self.executor_losses, outputs),
             suspicions=without(self.suspicions, outputs),
             metrics=self.metrics.merge(*first),
             wasted=self.wasted.merge(*again) if again else self.wasted,
@@ -427,11 +422,6 @@ class TaskLedger:
         """Return the ledger after noting that this executor should leave *partition* to others."""
         executors = self.failed_on.get(partition, ())
         return replace(self, failed_on=self.failed_on.set(partition, tuple(dict.fromkeys((*executors, executor_id)))))
-
-    def after_executor_loss(self, tasks: int, suspects: Collection[int]) -> "TaskLedger":
-        """Return the ledger after the loss of an executor that ran *tasks* tasks; *suspects* may be the cause."""
-        losses = self.executor_losses.update({p: self.executor_losses.get(p, 0) + 1 for p in suspects})
-        return replace(self, executor_losses=losses, tasks_lost=self.tasks_lost + tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pydantic_core import core_schema
 from onager.redaction import shown_name
 
 ShownName = Annotated[str, AfterValidator(shown_name)]
-"""A name for people. Earlier versions kept names as they came: whoever reads a record gets them without secrets."""
+"""A name for people, read without secrets."""
 
 
 class StoredAs(ABC):

@@ -177,9 +177,8 @@ class WallTime:
             self._add_run(begin_ms, end_ms, cost.fetch_ms)
             end_ms = begin_ms
         if has_run:
-            plan_ms = cost.plan_ms or end_ms - launch_ms - cost.queued_ms  # before 1.6 nobody told
-            back(TimeUse.PLANNING, plan_ms - cost.function_ms)
-            back(TimeUse.FUNCTION, min(plan_ms, cost.function_ms))
+            back(TimeUse.PLANNING, cost.plan_ms - cost.function_ms)
+            back(TimeUse.FUNCTION, min(cost.plan_ms, cost.function_ms))
         elif work is TimeUse.PLANNING:
             back(TimeUse.PLANNING, cost.run_ms - cost.function_ms)
             back(TimeUse.FUNCTION, min(cost.run_ms, cost.function_ms))

@@ -5,7 +5,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from onager.execution_graph import FEED_MAJOR, FOREIGN_MAJOR, TABLES_MAJOR
 from onager.executor.exchange.look import Contents
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -158,19 +157,6 @@ def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
             return tuple(BlobDigest(digest) for digest in manifests if digest)
         case _:
             return ()
-
-
-def needs_major(plan: pb.PlanOutcome) -> int:
-    """Return the version of records that can hold *plan*, as `onager.execution_graph.codec` has it, 1 at least.
-
-    A scheduler that reads less would keep the plan without what it does not know: stages that end too early, or a job
-    that ends without its changes.
-    """
-    if plan.sink.foreign:
-        return FOREIGN_MAJOR
-    if plan.HasField("catalog") or plan.sink.partition_by or any(stage.work == pb.STEP for stage in plan.stages):
-        return TABLES_MAJOR
-    return FEED_MAJOR if any(stage.feed_stage_id for stage in plan.stages) else 1
 
 
 def failure_report(key: TaskKey, failure: pb.Failure, *, started_ms: int, ended_ms: int) -> pb.TaskReport:

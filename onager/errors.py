@@ -38,7 +38,8 @@
     │   ├── StateLockedError         another process has the directory open
     │   ├── StateNotWritableError
     │   ├── StateCorruptError
-    │   ├── SchemaVersionError       written by a newer Onager
+    │   ├── SchemaVersionError       another release of Onager wrote it
+    │   │   └── FeatureMissingError  and a newer one is needed here
     │   ├── LimitExceededError       more than a transaction or a value may carry
     │   ├── OutcomeUnknownError      the write may or may not have happened
     │   ├── WatchCompactedError      events between were compacted away: list again
@@ -65,9 +66,11 @@
 is data (`execution_graph.Failure`), not an exception, once it leaves the executor.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from onager.redaction import is_secret, shown_text, shown_value
+from onager.version import __version__
 
 _VALUE_CHARS: Final = 200
 
@@ -388,15 +391,22 @@ class StateCorruptError(StateBackendError):
 
 
 class SchemaVersionError(StateBackendError):
-    """A record was written by a newer version of Onager, in a way that this one cannot read."""
+    """Another release of Onager wrote a record, in a way that this one cannot read."""
 
     def __init__(self, what: str, found: int | str, supported: int | str) -> None:
         super().__init__(
-            f"{what} has schema version {found}, but this Onager reads up to {supported}; "
-            "start the version of Onager that wrote it, or a newer one"
+            f"{what} has schema version {found}, and Onager {__version__} reads {supported}: use the release of Onager "
+            "that wrote it (CHANGELOG.md says how to move to a newer one)"
         )
-        self.found = found
-        self.supported = supported
+
+
+class FeatureMissingError(SchemaVersionError):
+    """A record or a report uses features of a newer release of Onager."""
+
+    def __init__(self, what: str, missing: Iterable[str]) -> None:
+        StateBackendError.__init__(
+            self, f"{what} needs {', '.join(missing)}, which Onager {__version__} lacks: use a newer release here"
+        )
 
 
 class LimitExceededError(StateBackendError):

@@ -7,15 +7,6 @@ from itertools import groupby
 from typing import Final
 
 from onager.clock import Clock
-from onager.execution_graph import (
-    ADAPTIVE_MAJOR,
-    FEED_MAJOR,
-    FOREIGN_MAJOR,
-    PLACES_MAJOR,
-    REPLANNED_MAJOR,
-    REUSE_MAJOR,
-    TABLES_MAJOR,
-)
 from onager.ids import ExecutorId, JobId, program_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import Caller, ClientAccess, Role
@@ -155,17 +146,12 @@ class Replica:
             window_s=settings.set_aside_window_s,
             for_s=settings.set_aside_s,
         )
-        self.reuse = Reuse(self.jobs, self._may_reuse, has_users=settings.auth_token_file is not None)
+        self.reuse = Reuse(self.jobs, has_users=settings.auth_token_file is not None)
         cluster = Cluster(
             slots=lambda: self.executors.total_slots,
             executors=self.executors.taking_work,
             streams=Streams(self.executors.stream_address, self.executors.refresh),
-            inputs=StageInputs(self.blobs, self.executors.fetches_inputs),
-            may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
-            may_replan=lambda: self.members.writes_major >= REPLANNED_MAJOR,
-            may_grow=lambda: self.members.writes_major >= FEED_MAJOR and self.executors.all_feed,
-            may_step=lambda: self.members.writes_major >= TABLES_MAJOR and self.executors.all_split,
-            may_reuse=self._may_reuse,
+            inputs=StageInputs(self.blobs),
             is_offered=self.reuse.is_offered,
         )
         self.local = LocalDriver(
@@ -179,9 +165,6 @@ class Replica:
                 taking_work=self.executors.taking_work,
                 may_see=self.executors.may_see,
                 private=settings.private,
-                may_change_catalog=lambda: self.members.writes_major >= TABLES_MAJOR,
-                may_commit=lambda: self.members.writes_major >= FOREIGN_MAJOR and self.executors.all_commit,
-                may_name_places=lambda: self.members.writes_major >= PLACES_MAJOR,
             ),
             self.queue,
             self.ownership,
@@ -224,7 +207,6 @@ class Replica:
             clock,
             interval_s=settings.speculation_interval_ms / 1000,
             executors=self.executors.taking_work,
-            writes_major=lambda: self.members.writes_major,
         )
         self.pipelines = Pipelines(
             self.jobs,
@@ -291,7 +273,7 @@ class Replica:
         self.exports = JobExports(self.jobs, self.history, self.blobs, clock)
         self.wall_times = WallTimes(self.exports.timelines, clock)
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live, self.heads.get)
-        new_jobs = NewJobs(settings, self.jobs, self.blobs, self.members, clock)
+        new_jobs = NewJobs(settings, self.jobs, self.blobs, clock)
         self.steps = Steps(self.jobs, self.writers, self.blobs, new_jobs, self.local, self.ownership, clock)
         submissions = Submissions(settings, new_jobs, self.notes)
         self.service = SchedulerService(
@@ -343,9 +325,7 @@ class Replica:
         )
         artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
-        self.spark_connect = SparkConnectService(
-            sessions, operations, running, artifacts, checkpoints, self.executors, clock
-        )
+        self.spark_connect = SparkConnectService(sessions, operations, running, artifacts, checkpoints, clock)
         self.gateway = ExecutorGateway(
             settings,
             self.executors,
@@ -511,9 +491,6 @@ class Replica:
         self.reuse.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
-
-    def _may_reuse(self) -> bool:
-        return self.members.writes_major >= REUSE_MAJOR and self.executors.all_reuse
 
     def _stop_tasks_of(self, job_id: JobId) -> None:
         self.dispatcher.nudge(lambda session: session.runs(job_id))

@@ -16,6 +16,7 @@ from onager.errors import (
 from onager.executor.agent.backoff import Backoff
 from onager.executor.agent.gateway import SchedulerGateway, tell
 from onager.executor.settings import ExecutorSettings
+from onager.features import FEATURES
 from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
@@ -158,13 +159,7 @@ class Membership:
             mode=self._settings.mode,
             address=self._address,
             stream_address=self._identity.stream_address,
-            fetches_inputs=True,
-            feeds=True,
-            splits=True,
-            connects=True,
-            commits=True,
-            reuses=True,
-            answered_by_call=bool(self._address),
+            features=FEATURES,
             machine=self._settings.machine,
         )
         self._add_places(request)

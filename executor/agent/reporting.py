@@ -213,7 +213,7 @@ class Reporter:
             if key in acknowledged:
                 self._refused.pop(key, None)
             else:
-                # It may be of an earlier version, and unable to read the job.
+                # Its scheduler may lack a feature that the job needs.
                 self._attempts.send_report_to(key, self._gateway.next_address(batch.reply_to))
                 self._pause(key)
         return True

@@ -16,7 +16,7 @@ from onager.executor.agent.gateway import tell
 from onager.executor.agent.reporting import killed, within_limits
 from onager.executor.agent.threads import Threads
 from onager.executor.attempt_logs import AttemptLogs, working_on
-from onager.executor.work import Assignment, CatalogReader, Worker, blobs_needed, needs_major, part_of
+from onager.executor.work import Assignment, CatalogReader, Worker, blobs_needed, part_of
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_key, task_keys
@@ -186,10 +186,7 @@ class TasksInHand:
     def _judge(self, report: pb.TaskReport) -> None:
         """Accept a success as it is; a failure only once it is certain that the worker survived it."""
         if report.HasField("success") or report.failure.kind == "task_killed":
-            is_plan = report.success.HasField("plan")
-            if is_plan:
-                report.needs_major = needs_major(report.success.plan)
-            found = report.success.plan.blobs if is_plan else report.success.blobs
+            found = report.success.plan.blobs if report.success.HasField("plan") else report.success.blobs
             for blob in found:  # the tasks that need them may well come here
                 self._blobs.offer(BlobDigest(blob.digest), blob.content)
             self._finish_all([report])

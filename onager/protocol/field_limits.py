@@ -149,6 +149,7 @@ CODE: Final = Bytes(MAX_JOB_SPEC_BYTES)
 TASKS: Final = Many(MAX_LISTED_TASKS, PART)
 JOBS: Final = Many(1024, ID, is_cut=True)
 PLACES: Final = Many(256, PART)
+FEATURES: Final = Many(64, WORD)
 _LIFE: Final[Mapping[str, Limit]] = {"executor_id": ID, "incarnation": ID}
 _LOGS_WANTED: Final[Mapping[str, Limit]] = {
     "stage_id": PLAIN,
@@ -295,13 +296,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "mode": WORD,
         "address": LINE,
         "stream_address": LINE,
-        "fetches_inputs": PLAIN,
-        "feeds": PLAIN,
-        "splits": PLAIN,
-        "answered_by_call": PLAIN,
-        "connects": PLAIN,
-        "commits": PLAIN,
-        "reuses": PLAIN,
+        "features": FEATURES,
         "machine": WORD,
         "places": PLACES,
     },
@@ -376,7 +371,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "success": PART,
         "failure": PART,
         "failed_metrics": PART,
-        "needs_major": PLAIN,
+        "needs": FEATURES,
     },
     "TaskSuccess": {
         "output": PART,

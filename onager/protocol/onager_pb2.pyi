@@ -1603,22 +1603,22 @@ class FeedOutcome(_message.Message):
     def __init__(self, added: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
 
 class TaskReport(_message.Message):
-    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure", "failed_metrics", "needs_major")
+    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure", "failed_metrics", "needs")
     TASK_FIELD_NUMBER: _ClassVar[int]
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     FAILED_METRICS_FIELD_NUMBER: _ClassVar[int]
-    NEEDS_MAJOR_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_FIELD_NUMBER: _ClassVar[int]
     task: TaskId
     started_ms: int
     ended_ms: int
     success: TaskSuccess
     failure: Failure
     failed_metrics: TaskMetrics
-    needs_major: int
-    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., failed_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., needs_major: _Optional[int] = ...) -> None: ...
+    needs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., failed_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., needs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CleanUp(_message.Message):
     __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only", "folders", "take_back")
@@ -1663,7 +1663,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds", "splits", "connects", "reuses", "commits", "machine", "places")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "features", "machine", "places")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1677,13 +1677,7 @@ class RegisterExecutorRequest(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STREAM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    FETCHES_INPUTS_FIELD_NUMBER: _ClassVar[int]
-    ANSWERED_BY_CALL_FIELD_NUMBER: _ClassVar[int]
-    FEEDS_FIELD_NUMBER: _ClassVar[int]
-    SPLITS_FIELD_NUMBER: _ClassVar[int]
-    CONNECTS_FIELD_NUMBER: _ClassVar[int]
-    REUSES_FIELD_NUMBER: _ClassVar[int]
-    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
@@ -1699,16 +1693,10 @@ class RegisterExecutorRequest(_message.Message):
     mode: str
     address: str
     stream_address: str
-    fetches_inputs: bool
-    answered_by_call: bool
-    feeds: bool
-    splits: bool
-    connects: bool
-    reuses: bool
-    commits: bool
+    features: _containers.RepeatedScalarFieldContainer[str]
     machine: str
     places: _containers.RepeatedCompositeFieldContainer[PlaceView]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ..., splits: _Optional[bool] = ..., connects: _Optional[bool] = ..., reuses: _Optional[bool] = ..., commits: _Optional[bool] = ..., machine: _Optional[str] = ..., places: _Optional[_Iterable[_Union[PlaceView, _Mapping]]] = ...) -> None: ...
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., machine: _Optional[str] = ..., places: _Optional[_Iterable[_Union[PlaceView, _Mapping]]] = ...) -> None: ...
 
 class PlaceView(_message.Message):
     __slots__ = ("name", "path", "id", "generation", "mark", "problem", "wanted")

@@ -73,6 +73,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.StateNotWritableError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.StateCorruptError: Codes(StatusCode.DATA_LOSS, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.SchemaVersionError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),
+    errors.FeatureMissingError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.LimitExceededError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     errors.OutcomeUnknownError: Codes(StatusCode.ABORTED, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.WatchCompactedError: Codes(StatusCode.OUT_OF_RANGE, HTTPStatus.GONE),

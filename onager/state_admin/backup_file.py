@@ -28,7 +28,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.state_backend import Keyspace
 from onager.synced import sync_directory
 
-FORMAT_MAJOR: Final = 1
+FORMAT_MAJOR: Final = 2
 FORMAT: Final = f"{FORMAT_MAJOR}.0"
 _LONGEST_LINE: Final = 16 * 1024 * 1024
 """A value of 1.5 MiB is at most six times as long in JSON."""
@@ -221,7 +221,7 @@ class BackupReader:
         version = header.get("onager_backup")
         if not isinstance(version, str) or not version.partition(".")[0].isdecimal():
             raise self._damaged(1, "it is not a backup of Onager")
-        if (major := int(version.partition(".")[0])) > FORMAT_MAJOR:
+        if (major := int(version.partition(".")[0])) != FORMAT_MAJOR:
             raise SchemaVersionError(f"backup {self._path}", major, FORMAT_MAJOR)
         counts, left_out = header.get("records"), header.get("left_out", {})
         is_counted = isinstance(counts, dict) and all(isinstance(count, int) for count in counts.values())

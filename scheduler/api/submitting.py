@@ -2,7 +2,6 @@
 
 import structlog
 
-from onager.errors import InvalidRequestError
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
@@ -34,8 +33,6 @@ class Submissions:
         """
         submission = await apart(request.ByteSize(), checked_submission, request, self._settings.session_max_tasks)
         spec = request.spec
-        if spec.HasField("program") and not self._new_jobs.takes_programs:
-            raise InvalidRequestError("a scheduler is of a version that knows no programs: upgrade it, and try again")
         for sink in (spec.sink, *(step.sink for step in spec.program.steps)):
             if sink.path:
                 await check_place_apart(sink.path, self._settings.private)

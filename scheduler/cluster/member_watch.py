@@ -89,8 +89,6 @@ class MemberWatch:
                         call, SchedulerUnreachableError(record.address, "the call was cut")
                     )
                 except (grpc.aio.AioRpcError, OnagerError) as error:
-                    if _code(error) is grpc.StatusCode.UNIMPLEMENTED:
-                        return  # it runs an earlier version
                     if has_answered and _REFUSED in str(error):
                         self._members.end(record, "it refuses connections")
                     if not wait_s:
@@ -110,7 +108,3 @@ class MemberWatch:
                     await asyncio.sleep(pause_s)
         finally:
             await channel.close(None)
-
-
-def _code(error: Exception) -> grpc.StatusCode | None:
-    return error.code() if isinstance(error, grpc.aio.AioRpcError) else None

@@ -19,7 +19,7 @@ from onager.errors import (
     StateBackendError,
     StateCorruptError,
 )
-from onager.execution_graph import SCHEMA_MAJOR
+from onager.features import FEATURES, shared_features
 from onager.ids import SchedulerId, new_incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import timing
@@ -44,8 +44,8 @@ class SchedulerRecord(Record):
     pid: int
     version: str
     started_ms: int
-    reads_major: int = 1
-    """The newest major version of graphs and events that it reads; records without the field mean 1."""
+    features: tuple[str, ...] = ()
+    """The features of `onager.features` that its release has."""
     mark: str = ""
     """The file by which others recognise the exchange directory that it sees; empty: it has written none."""
     sees_exchange: str = ""
@@ -75,7 +75,7 @@ class Members:
             pid=os.getpid(),
             version=__version__,
             started_ms=clock.now_ms(),
-            reads_major=SCHEMA_MAJOR,
+            features=tuple(sorted(FEATURES)),
         )
         self._registered = 0
         """The revision at which this scheduler registered; 0: it has not."""
@@ -114,13 +114,12 @@ class Members:
         return others if self._leaving.is_set() else others | {self.id}
 
     @property
-    def writes_major(self) -> int:
-        """Return the newest major version of graphs and events that every live scheduler reads.
+    def features(self) -> frozenset[str]:
+        """Return the features that every registered scheduler has.
 
-        During a rolling upgrade nothing starts that needs a newer version, until the last scheduler is upgraded.
+        During a rolling upgrade nothing starts that needs another one, until the last scheduler is upgraded.
         """
-        others = (record.reads_major for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id)
-        return min(self.record.reads_major, *others, SCHEMA_MAJOR)
+        return shared_features(record.features for record in (self.record, *self.others()))
 
     @property
     def is_registered(self) -> bool:
@@ -149,8 +148,6 @@ class Members:
 
     def hear_clock(self, record: SchedulerRecord, answer: pb.AttendResponse) -> None:
         """Take in the time of another scheduler, and set the cluster's clock by the eldest."""
-        if not answer.now_ms:
-            return  # it runs an earlier version
         if record in self.elders()[:1]:
             self.clock.follow(answer.now_ms)
         self._ahead_ms[record.incarnation] = answer.machine_ms - answer.now_ms

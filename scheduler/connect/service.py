@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from onager.clock import Clock
-from onager.errors import ConnectUnservedError
 from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import principal
@@ -31,7 +30,6 @@ from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.connect.settings import Defaults, check_settings
-from onager.scheduler.executors.manager import ExecutorManager
 
 _KEPT_ERRORS: Final = 500
 _USER_CHARS: Final = 256
@@ -55,7 +53,6 @@ class SparkConnectService:
         running: RunningOperations,
         artifacts: Artifacts,
         checkpoints: Checkpoints,
-        executors: ExecutorManager,
         clock: Clock,
     ) -> None:
         self._sessions = sessions
@@ -63,7 +60,6 @@ class SparkConnectService:
         self._running = running
         self._artifacts = artifacts
         self._checkpoints = checkpoints
-        self._executors = executors
         self._clock = clock
         self._defaults = Defaults(self._describe)
         self._errors: OrderedDict[str, tuple[SessionKey, ConnectError]] = OrderedDict()
@@ -77,8 +73,6 @@ class SparkConnectService:
             request.operation_id = str(uuid.uuid4())
         _check_operation_id(request.operation_id)
         session = await self._open(request)
-        if not self._executors.all_connect:
-            raise ConnectUnservedError("an executor is of a version that does not know Spark Connect")
         operation = _operation(session, request.operation_id)
         async for response in self._operations.execute(session, operation, request, kind):
             yield response

@@ -7,7 +7,6 @@ import structlog
 from onager.clock import Clock
 from onager.errors import JobConflictError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
-    TABLES_MAJOR,
     ExecutionGraph,
     OutputLayout,
     RetryLimits,
@@ -22,7 +21,6 @@ from onager.job_settings import deadline_ms_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.redaction import shown_name, words_of
-from onager.scheduler.cluster.members import Members
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.job_adaptive import adaptive_of
 from onager.scheduler.jobs.job_exchange import pipeline_of
@@ -42,19 +40,11 @@ _STEP: Final = OutputLayout("control")
 class NewJobs:
     """Stores jobs."""
 
-    def __init__(
-        self, settings: SchedulerSettings, jobs: JobStore, blobs: BlobStore, members: Members, clock: Clock
-    ) -> None:
+    def __init__(self, settings: SchedulerSettings, jobs: JobStore, blobs: BlobStore, clock: Clock) -> None:
         self._settings = settings
         self._jobs = jobs
         self._blobs = blobs
-        self._members = members
         self._clock = clock
-
-    @property
-    def takes_programs(self) -> bool:
-        """Return whether every scheduler knows programs."""
-        return self._members.writes_major >= TABLES_MAJOR
 
     async def store(
         self,
@@ -88,8 +78,8 @@ class NewJobs:
                 retry_pauses_ms=self._settings.retry_pauses_ms,
             ),
             speculation=speculation_of(spec),
-            pipeline=pipeline_of(spec, self._members.writes_major, now_ms),
-            adaptive=adaptive_of(spec, self._members.writes_major),
+            pipeline=pipeline_of(spec),
+            adaptive=adaptive_of(spec),
         )
         steps: list[bytes] = []
         if spec.HasField("program"):

@@ -6,7 +6,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError
-from onager.execution_graph import SPECULATION_MAJOR, find_replan, find_stragglers
+from onager.execution_graph import find_replan, find_stragglers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.jobs.job_store import JobStore
@@ -30,27 +30,25 @@ class OverdueWork:
         *,
         interval_s: float,
         executors: Callable[[], Collection[str]],
-        writes_major: Callable[[], int] = lambda: SPECULATION_MAJOR,
     ) -> None:
-        """Make it; *executors* returns those that take work, *writes_major* the version that every scheduler reads."""
+        """Make it; *executors* returns those that take work."""
         self._jobs = jobs
         self._local = local
         self._ownership = ownership
         self._clock = clock
         self._interval_s = interval_s
         self._executors = executors
-        self._writes_major = writes_major
 
     async def run(self) -> None:
         """Look for as long as the scheduler lives."""
         await every(self._interval_s, self.look)
 
     async def look(self) -> None:
-        """Look once; as long as some scheduler cannot read second attempts, there are none."""
+        """Look once."""
         await self._give_up_re_plans()
         known = [(job_id, self._jobs.cached(job_id)) for job_id in self._ownership.followed]
         wanting = [(job_id, job) for job_id, job in known if job is not None and job.graph.speculation is not None]
-        if not wanting or self._writes_major() < SPECULATION_MAJOR:
+        if not wanting:
             return
         executors, now_ms = self._executors(), self._clock.now_ms()
         for job_id, job in wanting:

@@ -69,16 +69,6 @@ class Cluster:
     """Where executors stream."""
     inputs: StageInputs | None = None
     """Stores the inputs of stages that have many; without it they go with each launch."""
-    may_lay_out: Callable[[], bool] = lambda: True
-    """Returns whether every scheduler knows stages that are laid out by what was measured."""
-    may_replan: Callable[[], bool] = lambda: True
-    """Returns whether every scheduler knows plans that are made again."""
-    may_grow: Callable[[], bool] = lambda: True
-    """Returns whether every scheduler, and every executor that takes work, knows growing stages."""
-    may_step: Callable[[], bool] = lambda: True
-    """Returns whether every scheduler knows programs, and every executor that takes work can split a script."""
-    may_reuse: Callable[[], bool] = lambda: True
-    """Returns whether every scheduler, and every executor that takes work, knows outputs that are taken."""
     is_offered: Callable[[OutputsTaken], bool] = lambda _: True
     """Returns whether jobs still offer the outputs that an event takes, as far as is known here."""
 
@@ -193,11 +183,11 @@ class QueryCoordinator:
         """Return what starts every stage that can start, each laid out by what was measured, or a new plan of them."""
         now_ms = self._clock.now_ms()
         events: list[Event] = []
-        if graph.adaptive is not None and (graph.replan is not None or self._cluster.may_replan()):
+        if graph.adaptive is not None:
             found = find_replan(graph, now_ms)
             events += [] if found is None else [found]
             graph = apply_all(graph, events)
-        if graph.adaptive is not None and _has_resolved(graph) and self._cluster.may_lay_out():
+        if graph.adaptive is not None and _has_resolved(graph):
             laid_out = lay_out(graph, self._cluster.slots(), now_ms)
             events += laid_out
             graph = apply_all(graph, laid_out)
@@ -240,13 +230,12 @@ class QueryCoordinator:
                 coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id, streams)
                 if inputs is not None and graph.stages[event.stage_id].spec.work is StageWork.QUERY:
                     coordinator.inputs_digest = await inputs.digest(self.job_id, coordinator.inputs)
-            fetches = inputs is not None and inputs.fetches(event.executor_id)
-            for task_set in coordinator.task_sets(graph, event, fetches_inputs=fetches):
+            for task_set in coordinator.task_sets(graph, event):
                 if task_set.work == pb.PLAN:
                     task_set.cluster_slots = self._cluster.slots()
-                    task_set.may_grow = graph.pipeline is None and self._cluster.may_grow()
-                    task_set.may_reuse = graph.pipeline is None and self._cluster.may_reuse()
-                    task_set.may_step = program_of(self.job_id) is None and self._cluster.may_step()
+                    task_set.may_grow = graph.pipeline is None
+                    task_set.may_reuse = graph.pipeline is None
+                    task_set.may_step = program_of(self.job_id) is None
                 launches.append(Launch(event.executor_id, task_set))
         return launches
 

@@ -27,12 +27,12 @@ from onager.execution_graph import (
     StageWork,
     TaskFailed,
     TaskSucceeded,
-    check_readable,
     is_held,
     is_streaming,
     metrics_text,
     sizes_text,
 )
+from onager.features import check_features
 from onager.ids import JobId, TaskKey, is_life
 from onager.place_files import NO_EXCHANGE, NO_PLACE, WAREHOUSE
 from onager.private_paths import NO_PATHS, PrivatePaths
@@ -80,9 +80,6 @@ class ReportReader:
         taking_work: Callable[[], Collection[str]] = frozenset,
         may_see: Callable[[str], bool] = lambda _: True,
         private: PrivatePaths = NO_PATHS,
-        may_change_catalog: Callable[[], bool] = lambda: True,
-        may_commit: Callable[[], bool] = lambda: True,
-        may_name_places: Callable[[], bool] = lambda: True,
     ) -> None:
         """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
 
@@ -91,9 +88,6 @@ class ReportReader:
         *may_commit* whether all know tables of other catalogs, and all executors, too, *may_name_places* whether all
         know that a directory was not seen.
         """
-        self._may_name_places = may_name_places
-        self._may_commit = may_commit
-        self._may_change_catalog = may_change_catalog
         self._taking_work = taking_work
         self._may_see = may_see
         self._private = private
@@ -106,19 +100,6 @@ class ReportReader:
         """Return the failure of a *plan* whose output, or tables, must not be where they would be, or None."""
         is_checkpoint = plan.sink.path.endswith(f"/{checkpoint(job_id)}")  # the executor says where that is
         places = [plan.sink.path] if plan.HasField("sink") and not is_checkpoint else []
-        needs_tables = plan.HasField("catalog") or plan.sink.partition_by
-        if needs_tables and not self._may_change_catalog():
-            message = (
-                "a scheduler of an earlier version is running, which knows neither a catalog nor directories by "
-                "columns: submit the job again later"
-            )
-            return Failure(kind=FailureKind.USER_ERROR, message=message)
-        if plan.sink.foreign and not self._may_commit():
-            message = (
-                "a scheduler or an executor of an earlier version is running, which does not know tables of other "
-                "catalogs: submit the job again later"
-            )
-            return Failure(kind=FailureKind.USER_ERROR, message=message)
         if plan.HasField("catalog"):
             places += _places(await apart(plan.catalog.ByteSize(), changes_from, plan.catalog))
         try:
@@ -145,8 +126,8 @@ class ReportReader:
         for key, report in {**first, **reports}.items():
             if not is_held(graph, key, executor.executor_id):
                 continue
-            if report.needs_major:
-                check_readable(report.needs_major, 0, f"what {key} reports")
+            if report.needs:
+                check_features(report.needs, f"what {key} reports")
             success = report.success
             # Nearly every report: nothing is awaited for it, since this is done for every task.
             if report.HasField("success") and not success.HasField("plan") and success.ByteSize() < LARGE_BYTES:
@@ -192,10 +173,6 @@ class ReportReader:
         It also waits while an executor may come to see another place: a disk may fail for a moment.
         """
         ledger = graph.stages[key.stage_id].ledger
-        if failure.cause is FailureCause.CATALOG_CHANGED and not self._may_change_catalog():
-            return replace(failure, cause=None)
-        if failure.cause is FailureCause.NO_PLACE and not self._may_name_places():
-            failure = replace(failure, cause=FailureCause.OTHER_VERSION)
         if failure.cause not in LEFT_TO_OTHERS or key.partition in ledger.failures:
             return failure
         if failure.error_class == NO_EXCHANGE:

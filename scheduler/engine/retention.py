@@ -309,7 +309,7 @@ class Retention:
         return len(gone) + len(left) + await self._pages.collect()
 
     async def _histories_without_a_job(self) -> set[str]:
-        """Return the jobs that are gone but for their histories, of which an earlier version does not know."""
+        """Return the jobs that are gone but for their histories."""
         found: set[str] = set()
         start_after: str | None = None
         while True:

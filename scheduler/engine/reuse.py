@@ -5,7 +5,7 @@ expecting the head to be as it was seen here. So either the files are withdrawn 
 schedulers know of the reader before the files go.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -34,14 +34,13 @@ log = structlog.get_logger(__name__)
 class Reuse:
     """What jobs offer, by the heads as last seen."""
 
-    def __init__(self, jobs: JobStore, may_reuse: Callable[[], bool], *, has_users: bool) -> None:
-        """Make it; *may_reuse* returns whether all schedulers and executors know how.
+    def __init__(self, jobs: JobStore, *, has_users: bool) -> None:
+        """Make it.
 
         If the cluster *has_users*, a job without a name of one may be anybody's: it only takes from its own program.
         """
         self._jobs = jobs
         self._heads = jobs.heads
-        self._may_reuse = may_reuse
         self._has_users = has_users
         self._offers: dict[str, dict[JobId, int]] = {}
         """The jobs that offer the output of a fingerprint, with their stages."""
@@ -84,7 +83,7 @@ class Reuse:
 
     async def _taken(self, job: StoredJob, event: JobPlanned) -> OutputsTaken | None:
         """Return what the stages of a new plan take, None for nothing."""
-        if event.fused_output is not None or job.graph.pipeline is not None or not self._may_reuse():
+        if event.fused_output is not None or job.graph.pipeline is not None:
             return None
         head = self._heads.get(JobId(job.header.job_id))
         sources: dict[int, JobId] = {}

@@ -58,42 +58,35 @@ class StageCoordinator:
             if stage.spec.work is StageWork.PUBLISH_PLAN:
                 self._template.sink.schema_json = graph.plan.schema_json
 
-    def task_set(self, launch: LaunchEvent, *, fetches_inputs: bool = False) -> pb.TaskSet:
-        """Return the message for the executor of *launch*; if it *fetches_inputs*, large inputs are named by digest."""
-        return self._task_set(launch.tasks, fetches_inputs=fetches_inputs)
-
-    def task_sets(
-        self, graph: ExecutionGraph, launch: LaunchEvent, *, fetches_inputs: bool = False
-    ) -> list[pb.TaskSet]:
+    def task_sets(self, graph: ExecutionGraph, launch: LaunchEvent) -> list[pb.TaskSet]:
         """Return the messages for the executor of *launch*: one, or one for each portion of a growing stage."""
-        found = self._task_sets(graph, launch, fetches_inputs=fetches_inputs)
+        found = self._task_sets(graph, launch)
         ledger = graph.stages[launch.stage_id].ledger
         for task in (task for task_set in found for task in task_set.tasks if ledger.suspicions):
             task.alone = ledger.runs_alone(task.partition)
         return found
 
-    def _task_sets(self, graph: ExecutionGraph, launch: LaunchEvent, *, fetches_inputs: bool) -> list[pb.TaskSet]:
+    def _task_sets(self, graph: ExecutionGraph, launch: LaunchEvent) -> list[pb.TaskSet]:
         spec = graph.stages[launch.stage_id].spec
         if spec.feed is not None:
-            return [self._of_portion(*part, fetches_inputs=fetches_inputs) for part in _by_portion(spec.feed, launch)]
-        task_set = self.task_set(launch, fetches_inputs=fetches_inputs)
+            return [self._of_portion(*part) for part in _by_portion(spec.feed, launch)]
+        task_set = self.task_set(launch.tasks)
         if spec.work is StageWork.FEED and (known := _last_portion(graph, launch.stage_id)) is not None:
             task_set.portion.CopyFrom(known)
         return [task_set]
 
-    def _of_portion(
-        self, first: int, portion: Portion, tasks: list[tuple[int, int]], *, fetches_inputs: bool
-    ) -> pb.TaskSet:
-        task_set = self._task_set(tasks, fetches_inputs=fetches_inputs)
+    def _of_portion(self, first: int, portion: Portion, tasks: list[tuple[int, int]]) -> pb.TaskSet:
+        task_set = self.task_set(tasks)
         task_set.portion.digest = portion.digest
         task_set.portion.first_partition, task_set.portion.partitions = first, portion.partitions
         task_set.partitions = first + portion.partitions
         return task_set
 
-    def _task_set(self, tasks: Iterable[tuple[int, int]], *, fetches_inputs: bool) -> pb.TaskSet:
+    def task_set(self, tasks: Iterable[tuple[int, int]]) -> pb.TaskSet:
+        """Return the message for an executor of *tasks*, each a partition with its attempt."""
         task_set = pb.TaskSet()
         task_set.CopyFrom(self._template)
-        if fetches_inputs and self.inputs_digest:
+        if self.inputs_digest:
             task_set.inputs_digest = self.inputs_digest
         else:
             task_set.MergeFrom(self.inputs)

@@ -1,6 +1,5 @@
 """The inputs of stages, as sent to executors: large ones go to each executor once, not with every launch."""
 
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -22,10 +21,8 @@ class StageInputs:
     No graph names these blobs. They stay until the job's record goes, and are collected then.
     """
 
-    def __init__(self, blobs: BlobStore, fetches: Callable[[str], bool]) -> None:
-        """Make it; *fetches* returns whether an executor can be sent inputs by their digest."""
+    def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
-        self.fetches = fetches
 
     async def digest(self, job_id: JobId, inputs: pb.TaskSet) -> str:
         """Return the digest of the blob with *inputs*; empty if they are small, or cannot be stored now."""

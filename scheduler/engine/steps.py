@@ -161,8 +161,6 @@ class Steps:
 
     async def pass_deadlines(self) -> None:
         """Fail those of the jobs that this scheduler drives that should have ended by now."""
-        if not self._new_jobs.takes_programs:
-            return  # some scheduler could not read the event
         now_ms = self._clock.now_ms()
         due = [(job_id, at_ms) for job_id, at_ms in self._deadlines.items() if at_ms <= now_ms]
         for job_id, deadline_ms in due:

@@ -70,11 +70,6 @@ class Admission:
 
     def _check_push(self, request: pb.RegisterExecutorRequest) -> None:
         name = request.executor_id
-        if not request.answered_by_call:
-            raise VersionMismatchError(
-                f"executor {name} waits in push mode to be sent work as an earlier version of Onager did: run the same "
-                "version on both sides"
-            )
         if not _ADDRESS.fullmatch(request.address):
             raise InvalidRequestError(
                 f"executor {name} is in push mode and gave no address to be sent work at, but {request.address!r}; "

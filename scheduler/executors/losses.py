@@ -81,7 +81,6 @@ class ExecutorLosses:
             incarnation=incarnation,
             reason=f"executor {executor_id}: {reason}",
             at_ms=self._clock.now_ms(),
-            is_drained=True,
             death=death,
         )
         self._recent[executor_id, incarnation] = (self._clock.monotonic_s(), lost)

@@ -16,6 +16,7 @@ from onager.errors import (
     UnknownExecutorError,
 )
 from onager.execution_graph import ExecutorLost, JvmDeath
+from onager.features import shared_features
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security.places import is_loopback
@@ -153,40 +154,11 @@ class ExecutorManager:
         is_reached = self._registry.is_one_machine or not is_loopback(record.stream_address)
         return record.stream_address if is_reached else ""
 
-    def fetches_inputs(self, executor_id: str) -> bool:
-        """Return whether the executor can be sent inputs by their digest, by the store as last seen."""
-        found = self._registry.find(executor_id)
-        return found is not None and found.fetches_inputs
-
     @property
-    def all_feed(self) -> bool:
-        """Whether every executor that takes work knows growing stages, by the store as last seen."""
+    def features(self) -> frozenset[str]:
+        """The features of this release that every executor that takes work has, by the store as last seen."""
         now_ms = self._clock.now_ms()
-        return all(record.feeds for record in self._registry if record.takes_work(now_ms))
-
-    @property
-    def all_split(self) -> bool:
-        """Whether every executor that takes work can split scripts into steps, by the store as last seen."""
-        now_ms = self._clock.now_ms()
-        return all(record.splits for record in self._registry if record.takes_work(now_ms))
-
-    @property
-    def all_connect(self) -> bool:
-        """Whether every executor that takes work knows Spark Connect's plans, by the store as last seen."""
-        now_ms = self._clock.now_ms()
-        return all(record.connects for record in self._registry if record.takes_work(now_ms))
-
-    @property
-    def all_commit(self) -> bool:
-        """Whether every executor that takes work knows tables of other catalogs, by the store as last seen."""
-        now_ms = self._clock.now_ms()
-        return all(record.commits for record in self._registry if record.takes_work(now_ms))
-
-    @property
-    def all_reuse(self) -> bool:
-        """Whether every executor that takes work can read what other jobs gave, by the store as last seen."""
-        now_ms = self._clock.now_ms()
-        return all(record.reuses for record in self._registry if record.takes_work(now_ms))
+        return shared_features(record.features for record in self._registry if record.takes_work(now_ms))
 
     @property
     def is_space_short(self) -> bool:
@@ -284,12 +256,7 @@ class ExecutorManager:
                 address=request.address,
                 stream_address=request.stream_address,
                 machine=request.machine,
-                fetches_inputs=request.fetches_inputs,
-                feeds=request.feeds,
-                splits=request.splits,
-                connects=request.connects,
-                commits=request.commits,
-                reuses=request.reuses,
+                features=tuple(request.features),
                 lost_before=_why_lost(before, request.incarnation),
                 places=_claims(request, before),
             )

@@ -60,33 +60,22 @@ class ExecutorRecord(Record):
     stream_address: str = ""
     """Where others read the streams of its tasks; empty if it cannot stream."""
     machine: str = ""
-    """Tells its machine from others; empty: not known. The previous version does not know the field."""
-    fetches_inputs: bool = False
-    """Whether large inputs may be sent to it as the digest of a blob. The previous version does not know the field."""
-    feeds: bool = False
-    """Whether it knows growing stages. The previous version does not know the field."""
-    splits: bool = False
-    """Whether it splits scripts into steps, and runs those. The previous version does not know the field."""
-    connects: bool = False
-    """Whether it knows Spark Connect's plans. The previous version does not know the field."""
-    commits: bool = False
-    """Whether it commits to tables of other catalogs. The previous version does not know the field."""
-    reuses: bool = False
-    """Whether its tasks can read what other jobs gave. The previous version does not know the field."""
+    """Tells its machine from others; empty: not known."""
+    features: tuple[str, ...] = ()
+    """The features of `onager.features` that its release has."""
     set_aside_until_ms: int = 0
     """It is quarantined until then, because it failed nearly all its tasks."""
     set_aside_reason: str = ""
     no_space: str = ""
-    """Why it gets no work for now: its exchange is full. Schedulers of the previous version do not know the field."""
+    """Why it gets no work for now: its exchange is full."""
     has_left: bool = False
-    """Whether it left after a drain, as it wanted to. Schedulers of the previous version do not know the field."""
+    """Whether it left after a drain, as it wanted to."""
     lost_before: str = ""
-    """Why its life before was lost. Schedulers of the previous version do not know the field."""
+    """Why its life before was lost."""
     death: JvmDeath | None = None
-    """How its JVM ended, if it ended by itself, with suspects of all jobs. Schedulers of the previous version do not
-    know the field."""
+    """How its JVM ended, if it ended by itself, with suspects of all jobs."""
     places: dict[str, PlaceClaim] = Field(default_factory=dict)
-    """The shared directories that it has named. Executors and schedulers of the previous version do not know them."""
+    """The shared directories that it has named."""
 
     def is_set_aside(self, now_ms: int) -> bool:
         """Return whether it is quarantined."""

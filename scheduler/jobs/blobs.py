@@ -10,8 +10,6 @@ waits for another:
   reference.
 - A collector expects ``meta`` as it was when no reference was left. So a blob cannot go while a job begins to use it,
   and a job that begins too late finds the chunk gone, and writes the blob again.
-
-If chunk 0 is there without ``meta``, a writer of an earlier version did not finish.
 """
 
 import asyncio

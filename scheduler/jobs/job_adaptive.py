@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from onager.errors import InvalidSettingError
-from onager.execution_graph import ADAPTIVE_MAJOR, REPLANNED_MAJOR, AdaptivePolicy
+from onager.execution_graph import AdaptivePolicy
 from onager.job_settings import ADAPTIVE, ADAPTIVE_DEFAULT, ADAPTIVE_FUSE_BYTES, SHUFFLE_TARGET_BYTES, bytes_of
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_exchange import pipeline_of
@@ -13,11 +13,10 @@ _CHOICES = ("on", "off", "force")
 _DEFAULTS: Final = AdaptivePolicy()
 
 
-def adaptive_of(spec: pb.JobSpec, writes_major: int = REPLANNED_MAJOR) -> AdaptivePolicy | None:
+def adaptive_of(spec: pb.JobSpec) -> AdaptivePolicy | None:
     """Return by which sizes the job's stages are laid out, None if they are to stay as they were planned.
 
-    They do while some scheduler could not read such records (all read versions up to *writes_major*), and in a job
-    whose stages run together. `InvalidSettingError` for an invalid value, even if it is off.
+    In a job whose stages run together they stay. `InvalidSettingError` for an invalid value, even if it is off.
     """
     policy = AdaptivePolicy(
         fuse_bytes=bytes_of(spec.conf, ADAPTIVE_FUSE_BYTES, _DEFAULTS.fuse_bytes),
@@ -27,7 +26,6 @@ def adaptive_of(spec: pb.JobSpec, writes_major: int = REPLANNED_MAJOR) -> Adapti
     choice = text.strip().lower() or ADAPTIVE_DEFAULT
     if choice not in _CHOICES:
         raise InvalidSettingError(ADAPTIVE, text, "give on, off or force")
-    if choice == "off" or writes_major < ADAPTIVE_MAJOR or pipeline_of(spec) is not None:
+    if choice == "off" or pipeline_of(spec) is not None:
         return None
-    may_replan = writes_major >= REPLANNED_MAJOR
-    return replace(policy, replan="force" if choice == "force" else "on") if may_replan else policy
+    return replace(policy, replan="force" if choice == "force" else "on")

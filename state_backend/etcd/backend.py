@@ -53,8 +53,8 @@ from onager.supervision import restarted
 
 log = structlog.get_logger(__name__)
 
-SCHEMA_VERSION: Final = "1.0"
-_SCHEMA_MAJOR: Final = 1
+SCHEMA_VERSION: Final = "2.0"
+_SCHEMA_MAJOR: Final = 2
 
 
 class EtcdBackend(StateBackendClient):
@@ -153,7 +153,7 @@ class EtcdBackend(StateBackendClient):
             major = int(json.loads(found.kvs[0].value)["schema_version"].partition(".")[0])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateCorruptError(f"{what} has no schema version at {key.decode()}: is it Onager's?") from error
-        if major > _SCHEMA_MAJOR:
+        if major != _SCHEMA_MAJOR:
             raise SchemaVersionError(what, major, _SCHEMA_MAJOR)
 
     # -- primitives of the port

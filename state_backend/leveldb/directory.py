@@ -18,7 +18,7 @@ from onager.errors import (
 from onager.private_files import make_private_directory
 from onager.state_backend.leveldb.log import find_damage
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _SCHEMA_KEY: Final = b"mschema_version"
 _OPTIONS: Final[dict[str, Any]] = {
     "create_if_missing": True,
@@ -93,7 +93,7 @@ class StateDirectory:
             raise refused(self.path, reason(error)) from error
         if found is None or not found.isdigit():
             raise damaged(self.path, "it holds a LevelDB database without Onager's schema version")
-        if int(found) > SCHEMA_VERSION:
+        if int(found) != SCHEMA_VERSION:
             raise SchemaVersionError(f"state directory {self.path}", int(found), SCHEMA_VERSION)
 
 

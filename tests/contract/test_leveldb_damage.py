@@ -15,14 +15,22 @@ from onager.state_backend.leveldb import LevelDBBackend
 from tests.contract.leveldb_directories import LOG, files, fill, read_all
 
 
-async def test_a_newer_schema_is_refused_and_the_directory_released(tmp_path):
+@pytest.mark.parametrize("version", [1, 3])
+async def test_another_schema_is_refused_and_the_directory_released_as_it_was(tmp_path, version):
     await fill(tmp_path, 1)
-    db = plyvel.DB(str(tmp_path))
-    db.put(b"mschema_version", b"2")
-    db.close()
+
+    def content() -> list[tuple[bytes, bytes]]:
+        db = plyvel.DB(str(tmp_path))
+        db.put(b"mschema_version", b"%d" % version)
+        found = list(db)
+        db.close()
+        return found
+
+    before = content()
     for _ in range(2):
-        with pytest.raises(SchemaVersionError, match="schema version 2, but this Onager reads up to 1"):
+        with pytest.raises(SchemaVersionError, match=f"schema version {version}, and Onager .* reads 2"):
             await LevelDBBackend.open(tmp_path)
+    assert content() == before
 
 
 async def test_a_database_of_another_program_is_refused(tmp_path):

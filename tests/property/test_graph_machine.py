@@ -94,7 +94,7 @@ CAUSES = {
 RARELY = st.sampled_from([False] * 29 + [True])
 LONGEST_PAUSE_MS = 200
 PAUSES = st.sampled_from([(), (20,), (50, 90, LONGEST_PAUSE_MS)])
-PATIENT = RetryLimits(task_max_failures=50, stage_max_failures=50, task_max_executor_losses=50)
+PATIENT = RetryLimits(task_max_failures=50, stage_max_failures=50)
 
 
 class World(RuleBasedStateMachine):
@@ -727,15 +727,14 @@ class World(RuleBasedStateMachine):
             outputs=outputs,
         )
 
-    @rule(executor=EXECUTORS, is_drained=st.booleans())
-    def executor_is_lost(self, executor: str, *, is_drained: bool) -> None:
+    @rule(executor=EXECUTORS)
+    def executor_is_lost(self, executor: str) -> None:
         before = self.graph
         event = ExecutorLost(
             executor_id=executor,
             incarnation=self.incarnation(executor),
             reason="gone",
             at_ms=self.tick(),
-            is_drained=is_drained,
         )
         self.dead.add((event.executor_id, event.incarnation))
         self.lives[executor] += 1
@@ -760,7 +759,6 @@ class World(RuleBasedStateMachine):
             incarnation=self.incarnation(executor),
             reason="its JVM ended",
             at_ms=self.tick(),
-            is_drained=True,
             death=JvmDeath(
                 is_memory=is_memory,
                 was_alone=was_alone,

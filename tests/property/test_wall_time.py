@@ -26,9 +26,7 @@ from onager.execution_graph.wall_time import TimeUse, WallTime
 from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import SINK, Job, new_graph, output
 
-LIMITS = RetryLimits(
-    task_max_failures=99, stage_max_failures=99, task_max_executor_losses=99, retry_pauses_ms=(50, 400)
-)
+LIMITS = RetryLimits(task_max_failures=99, stage_max_failures=99, retry_pauses_ms=(50, 400))
 costs = st.builds(
     TaskMetrics,
     run_ms=st.integers(0, 900),

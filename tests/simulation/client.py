@@ -245,7 +245,7 @@ class SimulatedClient:
                 await asyncio.sleep(0.05 + self.rng.random() * 0.4)
 
     def _is_newest_away(self, error: OnagerError) -> bool:
-        """Return whether no scheduler that reads a newer version's records runs now; one will again.
+        """Return whether no scheduler that reads a newer release's records runs now; one will again.
 
         Of one that came a moment ago the others may not have heard.
         """

@@ -28,7 +28,7 @@ class Process:
         self.name = name
         self.number = number
         self.is_old = is_old
-        """Whether the program is of the version before."""
+        """Whether the program is of the older release."""
         self.ready: deque[events.Handle] = deque()
         self.is_alive = True
         self.is_paused = False

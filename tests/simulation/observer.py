@@ -2,16 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from immutables import Map
-
 from onager.execution_graph import (
-    ADAPTIVE_MAJOR,
-    PIPELINED_MAJOR,
-    REPLANNED_MAJOR,
-    SPECULATION_MAJOR,
     Event,
     ExecutionGraph,
     ExecutorLost,
@@ -27,7 +21,6 @@ from onager.execution_graph import (
     StragglersFound,
     SuccessfulStage,
     TaskFailed,
-    TasksSpeculated,
     apply,
     apply_all,
     decode_graph,
@@ -47,6 +40,7 @@ from tests.simulation import given, programs, reuse
 from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan, Written
 from tests.simulation.loop import Process
+from tests.simulation.versions import needs_feature
 from tests.simulation.views import WATCHED
 from tests.simulation.worker import RunLedger
 
@@ -56,12 +50,6 @@ SET_ASIDE_S = 8
 
 class Violation(AssertionError):  # noqa: N818
     """An oracle says that something went wrong."""
-
-
-def _as_before(graph: ExecutionGraph) -> ExecutionGraph:
-    """Return what a scheduler of the version before writes of *graph*."""
-    stages = [replace(stage, ledger=replace(stage.ledger, durations_ms=Map())) for stage in graph.stages]
-    return replace(graph, stages=tuple(stages), speculation=None, pipeline=None, adaptive=None)
 
 
 @dataclass(slots=True)
@@ -122,8 +110,10 @@ class Observer(RunLedger):
         self._plans: set[str] = set()
         self.stored: dict[Keyspace, dict[str, int]] = {keyspace: {} for keyspace in WATCHED}
         """Revisions of the records that replicas watch."""
-        self.do_all_read: Callable[[int], bool] = lambda _: True
-        """Tells whether all schedulers read records of a major version, as far as those who write can know."""
+        self.is_older_there: Callable[[], bool] = lambda: False
+        """Tells whether a scheduler of the older release is registered, as far as those who write can know."""
+        self.on_registered: Callable[[str], None] = lambda _: None
+        """Called with the name of each scheduler that registers."""
         self.on_replan: Callable[[ExecutionGraph, str], None] = lambda *_: None
         """Hears of which job the rest is planned again, and in which life of an executor, when that begins."""
         self.is_limit_exact = False
@@ -168,7 +158,9 @@ class Observer(RunLedger):
                     self.fail(f"the log entry {key} was written over")
                 self._log ^= {key}  # put or deleted
             elif event.keyspace in WATCHED:
-                self.stored[event.keyspace].pop(key, None)
+                known = self.stored[event.keyspace].pop(key, None)
+                if is_put and known is None and event.keyspace is Keyspace.Schedulers:
+                    self.on_registered(key)
                 if is_put:
                     self.stored[event.keyspace][key] = event.mod_revision
         for event in group.events:
@@ -283,15 +275,10 @@ class Observer(RunLedger):
             reuse.on_taken(self, job, event, after)
         if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):
             self._replanned(job, event, before, after)
-        if isinstance(event, StragglersFound | TasksSpeculated) and not self.do_all_read(SPECULATION_MAJOR):
-            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
+        if isinstance(event, StragglersFound) and not needs_feature(before) and self.is_older_there():
+            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the older release cannot read it")
         if not after.is_active or len(before.stages) != len(after.stages):
             return
-        if isinstance(event, ExecutorLost):
-            for old, new in zip(before.stages, after.stages, strict=True):
-                for partition in old.speculative if isinstance(old, RunningStage) else ():
-                    if old.ledger.executor_losses.get(partition) != new.ledger.executor_losses.get(partition):
-                        self.fail(f"{job.job_id}: a loss counts against {partition}, of which another attempt runs")
         if not isinstance(event, TaskFailed):
             return
         stage = before.stages[event.stage_id]
@@ -301,9 +288,7 @@ class Observer(RunLedger):
             self.fail(f"{job.job_id}: a failure of {event.partition} counts while another attempt of it runs")
 
     def _laid_out(self, job: SeenJob, event: StageLaidOut, before: ExecutionGraph) -> None:
-        """A stage is laid out before any of its tasks is launched, and while every scheduler can read that."""
-        if not self.do_all_read(ADAPTIVE_MAJOR):
-            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
+        """A stage is laid out before any of its tasks is launched."""
         self.counts["stages fused"] += len(event.fused)
         self.counts["stages with other reads"] += bool(event.reads)
         self.counts["buckets split"] += any(read.split_stage_id for read in event.reads)
@@ -319,8 +304,6 @@ class Observer(RunLedger):
         self, job: SeenJob, event: ReplanBegun | StageReplanned | ReplanGivenUp, before: Any, after: Any
     ) -> None:
         """A new plan is taken only while all that it is based on is as it was."""
-        if isinstance(event, ReplanBegun) and not self.do_all_read(REPLANNED_MAJOR):
-            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
         if not isinstance(event, StageReplanned) or not after.replans or not after.replans[-1].is_taken:
             return
         self.counts["plans replaced"] += 1
@@ -352,8 +335,6 @@ class Observer(RunLedger):
         job.header, job.seq = header, header.seq
         if header.seq == 0:
             job.submitted = graph
-            if graph.may_stream and not self.do_all_read(PIPELINED_MAJOR):
-                self.fail(f"{job_id} is to stream, and a scheduler of the version before cannot read it")
             programs.submitted(self, job_id)
         self.counts["snapshots"] += 1
         self._history_leads_to(job, graph)
@@ -371,7 +352,7 @@ class Observer(RunLedger):
             return
         assert job.submitted is not None
         events = [event for entry in entries if entry.batch is not None for event in entry.batch.events]
-        if _as_before(apply_all(job.submitted, events)) != _as_before(graph):
+        if apply_all(job.submitted, events) != graph:
             self.fail(f"the history of {job.job_id} does not lead to its graph")
 
     def _headers_of(self, job: SeenJob) -> None:

@@ -30,7 +30,7 @@ from onager.executor.agent.attempts import AttemptState
 from onager.executor.agent.reporting import AGAIN_LIMIT_S
 from onager.ids import TaskKey
 from tests.simulation.observer import SeenJob
-from tests.simulation.versions import OLD_MAJOR
+from tests.simulation.versions import needs_feature
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -121,9 +121,13 @@ class Pace:
         ]
 
     def _is_readable(self, job_id: str) -> bool:
-        """Return whether a scheduler that runs can work on the job: one of the version before knows nothing of some."""
+        """Return whether a scheduler that runs can work on the job: one of the older release cannot read some."""
         job = self._world.observer.jobs.get(job_id)
-        return job is None or job.graph is None or not _is_new(job.graph) or self._is_newest_there()
+        return job is None or job.graph is None or not self._is_new(job.graph) or self._is_newest_there()
+
+    def _is_new(self, graph: ExecutionGraph) -> bool:
+        """Return whether there may be schedulers that cannot read the job."""
+        return self._world.is_mixed and needs_feature(graph)
 
     def _is_newest_there(self) -> bool:
         running = [r.process for r in self._world.replicas if r.process is not None and not r.process.is_paused]
@@ -186,11 +190,11 @@ class Pace:
     def _may_get(self, agent: Agent, graph: ExecutionGraph) -> bool:
         """Return whether the scheduler that *agent* polls has a task of the job for it.
 
-        One of the version before fills no slots with tasks of a job that it cannot read.
+        One of the older release fills no slots with tasks of a job that it cannot read.
         """
         polled = agent._gateway._addresses[agent._gateway._current]
         old = [r.address for r in self._world.replicas if r.process is not None and r.process.is_old]
-        return _is_fit(graph, _slot(agent)) and not (_is_new(graph) and polled in old)
+        return _is_fit(graph, _slot(agent)) and not (self._is_new(graph) and polled in old)
 
     def _is_barred(self, job: SeenJob) -> bool:
         """Return whether the job's session may have no more tasks, as far as all know who count them."""
@@ -218,7 +222,6 @@ class Pace:
             for life, agent in self._agents
             for key, attempt in agent._attempts._held.items()
             if attempt.state is AttemptState.FINISHED and self._is_readable(key.job_id)
-            if attempt.report is None or attempt.report.needs_major <= OLD_MAJOR or self._is_newest_there()
         ]
 
     # ---------------------------------------------------------------- turns
@@ -247,12 +250,6 @@ class Pace:
                 self._world.observer.fail(f"{job_id} got nothing while others got {served} tasks")
                 began = others
             self._hungry[job_id] = job.launches, began, waited
-
-
-def _is_new(graph: ExecutionGraph) -> bool:
-    """Return whether schedulers of the version before may be unable to read the job, or know less of it."""
-    has_more = (graph.speculation or graph.pipeline or graph.adaptive) is not None
-    return has_more or any(stage.spec.feed is not None for stage in graph.stages)
 
 
 def _slot(agent: Agent) -> ExecutorSlot:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.execution_graph import SCHEMA_MAJOR, Event, ExecutionGraph, LaunchEvent, ResolvedStage, RunningStage
+from onager.execution_graph import Event, ExecutionGraph, LaunchEvent, ResolvedStage, RunningStage
 from onager.execution_graph.attempts import held as _held
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.engine.query_coordinator import QueryCoordinator
@@ -110,8 +110,8 @@ def _one_head_fails_all() -> AbstractContextManager[Any]:
 
 
 def _newest_is_written_at_once() -> AbstractContextManager[Any]:
-    """A scheduler writes what those of the version before, that are still there, cannot read."""
-    return mock.patch.object(Members, "writes_major", SCHEMA_MAJOR)
+    """A scheduler uses a feature that those of an older release, which are still there, lack."""
+    return mock.patch.object(Members, "features", property(lambda self: frozenset(self.record.features)))
 
 
 def _history_lacks_the_last_entry() -> AbstractContextManager[Any]:

@@ -82,11 +82,11 @@ class SimulatedReplica:
         self.began_s = 0.0
         self.clock = VirtualClock(world.loop, draw_skew_ms(rng, REPLICA_SKEW_MS))
         self.is_old = False
-        """Whether it is of the version before."""
+        """Whether it is of the older release."""
 
     def start(self, **settings: Any) -> None:
         self.lives += 1
-        version = ", of the version before" if self.is_old else ""
+        version = ", of the older release" if self.is_old else ""
         self.world.trace(f"{self.name}#{self.lives} starts{version}")
         self.is_leaving = False
         self.began_s = self.world.loop.time()
@@ -102,8 +102,8 @@ class SimulatedReplica:
             replica = Replica(_SCHEDULER.model_copy(update=own), backend, self.clock)
             if world.is_reusing:
                 reuse.let_space_run_short(replica, world._rng(f"space {self.name}", self.lives))
-            if self.is_old:
-                replica.members.record = versions.old_registration(replica.members.record)
+            if world.is_mixed:
+                replica.members.record = versions.registration(replica.members.record, is_old=self.is_old)
             try:
                 await replica.start()
                 break

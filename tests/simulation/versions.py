@@ -1,83 +1,75 @@
-"""Schedulers of the version before, in a rolling upgrade: what they do not know, they do not write, read or tell.
+"""Two releases in one cluster: the newer one has a feature that the older one lacks.
 
-All processes of a simulation run the same modules, so what differs is decided by who is running. The version before
-reads records of the first major version alone, ignores fields that were added since, and knows no second attempts, no
-streaming, and no stages that are laid out by what was measured. Whatever it does, it writes no newer record.
+All processes of a simulation run the same modules, so the process that runs decides what differs. Second attempts stand
+for any feature of a later release: the older one has never heard of them, refuses records with them, and writes none.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.errors import SchemaVersionError
-from onager.execution_graph import ExecutionGraph, codec
-from onager.scheduler.cluster.members import SchedulerRecord
-from onager.scheduler.engine import new_jobs
-from onager.scheduler.jobs import job_log
+from onager.errors import FeatureMissingError
+from onager.execution_graph import EventBatch, ExecutionGraph, RunningStage, StragglersFound, TasksSpeculated
+from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.engine import overdue_work
 from tests.simulation.loop import current
 
-OLD_MAJOR = 1
+FEATURE = "second-attempts"
 
-_check_readable = codec.check_readable
-_encode = codec._encode
-_decoding_graph = job_log.decoding_graph
-_speculation_of = new_jobs.speculation_of
-_pipeline_of = new_jobs.pipeline_of
-_adaptive_of = new_jobs.adaptive_of
+_find_stragglers = overdue_work.find_stragglers
 
 
-def old_registration(record: SchedulerRecord) -> SchedulerRecord:
-    """Return what a scheduler of the version before tells of itself."""
-    return record.model_copy(update={"reads_major": OLD_MAJOR, "version": "0.0"})
+def registration(record: SchedulerRecord, *, is_old: bool) -> SchedulerRecord:
+    """Return how a scheduler of that release registers."""
+    return record.model_copy(update={"version": "0.0"} if is_old else {"features": (FEATURE,)})
+
+
+def needs_feature(record: ExecutionGraph | EventBatch) -> bool:
+    """Return whether the older release would misread a record."""
+    if isinstance(record, EventBatch):
+        return any(isinstance(event, StragglersFound | TasksSpeculated) for event in record.events)
+    return any(
+        stage.ledger.speculated or (isinstance(stage, RunningStage) and stage.speculatable) for stage in record.stages
+    )
 
 
 @contextmanager
-def two_versions(fail: Callable[[str], None]) -> Iterator[None]:
-    """Let processes that are old behave so; call *fail* when one writes what only a newer version knows."""
+def two_releases(members: Callable[[], Members | None], fail: Callable[[str], None]) -> Iterator[None]:
+    """Give processes their release; *members* returns those of the scheduler that runs.
 
-    def encoded(body: str, major: int) -> bytes:
-        if major > OLD_MAJOR and _is_old():
-            fail(f"{current()} is of the version before, and writes a record of version {major}")
-        return _encode(body, major)
+    Calls *fail* when one of the older release writes what it does not know.
+    """
+
+    def uses(record: ExecutionGraph | EventBatch) -> bool:
+        if found := needs_feature(record):
+            _ = _features() or fail(f"{current()} is of the older release, and writes a record with {FEATURE}")
+        return found
+
+    def find_stragglers(*given: Any) -> list[StragglersFound]:
+        known = members()
+        return _find_stragglers(*given) if known is not None and FEATURE in known.features else []
 
     with ExitStack() as stack:
         for target, replacement in (
-            ("onager.execution_graph.codec.check_readable", _readable_checked),
-            ("onager.scheduler.engine.reports.check_readable", _readable_checked),
-            ("onager.execution_graph.codec._encode", encoded),
-            ("onager.scheduler.jobs.job_log.decoding_graph", _graph_decoded),
-            ("onager.scheduler.engine.new_jobs.speculation_of", _speculation_read),
-            ("onager.scheduler.engine.new_jobs.pipeline_of", _pipeline_read),
-            ("onager.scheduler.engine.new_jobs.adaptive_of", _adaptive_read),
+            ("onager.execution_graph.codec.NEEDS", {FEATURE: uses}),
+            ("onager.execution_graph.codec.check_features", _check_features),
+            ("onager.scheduler.engine.reports.check_features", _check_features),
+            ("onager.scheduler.cluster.members.shared_features", _shared_features),
+            ("onager.scheduler.engine.overdue_work.find_stragglers", find_stragglers),
         ):
             stack.enter_context(mock.patch(target, replacement))
         yield
 
 
-def _is_old() -> bool:
-    return current().is_old
+def _features() -> frozenset[str]:
+    return frozenset() if current().is_old else frozenset({FEATURE})
 
 
-def _readable_checked(major: int, minor: int, what: str) -> None:
-    _check_readable(major, minor, what)
-    if major > OLD_MAJOR and _is_old():
-        raise SchemaVersionError(what, f"{major}.{minor}", f"{OLD_MAJOR}.0")
+def _shared_features(registered: Iterable[Iterable[str]]) -> frozenset[str]:
+    return _features().intersection(*registered)
 
 
-def _graph_decoded(data: bytes) -> Generator[None, None, ExecutionGraph]:
-    graph = yield from _decoding_graph(data)
-    return replace(graph, speculation=None, pipeline=None, adaptive=None) if _is_old() else graph
-
-
-def _speculation_read(spec: Any) -> Any:
-    return None if _is_old() else _speculation_of(spec)
-
-
-def _adaptive_read(spec: Any, *how: int) -> Any:
-    return None if _is_old() else _adaptive_of(spec, *how)
-
-
-def _pipeline_read(spec: Any, *how: int) -> Any:
-    return None if _is_old() else _pipeline_of(spec, *how)
+def _check_features(needed: Iterable[str], what: str) -> None:
+    if missing := set(needed) - _features():
+        raise FeatureMissingError(what, missing)

@@ -232,8 +232,8 @@ class Weather:
                 pass
 
     def _upgrade(self, replica: SimulatedReplica, *, is_old: bool = False) -> None:
-        """Restart a replica with another version."""
-        self._world.trace(f"{replica.name} is to be of the {'version before' if is_old else 'newest version'}")
+        """Restart a replica with another release."""
+        self._world.trace(f"{replica.name} is to be of the {'older release' if is_old else 'newest'}")
         replica.is_old = is_old
         self._restart(replica)
 

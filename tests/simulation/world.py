@@ -15,6 +15,7 @@ from unittest import mock
 import structlog
 
 from onager.errors import OnagerError
+from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.rounds import HELD_S
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.state_backend import Keyspace
@@ -34,7 +35,7 @@ from tests.simulation.pace import LOOK_S, Pace
 from tests.simulation.passers import Passers
 from tests.simulation.planted import PLANTED
 from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedReplica
-from tests.simulation.versions import OLD_MAJOR, two_versions
+from tests.simulation.versions import two_releases
 from tests.simulation.views import Views
 from tests.simulation.weather import Kind, Weather
 from tests.simulation.worker import TaskRates, read_result
@@ -142,7 +143,7 @@ class World:
         ]
         versions = self._rng("versions", 0)
         self.is_mixed = len(self.replicas) > 1 and versions.random() < 0.25
-        """Whether there are schedulers of two versions."""
+        """Whether there are schedulers of two releases."""
         if self.is_mixed:
             for replica in versions.sample(self.replicas, versions.randrange(1, len(self.replicas))):
                 replica.is_old = True
@@ -155,7 +156,9 @@ class World:
         if self.observer.catalog.is_on:
             self.damage.rest()
         self.views = Views(self)
-        self.observer.do_all_read = self._do_all_read
+        self._registered_s: dict[str, float] = {}
+        self.observer.is_older_there = self._is_older_there
+        self.observer.on_registered = lambda name: self._registered_s.update({name: self.loop.time()})
         self.observer.is_limit_exact = len(self.replicas) == 1 and self.weather.kind is not Kind.STORM
         self.network.garble = self.weather.garble
         self.clients: list[SimulatedClient] = []
@@ -207,15 +210,21 @@ class World:
             self.observer.fail(f"{who} logged {event}: { {k: _text(v) for k, v in fields.items()} }")
         raise structlog.DropEvent
 
-    def _do_all_read(self, major: int) -> bool:
-        """Return whether no registered scheduler is of the version before, but for one that just came.
+    def _is_older_there(self) -> bool:
+        """Return whether a registered scheduler is of the older release, but for one that just came.
 
         One whose registration has ended counts no more, though it may only have been held up. In a storm nobody can
         know.
         """
         registered = self.observer.stored[Keyspace.Schedulers]
-        old = [r for r in self.replicas if r.is_old and r.name in registered and self.loop.time() - r.began_s > 1.0]
-        return major <= OLD_MAJOR or not old or self.weather.kind is Kind.STORM
+        old = [r.name for r in self.replicas if r.is_old and r.name in registered]
+        is_known = any(self.loop.time() - self._registered_s[name] > 1.0 for name in old)
+        return is_known and self.weather.kind is not Kind.STORM
+
+    def _members_here(self) -> Members | None:
+        """Return what the scheduler that runs knows of the others."""
+        here = [r.replica for r in self.replicas if r.process is current() and r.replica is not None]
+        return here[0].members if here else None
 
     # ---------------------------------------------------------------- the course of events
 
@@ -412,7 +421,8 @@ class World:
                 *([("onager.scheduler.engine.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
             ):
                 stack.enter_context(mock.patch(target, replacement))
-            stack.enter_context(two_versions(self.observer.fail))
+            if self.is_mixed:
+                stack.enter_context(two_releases(self._members_here, self.observer.fail))
             if self._planted is not None:
                 stack.enter_context(PLANTED[self._planted]())
             # When garbage is collected is not for the seed to say, so it waits until the end.

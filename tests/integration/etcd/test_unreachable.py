@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from onager.errors import SchemaVersionError, StateCorruptError, StateUnavailableError
 from onager.state_backend import Keyspace, open_backend
+from onager.version import __version__
 from tests.integration.etcd.access import QUICK, refused
 from tests.support.etcd import EtcdCluster
 from tests.support.processes.children import free_ports
@@ -74,17 +75,19 @@ async def test_one_dead_endpoint_of_three_is_named_once_and_does_not_matter():
         assert "nobody listens there" in failed[0]["error"]
 
 
-async def test_a_namespace_that_a_newer_onager_wrote(etcd):
-    etcd.etcdctl("put", "/newer/schema", json.dumps({"schema_version": "2.0"}))
-    told = await refused(etcd.url("newer"), SchemaVersionError)
+@pytest.mark.parametrize("major", [1, 3])
+async def test_a_namespace_that_another_release_wrote_stays_as_it_is(etcd, major):
+    etcd.etcdctl("put", "/other/schema", json.dumps({"schema_version": f"{major}.0"}))
+    told = await refused(etcd.url("other"), SchemaVersionError)
     assert told == (
-        "namespace /newer of etcd has schema version 2, but this Onager reads up to 1; "
-        "start the version of Onager that wrote it, or a newer one"
+        f"namespace /other of etcd has schema version {major}, and Onager {__version__} reads 2: use the release of "
+        "Onager that wrote it (CHANGELOG.md says how to move to a newer one)"
     )
+    assert etcd.etcdctl("get", "/other/", "--prefix", "--keys-only").split() == ["/other/schema"]
 
 
 async def test_a_namespace_of_a_newer_minor_version_is_read(etcd):
-    etcd.etcdctl("put", "/minor/schema", json.dumps({"schema_version": "1.9", "more": True}))
+    etcd.etcdctl("put", "/minor/schema", json.dumps({"schema_version": "2.9", "more": True}))
     async with await open_backend(etcd.url("minor")) as backend:
         assert await backend.get(Keyspace.Sessions, "s") is None
 

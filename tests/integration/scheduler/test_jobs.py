@@ -335,7 +335,7 @@ async def test_a_damaged_record_stops_its_own_job_only(store, tmp_path):
             await client.submit(job_id)
         backend = first.replica._backend
         chunk = (await backend.get_from_prefix(Keyspace.GraphChunks, "bad-chunk/")).items[0]
-        await backend.put(Keyspace.GraphChunks, chunk.key, b'{"schema_version":"1.0","oops')
+        await backend.put(Keyspace.GraphChunks, chunk.key, b'{"schema_version":"11.0","oops')
         await backend.put(Keyspace.ActiveJobs, "bad-header", b"rubbish")
         await backend.put(Keyspace.JobHeads, "bad-head", b"\x01rubbish")
         await client.close()

@@ -203,12 +203,11 @@ def registration(made, port, **more):
         executor_id=made.executor_id,
         incarnation=made.incarnation,
         slots=made.slots,
-        protocol_version=PROTOCOL_VERSION,
         spark_version="4.3.0",
         python_version="3.11",
         mode="push",
         address=f"127.0.0.1:{port}",
-        **more,
+        **{"protocol_version": PROTOCOL_VERSION, **more},
     )
 
 
@@ -220,7 +219,7 @@ async def scripted(address, executor_id="e1", **how):
         add_OnagerExecutorServicer_to_server(made, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
-        await made.stub.RegisterExecutor(registration(made, port, answered_by_call=True), wait_for_ready=True)
+        await made.stub.RegisterExecutor(registration(made, port), wait_for_ready=True)
         beating = asyncio.create_task(made.beat())
         try:
             yield made
@@ -326,11 +325,11 @@ async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_
         await until_ended(its_client, made)
 
 
-async def test_a_push_executor_of_the_version_before_is_told_to_be_upgraded(scheduler):
+async def test_an_executor_of_the_release_before_is_told_to_be_upgraded(scheduler):
     async with grpc.aio.insecure_channel(scheduler.address, options=CHANNEL_OPTIONS) as channel:
         made = ScriptedPushExecutor(OnagerExecutorGatewayStub(channel), "e1")
-        with pytest.raises(grpc.aio.AioRpcError, match="as an earlier version of Onager did"):
-            await made.stub.RegisterExecutor(registration(made, 1), wait_for_ready=True)
+        with pytest.raises(grpc.aio.AioRpcError, match="speaks version 1 of the protocol"):
+            await made.stub.RegisterExecutor(registration(made, 1, protocol_version=1), wait_for_ready=True)
 
 
 # -------------------------------------------------------------------- two schedulers

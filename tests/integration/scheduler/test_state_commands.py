@@ -104,7 +104,7 @@ async def test_a_damaged_job_is_removed_as_the_manual_says(tmp_path, url):
     async with busy_cluster(tmp_path, url):
         pass
     async with await open_backend(url) as store:
-        await store.put(Keyspace.JobLog, "active/00000000/000000000002", b'{"schema_version":"1.0","batch_')
+        await store.put(Keyspace.JobLog, "active/00000000/000000000002", b'{"schema_version":"11.0","batch_')
     async with process(tmp_path, port := free_port(), backend=url):
         through = ("--scheduler", f"127.0.0.1:{port}")
         damaged = await state_json("check", *through, code=1)

@@ -260,14 +260,13 @@ class Job:
         assert self.feed(event)
         return event
 
-    def lose(self, executor: str, *, life: str = "1", is_drained: bool = False) -> bool:
+    def lose(self, executor: str, *, life: str = "1") -> bool:
         return self.feed(
             ExecutorLost(
                 executor_id=executor,
                 incarnation=executor + life,
                 reason="no heartbeat",
                 at_ms=self.tick(),
-                is_drained=is_drained,
             )
         )
 

@@ -43,7 +43,6 @@ def died(
         incarnation=executor + life,
         reason="its JVM ended with exit code 3",
         at_ms=job.tick(),
-        is_drained=True,
         death=JvmDeath(
             is_memory=is_memory,
             was_alone=was_alone,
@@ -84,7 +83,7 @@ def test_a_loss_of_which_nobody_knows_the_cause_counts_against_no_task() -> None
     job = planned(stage(1, 1))
     for i in range(30):
         job.launch("a", life=str(i))
-        job.lose("a", life=str(i), is_drained=True)
+        job.lose("a", life=str(i))
     assert job.graph.is_active
     assert not job.stage(1).ledger.suspicions
 
@@ -197,7 +196,7 @@ def test_a_late_report_of_an_end_suspects_nobody() -> None:
     job = planned(stage(1, 1))
     job.launch("a")
     late = died(job, is_memory=True, was_alone=True)
-    job.lose("a", is_drained=True)
+    job.lose("a")
     job.launch("b")
     lose(job, late)
     assert job.graph.is_active

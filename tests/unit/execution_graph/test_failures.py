@@ -130,43 +130,6 @@ def test_limits_come_with_the_job() -> None:
     assert job.graph.state is JobState.FAILED
 
 
-# ---------------------------------------------------------------- tasks that kill executors
-
-
-def test_a_task_that_outlives_eight_executors_is_taken_for_their_killer() -> None:
-    job = planned(stage(1, 1))
-    for i in range(8):
-        assert job.graph.is_active
-        job.launch("a", life=str(i))
-        job.lose("a", life=str(i))
-
-    outcome = job.graph.outcome
-    assert isinstance(outcome, Failed)
-    assert outcome.failure.kind is FailureKind.EXECUTOR_LOST
-    assert "on 8 executors" in outcome.failure.message
-    assert "no heartbeat" in outcome.failure.message
-
-
-def test_executors_that_were_drained_are_not_held_against_their_tasks() -> None:
-    job = planned(stage(1, 1))
-    for i in range(20):
-        job.launch("a", life=str(i))
-        job.lose("a", life=str(i), is_drained=True)
-    assert job.graph.is_active
-
-
-def test_a_success_clears_the_suspicion() -> None:
-    job = planned(*chain(2, partitions=1), is_shared=False)
-    for i in range(7):
-        job.launch("a", life=str(i))
-        job.lose("a", life=str(i))
-    job.run(1, "a", life="7")
-    job.lose("a", life="7")
-    job.launch("a", life="8")
-    job.lose("a", life="8")
-    assert job.graph.is_active
-
-
 # ---------------------------------------------------------------- fetch failures that say nothing
 
 

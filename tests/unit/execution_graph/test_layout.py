@@ -429,9 +429,7 @@ def test_a_layout_survives_losses_and_the_record() -> None:
     job.lose("b")
     job.feed(ExecutorLost(executor_id="a", incarnation="a1", reason="gone", at_ms=job.tick()))
     assert job.stage(2).spec.partitions == 1
-    stored = encode_graph(job.graph)
-    assert b'"schema_version":"4.4"' in stored
-    assert decode_graph(stored) == job.graph
+    assert decode_graph(encode_graph(job.graph)) == job.graph
     job.finish("c")
     assert job.graph.state == "successful"
 

@@ -6,7 +6,6 @@ from typing import Literal
 import pytest
 
 from onager.execution_graph import (
-    REPLANNED_MAJOR,
     AdaptivePolicy,
     EventBatch,
     Failure,
@@ -595,21 +594,16 @@ def test_a_re_plan_that_finds_nothing_better_keeps_the_plan() -> None:
 # ---------------------------------------------------------------- records
 
 
-def test_records_with_re_plans_have_a_version_of_their_own() -> None:
+def test_records_with_re_plans_survive_the_round_trip() -> None:
     job = owing()
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.')
     begun(job)
     job.launch("b", 1)
     for _ in range(2):
-        data = encode_graph(job.graph)
-        assert data.startswith(f'{{"schema_version":"{REPLANNED_MAJOR}.'.encode())
-        assert decode_graph(data) == job.graph
+        assert decode_graph(encode_graph(job.graph)) == job.graph
         job.feed(replanned(job, *swapped(6), dropped=(2, 3, 4), result=7)) if job.graph.replan else None
     for event in job.log:
         if event.type in ("replan_begun", "stage_replanned"):
-            data = encode_batch(EventBatch(batch_id="b", events=(event,)))
-            assert data.startswith(f'{{"schema_version":"{REPLANNED_MAJOR}.'.encode())
-            assert decode_batch(data).events == (event,)
+            assert decode_batch(encode_batch(EventBatch(batch_id="b", events=(event,)))).events == (event,)
 
 
 def test_the_log_gives_the_graph() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from onager.execution_graph import (
-    REUSE_MAJOR,
     EventBatch,
     FailureKind,
     OutputsTaken,
@@ -49,10 +48,9 @@ def take(job: Job, *each: TakenOutput) -> bool:
     return job.feed(OutputsTaken(taken=each, at_ms=job.tick()))
 
 
-def stored(job: Job) -> str:
-    data = encode_graph(job.graph)
-    assert decode_graph(data) == job.graph
-    return data.decode().partition('"schema_version":"')[2].partition(".")[0]
+def survives(job: Job) -> bool:
+    """Return whether the job's record gives the same graph."""
+    return decode_graph(encode_graph(job.graph)) == job.graph
 
 
 def test_what_comes_before_a_taken_output_is_left_out() -> None:
@@ -61,7 +59,7 @@ def test_what_comes_before_a_taken_output_is_left_out() -> None:
     assert job.states() == ["superseded", "successful", "resolved", "unresolved", "unresolved"]
     assert [job.nonce(2, p) for p in (0, 1)] == ["other-0", "other-1"]
     assert job.stage(2).ledger.metrics.rows_out == 20, "what decides by sizes knows them"
-    assert stored(job) == str(REUSE_MAJOR)
+    assert survives(job)
     assert not take(job, taken(2)), "a second time changes nothing"
     assert job.launch().stage_id == 3
     job.finish()
@@ -119,7 +117,7 @@ def test_a_lost_output_is_computed_with_all_that_it_needs() -> None:
     assert job.states() == ["resolved", "unresolved", "successful", "unresolved", "unresolved"]
     assert [s.attempt for s in job.graph.stages[1:]] == [1, 1, 0, 1, 0]
     assert not job.stage(4).ledger.failed_fetch_attempts, "it is nobody's fault"
-    assert stored(job) == str(REUSE_MAJOR)
+    assert survives(job)
     job.finish()
     assert isinstance(job.stage(2), SuccessfulStage)
     assert job.nonce(2, 1) == "2.1/1.0"
@@ -132,7 +130,7 @@ def test_all_that_was_taken_of_one_job_is_lost_at_once() -> None:
     job.launch()
     job.feed(job.cannot_fetch(4, 0, 2, 1))
     assert job.states() == ["resolved", "unresolved", "resolved", "unresolved", "unresolved"]
-    assert stored(job) == "1", "nothing is left that an earlier version does not know"
+    assert survives(job)
     job.finish()
 
 
@@ -242,11 +240,9 @@ def test_the_last_outputs_are_worth_most() -> None:
     assert worth_taking(specs, 5, lambda _: False) == []
 
 
-def test_the_event_needs_a_reader_that_knows_it() -> None:
+def test_the_event_survives_the_round_trip() -> None:
     batch = EventBatch(batch_id="b", events=(OutputsTaken(taken=(taken(2),), at_ms=1),))
-    data = encode_batch(batch)
-    assert data.startswith(b'{"schema_version":"%d.' % REUSE_MAJOR)
-    assert decode_batch(data) == batch
+    assert decode_batch(encode_batch(batch)) == batch
 
 
 def test_a_running_stage_that_fails_otherwise_counts_as_ever() -> None:

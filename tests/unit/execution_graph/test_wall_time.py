@@ -129,12 +129,6 @@ def test_a_query_that_runs_where_it_is_planned() -> None:
     assert found["launching"] == 100
 
 
-def test_planning_that_nobody_measured_is_planning() -> None:
-    planning = TaskMetrics(run_ms=300)
-    story = planned(stage(1, 1, plan_digest=None, kind="result"), planning=planning, at_ms=1_100, fused=True)
-    assert story.shares(1_100)["planning"] == 700
-
-
 def test_what_is_not_kept_is_unknown() -> None:
     story = planned(stage(1, 1), planning=TaskMetrics(run_ms=100))
     story.launch(200)

@@ -7,7 +7,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from onager.errors import UnknownExecutorError, VersionMismatchError
-from onager.execution_graph import TABLES_MAJOR
 from onager.executor.agent.backoff import spread
 from onager.executor.agent.endings import Ending
 from onager.protocol import onager_pb2 as pb
@@ -54,9 +53,9 @@ async def test_registration_names_versions_slots_machine_and_incarnation():
         await eventually(lambda: r.gateway.polls)
         (request,) = r.gateway.registrations
         assert (request.executor_id, request.incarnation, request.slots) == ("e-1", "life-1", 3)
-        assert request.fetches_inputs
+        assert not request.features
         assert request.machine == "rack-4"
-        assert (request.protocol_version, request.spark_version, request.python_version) == (1, "4.3.0", "3.11")
+        assert (request.protocol_version, request.spark_version, request.python_version) == (2, "4.3.0", "3.11")
 
 
 async def test_a_refused_version_ends_the_agent_with_the_message():
@@ -380,21 +379,6 @@ async def test_the_plans_that_an_executor_made_are_not_fetched_by_it():
         r.worker.running[planned](pb.TaskReport(task=task_id(planned), success=pb.TaskSuccess(plan=outcome)))
         await eventually(lambda: len(r.worker.started) == 2)
         assert r.gateway.blob_requests == [digest]
-
-
-async def test_a_report_of_a_plan_says_which_version_of_records_can_hold_it():
-    async with rig() as r:
-        spec = b"SELECT 1"
-        digest = hashlib.sha256(spec).hexdigest()
-        r.gateway.blobs[digest] = spec
-        planning = pb.TaskSet(job_id="job-1", work=pb.PLAN, spec_digest=digest, tasks=[pb.TaskAttempt()])
-        await r.gateway.launches.put(planning)
-        await eventually(lambda: r.worker.running)
-        ((key, on_report),) = r.worker.running.items()
-        outcome = pb.PlanOutcome(stages=[pb.PlannedStage(stage_id=1, work=pb.STEP)])
-        on_report(pb.TaskReport(task=task_id(key), success=pb.TaskSuccess(plan=outcome)))
-        await eventually(lambda: r.gateway.reports)
-        assert r.gateway.reports[0].reports[0].needs_major == TABLES_MAJOR
 
 
 async def test_a_blob_with_another_digest_is_not_used():

@@ -46,7 +46,7 @@ def answer(r, *task_sets, life="life-1", number=None, **more):
 async def test_it_registers_with_its_address_and_polls_with_all_that_it_has():
     async with pushed(poll_wait_ms=30_000) as (r, stub):
         (request,) = r.gateway.registrations
-        assert (request.mode, request.address, request.answered_by_call) == ("push", r.address, True)
+        assert (request.mode, request.address) == ("push", r.address)
         (poll,) = r.gateway.polls
         assert (poll.free_slots, list(poll.running)) == (2, [])
         await stub.AnswerPoll(answer(r, task_set(0)))

@@ -50,6 +50,7 @@ def test_the_drawn_tree_names_every_class():
         errors.JobNotFoundError("j2"),
         errors.RequestTooLargeError("the SQL text", 5, 4, "cut it"),
         errors.SchemaVersionError("record", 9, 1),
+        errors.FeatureMissingError("record", ["later"]),
         errors.InvalidSettingError("spark.x", 3, "no such key — ü"),
         errors.OnagerError("bare"),
     ],

@@ -6,14 +6,11 @@ import pytest
 
 from onager.errors import PlanningError, UnsupportedPlanError
 from onager.execution_graph import (
-    TABLES_MAJOR,
-    EventBatch,
     ExecutorSlot,
     FailureCause,
     FailureKind,
     JobPlanned,
     TaskFailed,
-    encode_batch,
 )
 from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb
@@ -163,14 +160,11 @@ async def test_a_plan_names_its_changes_which_are_kept_as_long_as_the_job(backen
     assert digest in blobs_of(planning.graph)
     kept = decoded(await BlobStore(backend).get(digest))
     assert kept == changes(put(T, table()), partitions({"k=1": {}}))
-    record = encode_batch(EventBatch(batch_id="b", events=(event,)))
-    assert record.startswith(b'{"schema_version":"%d.' % TABLES_MAJOR)
 
 
 async def test_a_plan_that_changes_nothing_is_as_before(backend, planning):
     event = await read(backend, planning, pb.CatalogChanges())
     assert event.summary.catalog_digest == ""
-    assert encode_batch(EventBatch(batch_id="b", events=(event,))).startswith(b'{"schema_version":"1.')
 
 
 async def test_bad_changes_fail_the_attempt_and_too_many_the_job(backend, planning):
@@ -202,18 +196,3 @@ async def test_no_table_database_or_partition_lies_where_the_cluster_keeps_its_o
         message(partitions({"k=1": {"storage": {"location": f"file:{tmp_path}/t/k=1"}}}, location=f"{tmp_path}/t")),
     ):
         assert isinstance(await read(backend, planning, catalog, private=private), JobPlanned)
-
-
-async def test_while_a_scheduler_knows_no_catalog_nothing_is_changed_and_the_user_is_told(backend, planning):
-    event = await read(backend, planning, message(put(T, table())), may_change_catalog=lambda: False)
-    assert event.failure.kind is FailureKind.USER_ERROR
-    assert "a scheduler of an earlier version is running" in event.failure.message
-    event = await read(backend, planning, None, sink=pb.Sink(partition_by=["k"]), may_change_catalog=lambda: False)
-    assert "which knows neither a catalog nor directories by columns" in event.failure.message
-    event = await read(backend, planning, None, sink=pb.Sink(foreign="{}"), may_commit=lambda: False)
-    assert "which does not know tables of other catalogs" in event.failure.message
-    reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), may_change_catalog=lambda: False)
-    task = pb.TaskId(job_id=planning.graph.job_id)
-    told = pb.Failure(kind="io_error", cause="catalog_changed", message="table default.t was changed")
-    (event,) = await reader.read(planning.graph, SLOT, by_key([pb.TaskReport(task=task, failure=told)]))
-    assert (event.failure.kind, event.failure.cause) == (FailureKind.IO_ERROR, None)

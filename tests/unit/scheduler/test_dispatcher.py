@@ -329,9 +329,7 @@ async def test_a_round_that_fails_late_ends_the_dispatcher(backend, clock):
 def jvm_died(executor_id, partitions, *, is_memory=True, was_alone=False, attempt=0):
     suspects = tuple(SuspectTask(JOB, 1, 0, p, attempt) for p in partitions)
     death = JvmDeath(is_memory=is_memory, was_alone=was_alone, tasks=len(suspects), suspects=suspects)
-    return ExecutorLost(
-        executor_id=executor_id, incarnation="life", reason="its JVM ended", at_ms=9, is_drained=True, death=death
-    )
+    return ExecutorLost(executor_id=executor_id, incarnation="life", reason="its JVM ended", at_ms=9, death=death)
 
 
 def lone(task_sets):

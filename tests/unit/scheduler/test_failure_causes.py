@@ -102,19 +102,6 @@ async def test_without_the_exchange_directory_a_job_waits_since_its_executor_tak
     assert (await read(reader("a"), job, lost)).cause is FailureCause.NO_PLACE
 
 
-async def test_a_cause_that_a_scheduler_of_the_version_before_cannot_read_is_not_written():
-    job = planned(stage(1, 2))
-    job.launch("a")
-    made = ReportReader(
-        None,
-        None,
-        SimpleNamespace(now_ms=lambda: 9),
-        taking_work=lambda: frozenset("ab"),
-        may_name_places=lambda: False,
-    )
-    assert (await read(made, job, unseen("PLACE_NOT_SEEN"))).cause is FailureCause.OTHER_VERSION
-
-
 async def test_it_goes_on_where_another_executor_failed_for_another_reason():
     job = planned(stage(1, 2))
     job.launch("b")

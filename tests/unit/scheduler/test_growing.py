@@ -138,14 +138,11 @@ async def test_a_stage_that_would_get_too_many_tasks_fails(job):
         fed(await job.graph(), key, "e1", found(1, MAX_TASKS_OF_STAGE - 1), 9)
 
 
-@pytest.mark.parametrize(
-    ("may_grow", "pipeline", "told"), [(True, None, True), (False, None, False), (True, Pipeline(), False)]
-)
-async def test_a_planner_is_told_whether_stages_may_grow(backend, clock, may_grow, pipeline, told):
+@pytest.mark.parametrize(("pipeline", "told"), [(None, True), (Pipeline(), False)])
+async def test_a_planner_is_told_whether_stages_may_grow(backend, clock, pipeline, told):
     jobs = store(backend, clock)
     await jobs.submit(replace(graph(), pipeline=pipeline))
-    cluster = Cluster(lambda: 2, may_grow=lambda: may_grow)
-    (launch,) = await QueryCoordinator(JOB, JobWriters(jobs, clock), clock, cluster).launch([Share(SLOT, 1)])
+    (launch,) = await QueryCoordinator(JOB, JobWriters(jobs, clock), clock, Cluster(lambda: 2)).launch([Share(SLOT, 1)])
     assert launch.task_set.may_grow is told
 
 

@@ -1,9 +1,9 @@
 import pytest
 
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError, VersionMismatchError
-from onager.execution_graph import PIPELINED_MAJOR, Pipeline, SpeculationPolicy
+from onager.execution_graph import Pipeline, SpeculationPolicy
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.limits import MAX_JOB_SPEC_BYTES
+from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
 from onager.scheduler.jobs.job_exchange import pipeline_of
 from onager.scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
 from onager.scheduler.jobs.job_speculation import speculation_of
@@ -11,7 +11,7 @@ from onager.scheduler.jobs.job_speculation import speculation_of
 
 def request(job_id="job-1", **spec):
     given = {"sql": pb.SqlScript(text="SELECT 1")} if not {"sql", "python"} & set(spec) else {}
-    return pb.SubmitJobRequest(job_id=job_id, spec=pb.JobSpec(**given, **spec), protocol_version=1)
+    return pb.SubmitJobRequest(job_id=job_id, spec=pb.JobSpec(**given, **spec), protocol_version=PROTOCOL_VERSION)
 
 
 def test_an_ordinary_job_passes():
@@ -66,14 +66,10 @@ def test_what_can_never_work_is_told(bad, error, text):
         check_submission(bad)
 
 
-def test_a_job_streams_when_it_asks_for_it_and_all_schedulers_know_how():
+def test_a_job_streams_when_it_asks_for_it():
     assert pipeline_of(request().spec) is None
     assert pipeline_of(request(conf={"onager.exchange": "durable"}).spec) is None
-    asked = request(conf={"onager.exchange": " Streaming"}).spec
-    assert pipeline_of(asked) == Pipeline()
-    refused = pipeline_of(asked, PIPELINED_MAJOR - 1, at_ms=7)
-    assert "earlier version" in refused.reason
-    assert refused.abandoned_ms == 7
+    assert pipeline_of(request(conf={"onager.exchange": " Streaming"}).spec) == Pipeline()
 
 
 def test_speculation_is_off_unless_asked_for():

@@ -331,9 +331,9 @@ async def damage(backend, keyspace, prefix, value):
         (Keyspace.ActiveJobs, "", b"rubbish"),
         (Keyspace.ActiveJobs, "", b'{"schema_version":"1.0"}'),
         (Keyspace.GraphChunks, "job-1/", b"\x01rubbish"),
-        (Keyspace.GraphChunks, "job-1/", b'{"schema_version":"1.0","stages":3}'),
+        (Keyspace.GraphChunks, "job-1/", b'{"schema_version":"11.0","stages":3}'),
         (Keyspace.GraphChunks, "job-1/", None),
-        (Keyspace.JobLog, "job-1/", b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"?"}]}'),
+        (Keyspace.JobLog, "job-1/", b'{"schema_version":"11.0","batch_id":"b","events":[{"type":"?"}]}'),
     ],
 )
 async def test_a_damaged_record_is_marked_and_raised(backend, clock, keyspace, prefix, value):

@@ -130,7 +130,7 @@ async def test_a_job_at_which_other_work_fails_each_time_ends_and_others_have_it
         await pair.run_job(each, 2)
     await pair.fill(4)
     local = pair.here.local
-    lost = ExecutorLost(executor_id=SLOT.executor_id, incarnation="life", reason="gone", at_ms=1, is_drained=True)
+    lost = ExecutorLost(executor_id=SLOT.executor_id, incarnation="life", reason="gone", at_ms=1)
 
     async def loss():
         with suppress(OnagerError):
@@ -169,6 +169,6 @@ async def test_a_loss_that_the_store_does_not_take_is_told_to_the_caller_as_it_w
         raise StateUnavailableError("down")
 
     monkeypatch.setattr(pair.here.local.coordinator(job_id), "lose_executor", down)
-    lost = ExecutorLost(executor_id=SLOT.executor_id, incarnation="life", reason="gone", at_ms=1, is_drained=True)
+    lost = ExecutorLost(executor_id=SLOT.executor_id, incarnation="life", reason="gone", at_ms=1)
     with pytest.raises(StateUnavailableError):
         await pair.here.local.lose_executor(lost)

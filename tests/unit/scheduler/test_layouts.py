@@ -50,12 +50,12 @@ def stage(stage_id, partitions, reads=(), *, kind="exchange", **more):
     )
 
 
-async def at_work(backend, clock, *stages, may_lay_out=True):
+async def at_work(backend, clock, *stages):
     """Return the coordinator of a job whose first stage, of two tasks, was launched."""
     jobs = store(backend, clock)
     await jobs.submit(replace(graph(), adaptive=AdaptivePolicy()))
     writers = JobWriters(jobs, clock)
-    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 2, may_lay_out=lambda: may_lay_out))
+    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 2))
     await coordinator.launch([Share(SLOT, 1)])
     plan = planned(1)
     plan = replace(plan, stages=stages, summary=replace(plan.summary, result_stage_id=len(stages)))
@@ -92,13 +92,6 @@ async def test_tasks_are_told_which_buckets_they_read_at_every_launch(backend, c
     assert launch.task_set.partitions == 1
     (repeated,) = await coordinator.reconcile(replace(SLOT, list_number=2), [])
     assert repeated.task_set.reads == launch.task_set.reads
-
-
-async def test_nothing_is_laid_out_that_some_scheduler_could_not_read(backend, clock):
-    stages = [stage(1, 2), stage(2, BUCKETS, [1], kind="result", may_merge=True)]
-    _, coordinator = await at_work(backend, clock, *stages, may_lay_out=False)
-    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5))
-    assert (launch.task_set.partitions, list(launch.task_set.reads)) == (BUCKETS, [])
 
 
 async def test_sizes_are_taken_of_the_buckets_that_there_are_and_where_they_are_wanted(backend, clock):
@@ -172,9 +165,6 @@ def test_people_are_told_how_a_stage_was_laid_out():
 )
 def test_the_settings_of_a_job_say_by_which_sizes(conf, policy):
     assert adaptive_of(pb.JobSpec(conf=conf)) == policy
-    assert adaptive_of(pb.JobSpec(conf=conf), 3) is None, "some scheduler could not read it"
-    laid_out_alone = None if policy is None else replace(policy, replan="")
-    assert adaptive_of(pb.JobSpec(conf=conf), 4) == laid_out_alone, "some scheduler knows no re-plans"
 
 
 @pytest.mark.parametrize(

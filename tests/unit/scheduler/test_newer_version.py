@@ -6,7 +6,6 @@ import pytest
 from grpc import StatusCode
 from structlog.testing import capture_logs
 
-from onager.execution_graph import SCHEMA_MAJOR
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
@@ -85,12 +84,12 @@ async def test_a_report_is_not_acknowledged(replica):
     assert not (await replica.gateway.ReportTasks(request, Context())).acknowledged
 
 
-@pytest.mark.parametrize(("needs", "is_taken"), [(SCHEMA_MAJOR, True), (SCHEMA_MAJOR + 1, False)])
+@pytest.mark.parametrize(("needs", "is_taken"), [([], True), (["later"], False)])
 async def test_a_plan_of_which_it_would_drop_a_part_is_left_to_a_newer_scheduler(replica, needs, is_taken):
     """It was taken without what a newer version had added: the job would have ended with another result."""
     stage = pb.PlannedStage(stage_id=1, plan_digest=PLAN_DIGEST, partitions=1, output=pb.OutputLayout(kind="result"))
     outcome = pb.PlanOutcome(stages=[stage], blobs=[pb.Blob(digest=PLAN_DIGEST, content=PLAN)])
-    report = pb.TaskReport(task=TASK, success=pb.TaskSuccess(plan=outcome), needs_major=needs)
+    report = pb.TaskReport(task=TASK, success=pb.TaskSuccess(plan=outcome), needs=needs)
     request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
     with capture_logs() as logs:
         answer = await replica.gateway.ReportTasks(request, Context())

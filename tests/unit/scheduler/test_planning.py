@@ -1,10 +1,8 @@
-"""Plans of more than a scheduler keeps account of, and the versions that plans need."""
+"""Plans of more than a scheduler keeps account of."""
 
 import pytest
 
 from onager.errors import PlanningError
-from onager.execution_graph import FEED_MAJOR, FOREIGN_MAJOR, TABLES_MAJOR, EventBatch, encode_batch
-from onager.executor.work import needs_major
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_STAGES, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
@@ -50,55 +48,3 @@ def test_a_plan_may_be_as_large_as_the_limits() -> None:
 def test_secrets_in_a_plan_are_not_explained() -> None:
     plan = pb.PlanOutcome(plan="Relation [url=jdbc:x, password=hidden]", stages=[pb.PlannedStage(plan="token: hidden")])
     assert b"hidden" not in explanation(plan)
-
-
-def growing() -> pb.PlanOutcome:
-    plan = outcome(1, 2).plan
-    plan.stages[0].work, plan.stages[0].output.kind = pb.FEED, "control"
-    plan.stages[1].inputs.pop()
-    plan.stages[1].feed_stage_id = 1
-    plan.stages[1].portions.add(digest="p", partitions=2)
-    return plan
-
-
-def partitioned() -> pb.PlanOutcome:
-    plan = outcome(1).plan
-    plan.stages[0].output.kind = "sink"
-    plan.sink.CopyFrom(pb.Sink(path="/data/t", format="parquet", mode="overwrite", partition_by=["day"]))
-    return plan
-
-
-def foreign() -> pb.PlanOutcome:
-    plan = partitioned()
-    plan.sink.foreign = '{"catalog": "ice"}'
-    return plan
-
-
-def steps() -> pb.PlanOutcome:
-    return pb.PlanOutcome(stages=[pb.PlannedStage(stage_id=1, work=pb.STEP, plan_digest="d", partitions=1)])
-
-
-def changing() -> pb.PlanOutcome:
-    plan = outcome(1).plan
-    plan.catalog.puts.add(key="databases/d", value=b"{}")
-    return plan
-
-
-@pytest.mark.parametrize(
-    ("plan", "major"),
-    [
-        (outcome(1, 1).plan, 1),
-        (growing(), FEED_MAJOR),
-        (partitioned(), TABLES_MAJOR),
-        (foreign(), FOREIGN_MAJOR),
-        (steps(), TABLES_MAJOR),
-        (changing(), TABLES_MAJOR),
-    ],
-    ids=["plain", "growing", "partitioned", "of another catalog", "steps", "changing the catalog"],
-)
-def test_an_executor_tells_the_version_of_the_record_that_holds_its_plan(plan: pb.PlanOutcome, major: int) -> None:
-    digest = "c" if plan.HasField("catalog") else ""
-    event = planned(TASK, "e", pb.TaskSuccess(plan=plan), "digest", 1, digest)  # type: ignore[arg-type]
-    record = encode_batch(EventBatch(batch_id="b", events=(event,)))
-    assert record.startswith(f'{{"schema_version":"{major}.'.encode())
-    assert needs_major(plan) == major

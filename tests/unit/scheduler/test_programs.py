@@ -500,18 +500,3 @@ async def test_webhooks_are_told_of_the_program_alone(store, clock, tmp_path):
     await end(replica, "p.1")
     assert {job: replica.heads.get(JobId(job)).is_notice_owed for job in (P, "p.1")} == {P: True, "p.1": False}
     await replica.close()
-
-
-async def test_scripts_are_split_and_other_catalogs_written_only_where_every_executor_can(scheduler):
-    def register(name, **fields):
-        return scheduler.gateway.RegisterExecutor(
-            pb.RegisterExecutorRequest(
-                executor_id=name, incarnation=name, slots=1, protocol_version=1, spark_version="4.3", **fields
-            ),
-            PEER,
-        )
-
-    await register("new", splits=True, commits=True)
-    assert (scheduler.executors.all_split, scheduler.executors.all_commit) == (True, True)
-    await register("old")
-    assert (scheduler.executors.all_split, scheduler.executors.all_commit) == (False, False)

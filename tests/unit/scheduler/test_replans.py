@@ -44,12 +44,12 @@ STAGES = [
 ]
 
 
-async def at_work(backend, clock, *, mode="on", may_replan=True):
+async def at_work(backend, clock, *, mode="on"):
     """Return a job whose first stage, a side of a join, is about to be done, and the other has not begun."""
     jobs = store(backend, clock)
     await jobs.submit(replace(graph(), adaptive=AdaptivePolicy(fuse_bytes=0, replan=mode)))
     writers = JobWriters(jobs, clock)
-    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 2, may_replan=lambda: may_replan))
+    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 2))
     await coordinator.launch([Share(SLOT, 1)])
     plan = planned(1)
     summary = replace(plan.summary, result_stage_id=3, frame_digest="frame", broadcast_bytes=100)
@@ -113,13 +113,6 @@ async def test_sizes_are_made_up_where_re_plans_are_forced(backend, clock):
     _, coordinator = await at_work(backend, clock, mode="force")
     (launch,) = await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
     assert launch.task_set.replan.falsify == "job-1 4"
-
-
-async def test_nothing_is_planned_again_that_some_scheduler_could_not_read(backend, clock):
-    jobs, coordinator = await at_work(backend, clock, may_replan=False)
-    (launch,) = await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
-    assert launch.task_set.stage_id == 2
-    assert not (await jobs.get(JOB)).graph.replans
 
 
 async def test_a_new_plan_goes_into_the_log_with_its_blobs_and_its_stages_are_launched(backend, clock):

@@ -196,22 +196,6 @@ async def test_what_has_no_fingerprint_or_may_differ_is_computed(cluster):
     assert await cluster.run("d", plan=plan_of("f" * 10_000, "nonsense")) == [1, 2, 3]
 
 
-async def test_a_scheduler_that_knows_none_keeps_it_from_all(cluster):
-    await cluster.run(A)
-    cluster.replica.members.record = cluster.replica.members.record.model_copy(update={"reads_major": 7})
-    assert await cluster.run(B) == [1, 2, 3]
-
-
-@pytest.mark.parametrize(("reuses", "done"), [(True, [3]), (False, [1, 2, 3])])
-async def test_an_executor_that_knows_none_keeps_it_from_all(cluster, reuses, done):
-    await cluster.run(A)
-    request = pb.RegisterExecutorRequest(
-        executor_id="e2", incarnation="l2", slots=1, protocol_version=1, spark_version="4.3", reuses=reuses
-    )
-    await cluster.replica.gateway.RegisterExecutor(request, Peer())
-    assert await cluster.run(B) == done
-
-
 # ---------------------------------------------------------------- files
 
 

@@ -18,12 +18,12 @@ JOB = JobId("job-1")
 READERS = 4
 
 
-async def launched(backend, clock, producers, *, fetches=True, blobs=None):
+async def launched(backend, clock, producers, *, blobs=None):
     """Return the launches of a stage that reads from *producers* tasks, each of one task."""
     jobs = store(backend, clock)
     await jobs.submit(graph())
     writers = JobWriters(jobs, clock)
-    inputs = StageInputs(blobs or BlobStore(backend), lambda _: fetches)
+    inputs = StageInputs(blobs or BlobStore(backend))
     coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1, inputs=inputs))
     await coordinator.launch([Share(SLOT, 1)])
     plan = planned(producers)
@@ -62,12 +62,6 @@ async def test_many_inputs_are_stored_once_and_told_by_their_digest(backend, clo
     content = await BlobStore(backend).get(BlobDigest(digest))
     assert len(content) > INLINE_BYTES
     assert places(pb.TaskSet.FromString(content)) == [f"n{n}" for n in range(2_000)]
-
-
-async def test_an_executor_of_the_version_before_is_told_all_of_them(backend, clock):
-    task_sets = await launched(backend, clock, 2_000, fetches=False)
-    assert [len(places(task_set)) for task_set in task_sets] == [2_000] * READERS
-    assert not any(task_set.inputs_digest for task_set in task_sets)
 
 
 async def test_inputs_that_cannot_be_stored_go_with_the_launch(backend, clock, monkeypatch):

@@ -15,6 +15,7 @@ from onager.errors import InvalidSettingError
 from onager.execution_graph import EventBatch, FailureKind, JobCancelled
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
 from onager.scheduler.api import tracing
 from onager.scheduler.api.timeline import Story
 from onager.scheduler.app import Replica
@@ -107,7 +108,9 @@ async def exported(replica):
 async def test_a_job_is_one_trace_whichever_schedulers_drove_it(backend, collector):
     first = await scheduler(backend, "s1", collector.url)
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf={"onager.traceparent": CALLER})
-    _, content, digest = checked(pb.SubmitJobRequest(job_id=JOB, spec=spec, client_id="c", protocol_version=1), 0)
+    _, content, digest = checked(
+        pb.SubmitJobRequest(job_id=JOB, spec=spec, client_id="c", protocol_version=PROTOCOL_VERSION), 0
+    )
     await first.blobs.put(JOB, [content])
     await first.jobs.submit(graph(JOB, digest))
     await first.writers.record(JOB, lambda job: Decision(launches(job)))
@@ -178,7 +181,7 @@ def test_a_traceparent_that_is_none_is_refused_when_the_job_is_submitted(text):
     assert traceparent_of(text) is None
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf={"onager.traceparent": text})
     with pytest.raises(InvalidSettingError, match="W3C traceparent"):
-        checked(pb.SubmitJobRequest(job_id=JOB, spec=spec, client_id="c", protocol_version=1), 0)
+        checked(pb.SubmitJobRequest(job_id=JOB, spec=spec, client_id="c", protocol_version=PROTOCOL_VERSION), 0)
 
 
 def test_an_endpoint_is_an_address_of_the_web():

@@ -135,7 +135,7 @@ async def test_the_file_is_its_owner_s_alone_and_readable_as_lines_of_json(store
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [p.name for p in tmp_path.iterdir()] == ["b.zst"]
     first, *records, last = map(json.loads, lines_of(path))
-    assert first["onager_backup"] == "1.0"
+    assert first["onager_backup"] == "2.0"
     assert last["records"] == len(records) == sum(first["records"].values())
     head = next(r for r in records if r["keyspace"] == "JobHeads" and r["key"] == "active")
     assert json.loads(head["text"])["state"] == "running"
@@ -239,15 +239,16 @@ def test_what_is_no_backup_at_all(tmp_path):
 
 
 def header(**fields):
-    plain = {"onager_backup": "1.0", "onager_version": "9.9", "revision": 1, "records": {}, "left_out": {}}
+    plain = {"onager_backup": "2.0", "onager_version": "9.9", "revision": 1, "records": {}, "left_out": {}}
     return json.dumps({**plain, **fields}).encode() + b"\n"
 
 
-def test_a_newer_format_is_refused_and_a_newer_minor_one_read(tmp_path):
-    newer = write_lines(tmp_path / "2", sealed([header(onager_backup="2.0")]))
-    with pytest.raises(SchemaVersionError, match="has schema version 2, but this Onager reads up to 1"):
-        check(newer)
-    assert check(write_lines(tmp_path / "1", sealed([header(onager_backup="1.7", more=True)]))).records == 0
+def test_another_format_is_refused_and_a_newer_minor_one_read(tmp_path):
+    for major in (1, 3):
+        other = write_lines(tmp_path / "other", sealed([header(onager_backup=f"{major}.0")]))
+        with pytest.raises(SchemaVersionError, match=f"has schema version {major}, and Onager .* reads 2"):
+            check(other)
+    assert check(write_lines(tmp_path / "minor", sealed([header(onager_backup="2.7", more=True)]))).records == 0
 
 
 def test_an_unknown_keyspace_is_refused_before_anything_is_written(tmp_path):
