@@ -42,10 +42,9 @@ from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
+from onager.scheduler.engine.job_checks import JobChecks
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.new_jobs import NewJobs
-from onager.scheduler.engine.overdue_work import OverdueWork
-from onager.scheduler.engine.pipelines import Pipelines
 from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reconciliation import Reconciler
@@ -200,23 +199,8 @@ class Replica:
             driver_of=lambda job_id: self.forwarding.driver_of(job_id) or self.local,
             max_launches=settings.max_launches_per_append,
         )
-        self.overdue_work = OverdueWork(
-            self.jobs,
-            self.local,
-            self.ownership,
-            clock,
-            interval_s=settings.speculation_interval_ms / 1000,
-            executors=self.executors.taking_work,
-        )
-        self.pipelines = Pipelines(
-            self.jobs,
-            self.local,
-            self.ownership,
-            clock,
-            interval_s=settings.speculation_interval_ms / 1000,
-            executors=self.executors.taking_work,
-            streaming=self.executors.streaming,
-            on_abandoned=self._stop_tasks_of,
+        self.checks = JobChecks(
+            self.jobs, self.local, self.ownership, self.executors, clock, on_abandoned=self._stop_tasks_of
         )
         self._locality = InputLocality()
         self.dispatcher = Dispatcher(
@@ -382,8 +366,7 @@ class Replica:
             member_watch=self.member_watch.run(),
             reconciler=self.reconciler.run(),
             lists_again=self.reconciler.run_again(),
-            overdue_work=self.overdue_work.run(),
-            pipelines=self.pipelines.run(),
+            checks=every(self.settings.speculation_interval_ms / 1000, self.checks.check_all),
             steps=self.steps.run(),
             deadlines=self.steps.run_deadlines(),
             polls=self.polls.run(),
@@ -419,7 +402,7 @@ class Replica:
         """A job is known here as it is stored now, whoever changed it."""
         job_id = JobId(head.job_id)
         self.local.on_commit(job, head)
-        self.pipelines.on_commit(job, head)
+        self.checks.on_commit(job, head)
         if job.graph.is_active:
             self.ownership.read(job_id)
         else:
@@ -471,7 +454,7 @@ class Replica:
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """The head of a job has changed in the store, or is gone."""
-        for part in (self.pipelines, self.clean_ups, self.retention):
+        for part in (self.checks, self.clean_ups, self.retention):
             part.on_head(job_id, head)
         for owed in self._owed:
             owed.on_head(job_id, head)

@@ -21,8 +21,8 @@ from onager.scheduler import timing
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
+from onager.scheduler.engine.job_checks import JobChecks
 from onager.scheduler.engine.local_driver import LocalDriver
-from onager.scheduler.engine.overdue_work import OverdueWork
 from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.task_manager import TaskManager
@@ -262,7 +262,7 @@ async def straggling(hall, tasks=4):
     await hall.tasks.fill_reservations([_reservation(session_of())] * tasks)
     await hall.writers.record(JOB, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
     hall.clock.advance(60_000)
-    await hall.local.coordinator(JOB).speculate(["e1", "e2"])
+    await hall.local.coordinator(JOB).record_overdue(["e1", "e2"], [])
     return hall.jobs.cached(JOB).graph
 
 
@@ -290,11 +290,12 @@ async def test_stragglers_are_found_only_in_jobs_that_this_replica_drives(hall):
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)
     ownership = SimpleNamespace(followed=[])
-    overdue = OverdueWork(hall.jobs, hall.local, ownership, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"})
-    await overdue.look()
+    executors = SimpleNamespace(taking_work=lambda: {"e1", "e2"}, streaming=set)
+    checks = JobChecks(hall.jobs, hall.local, ownership, executors, hall.clock, on_abandoned=lambda _: None)
+    await checks.check_all()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another replica acts"
     ownership.followed = hall.ownership.followed
-    await overdue.look()
+    await checks.check_all()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (3,)
 
 
