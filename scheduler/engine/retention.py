@@ -27,7 +27,17 @@ from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import HEADER_KEYSPACES
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.settings import SchedulerSettings
-from onager.state_backend import ABSENT, MAX_TXN_OPS, Committed, Delete, DeleteRange, Keyspace, Op, StateBackendClient
+from onager.state_backend import (
+    ABSENT,
+    MAX_TXN_OPS,
+    Committed,
+    Delete,
+    DeleteRange,
+    Keyspace,
+    Op,
+    StateBackendClient,
+    each_page,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +45,6 @@ _REMOVED_AT_ONCE: Final = 16
 """Jobs removed by one transaction; each takes eight operations."""
 _BATCHES_AT_ONCE: Final = 12
 """Transactions in flight: the store writes concurrent ones together."""
-_PAGE: Final = 1_000
 _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspace.Results)
 
 
@@ -277,14 +286,8 @@ class Retention:
         is_due = self._rounds.has_begun("audit notes", timing.AUDIT_COUNTED_S)
         if not is_due or not await self._rounds.claim("audit notes", timing.AUDIT_COUNTED_S):
             return
-        keys: list[str] = []
-        start_after: str | None = None
-        while True:
-            page = await self._backend.scan_keys(Keyspace.Audit, limit=_PAGE, start_after=start_after)
-            keys += [key for key in page if is_note(key)]
-            if not page.has_more:
-                break
-            start_after = page.items[-1]
+        pages = each_page(self._backend.scan_keys, Keyspace.Audit)
+        keys = [key async for page in pages for key in page if is_note(key)]
         too_many = keys[: max(0, len(keys) - self._settings.audit_max_notes)]
         await self._backend.put_all(Delete(Keyspace.Audit, key) for key in too_many)
 
@@ -310,12 +313,6 @@ class Retention:
 
     async def _histories_without_a_job(self) -> set[str]:
         """Return the jobs that are gone but for their histories."""
-        found: set[str] = set()
-        start_after: str | None = None
-        while True:
-            page = await self._backend.scan_keys(Keyspace.History, limit=_PAGE, start_after=start_after)
-            jobs = {key.partition("/")[0] for key in page}
-            found |= {job_id for job_id in jobs if self._heads.get(JobId(job_id)) is None}
-            if not page.has_more:
-                return found
-            start_after = page.items[-1]
+        pages = each_page(self._backend.scan_keys, Keyspace.History)
+        jobs = {key.partition("/")[0] async for page in pages for key in page}
+        return {job_id for job_id in jobs if self._heads.get(JobId(job_id)) is None}
