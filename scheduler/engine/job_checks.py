@@ -4,15 +4,12 @@ from collections.abc import Callable
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId
-from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
 from onager.scheduler.engine.local_driver import LocalDriver
-from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import StoredJob
-from onager.scheduler.jobs.job_store import JobStore
 
 log = structlog.get_logger(__name__)
 
@@ -21,20 +18,13 @@ class JobChecks:
     """The jobs that this scheduler drives."""
 
     def __init__(
-        self,
-        jobs: JobStore,
-        local: LocalDriver,
-        ownership: Ownership,
-        executors: ExecutorManager,
-        clock: Clock,
-        on_abandoned: Callable[[JobId], None],
+        self, env: Env, store: Store, cluster: ClusterView, local: LocalDriver, on_abandoned: Callable[[JobId], None]
     ) -> None:
         """Make it; *on_abandoned* is called once for each job that was seen streaming and no longer streams."""
-        self._jobs = jobs
+        self._env = env
+        self._store = store
+        self._cluster = cluster
         self._local = local
-        self._ownership = ownership
-        self._executors = executors
-        self._clock = clock
         self._on_abandoned = on_abandoned
         self._streaming: set[JobId] = set()
         self.abandoned = 0
@@ -42,11 +32,11 @@ class JobChecks:
 
     async def check_all(self) -> None:
         """Check each job once, as far as possible without asking the store."""
-        known = [(job_id, self._jobs.cached(job_id)) for job_id in self._ownership.followed]
+        known = [(job_id, self._store.jobs.cached(job_id)) for job_id in self._cluster.ownership.followed]
         checked = [(j, job.graph) for j, job in known if job is not None and _needs_checks(job)]
         if not checked:
             return
-        executors, streaming = self._executors.taking_work(), self._executors.streaming()
+        executors, streaming = self._cluster.executors.taking_work(), self._cluster.executors.streaming()
         for job_id, graph in checked:
             coordinator = self._local.coordinator(job_id)
             if not coordinator.overdue(graph, executors, streaming):
@@ -70,7 +60,7 @@ class JobChecks:
             self._streaming.discard(job_id)
             if graph.pipeline is not None and graph.pipeline.reason:
                 log.info("pipeline_abandoned", job_id=job_id, reason=graph.pipeline.reason)
-                self.abandoned += self._ownership.follows(job_id)
+                self.abandoned += self._cluster.ownership.follows(job_id)
                 self._on_abandoned(job_id)
 
 

@@ -7,6 +7,7 @@ import pytest
 from onager.clock import ManualClock
 from onager.ids import JobId
 from onager.scheduler.engine.job_checks import JobChecks
+from tests.unit.scheduler.parts import env, stored, view
 from tests.unit.scheduler.small_graphs import graph
 
 
@@ -23,5 +24,7 @@ def plain():
 
 async def test_executors_are_gone_through_only_for_jobs_that_need_checks(plain):
     jobs, ownership = plain
-    executors = SimpleNamespace(taking_work=unasked, streaming=unasked)
-    await JobChecks(jobs, None, ownership, executors, ManualClock(), on_abandoned=lambda _: None).check_all()
+    found = SimpleNamespace(taking_work=unasked, streaming=unasked)
+    clock = ManualClock()
+    store, cluster = stored(None, jobs, clock), view(ownership=ownership, found=found)
+    await JobChecks(env(clock), store, cluster, None, lambda _: None).check_all()

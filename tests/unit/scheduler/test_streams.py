@@ -10,6 +10,7 @@ from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.streams import Streams
 from tests.unit.execution_graph.builder import chain, planned
+from tests.unit.scheduler.parts import env, executors, stored, view
 
 GONE = ExecutorLost(executor_id="a", incarnation="a1", reason="gone", at_ms=9)
 
@@ -70,7 +71,9 @@ def test_a_slot_of_an_executor_without_an_address_is_not_for_streams():
 
 async def test_failures_of_tasks_that_stream_are_nobodys_mark():
     heard = []
-    reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), lambda *seen: heard.append(seen[2]))
+    reader = ReportReader(
+        None, None, SimpleNamespace(now_ms=lambda: 9), executors(), lambda *seen: heard.append(seen[2])
+    )
     task = pb.TaskId(job_id="job-1", stage_id=1, stage_attempt=0, partition=0, task_attempt=0)
     report = pb.TaskReport(task=task, failure=pb.Failure(kind="io_error", message="a stream broke off"))
     events = await reader.read(at_work(), ExecutorSlot("a", "a1", 1), by_key([report]))
@@ -96,8 +99,10 @@ class Watched:
         self.follows = True
         ownership = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
         self.executors, self.streaming = {"a", "b"}, {"b"}
-        executors = SimpleNamespace(taking_work=lambda: self.executors, streaming=lambda: self.streaming)
-        self.checks = JobChecks(self.jobs, local, ownership, executors, clock, on_abandoned=self.told.append)
+        found = SimpleNamespace(taking_work=lambda: self.executors, streaming=lambda: self.streaming)
+        self.checks = JobChecks(
+            env(clock), stored(None, self.jobs, clock), view(ownership=ownership, found=found), local, self.told.append
+        )
 
     def commit(self):
         self.checks.on_commit(SimpleNamespace(graph=self.graph), SimpleNamespace(job_id="job-1"))
