@@ -50,6 +50,10 @@ class WatchedRecords(Generic[_R]):
         found = self._records.get(key)
         return ABSENT if found is None else found[0]
 
+    def revisions(self) -> dict[str, int]:
+        """Return the revision of each record, by key."""
+        return {key: revision for key, (revision, _) in list(self._records.items())}
+
     def __iter__(self) -> Iterator[_R]:
         # In one step for threads that look while a watch changes it.
         return iter([record for _, record in list(self._records.values())])
@@ -84,7 +88,7 @@ class WatchedRecords(Generic[_R]):
         for item in page:
             self.take(item.key, item.value, item.mod_revision, is_strict=is_strict)
         found = {item.key for item in page}
-        for key, (revision, _) in list(self._records.items()):
+        for key, revision in self.revisions().items():
             if key not in found and revision <= page.revision:
                 self.forget(key)
         return page.revision
