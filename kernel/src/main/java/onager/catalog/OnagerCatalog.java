@@ -23,7 +23,6 @@ import onager.plan.NotesReads;
 import onager.spark43.CatalogCodec;
 import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;
-import onager.values.Background;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.hadoop.fs.Path;
@@ -42,6 +41,7 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.ThreadUtils;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
@@ -61,7 +61,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
 
     /** One that is ready for the next planning: to make it takes as long as a small query. */
     private static final AtomicReference<OnagerCatalog> SPARE = new AtomicReference<>();
-    private static final ExecutorService MAKER = Background.thread("onager makes the next session");
+    private static final ExecutorService MAKER = ThreadUtils.newDaemonSingleThreadExecutor("onager makes the next session");
 
     private final SparkSession base;
     private final CatalogReads reads = new CatalogReads();

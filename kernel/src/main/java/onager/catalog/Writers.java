@@ -1,6 +1,5 @@
 package onager.catalog;
 
-import java.util.List;
 import onager.failure.RefusedException;
 import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;

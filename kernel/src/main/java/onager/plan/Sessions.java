@@ -1,7 +1,6 @@
 package onager.plan;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
-import java.util.List;
 import java.util.TreeMap;
 import onager.spark43.ProgramFiles;
 import onager.values.Json;

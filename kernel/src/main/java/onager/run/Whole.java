@@ -53,7 +53,7 @@ public final class Whole {
             String spec) throws Exception {
         SparkPlan plan = query.executedPlan();
         Spec told = Json.read(spec, Spec.class);
-        Outcome made = groups.followed(exchanges(plan) + 1, () -> {
+        Outcome made = groups.progress().followed(exchanges(plan) + 1, () -> {
             long started = System.currentTimeMillis();
             OutputSpec output = Json.read(spec, OutputSpec.class);
             RDD<InternalRow> rows = query.toRdd(); // an adaptive query runs all stages but the last
