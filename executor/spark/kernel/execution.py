@@ -1,7 +1,8 @@
 """An executor's kernel: it binds stages, runs their tasks, and serves and reads streams."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -84,16 +85,16 @@ class Kernel:
         """Wait up to *wait_ms* for events of runs, and return them in order; partition -1: the run has ended."""
         return _unpacked(bytes(self._runs.take(wait_ms)))
 
-    def run_whole(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:
+    def run_single_stage(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:
         """Run the QueryExecution *query* with plain Spark on this thread; *spec*: `OutputSpec`, nonce and metrics.
 
         With metrics, the event has ``operators`` (Java's `BoundPlan.nodes`) and ``op_metrics``, as Base64.
         """
-        (event,) = _unpacked(bytes(self._java.runWhole(session, query, json.dumps(spec))))
+        (event,) = _unpacked(bytes(self._java.runSingleStage(session, query, json.dumps(spec))))
         return event
 
     def readings(self, most: int) -> list[dict[str, Any]]:
-        """Return what running tasks, *most* at most, and queries that run whole have read (Java's `Runs.readings`)."""
+        """Return what running tasks, *most* at most, and single-stage queries have read (Java's `Runs.readings`)."""
         found: list[dict[str, Any]] = json.loads(self._java.readings(most))
         return found
 
@@ -108,17 +109,21 @@ class Kernel:
 
     # ------------------------------------------------------------ job groups and jobs
 
-    def enter_control(self, group: str, description: str, attempt: str) -> None:
-        """Put this thread's Spark jobs into the job group *group* until `leave_control`; they log as *attempt*."""
+    @contextmanager
+    def control(self, group: str, description: str, attempt: str, was_cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Put this thread's Spark jobs into the job group *group* within the context; they log as *attempt*.
+
+        If the context fails, it ends once no Spark task of the group goes on: those of work that failed, or
+        *was_cancelled*, may.
+        """
         self._groups.enterControl(group, description, attempt)
-
-    def await_control(self, group: str, *, was_cancelled: bool) -> None:
-        """Return once no Spark task of *group* goes on: those of work that was cancelled, or has failed, may."""
-        self._groups.awaitControl(group, was_cancelled)
-
-    def leave_control(self, group: str) -> None:
-        """End `enter_control`: this thread's Spark jobs belong to no job group."""
-        self._groups.leaveControl(group)
+        try:
+            yield
+        except BaseException:
+            self._groups.awaitControl(group, was_cancelled())
+            raise
+        finally:
+            self._groups.leaveControl(group)
 
     def cancel_control(self, group: str) -> None:
         """Cancel the running and future Spark jobs of *group*, and interrupt its thread."""

@@ -15,7 +15,7 @@ import onager.jobs.JobGroups;
 import onager.run.Outputs;
 import onager.run.Probe;
 import onager.run.Runs;
-import onager.run.Whole;
+import onager.run.SingleStage;
 import onager.run.WriteResult;
 import onager.store.Store;
 import onager.stream.StreamedTasks;
@@ -96,8 +96,8 @@ public final class Kernel {
      * Run a single-stage query with plain Spark, on this thread and in its job group, and write its result as one partition. Spark's
      * exceptions are thrown unchanged. *spec* is JSON: {nonce} and the fields of `OutputSpec`. Returns one event in the format of `take`.
      */
-    public byte[] runWhole(SparkSession session, QueryExecution query, String spec) throws Exception {
-        return Whole.run(sc, store, outputs, groups, session, query, spec);
+    public byte[] runSingleStage(SparkSession session, QueryExecution query, String spec) throws Exception {
+        return SingleStage.run(sc, store, outputs, groups, session, query, spec);
     }
 
     /** Return the Arrow IPC schema message of a result with *plan*'s output columns, named *names*, a JSON list. */

@@ -1,6 +1,5 @@
 package onager.spark43;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -257,7 +256,7 @@ public final class ConnectSession implements AutoCloseable {
     public record Setting(String key, String value, boolean isFixed, boolean isSet) {}
 
     /** Return the settings that sessions have, as a JSON array of {@link Setting}. */
-    public static String settings(SparkSession session) throws JsonProcessingException {
+    public static String settings(SparkSession session) {
         Connect$.MODULE$.CONNECT_SESSION_PLAN_COMPRESSION_THRESHOLD(); // once its class is known, its settings are
         var conf = session.sessionState().conf();
         List<Setting> found = new ArrayList<>();
