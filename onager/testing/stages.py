@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.plans import arrow_schema
-from onager.executor.spark.planning.cut_stages import CutStage
+from onager.executor.spark.planning.cut_stages import CutStage, CutTerms
 from onager.executor.spark.planning.cutter import cut_plan
-from onager.executor.spark.planning.frames import FrameTerms, first_frame
+from onager.executor.spark.planning.frames import first_frame
 from onager.executor.spark.planning.job_session import changed_settings, own_settings
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
@@ -169,8 +169,8 @@ def _cut(session: SparkSession, jvm: Jvm, analyzed: Any, column_names: list[str]
     datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
     execution = datasets.ofRows(jvm_session(session), analyzed).queryExecution()
     plan = execution.executedPlan()
-    terms = FrameTerms(tuple(column_names), config.parallel_sort_bytes, metrics="rows", is_sink=False)
-    found = cut_plan(session, plan, column_names, parallel_sort_bytes=terms.parallel_sort_bytes, metrics=terms.metrics)
+    terms = CutTerms(tuple(column_names), config.parallel_sort_bytes)
+    found = cut_plan(session, plan, terms)
     stages = tuple(_stage(stage) for stage in found.stages)
     has_frame = config.replans != "never" and len(stages) > 1
     frame = first_frame(session, execution, plan, found, terms) if has_frame else None
