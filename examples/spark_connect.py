@@ -11,7 +11,7 @@ spark = SparkSession.builder.getOrCreate()
 orders = spark.createDataFrame([(1, 19.5), (1, 5.0), (2, 7.5)], ["customer", "amount"])
 orders.createOrReplaceTempView("orders")
 
-spark.udf.register("rounded", lambda amount: round(amount), "int")
+spark.udf.register("rounded", lambda amount: int(amount + 0.5), "int")
 spark.sql("SELECT customer, sum(rounded(amount)) AS amount FROM orders GROUP BY customer ORDER BY customer").show()
 
 best = orders.groupBy("customer").agg(F.max("amount").alias("best")).orderBy("customer")
