@@ -24,7 +24,7 @@ with httpx.Client(base_url=os.environ.get("ONAGER_HTTP", "http://127.0.0.1:50080
         for line in stream.iter_lines():
             if line == "event: end":
                 break
-    print("state:", http.get(f"/api/v1/jobs/{job_id}").json()["progress"]["state"])
+    print("state:", http.get(f"/api/v1/jobs/{job_id}").json()["state"])
 
     lines = http.get(f"/api/v1/jobs/{job_id}/events", headers={"accept": "application/x-ndjson"}).text.splitlines()
-    print("first event:", json.loads(lines[0])["kind"])
+    print("first event:", json.loads(lines[0])["type"])

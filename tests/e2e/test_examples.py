@@ -19,7 +19,7 @@ PRINTED = {
     "streaming_exchange.py": r"\[\{'k': 0, 'n': 250\}, .*\]\nexchange: streaming\n",
     "python_function.py": r"(state: \w+\n)*state: successful\n0 0\n1 1\n2 4\n3 9\n4 16\n",
     "steps.py": r"\[\{'country': 'DE', 'amount': 20\}, \{'country': 'FR', 'amount': 25\}\]\norders: successful\n",
-    "tables.py": r"mon 30\ntue 5\ntable sales\nview by_day\npartition day=mon\npartition day=tue\n",
+    "tables.py": r"mon 30\ntue 5\nview by_day\ntable sales\npartition day=mon\npartition day=tue\n",
     "spark_connect.py": r"(?s).*customer\|amount.*\|\s+1\|\s+25\|.*\[\(1, 19.5\), \(2, 7.5\)\]\n",
     "events.py": r"(\w+\n)*task_succeeded\n(\w+\n)*\[\{'n': 1000\}\]\n",
     "rest.py": r"submitted: 201\nagain: 200 True\nstate: successful\nfirst event: \w+\n",
