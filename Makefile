@@ -10,7 +10,7 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: machines help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench figures clean
+.PHONY: docs machines help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench figures clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -25,6 +25,7 @@ help:
 	@echo "make test-etcd   the tests of the store on the newest etcd; needs Go"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
 	@echo "make reference   docs/reference, alert rules, the dashboard, from the code; figures in the pages, from docs/figures.json"
+	@echo "make docs   the documentation as a site that one can search, in var/site"
 	@echo "make page   scheduler/http/static, from page/; needs Node 20 and npm"
 	@echo "make pictures   the pictures of the page in docs/pictures, with Spark and Chromium"
 	@echo "make setup | protocol | clean"
@@ -93,6 +94,10 @@ reference: setup-dev
 	@$(PYTHON) -m docs.reference || true
 	@$(PYTHON) -m docs.figures
 	@$(PYTHON) -m deploy.monitoring || true
+
+docs: setup-dev
+	$(PYTHON) -m mkdocs build --strict
+	@echo "to read it: $(PYTHON) -m http.server --bind 127.0.0.1 --directory var/site"
 
 protocol: setup-dev
 	$(PYTHON) -m onager.protocol.generate

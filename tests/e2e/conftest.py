@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.etcd import EtcdCluster
+from tests.support.processes.children import free_port
 from tests.support.processes.cluster import Cluster
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.waiting import until
@@ -65,6 +66,7 @@ def make_module_cluster(tmp_path_factory, request) -> Iterator:
 def _shared_cluster(tmp_path_factory, request) -> Iterator[Cluster]:
     for make in clusters(tmp_path_factory, request):
         made = make()
+        made.environment["ONAGER_SCHEDULER_HTTP_LISTEN"] = f"127.0.0.1:{free_port()}"
         made.start_scheduler()
         for name in ("e-1", "e-2"):
             made.launch_executor(name, slots=1)
