@@ -8,7 +8,20 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import FIELD_LIMITS, Bytes, Limit, Many, Number, Pairs, Part, Plain, Text, Unused
+from onager.protocol.field_limits import (
+    FIELD_LIMITS,
+    PART,
+    PLAIN,
+    Bytes,
+    Limit,
+    Many,
+    Number,
+    Pairs,
+    Part,
+    Plain,
+    Text,
+    Unused,
+)
 
 _Check = Callable[[Any, str], None]
 """Checks a message; the second argument is its place in the request."""
@@ -37,6 +50,14 @@ def too_much(where: str, size: int, unit: str, most: int, advice: str = "") -> I
     return InvalidRequestError(f"{where} has {size:,} {unit}, more than the limit of {most:,}{more}")
 
 
+def limit_of(message: Descriptor, field: FieldDescriptor) -> Limit:
+    """Return the limit of a field of *message*; `KeyError` for a field that must have an entry in the table."""
+    limits = FIELD_LIMITS.get(message.name, {})
+    if field.name in limits or field.is_repeated or field.type in _TEXTS:
+        return limits[field.name]
+    return PLAIN if field.message_type is None else PART
+
+
 @cache
 def _check_of(descriptor: Descriptor) -> _Check:
     """Return the check of messages of a type; fields without limits cost nothing.
@@ -47,7 +68,7 @@ def _check_of(descriptor: Descriptor) -> _Check:
     checks: dict[str, _Check] = {}
     pieces = []
     for field in descriptor.fields:
-        name, limit = field.name, FIELD_LIMITS[descriptor.name][field.name]
+        name, limit = field.name, limit_of(descriptor, field)
         check = f"check_{name}"
         if isinstance(limit, Part):
             checks[check] = _check_of(field.message_type)

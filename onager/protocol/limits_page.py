@@ -3,43 +3,10 @@
 from pathlib import Path
 from typing import Final
 
-from onager.protocol.call_limits import (
-    CONNECT_OPERATIONS,
-    CONNECT_UPLOADS,
-    FOREIGN_BYTES,
-    FOREIGN_STREAMS,
-    HTTP_BODY_BYTES,
-    HTTP_BODY_PARTS,
-    HTTP_BODY_S,
-    HTTP_CONNECTIONS,
-    HTTP_EXPORTS_OF_PEER,
-    HTTP_HEAD_BYTES,
-    HTTP_HEAD_S,
-    HTTP_STREAMS,
-    HTTP_STREAMS_OF_PEER,
-    MESSAGE_LIMITS,
-    SCALER_BYTES,
-    STREAM_LIMITS,
-    STREAM_SHARE_PERCENT,
-    STREAM_STALLED_S,
-)
-from onager.protocol.field_limits import (
-    FIELD_LIMITS,
-    MAX_AMOUNT,
-    MAX_STAGES,
-    MAX_TASKS_A_PAGE,
-    MAX_TASKS_OF_JOB,
-    MAX_TASKS_OF_STAGE,
-    Bytes,
-    Limit,
-    Many,
-    Number,
-    Pairs,
-    Part,
-    Plain,
-    Text,
-    Unused,
-)
+from onager.protocol import call_limits as calls
+from onager.protocol import field_limits as fields
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import Bytes, Limit, Many, Number, Pairs, Part, Plain, Text, Unused
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "limits.md"
 
@@ -60,10 +27,10 @@ or makes a scheduler grow by more than 64 MiB; `python -m pytest tests/abuse` sh
 
 | what | limit |
 |---|---:|
-| stages of a job | {MAX_STAGES:,} |
-| tasks of a stage, and buckets of an exchange | {MAX_TASKS_OF_STAGE:,} |
-| tasks of a job | {MAX_TASKS_OF_JOB:,} |
-| tasks in one answer about a job (`onager job -o json` asks until it has all) | {MAX_TASKS_A_PAGE:,} |
+| stages of a job | {fields.MAX_STAGES:,} |
+| tasks of a stage, and buckets of an exchange | {fields.MAX_TASKS_OF_STAGE:,} |
+| tasks of a job | {fields.MAX_TASKS_OF_JOB:,} |
+| tasks in one answer about a job (`onager job -o json` asks until it has all) | {fields.MAX_TASKS_A_PAGE:,} |
 
 A query that would take more fails when it is planned: read in fewer and larger partitions.
 """
@@ -75,7 +42,9 @@ def page() -> str:
 
 
 def _calls() -> list[str]:
-    rows = [f"| `{name}` | {limit.most_bytes:,} | {limit.most_parts:,} |" for name, limit in MESSAGE_LIMITS.items()]
+    names = [method.name for service in pb.DESCRIPTOR.services_by_name.values() for method in service.methods]
+    limits = {name: calls.MESSAGE_LIMITS.get(name, calls.SMALL) for name in names}
+    rows = [f"| `{name}` | {limit.most_bytes:,} | {limit.most_parts:,} |" for name, limit in limits.items()]
     return [
         "## Requests",
         "",
@@ -89,13 +58,13 @@ def _calls() -> list[str]:
 
 def _streams() -> list[str]:
     limits = {
-        **{f"`{name}`": limit for name, limit in STREAM_LIMITS.items()},
-        "`ExecutePlan` and `ReattachExecute` (Spark Connect)": CONNECT_OPERATIONS,
-        "`AddArtifacts` (Spark Connect)": CONNECT_UPLOADS,
-        "each of health, reflection and KEDA": FOREIGN_STREAMS,
+        **{f"`{name}`": limit for name, limit in calls.STREAM_LIMITS.items()},
+        "`ExecutePlan` and `ReattachExecute` (Spark Connect)": calls.CONNECT_OPERATIONS,
+        "`AddArtifacts` (Spark Connect)": calls.CONNECT_UPLOADS,
+        "each of health, reflection and KEDA": calls.FOREIGN_STREAMS,
     }
     rows = [
-        f"| {name} | {limit.most:,} | {limit.share(STREAM_SHARE_PERCENT):,} "
+        f"| {name} | {limit.most:,} | {limit.share(calls.STREAM_SHARE_PERCENT):,} "
         f"| {'`UNAVAILABLE`' if limit.can_wait else '`RESOURCE_EXHAUSTED`'} |"
         for name, limit in limits.items()
     ]
@@ -107,16 +76,16 @@ def _streams() -> list[str]:
         "come back. `ONAGER_SCHEDULER_STREAM_SHARE_PERCENT` sets the share of one client: give 100 where all clients",
         "come through one proxy without tokens.",
         "",
-        f"A stream ends when its client takes nothing for {STREAM_STALLED_S:.0f} s, or sends nothing for as long where",
-        "it sends the stream. `python -m benchmarks.floods` measures how long another client's requests take",
+        f"A stream ends when its client takes nothing for {calls.STREAM_STALLED_S:.0f} s, or sends nothing for as long",
+        "where it sends the stream. `python -m benchmarks.floods` measures how long another client's requests take",
         "beside one that opens all the streams that it can.",
         "",
         "| call | at a time | for one client | further ones get |",
         "|---|---:|---:|---|",
         *rows,
         "",
-        f"A request of health or reflection has at most {FOREIGN_BYTES:,} bytes, and one of KEDA at most",
-        f"{SCALER_BYTES:,}.",
+        f"A request of health or reflection has at most {calls.FOREIGN_BYTES:,} bytes, and one of KEDA at most",
+        f"{calls.SCALER_BYTES:,}.",
         "",
         "## HTTP",
         "",
@@ -124,14 +93,14 @@ def _streams() -> list[str]:
         "",
         "| what | limit | beyond it |",
         "|---|---:|---|",
-        f"| a request's head | {HTTP_HEAD_BYTES:,} bytes, {HTTP_HEAD_S:.0f} s | the connection is closed |",
-        f"| its body | {HTTP_BODY_BYTES:,} bytes | 413 |",
-        f"| | {HTTP_BODY_PARTS:,} values, {HTTP_BODY_S:.0f} s | 400 |",
-        f"| connections | {HTTP_CONNECTIONS:,} | further ones are closed |",
-        f"| streams | {HTTP_STREAMS.most:,} | 503 |",
-        f"| streams to one address | {HTTP_STREAMS_OF_PEER.most:,} | 429 |",
-        f"| exports to one address | {HTTP_EXPORTS_OF_PEER.most:,} | 429 |",
-        f"| an answer that is not read | {STREAM_STALLED_S:.0f} s | the connection is closed |",
+        f"| a request's head | {calls.HTTP_HEAD_BYTES:,} bytes, {calls.HTTP_HEAD_S:.0f} s | the connection is closed |",
+        f"| its body | {calls.HTTP_BODY_BYTES:,} bytes | 413 |",
+        f"| | {calls.HTTP_BODY_PARTS:,} values, {calls.HTTP_BODY_S:.0f} s | 400 |",
+        f"| connections | {calls.HTTP_CONNECTIONS:,} | further ones are closed |",
+        f"| streams | {calls.HTTP_STREAMS.most:,} | 503 |",
+        f"| streams to one address | {calls.HTTP_STREAMS_OF_PEER.most:,} | 429 |",
+        f"| exports to one address | {calls.HTTP_EXPORTS_OF_PEER.most:,} | 429 |",
+        f"| an answer that is not read | {calls.STREAM_STALLED_S:.0f} s | the connection is closed |",
     ]
 
 
@@ -140,9 +109,9 @@ def _fields() -> list[str]:
         "## Fields",
         "",
         "Fields without a row are numbers, flags and choices of which any value will do. What a task says that it",
-        f"read, wrote and took counts as at most {MAX_AMOUNT:,} rows, bytes or milliseconds each.",
+        f"read, wrote and took counts as at most {fields.MAX_AMOUNT:,} rows, bytes or milliseconds each.",
     ]
-    for message, limits in FIELD_LIMITS.items():
+    for message, limits in fields.FIELD_LIMITS.items():
         rows = [
             f"| `{name}` | {_told(limit)} |" for name, limit in limits.items() if not isinstance(limit, Plain | Part)
         ]
