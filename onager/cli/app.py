@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,7 +15,9 @@ from onager.cli.access import (
     Output,
     Scheduler,
     connecting,
+    flag,
     say_by_variables,
+    with_flags,
 )
 from onager.cli.catalog_app import app as catalog_app
 from onager.cli.executors_app import app as executors_app
@@ -34,14 +36,22 @@ app.add_typer(state_app, name="state")
 app.add_typer(executors_app, name="executors")
 app.add_typer(catalog_app, name="catalog")
 
+_EXCHANGE_HELP: Final = "Where stages write their output; all executors and schedulers share it."
+_SERVE_CERT_HELP: Final = "Certificate to serve with: encrypt."
+_REQUIRED_TOKENS_HELP: Final = "Require one of these tokens."
+_OPEN_HELP: Final = "Serve other machines without TLS or token."
+
 Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serve at.", show_default=DEFAULT_ADDRESS)]
+Slots = Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")]
+SparkConf = Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")]
 Catalogs = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=iceberg:URI?K=V&…", help="A catalog besides Onager's own; repeatable."),
+    typer.Option("--catalog", metavar="NAME=iceberg:URI?K=V&…", help="A catalog besides Onager's own; repeatable."),
 ]
 Roots = Annotated[
     list[str] | None,
     typer.Option(
+        "--root",
         metavar="DIR",
         help="A directory that jobs may read and write; repeatable.",
         show_default="any, where all is on loopback and without tokens",
@@ -51,20 +61,57 @@ Allowed = Annotated[
     list[str] | None,
     typer.Option(metavar="jdbc|s3a:|transform|…", help="What else jobs may use; repeatable.", show_default="nothing"),
 ]
-
-
-def _exchange_dir(default: str) -> Any:
-    """Return the option for the exchange directory, which shows *default*."""
-    return typer.Option(
-        metavar="DIR",
-        help="Where stages write their output; all executors and schedulers share it.",
-        show_default=default,
-    )
+TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help=_SERVE_CERT_HELP)]
+TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)]
 
 
 def _own(process: str, name: str) -> list[str]:
     """Return the variables of a flag that clients also have; the one for this process takes precedence."""
     return [f"ONAGER_{process}_{name}", f"ONAGER_{name}"]
+
+
+_SCHEDULER_FLAGS: Final = {
+    "backend": flag("etcd://H:P,…|leveldb:DIR", "Where jobs are kept.", shown="memory:, lost with the process"),
+    "listen": Listen,
+    "exchange_dir": flag("DIR", _EXCHANGE_HELP, shown="var/exchange"),
+    "advertise": flag("H:P", "Where others reach it.", shown="--listen"),
+    "metrics_listen": flag("H:P", "Serve metrics for Prometheus at http://H:P/metrics."),
+    "health_listen": flag("H:P", "Answer gRPC health checks here, in plaintext and to anyone."),
+    "http_listen": flag("H:P", "Serve the page, REST and metrics at http://H:P/."),
+    "scaler_listen": flag("H:P", "Tell KEDA here how many slots are wanted."),
+    "tls_cert": TlsCert,
+    "tls_key": TlsKey,
+    "tls_client_ca": flag("FILE", "Require client certificates of these authorities."),
+    "auth_token_file": flag("FILE", _REQUIRED_TOKENS_HELP, variables=_own("SCHEDULER", "AUTH_TOKEN_FILE")),
+    "insecure": flag(None, _OPEN_HELP, "--insecure", kind=bool, variables=_own("SCHEDULER", "INSECURE")),
+}
+"""By the names of settings."""
+_EXECUTOR_FLAGS: Final = {
+    "scheduler": flag("H:P[,H:P]", "Schedulers of the cluster.", shown=DEFAULT_ADDRESS, variables="ONAGER_SCHEDULER"),
+    "slots": Slots,
+    "exchange_dir": flag("DIR", _EXCHANGE_HELP, shown="none: required"),
+    "exchange_shared": flag(
+        None, "The path is a volume that all machines of the Spark cluster share.", "--exchange-shared", kind=bool
+    ),
+    "warehouse": flag("DIR", "Tables without a location.", shown="warehouse beside --exchange-dir"),
+    "spark_conf": SparkConf,
+    "catalogs": Catalogs,
+    "roots": Roots,
+    "allow": Allowed,
+    "executor_id": flag("ID", "A fixed id.", shown="host name and a random part"),
+    "mode": flag("pull|push", "Poll for tasks, or have them pushed.", shown="pull"),
+    "listen": flag("H:P", "Push mode: receive tasks here.", shown="a free port of 127.0.0.1"),
+    "advertise": flag("H:P", "Push mode: where schedulers reach it.", shown="--listen"),
+    "stream_listen": flag("H:P", "Serve streams to other executors here.", shown="a free port of 127.0.0.1"),
+    "stream_advertise": flag("H:P", "Where executors reach that port.", shown="--stream-listen"),
+    "tls_client_ca": flag("FILE", "Push mode: require schedulers' certificates of these authorities."),
+    "tls_ca": flag("FILE", TLS_CA_HELP, variables=_own("EXECUTOR", "TLS_CA")),
+    "tls_cert": flag("FILE", TLS_CERT_HELP, variables=_own("EXECUTOR", "TLS_CERT")),
+    "tls_key": flag("FILE", TLS_KEY_HELP, variables=_own("EXECUTOR", "TLS_KEY")),
+    "auth_token_file": flag("FILE", TOKEN_HELP, variables=_own("EXECUTOR", "AUTH_TOKEN_FILE")),
+    "insecure": flag(None, INSECURE_HELP, "--insecure", kind=bool, variables=_own("EXECUTOR", "INSECURE")),
+}
+"""By the names of settings."""
 
 
 def main() -> None:
@@ -113,12 +160,14 @@ def standalone(
         ),
     ] = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Directory of the LevelDB store.")] = None,
-    exchange_dir: Annotated[str | None, _exchange_dir("beside the state")] = None,
+    exchange_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help=_EXCHANGE_HELP, show_default="beside the state")
+    ] = None,
     listen: Listen = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
-    catalog: Catalogs = None,
-    root: Roots = None,
+    slots: Slots = None,
+    spark_conf: SparkConf = None,
+    catalogs: Catalogs = None,
+    roots: Roots = None,
     allow: Allowed = None,
     http_listen: Annotated[
         str | None,
@@ -127,11 +176,11 @@ def standalone(
         ),
     ] = None,
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve neither the page nor REST.")] = False,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     tls_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of its authority.")] = None,
-    auth_token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Require one of these tokens.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without TLS or token.")] = False,
+    auth_token_file: Annotated[Path | None, typer.Option(metavar="FILE", help=_REQUIRED_TOKENS_HELP)] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help=_OPEN_HELP)] = False,
 ) -> None:
     """Run a scheduler and an executor on this machine, and restart them when they die."""
     from onager.cli.standalone import Standalone, layout
@@ -145,14 +194,13 @@ def standalone(
         ONAGER_INSECURE=insecure,
     )
 
-    directories = layout(backend, state_dir, exchange_dir)
     supervisor = Standalone(
-        directories,
+        layout(backend, state_dir, exchange_dir),
         listen or DEFAULT_ADDRESS,
         slots,
         pairs("--spark-conf", spark_conf or [], last_counts=True),
-        catalogs=catalog or [],
-        roots=root or [],
+        catalogs=catalogs or [],
+        roots=roots or [],
         allow=allow or [],
         http_listen=http_listen,
         has_page=not no_http,
@@ -161,165 +209,23 @@ def standalone(
 
 
 @app.command()
-def scheduler(
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="etcd://H:P,…|leveldb:DIR",
-            help="Where jobs are kept.",
-            show_default="memory:, lost with the process",
-        ),
-    ] = None,
-    listen: Listen = None,
-    exchange_dir: Annotated[str | None, _exchange_dir("var/exchange")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Where others reach it.", show_default="--listen")
-    ] = None,
-    metrics_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Serve metrics for Prometheus at http://H:P/metrics.")
-    ] = None,
-    health_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Answer gRPC health checks here, in plaintext and to anyone.")
-    ] = None,
-    http_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Serve the page, REST and metrics at http://H:P/.")
-    ] = None,
-    scaler_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Tell KEDA here how many slots are wanted.")
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
-    tls_client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Require client certificates of these authorities.")
-    ] = None,
-    auth_token_file: Annotated[
-        Path | None,
-        typer.Option(envvar=_own("SCHEDULER", "AUTH_TOKEN_FILE"), metavar="FILE", help="Require one of these tokens."),
-    ] = None,
-    insecure: Annotated[
-        bool | None,
-        typer.Option(
-            "--insecure", envvar=_own("SCHEDULER", "INSECURE"), help="Serve other machines without TLS or token."
-        ),
-    ] = None,
-) -> None:
+@with_flags(_SCHEDULER_FLAGS)
+def scheduler(**given: Any) -> None:
     """Run a scheduler; further settings are ONAGER_SCHEDULER_… variables."""
     from onager.cli.services import run_scheduler
 
-    settings: dict[str, Any] = {
-        "backend": backend,
-        "listen": listen,
-        "advertise": advertise,
-        "exchange_dir": exchange_dir,
-        "metrics_listen": metrics_listen,
-        "health_listen": health_listen,
-        "http_listen": http_listen,
-        "scaler_listen": scaler_listen,
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
-        "tls_client_ca": tls_client_ca,
-        "auth_token_file": auth_token_file,
-        "insecure": insecure,
-    }
-    raise typer.Exit(run_scheduler(settings))
+    raise typer.Exit(run_scheduler(given))
 
 
 @app.command()
-def executor(
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ONAGER_SCHEDULER",
-            metavar="H:P[,H:P]",
-            help="Schedulers of the cluster.",
-            show_default=DEFAULT_ADDRESS,
-        ),
-    ] = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
-    exchange_dir: Annotated[str | None, _exchange_dir("none: required")] = None,
-    exchange_shared: Annotated[
-        bool | None,
-        typer.Option("--exchange-shared", help="The path is a volume that all machines of the Spark cluster share."),
-    ] = None,
-    warehouse: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Tables without a location.", show_default="warehouse beside --exchange-dir"),
-    ] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
-    catalog: Catalogs = None,
-    root: Roots = None,
-    allow: Allowed = None,
-    executor_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
-    ] = None,
-    mode: Annotated[
-        str | None, typer.Option(metavar="pull|push", help="Poll for tasks, or have them pushed.", show_default="pull")
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="H:P", help="Push mode: receive tasks here.", show_default="a free port of 127.0.0.1"),
-    ] = None,
-    advertise: Annotated[
-        str | None,
-        typer.Option(metavar="H:P", help="Push mode: where schedulers reach it.", show_default="--listen"),
-    ] = None,
-    stream_listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="H:P", help="Serve streams to other executors here.", show_default="a free port of 127.0.0.1"
-        ),
-    ] = None,
-    stream_advertise: Annotated[
-        str | None,
-        typer.Option(metavar="H:P", help="Where executors reach that port.", show_default="--stream-listen"),
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Push mode: require schedulers' certificates of these authorities."),
-    ] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CA"), metavar="FILE", help=TLS_CA_HELP)
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CERT"), metavar="FILE", help=TLS_CERT_HELP)
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_KEY"), metavar="FILE", help=TLS_KEY_HELP)
-    ] = None,
-    auth_token_file: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "AUTH_TOKEN_FILE"), metavar="FILE", help=TOKEN_HELP)
-    ] = None,
-    insecure: Annotated[
-        bool | None, typer.Option("--insecure", envvar=_own("EXECUTOR", "INSECURE"), help=INSECURE_HELP)
-    ] = None,
-) -> None:
+@with_flags(_EXECUTOR_FLAGS)
+def executor(**given: Any) -> None:
     """Run an executor; further settings are ONAGER_EXECUTOR_… variables."""
     from onager.cli.services import run_executor
 
-    settings: dict[str, Any] = {
-        "scheduler": scheduler,
-        "slots": slots,
-        "exchange_dir": exchange_dir,
-        "exchange_shared": exchange_shared,
-        "warehouse": warehouse,
-        "catalogs": catalog or None,
-        "roots": root or None,
-        "allow": allow or None,
-        "executor_id": executor_id,
-        "mode": mode,
-        "listen": listen,
-        "advertise": advertise,
-        "stream_listen": stream_listen,
-        "stream_advertise": stream_advertise,
-        "tls_client_ca": tls_client_ca,
-        "spark_conf": pairs("--spark-conf", spark_conf, last_counts=True) if spark_conf else None,
-        "tls_ca": tls_ca,
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
-        "auth_token_file": auth_token_file,
-        "insecure": insecure,
-    }
-    raise typer.Exit(run_executor(settings))
+    if conf := given["spark_conf"]:
+        given["spark_conf"] = pairs("--spark-conf", conf, last_counts=True)
+    raise typer.Exit(run_executor(given))
 
 
 @app.command()
