@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from onager.cli.exits import one_of
+
 C = TypeVar("C", bound=Callable[..., None])
 
 TLS_CA_HELP: Final = "Encrypt; trust certificates of these authorities."
@@ -23,7 +25,15 @@ Scheduler = Annotated[
         "--scheduler", envvar="ONAGER_SCHEDULER", metavar="H:P[,H:P]", help="Schedulers; the first to answer is used."
     ),
 ]
-Output = Annotated[str, typer.Option("--output-format", "-o", metavar="table|json", help="How to print.")]
+
+
+def _checked(output: str) -> str:
+    return one_of("-o", output, ("table", "json"))
+
+
+Output = Annotated[
+    str, typer.Option("--output-format", "-o", metavar="table|json", help="How to print.", callback=_checked)
+]
 
 
 def flag(

@@ -354,7 +354,7 @@ def jobs(
         labels=pairs("--label", label or []),
         steps=steps,
     )
-    admin.jobs(scheduler, wanted, one_of("-o", output, ("table", "json")))
+    admin.jobs(scheduler, wanted, output)
 
 
 @app.command()
@@ -380,7 +380,6 @@ def job(
     from onager.cli import admin
     from onager.cli import analyze as analyzing
 
-    form = one_of("-o", output, ("table", "json"))
     if per_task and not analyze:
         fail("--per-task needs --analyze: it lists the tasks that the plan sums up", ExitCode.USAGE)
     if timeline is not None or spark_event_log is not None:
@@ -391,9 +390,9 @@ def job(
     elif analyze:
         if plan:
             fail("--analyze shows the plan as it ran, and --plan as it was planned: give one of them", ExitCode.USAGE)
-        analyzing.analyze(scheduler, job_id, form, per_task=per_task)
+        analyzing.analyze(scheduler, job_id, output, per_task=per_task)
     else:
-        admin.job(scheduler, job_id, form, has_plan=plan)
+        admin.job(scheduler, job_id, output, has_plan=plan)
 
 
 @app.command()
@@ -408,7 +407,7 @@ def events(
     """Show what happened to a job: launches, results, failures, losses, and which scheduler committed them."""
     from onager.cli.events import events as show
 
-    show(scheduler, job_id, after, one_of("-o", output, ("table", "json")), follow=follow)
+    show(scheduler, job_id, after, output, follow=follow)
 
 
 @app.command()
@@ -428,7 +427,7 @@ def logs(
     """Show what tasks logged: Spark, functions that print, and what was kept of failed attempts."""
     from onager.cli.logs import logs as show
 
-    show(scheduler, job_id, stage, partition, attempt, tail, one_of("-o", output, ("table", "json")), follow=follow)
+    show(scheduler, job_id, stage, partition, attempt, tail, output, follow=follow)
 
 
 @app.command()
@@ -441,7 +440,7 @@ def retry(
     """Submit an ended job again as a new one, and print its id."""
     from onager.cli import admin
 
-    admin.retry(scheduler, job_id, one_of("-o", output, ("table", "json")))
+    admin.retry(scheduler, job_id, output)
 
 
 @app.command()
@@ -458,7 +457,7 @@ def top(
     """
     from onager.cli.top import top as show
 
-    show(scheduler, every, one_of("-o", output, ("table", "json")), once=once)
+    show(scheduler, every, output, once=once)
 
 
 @app.command()
@@ -472,7 +471,7 @@ def cancel(
     """Cancel a job."""
     from onager.cli import admin
 
-    admin.cancel(scheduler, job_id, reason, one_of("-o", output, ("table", "json")))
+    admin.cancel(scheduler, job_id, reason, output)
 
 
 @app.command()
@@ -491,7 +490,7 @@ def audit(
     """Show who did what, oldest first: submissions, cancels, changes of tables, logins, refused calls; for admins."""
     from onager.cli.audit import audit as show
 
-    show(scheduler, since, action, target, by, one_of("-o", output, ("table", "json")))
+    show(scheduler, since, action, target, by, output)
 
 
 @app.command()
@@ -500,4 +499,4 @@ def schedulers(output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS)
     """List schedulers."""
     from onager.cli import admin
 
-    admin.schedulers(scheduler, one_of("-o", output, ("table", "json")))
+    admin.schedulers(scheduler, output)
