@@ -93,14 +93,14 @@ def _check_results(store: StoreContents, jobs: list[Job], found: Findings) -> No
                 message = f"partition {partition} of the result of job {job.job_id} is not there"
                 found.error("missing", Keyspace.Results, key, message)
     known = {*store.records[Keyspace.JobHeads], *(job.job_id for job in jobs)}
-    for key, item in results.items():
-        found.read(Keyspace.Results, key, partial(_whole, key, item))
+    found.decoded(store, Keyspace.Results, _whole)
+    for key in results:
         if key.partition("/")[0] not in known:
             found.warn("orphan", Keyspace.Results, key, "is a result of a job that is not there")
 
 
-def _whole(key: str, item: KeyValue) -> str:
+def _whole(value: bytes, path: str) -> str:
     try:
-        return decoded(Keyspace.Results, key, item.value)
+        return decoded(Keyspace.Results, path.partition("/")[2], value)
     except ValueError as error:
-        raise StateCorruptError(f"result {key} cannot be read: {error}") from error
+        raise StateCorruptError(f"{path} cannot be read: {error}") from error
