@@ -35,10 +35,6 @@ class AuditEntry:
 
 def list_audit(connection: Connection, request: pb.ListAuditRequest) -> Iterator[AuditEntry]:
     """Yield what *request* asks for, page by page."""
-    while True:
-        answer: pb.ListAuditResponse = connection.call("ListAudit", request)
+    for answer in connection.pages("ListAudit", request):
         for entry in answer.entries:
             yield copied(AuditEntry, entry)
-        if not answer.next:
-            return
-        request.cursor = answer.next

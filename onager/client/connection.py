@@ -104,6 +104,15 @@ class Connection:
         """
         return self._retrying()(self._on_any, lambda stub: getattr(stub, method)(request, timeout=deadline_s))
 
+    def pages(self, method: str, request: Any) -> Iterator[Any]:
+        """Yield the answers to *request*, each of which says in `next` where the rest begins, until one is the last."""
+        while True:
+            answer = self.call(method, request)
+            yield answer
+            if not answer.next:
+                return
+            request.cursor = answer.next
+
     def stream(self, open_stream: Callable[[Any, float], Iterator[T]]) -> Iterator[T]:
         """Yield the messages of a stream, which is reopened, at the next address, whenever it breaks.
 

@@ -155,15 +155,15 @@ class JobHandle:
         *stage_id*, *partition* and *attempt* select: None means all. Of each attempt come at most the last *tail_bytes*
         (up to 256 KiB, which is what executors keep). With *follow* it goes on until the job has ended.
         """
-        return fetch_logs(
-            self._connection,
-            self._id,
+        request = pb.FetchLogsRequest(
+            job_id=self._id,
             stage_id=stage_id,
             partition=partition,
             attempt=attempt,
             tail_bytes=tail_bytes,
             follow=follow,
         )
+        return fetch_logs(self._connection, request)
 
     def retry(self, job_id: str | None = None) -> "JobHandle":
         """Submit the job's specification again, and return the new job once it is stored durably.

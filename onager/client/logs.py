@@ -29,29 +29,13 @@ class AttemptLog:
     """For people: what is missing, and why; then there is no text."""
 
 
-def fetch_logs(
-    connection: Connection,
-    job_id: str,
-    *,
-    stage_id: int | None,
-    partition: int | None,
-    attempt: int | None,
-    tail_bytes: int,
-    follow: bool,
-) -> Iterator[AttemptLog]:
-    """Yield a job's logs, whichever scheduler tells them: no line twice."""
+def fetch_logs(connection: Connection, request: pb.FetchLogsRequest) -> Iterator[AttemptLog]:
+    """Yield the logs that *request* asks for, whichever scheduler sends them: no line twice."""
     after: dict[bytes, pb.LogPosition] = {}
 
     def open_stream(stub: Any, deadline_s: float) -> Iterator[pb.AttemptLog]:
-        request = pb.FetchLogsRequest(
-            job_id=job_id,
-            stage_id=stage_id,
-            partition=partition,
-            attempt=attempt,
-            tail_bytes=tail_bytes,
-            follow=follow,
-            after=list(after.values())[-_MOST_AFTER:],
-        )
+        request.ClearField("after")
+        request.after.extend(list(after.values())[-_MAX_AFTER:])
         messages: Iterator[pb.AttemptLog] = stub.FetchLogs(request, timeout=deadline_s)
         return messages
 
@@ -74,5 +58,5 @@ def fetch_logs(
         )
 
 
-_MOST_AFTER = 1_000
-"""Attempts whose positions a scheduler is told."""
+_MAX_AFTER = 1_000
+"""Attempts whose positions a request names."""
