@@ -42,14 +42,7 @@ async def list_audit(backend: StateBackendClient, request: pb.ListAuditRequest) 
 
 
 def _is_wanted(entry: pb.AuditEntry, request: pb.ListAuditRequest) -> bool:
-    return all(
-        not wanted or wanted == found
-        for wanted, found in (
-            (request.action, entry.action),
-            (request.target, entry.target),
-            (request.principal, entry.principal),
-        )
-    )
+    return all(getattr(request, name) in ("", getattr(entry, name)) for name in ("action", "target", "principal"))
 
 
 def _entry(item: KeyValue) -> pb.AuditEntry:

@@ -14,6 +14,7 @@ from onager.state_backend import (
     Keyspace,
     StateBackendClient,
     commit_settled,
+    split_ops,
 )
 
 _SAMPLE: Final = 10
@@ -116,13 +117,10 @@ async def _keys(backend: StateBackendClient, keyspace: Keyspace, prefix: str) ->
 
 
 async def _remove_each(backend: StateBackendClient, keyspace: Keyspace, prefix: str, spared: str) -> int:
-    removed = 0
     keys = [key async for key in _keys(backend, keyspace, prefix) if key != spared]
-    for start in range(0, len(keys), MAX_TXN_OPS):
-        some = [Delete(keyspace, key) for key in keys[start : start + MAX_TXN_OPS]]
+    for some in split_ops(Delete(keyspace, key) for key in keys):
         await commit_settled(backend, some, {})
-        removed += len(some)
-    return removed
+    return len(keys)
 
 
 async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterable[str]) -> list[str]:  # noqa: PLR0911 - one case a kind
