@@ -179,4 +179,6 @@ def test_repeating_a_plain_field_counts_too() -> None:
 
 
 def test_the_page_about_limits_is_current() -> None:
-    assert PAGE.read_text() == page(), "run python -m onager.protocol.limits_page"
+    text = PAGE.read_text()
+    assert all(f"<!-- limits: {name} -->" in text for name in ("jobs", "calls", "stalled", "streams", "http", "fields"))
+    assert text == page(text), "run python -m onager.protocol.limits_page"
