@@ -477,7 +477,7 @@ def cancel(
 @app.command()
 @connecting
 def audit(
-    since: Annotated[str, typer.Option(metavar="30m|1h|7d", help="How far back.")] = "1d",
+    since: Annotated[str, typer.Option(metavar="30m|1h|7d|DATE", help="How far back.")] = "1d",
     action: Annotated[
         str,
         typer.Option(metavar="submit|cancel|refuse|…", help="Only acts of this kind (docs/operations.md lists them)."),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,12 +27,10 @@ def print_json(value: object) -> None:
 def print_table(
     headers: Sequence[str],
     rows: Iterable[Sequence[object]],
-    out: IO[str] | None = None,
     *,
     cell_width: int | None = _CELL_WIDTH,
 ) -> None:
     """Print rows under *headers*, in columns of at most *cell_width*, with numbers aligned right."""
-    out = out or sys.stdout
     values = [list(row) for row in rows]
     cells = [[_cell(value, cell_width) for value in row] for row in values]
     widths = [max([len(header), *(len(row[i]) for row in cells)]) for i, header in enumerate(headers)]
@@ -42,8 +40,8 @@ def print_table(
         padded = (text.rjust(w) if r else text.ljust(w) for text, w, r in zip(texts, widths, right, strict=True))
         return "  ".join(padded).rstrip()
 
-    out.write(line(headers) + "\n" + "  ".join("-" * width for width in widths) + "\n")
-    out.writelines(line(row) + "\n" for row in cells)
+    sys.stdout.write(line(headers) + "\n" + "  ".join("-" * width for width in widths) + "\n")
+    sys.stdout.writelines(line(row) + "\n" for row in cells)
 
 
 def _is_number(value: object) -> bool:
