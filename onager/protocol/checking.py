@@ -43,10 +43,9 @@ def check(message: Any, where: str) -> None:
     _check_of(message.DESCRIPTOR)(message, where)
 
 
-def too_much(where: str, size: int, unit: str, most: int, advice: str = "") -> InvalidRequestError:
+def too_much(where: str, size: int, unit: str, most: int) -> InvalidRequestError:
     """Return the error for a field that is too large."""
-    more = f": {advice}" if advice else ""
-    return InvalidRequestError(f"{where} has {size:,} {unit}, more than the limit of {most:,}{more}")
+    return InvalidRequestError(f"{where} has {size:,} {unit}, more than the limit of {most:,}")
 
 
 def limit_of(message: Descriptor, field: FieldDescriptor) -> Limit:
