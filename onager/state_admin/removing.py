@@ -5,7 +5,7 @@ from typing import Final
 
 from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
-from onager.state_admin.paths import keyspace_of
+from onager.state_admin.paths import keyspace_of, pages
 from onager.state_backend import (
     MAX_TXN_OPS,
     Committed,
@@ -106,14 +106,9 @@ async def _look(
 
 
 async def _keys(backend: StateBackendClient, keyspace: Keyspace, prefix: str) -> AsyncIterator[str]:
-    start_after: str | None = None
-    while True:
-        page = await backend.scan_keys(keyspace, prefix, limit=_PAGE, start_after=start_after)
+    async for page in pages(backend.scan_keys, keyspace, prefix, _PAGE):
         for key in page:
             yield key
-        if not page.has_more:
-            return
-        start_after = page.items[-1]
 
 
 async def _remove_each(backend: StateBackendClient, keyspace: Keyspace, prefix: str, spared: str) -> int:
