@@ -8,7 +8,7 @@ address. If no scheduler has ever answered, calls fail after `connect_timeout_s`
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 from grpc import StatusCode
@@ -90,12 +90,6 @@ class Connection:
         self._closing.set()
         for channel in self._channels:
             channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def call(self, method: str, request: Any, *, deadline_s: float = CALL_DEADLINE_S) -> Any:
         """Return the answer to *request* from the first scheduler that gives one.
