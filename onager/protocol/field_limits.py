@@ -147,11 +147,24 @@ REASON: Final = Text(MAX_REASON_CHARS, is_cut=True)
 AMOUNT: Final = Number(MAX_AMOUNT)
 SEEN: Final = Number(2**53, is_cut=True)
 TIME: Final = Number(MAX_TIME_MS)
+LABELS: Final = Pairs(MAX_LABELS, Text(MAX_LABEL_CHARS), Text(MAX_LABEL_CHARS))
+SETTINGS: Final = Pairs(4096, Text(1024), Text(64 * KIB))
 OPTIONS: Final = Pairs(1000, Text(256), Text(64 * KIB))
 CODE: Final = Bytes(MAX_JOB_SPEC_BYTES)
 TASKS: Final = Many(MAX_LISTED_TASKS, PART)
 JOBS: Final = Many(1024, ID, is_cut=True)
 PLACES: Final = Many(256, PART)
+_WORK: Final[Mapping[str, Limit]] = {
+    "name": LINE,
+    "views": Many(4096, PART),
+    "conf": SETTINGS,
+    "py_files": Many(1000, PART),
+}
+"""What a job and a step of a program have in common."""
+_REPORTS: Final[Mapping[str, Limit]] = {
+    "reports": Many(MAX_SLOTS, PART, is_cut=True),
+    "freed_slots": Number(MAX_SLOTS, is_cut=True),
+}
 _LIFE: Final[Mapping[str, Limit]] = {"executor_id": ID, "incarnation": ID}
 _LOGS_WANTED: Final[Mapping[str, Limit]] = {
     "tail_bytes": Number(MAX_LOG_BYTES, is_cut=True),
@@ -161,22 +174,9 @@ _LOGS_WANTED: Final[Mapping[str, Limit]] = {
 FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     # ------------------------------------------------------------ clients
     "SubmitJobRequest": {"job_id": ID, "client_id": Text(256, is_line=True)},
-    "JobSpec": {
-        "name": LINE,
-        "views": Many(4096, PART),
-        "conf": Pairs(4096, Text(1024), Text(64 * KIB)),
-        "py_files": Many(1000, PART),
-        "connect": Unused(),
-        "labels": Pairs(MAX_LABELS, Text(MAX_LABEL_CHARS), Text(MAX_LABEL_CHARS)),
-    },
+    "JobSpec": {**_WORK, "connect": Unused(), "labels": LABELS},
     "ProgramSpec": {"steps": Many(MAX_STEPS, PART)},
-    "ProgramStep": {
-        "name": LINE,
-        "views": Many(4096, PART),
-        "conf": Pairs(4096, Text(1024), Text(64 * KIB)),
-        "py_files": Many(1000, PART),
-        "after": Many(MAX_STEPS, Number(MAX_STEPS)),
-    },
+    "ProgramStep": {**_WORK, "after": Many(MAX_STEPS, Number(MAX_STEPS))},
     "SqlScript": {
         "text": Text(MAX_JOB_SPEC_BYTES),
         "statements": Many(MAX_STATEMENTS, Number(MAX_STATEMENTS)),
@@ -219,7 +219,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "until_ms": TIME,
         "principal": Text(128, is_line=True),
         "cursor": Text(128, is_line=True),
-        "labels": Pairs(MAX_LABELS, Text(MAX_LABEL_CHARS), Text(MAX_LABEL_CHARS)),
+        "labels": LABELS,
     },
     "RetryJobRequest": {"job_id": ID, "new_job_id": ID, "client_id": Text(256, is_line=True)},
     "FetchLogsRequest": {"job_id": ID, **_LOGS_WANTED},
@@ -283,11 +283,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "ExchangeUse": {"looked_ms": TIME},
     "ExchangeFiles": {"job_id": ID, "writers": Many(1024, ID)},
     "PollWorkRequest": {**_LIFE, "free_slots": Number(MAX_SLOTS, is_cut=True), "running": TASKS, "cleaned_up": JOBS},
-    "ReportTasksRequest": {
-        **_LIFE,
-        "reports": Many(MAX_SLOTS, PART, is_cut=True),
-        "freed_slots": Number(MAX_SLOTS, is_cut=True),
-    },
+    "ReportTasksRequest": {**_LIFE, **_REPORTS},
     "TaskId": {"job_id": ID},
     "TaskReport": {"started_ms": TIME, "ended_ms": TIME},
     "TaskSuccess": {
@@ -380,7 +376,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "responses": Many(64, Bytes(MAX_CONNECT_REPLY_BYTES)),
         "put": Many(64, PART),
         "removed": Many(4096, PART),
-        "conf": Pairs(4096, Text(1024), Text(64 * KIB)),
+        "conf": SETTINGS,
         "catalog": Text(1024),
         "database": Text(1024),
     },
@@ -412,11 +408,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "progress": Many(MAX_FORWARDED_ATTEMPTS, PART, is_cut=True),
     },
     "JobLoad": {"job_id": ID},
-    "ForwardedReports": {
-        **_LIFE,
-        "reports": Many(MAX_SLOTS, PART, is_cut=True),
-        "freed_slots": Number(MAX_SLOTS, is_cut=True),
-    },
+    "ForwardedReports": {**_LIFE, **_REPORTS},
     "ForwardedSlots": {"job_id": ID, **_LIFE, "slots": Number(MAX_SLOTS, is_cut=True)},
     "ForwardedList": {**_LIFE, "held": TASKS},
     "WatchedJob": {"job_id": ID, "progress": Unused()},
