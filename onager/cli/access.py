@@ -13,11 +13,7 @@ from onager.cli.exits import one_of
 
 C = TypeVar("C", bound=Callable[..., None])
 
-TLS_CA_HELP: Final = "Encrypt; trust certificates of these authorities."
-TLS_CERT_HELP: Final = "Client certificate, if schedulers require one."
 TLS_KEY_HELP: Final = "Key of the certificate."
-TOKEN_HELP: Final = "File with the token, or NAME ROLE TOKEN."  # noqa: S105 - help
-INSECURE_HELP: Final = "Allow plaintext to other machines."
 
 Scheduler = Annotated[
     str,
@@ -50,14 +46,30 @@ def flag(
     ]
 
 
+def own_variables(process: str, name: str) -> list[str]:
+    """Return the variables of a flag that clients also have; the one for this *process* takes precedence."""
+    return [f"ONAGER_{process}_{name}", f"ONAGER_{name}"]
+
+
 # The fields of `onager.protocol.security.ClientSecurity`, whose import would double the time that help takes.
-_FLAGS: Final[Mapping[str, Any]] = {
-    "tls_ca": flag("FILE", TLS_CA_HELP),
-    "tls_cert": flag("FILE", TLS_CERT_HELP),
-    "tls_key": flag("FILE", TLS_KEY_HELP),
-    "auth_token_file": flag("FILE", TOKEN_HELP),
-    "insecure": flag(None, INSECURE_HELP, "--insecure", kind=bool),
-}
+def connection_flags(process: str = "") -> dict[str, Any]:
+    """Return the flags of connections to schedulers; of a *process* that has settings of its own, with variables."""
+    files = {
+        "tls_ca": "Encrypt; trust certificates of these authorities.",
+        "tls_cert": "Client certificate, if schedulers require one.",
+        "tls_key": TLS_KEY_HELP,
+        "auth_token_file": "File with the token, or NAME ROLE TOKEN.",
+    }
+
+    def variables(name: str) -> list[str] | None:
+        return own_variables(process, name.upper()) if process else None
+
+    flags = {name: flag("FILE", text, variables=variables(name)) for name, text in files.items()}
+    text = "Allow plaintext to other machines."
+    return flags | {"insecure": flag(None, text, "--insecure", kind=bool, variables=variables("insecure"))}
+
+
+_FLAGS: Final = connection_flags()
 
 
 def say_by_variables(**given: Path | str | bool | None) -> None:

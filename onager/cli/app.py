@@ -7,15 +7,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from onager.cli.access import (
-    INSECURE_HELP,
-    TLS_CA_HELP,
-    TLS_CERT_HELP,
     TLS_KEY_HELP,
-    TOKEN_HELP,
     Output,
     Scheduler,
     connecting,
+    connection_flags,
     flag,
+    own_variables,
     say_by_variables,
     with_flags,
 )
@@ -65,11 +63,6 @@ TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help=_SERVE_CERT_H
 TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)]
 
 
-def _own(process: str, name: str) -> list[str]:
-    """Return the variables of a flag that clients also have; the one for this process takes precedence."""
-    return [f"ONAGER_{process}_{name}", f"ONAGER_{name}"]
-
-
 _SCHEDULER_FLAGS: Final = {
     "backend": flag("etcd://H:P,…|leveldb:DIR", "Where jobs are kept.", shown="memory:, lost with the process"),
     "listen": Listen,
@@ -82,8 +75,8 @@ _SCHEDULER_FLAGS: Final = {
     "tls_cert": TlsCert,
     "tls_key": TlsKey,
     "tls_client_ca": flag("FILE", "Require client certificates of these authorities."),
-    "auth_token_file": flag("FILE", _REQUIRED_TOKENS_HELP, variables=_own("SCHEDULER", "AUTH_TOKEN_FILE")),
-    "insecure": flag(None, _OPEN_HELP, "--insecure", kind=bool, variables=_own("SCHEDULER", "INSECURE")),
+    "auth_token_file": flag("FILE", _REQUIRED_TOKENS_HELP, variables=own_variables("SCHEDULER", "AUTH_TOKEN_FILE")),
+    "insecure": flag(None, _OPEN_HELP, "--insecure", kind=bool, variables=own_variables("SCHEDULER", "INSECURE")),
 }
 """By the names of settings."""
 _EXECUTOR_FLAGS: Final = {
@@ -105,11 +98,7 @@ _EXECUTOR_FLAGS: Final = {
     "stream_listen": flag("H:P", "Serve streams to other executors here.", shown="a free port of 127.0.0.1"),
     "stream_advertise": flag("H:P", "Where executors reach that port.", shown="--stream-listen"),
     "tls_client_ca": flag("FILE", "Push mode: require schedulers' certificates of these authorities."),
-    "tls_ca": flag("FILE", TLS_CA_HELP, variables=_own("EXECUTOR", "TLS_CA")),
-    "tls_cert": flag("FILE", TLS_CERT_HELP, variables=_own("EXECUTOR", "TLS_CERT")),
-    "tls_key": flag("FILE", TLS_KEY_HELP, variables=_own("EXECUTOR", "TLS_KEY")),
-    "auth_token_file": flag("FILE", TOKEN_HELP, variables=_own("EXECUTOR", "AUTH_TOKEN_FILE")),
-    "insecure": flag(None, INSECURE_HELP, "--insecure", kind=bool, variables=_own("EXECUTOR", "INSECURE")),
+    **connection_flags("EXECUTOR"),
 }
 """By the names of settings."""
 
@@ -427,7 +416,7 @@ def logs(
     """Show what tasks logged: Spark, functions that print, and what was kept of failed attempts."""
     from onager.cli.logs import logs as show
 
-    show(scheduler, job_id, stage, partition, attempt, tail, output, follow=follow)
+    show(scheduler, job_id, tail, output, follow=follow, stage_id=stage, partition=partition, attempt=attempt)
 
 
 @app.command()
