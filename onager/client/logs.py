@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onager.client.connection import Connection
+from onager.client.copying import copied
 from onager.protocol import onager_pb2 as pb
 
 
@@ -45,10 +46,9 @@ def fetch_logs(connection: Connection, request: pb.FetchLogsRequest) -> Iterator
         if not message.note:
             after.pop(key, None)  # those that go on come last
             after[key] = pb.LogPosition(task=task, position=0 if message.kept else message.end)
-        yield AttemptLog(
-            stage_id=task.stage_id,
-            stage_attempt=task.stage_attempt,
-            partition=task.partition,
+        yield copied(
+            AttemptLog,
+            task,
             attempt=task.task_attempt,
             executor_id=message.executor_id,
             text=message.text.decode(errors="replace"),
