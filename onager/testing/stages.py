@@ -35,7 +35,7 @@ from onager.executor.spark.stage_plan import (
 from onager.protocol import onager_pb2 as pb
 from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
-from onager.testing.layout import Laid, Layout, Marked, lay_out
+from onager.testing.layout import Laid, Layout, lay_out
 
 _PLANNING = threading.Lock()
 """Held while settings of a session are changed."""
@@ -73,11 +73,16 @@ class Stage:
     may_fuse: bool = False
     """Whether one task may compute it together with stages that it reads, or that read it."""
     may_merge: bool = False
-    """Whether a task may read neighbouring buckets."""
+    """Whether a task may read neighbouring buckets: as planned, each task reads one."""
     may_split: frozenset[int] = frozenset()
     """The stages of which several tasks may read a bucket."""
     is_deterministic: bool = True
     """Whether it gives the same rows whenever it reads the same."""
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """The ids of the stages that it reads."""
+        return frozenset(read.stage_id for read in self.inputs)
 
     @property
     def buckets(self) -> int:
@@ -108,22 +113,11 @@ class StageGraph:
 
     def laid_out(self, layout: Layout) -> Mapping[int, Laid]:
         """Return the stages that run when they are laid out, by id."""
-        return lay_out(layout, [_marked(stage) for stage in self.stages])
+        return lay_out(layout, self.stages)
 
     def __str__(self) -> str:
         """Return the stages with their plans, for people."""
         return "\n".join(_shown(stage) for stage in self.stages)
-
-
-def _marked(stage: Stage) -> Marked:
-    return Marked(
-        stage_id=stage.stage_id,
-        tasks=stage.tasks,
-        reads=frozenset(read.stage_id for read in stage.inputs),
-        buckets=stage.tasks if stage.may_merge else 0,
-        may_fuse=stage.may_fuse,
-        may_split=stage.may_split,
-    )
 
 
 def _shown(stage: Stage) -> str:

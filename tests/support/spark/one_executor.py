@@ -30,8 +30,9 @@ from onager.ids import BlobDigest, JobId
 from onager.private_paths import SYSTEM, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.testing.job import JobRun, result_table
-from onager.testing.layout import Layout, Marked, lay_out
+from onager.testing.layout import Layout, lay_out
 from onager.testing.run import rows_of
+from onager.testing.stages import stage_of
 from tests.support.waiting import HANGS_S
 
 FOREIGN = "ice"
@@ -162,7 +163,7 @@ class OneExecutor:
         self.jobs += 1
         blobs = {blob.digest: blob.content for blob in outcome.blobs}
         stages = {stage.stage_id: blobs[stage.plan_digest] for stage in outcome.stages}
-        laid = lay_out(layout, [_marked(stage) for stage in outcome.stages])
+        laid = lay_out(layout, [stage_of(stage, stages[stage.stage_id]) for stage in outcome.stages])
         sink = outcome.sink if outcome.HasField("sink") else None
         job = JobRun([self.runner], self.job_id, stages, laid, sink=sink)
         try:
@@ -170,17 +171,6 @@ class OneExecutor:
             yield job
         finally:
             self.runner.close_job(self.job_id)
-
-
-def _marked(stage: pb.PlannedStage) -> Marked:
-    return Marked(
-        stage_id=stage.stage_id,
-        tasks=stage.partitions,
-        reads=frozenset(source.stage_id for source in stage.inputs),
-        buckets=stage.partitions if stage.may_merge else 0,
-        may_fuse=stage.may_fuse,
-        may_split=frozenset(source.stage_id for source in stage.inputs if source.may_split),
-    )
 
 
 def as_multiset(rows: Sequence[tuple[Any, ...]]) -> Counter[str]:
