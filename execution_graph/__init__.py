@@ -10,14 +10,12 @@ and `wall_time` adds up where its time went.
 
 from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
-    SCHEMA_MAJOR,
     EventBatch,
     decode_batch,
     decode_graph,
     decoding_graph,
     encode_batch,
     encode_event,
-    encode_graph,
     encoding_graph,
 )
 from onager.execution_graph.events import (
@@ -33,18 +31,13 @@ from onager.execution_graph.events import (
     LaunchEvent,
     OutputsTaken,
     PartitionsAdded,
-    PipelineAbandoned,
     PlanSummary,
-    ReplanBegun,
-    ReplanGivenUp,
     SinkBuckets,
     SinkSpec,
     SinkTable,
-    StageLaidOut,
     StageReplanned,
     StagesStarted,
     StepEnded,
-    StragglersFound,
     SuspectTask,
     TakenOutput,
     TaskFailed,
@@ -79,7 +72,7 @@ from onager.execution_graph.graph import (
 from onager.execution_graph.invariants import violations
 from onager.execution_graph.layout import lay_out
 from onager.execution_graph.losses import find_culprit
-from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
+from onager.execution_graph.operators import OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_stages
 from onager.execution_graph.programs import (
@@ -88,11 +81,9 @@ from onager.execution_graph.programs import (
     planned_at_once,
     program_summary,
     running_steps,
-    was_planned_at_once,
 )
 from onager.execution_graph.refusing import refusal
-from onager.execution_graph.replanned import has_begun
-from onager.execution_graph.replanning import bytes_in_memory, find_replan, held_stages, is_repeatable
+from onager.execution_graph.replanning import bytes_in_memory, find_replan, is_repeatable
 from onager.execution_graph.reuse import outputs_to_take, reusable_stages, taken_in, worth_taking
 from onager.execution_graph.scheduling import (
     HeldTask,
@@ -111,7 +102,6 @@ from onager.execution_graph.scheduling import (
     pop_next_tasks,
     revive,
     running_count,
-    wanted_tasks,
 )
 from onager.execution_graph.speculation import find_stragglers
 from onager.execution_graph.stages import (
@@ -123,10 +113,8 @@ from onager.execution_graph.stages import (
     OutputLayout,
     ResolvedStage,
     RunningStage,
-    RunningTask,
     Stage,
     StageInput,
-    StageLayout,
     StageSpec,
     StageWork,
     SuccessfulStage,
@@ -136,13 +124,11 @@ from onager.execution_graph.stages import (
     TaskRead,
     UnresolvedStage,
 )
-from onager.execution_graph.stored import ShownName
 from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [
     "LEFT_TO_OTHERS",
     "NO_METRICS",
-    "SCHEMA_MAJOR",
     "UNCOUNTED",
     "AdaptivePolicy",
     "Cancelled",
@@ -170,37 +156,28 @@ __all__ = [
     "JvmDeath",
     "LaunchEvent",
     "LaunchesRepeated",
-    "OperatorReport",
     "OperatorTotals",
     "OutputLayout",
     "OutputsTaken",
     "PartitionsAdded",
     "Pipeline",
-    "PipelineAbandoned",
     "PlanSummary",
     "Portion",
     "Replan",
-    "ReplanBegun",
-    "ReplanGivenUp",
     "ResolvedStage",
     "RetryLimits",
     "RunningStage",
-    "RunningTask",
-    "ShownName",
     "SinkBuckets",
     "SinkSpec",
     "SinkTable",
     "SpeculationPolicy",
     "Stage",
     "StageInput",
-    "StageLaidOut",
-    "StageLayout",
     "StageReplanned",
     "StageSpec",
     "StageWork",
     "StagesStarted",
     "StepEnded",
-    "StragglersFound",
     "Succeeded",
     "SuccessfulStage",
     "SupersededStage",
@@ -228,17 +205,14 @@ __all__ = [
     "decoding_graph",
     "encode_batch",
     "encode_event",
-    "encode_graph",
     "encoding_graph",
     "find_abandonment",
     "find_culprit",
     "find_replan",
     "find_stragglers",
-    "has_begun",
     "has_failed_somewhere",
     "has_runnable_work",
     "has_task_for",
-    "held_stages",
     "held_tasks",
     "is_alone",
     "is_held",
@@ -265,7 +239,5 @@ __all__ = [
     "submit",
     "taken_in",
     "violations",
-    "wanted_tasks",
-    "was_planned_at_once",
     "worth_taking",
 ]

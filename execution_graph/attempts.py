@@ -1,12 +1,13 @@
 """Task attempts held by executors: launched, launched again, taken back."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph.events import LaunchesRepeated, TasksLaunched, TasksLost
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.maps import without
 from onager.execution_graph.pipelined import abandoned, has_readers_at_work, is_streaming
+from onager.execution_graph.record import without
 from onager.execution_graph.settling import plan_kept, settled, with_stage
 from onager.execution_graph.stages import ExecutorLife, RunningStage, RunningTask, StageWork
 
@@ -31,13 +32,7 @@ def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionG
         if partition >= next_fresh:
             skipped += [p for p in range(next_fresh, partition) if p not in stage.ledger.outputs]
             next_fresh = partition + 1
-        launched[partition] = RunningTask(
-            attempt=attempt,
-            executor_id=event.executor_id,
-            incarnation=event.incarnation,
-            launched_ms=event.at_ms,
-            list_number=event.list_number,
-        )
+        launched[partition] = event.running_task(attempt)
     if not launched:
         return graph
     running = stage.running.update(launched)

@@ -4,22 +4,26 @@ A record begins with ``schema_version`` as ``major.minor``. A reader refuses ano
 that a newer minor version added. ``needs`` follows if the record uses features that a release before did not have: a
 reader that lacks one refuses the record, since it would misread it. `NEEDS` says which record needs which feature.
 Nothing is started that needs a feature which some scheduler lacks (`onager.scheduler.cluster.members`).
+
+The outputs of stages are apart from the rest of the graph, in portions: a graph of many tasks takes a while to write
+and to read, and other work may be waiting.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Annotated, Any
+from collections.abc import Callable, Generator, Mapping
+from itertools import islice
+from typing import Any, TypeVar, get_args
 
+import msgspec
 from immutables import Map
-from pydantic import TypeAdapter, ValidationError
+from msgspec import Raw, Struct
+from msgspec.structs import astuple, fields, replace
 
 from onager.errors import SchemaVersionError, StateCorruptError
-from onager.execution_graph.encoding import encoder
 from onager.execution_graph.events import Event
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.maps import SPARSE
+from onager.execution_graph.latencies import Latencies, StageLatencies
+from onager.execution_graph.record import Record
 from onager.execution_graph.stages import Stage, TaskOutput
 from onager.features import check_features
 
@@ -28,25 +32,29 @@ SCHEMA_MAJOR = 11
 _MINOR = 0
 _GRAPH = "an execution graph"
 _PORTION = 500
-_PORTION_BYTES = 64 * 1024
-"""The bytes that take a few milliseconds."""
-_OUTPUTS = b'"outputs":{'
-"""The only place where a record begins an object of this name: quotes within strings are escaped."""
-_OUTPUTS_BEGIN = re.compile(rb'"outputs":\{(?=")')
-_NEXT_OUTPUT = re.compile(rb'\},"\d+":\{"nonce":')
-"""Where one entry of such an object ends and the next begins, as `encode_graph` writes them; it occurs nowhere else."""
+"""The outputs that take about a millisecond."""
 _VERSION = re.compile(rb'\{"schema_version":"(\d{1,9})\.(\d{1,9})",(?:"needs":"([a-z0-9,-]{1,999})",)?')
+_Record = TypeVar("_Record", bound=Record)
+_Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventBatch:
+class EventBatch(Record, frozen=True, kw_only=True):
     """What one append to a job's log commits: all of it or nothing."""
 
     batch_id: str
     """Drawn by the writer: tells whether a write of unknown outcome was this one."""
     events: tuple[Event, ...]
-    writer: Annotated[str, SPARSE] = ""
+    writer: str = ""
     """The scheduler that committed it."""
+
+
+class _GraphRecord(Struct, frozen=True):
+    """How a graph is stored."""
+
+    graph: ExecutionGraph
+    """Without the outputs of its stages."""
+    outputs: dict[int, list[Raw]]
+    """By stage, in portions: each is an object from partition to output, in ascending order."""
 
 
 NEEDS: Mapping[str, Callable[[ExecutionGraph | EventBatch], bool]] = {}
@@ -55,7 +63,7 @@ NEEDS: Mapping[str, Callable[[ExecutionGraph | EventBatch], bool]] = {}
 
 def encode_graph(graph: ExecutionGraph) -> bytes:
     """Return *graph* as JSON; equal graphs give equal bytes."""
-    return _encode(encoder(ExecutionGraph)(graph), graph)
+    return _finished(encoding_graph(graph))
 
 
 def decode_graph(data: bytes) -> ExecutionGraph:
@@ -64,100 +72,90 @@ def decode_graph(data: bytes) -> ExecutionGraph:
     Raises `SchemaVersionError` for another major version or a feature that this release lacks, and `StateCorruptError`
     for anything that is not a graph.
     """
-    graph: ExecutionGraph = _decode(_graphs(), data, _GRAPH)
-    return graph
+    return _finished(decoding_graph(data))
 
 
-def encoding_graph(graph: ExecutionGraph) -> Iterator[bytes]:
-    """Yield what `encode_graph` returns, in portions: many tasks take a while, and other work may be waiting."""
-    by_stage = [s.ledger.outputs for s in graph.stages if s.ledger.outputs]
-    left: list[list[int]] = []
-    stages: list[Stage] = []
+def encoding_graph(graph: ExecutionGraph) -> Generator[None, None, bytes]:
+    """Return what `encode_graph` does; yield between portions to let other work run."""
+    outputs: dict[int, list[Raw]] = {}
     for stage in graph.stages:
-        outputs = stage.ledger.outputs
-        if outputs:
-            *others, last = sorted(outputs)
-            left.append(others)
-            stage = _with_outputs(stage, Map({last: outputs[last]}))  # noqa: PLW2901
-        stages.append(stage)
-    before, *after = encode_graph(replace(graph, stages=tuple(stages))).split(_OUTPUTS)
-    yield before
-    write = encoder(TaskOutput)
-    for outputs, partitions, rest in zip(by_stage, left, after, strict=True):
-        yield _OUTPUTS
-        for start in range(0, len(partitions), _PORTION):
-            some = partitions[start : start + _PORTION]
-            yield "".join([f'"{p}":{write(outputs[p])},' for p in some]).encode()
-        yield rest
+        partitions = iter(sorted(stage.ledger.outputs))
+        while some := list(islice(partitions, _PORTION)):
+            portion = {partition: stage.ledger.outputs[partition] for partition in some}
+            outputs.setdefault(stage.spec.stage_id, []).append(Raw(_encoder.encode(portion)))
+            yield
+    stages = tuple(_with_outputs(_with_defaults(stage), Map()) for stage in graph.stages)
+    return _encode(_GraphRecord(replace(graph, stages=stages), outputs), graph)
 
 
 def decoding_graph(data: bytes) -> Generator[None, None, ExecutionGraph]:
-    """Return what `decode_graph` does, in portions: yield to let other work run."""
-    skeleton = bytearray()
-    portions: list[list[bytes]] = []
-    kept = 0
-    starts = [found.end() for found in _OUTPUTS_BEGIN.finditer(data)]
-    for start, end in zip(starts, [*starts, len(data)][1:], strict=True):
-        skeleton += data[kept:start]
-        kept, some = start, list[bytes]()
-        # The last entries stay in the text: only a parser can tell where this stage's entries end.
-        while (found := _NEXT_OUTPUT.search(data, kept + _PORTION_BYTES, end)) is not None:
-            some.append(data[kept : found.start() + 1])
-            kept = found.start() + 2
-        portions.append(some)
-    graph = decode_graph(bytes(skeleton + data[kept:]))
+    """Return what `decode_graph` does; yield between portions to let other work run."""
     minor = _check_version(data, _GRAPH)
-    waiting = iter(portions)
-    stages: list[Stage] = []
-    for stage in graph.stages:
-        some = next(waiting, []) if stage.ledger.outputs else []
-        outputs = stage.ledger.outputs.mutate()
-        for portion in some:
+    record: _GraphRecord = _decode(_graphs, data, _GRAPH, minor)
+    stages = list(record.graph.stages)
+    for stage_id, portions in record.outputs.items():
+        if not 0 <= stage_id < len(stages):
+            raise StateCorruptError(f"{_GRAPH} cannot be read: it has outputs of stage {stage_id}, which it lacks")
+        outputs = Map[int, TaskOutput]().mutate()
+        for portion in portions:
+            outputs.update(_decode(_outputs, portion, _GRAPH, minor))
             yield
-            outputs.update(_validated(_outputs(), b"{%b}" % portion, _GRAPH, minor))
-        stages.append(_with_outputs(stage, outputs.finish()) if some else stage)
-    return replace(graph, stages=tuple(stages))
-
-
-def _with_outputs(stage: Stage, outputs: "Map[int, TaskOutput]") -> Stage:
-    return replace(stage, ledger=replace(stage.ledger, outputs=outputs))
+        stages[stage_id] = _with_outputs(stages[stage_id], outputs.finish())
+    return replace(record.graph, stages=tuple(stages))
 
 
 def encode_batch(batch: EventBatch) -> bytes:
     """Return *batch* as JSON."""
-    return _encode(encoder(EventBatch)(batch), batch)
+    return _encode(batch, batch)
 
 
 def encode_event(event: Event) -> str:
     """Return one event as JSON, as a batch has it."""
-    return encoder(Event)(event)
+    return _encoder.encode(event).decode()
 
 
 def decode_batch(data: bytes) -> EventBatch:
     """Return the batch that `encode_batch` wrote; errors as in `decode_graph`."""
-    batch: EventBatch = _decode(_batches(), data, "a batch of events")
+    what = "a batch of events"
+    batch: EventBatch = _decode(_batches, data, what, _check_version(data, what))
     return batch
 
 
-def _encode(body: str, record: ExecutionGraph | EventBatch) -> bytes:
-    needs = ",".join([feature for feature, uses in NEEDS.items() if uses(record)])
+def _finished(work: Generator[None, None, _Result]) -> _Result:
+    """Return the result of *work*, done at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: _Result = done.value
+            return result
+
+
+def _with_outputs(stage: Stage, outputs: Map[int, TaskOutput]) -> Stage:
+    return replace(stage, ledger=_with_defaults(replace(stage.ledger, outputs=outputs)))
+
+
+def _with_defaults(record: _Record) -> _Record:
+    """Return *record* with the default itself in each field that equals it: msgspec leaves out no other object."""
+    defaults = {field.name: field.default for field in fields(record) if getattr(record, field.name) == field.default}
+    return replace(record, **defaults)
+
+
+def _encode(record: Struct, source: ExecutionGraph | EventBatch) -> bytes:
+    needs = ",".join([feature for feature, uses in NEEDS.items() if uses(source)])
     named = f'"needs":"{needs}",' if needs else ""
-    return f'{{"schema_version":"{SCHEMA_MAJOR}.{_MINOR}",{named}{body[1:]}'.encode()
+    version = f'{{"schema_version":"{SCHEMA_MAJOR}.{_MINOR}",{named}'
+    return version.encode() + _encoder.encode(record)[1:]
 
 
-def _decode(adapter: TypeAdapter[Any], data: bytes, what: str) -> Any:
-    return _validated(adapter, data, what, _check_version(data, what))
-
-
-def _validated(adapter: TypeAdapter[Any], data: bytes, what: str, minor: int) -> Any:
+def _decode(decoder: msgspec.json.Decoder[Any], data: bytes | Raw, what: str, minor: int) -> Any:
     try:
-        return adapter.validate_json(data)
-    except ValidationError as error:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         if minor > _MINOR:
             # It need not be damaged: the release that wrote it may read it.
             raise SchemaVersionError(what, f"{SCHEMA_MAJOR}.{minor}", f"{SCHEMA_MAJOR}.{_MINOR}") from error
-        found = error.errors(include_url=False, include_input=False)[:3]
-        raise StateCorruptError(f"{what} cannot be read: {found}") from error
+        raise StateCorruptError(f"{what} cannot be read: {error}") from error
 
 
 def _check_version(data: bytes, what: str) -> int:
@@ -172,16 +170,22 @@ def _check_version(data: bytes, what: str) -> int:
     return minor
 
 
-@cache
-def _graphs() -> TypeAdapter[Any]:
-    return TypeAdapter(ExecutionGraph)
+def _to_json(value: Any) -> Any:
+    """Return what msgspec writes in place of a value of another library or of `Latencies`."""
+    return value.distributions() if isinstance(value, Latencies) else dict(sorted(value.items()))
 
 
-@cache
-def _outputs() -> TypeAdapter[Any]:
-    return TypeAdapter(dict[int, TaskOutput])
+def _from_json(kind: Any, found: Any) -> Any:
+    """Return the value of type *kind* of which `_to_json` returned *found*."""
+    if kind is not Latencies:
+        return Map(msgspec.convert(found, dict[int, get_args(kind)[1]], str_keys=True))  # type: ignore[misc]
+    latencies = msgspec.convert(found, StageLatencies, dec_hook=_from_json)
+    if not all(sketch.is_sound for sketch in astuple(latencies)):
+        raise ValueError("a distribution of durations has a bucket that there is not")
+    return Latencies(latencies)
 
 
-@cache
-def _batches() -> TypeAdapter[Any]:
-    return TypeAdapter(EventBatch)
+_encoder = msgspec.json.Encoder(enc_hook=_to_json)
+_graphs = msgspec.json.Decoder(_GraphRecord, dec_hook=_from_json)
+_outputs = msgspec.json.Decoder(dict[int, TaskOutput])
+_batches = msgspec.json.Decoder(EventBatch)

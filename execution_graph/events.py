@@ -4,27 +4,96 @@ Times are wall-clock milliseconds taken where the event was decided, so that eve
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
-
-from pydantic import Field
+from typing import Literal, NamedTuple, Self
 
 from onager.execution_graph.failures import Failure, FailureKind
-from onager.execution_graph.maps import SPARSE
-from onager.execution_graph.quick import quick_dataclass
-from onager.execution_graph.stages import NO_METRICS, StageSpec, TaskMetrics, TaskOutput, TaskRead
+from onager.execution_graph.record import Record
+from onager.execution_graph.stages import (
+    NO_METRICS,
+    ExecutorSlot,
+    RunningStage,
+    RunningTask,
+    StageSpec,
+    TaskMetrics,
+    TaskOutput,
+    TaskRead,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagesStarted:
+class _Event(Record, frozen=True, kw_only=True):
+    """What all events have."""
+
+    at_ms: int
+
+
+class _StageEvent(_Event, frozen=True, kw_only=True):
+    """What happened to a stage."""
+
+    stage_id: int
+    stage_attempt: int
+
+
+class _Launch(_StageEvent, frozen=True, kw_only=True):
+    """An assignment of tasks of one stage to an executor."""
+
+    executor_id: str
+    incarnation: str
+    list_number: int
+    tasks: tuple[tuple[int, int], ...]
+    """(partition, task attempt), ascending."""
+
+    @classmethod
+    def to(cls, slot: ExecutorSlot, stage: RunningStage, tasks: tuple[tuple[int, int], ...], at_ms: int) -> Self:
+        """Return the assignment of *tasks* of *stage* to the executor of *slot*."""
+        return cls(
+            stage_id=stage.spec.stage_id,
+            stage_attempt=stage.attempt,
+            executor_id=slot.executor_id,
+            incarnation=slot.incarnation,
+            list_number=slot.list_number,
+            tasks=tasks,
+            at_ms=at_ms,
+        )
+
+    def running_task(self, attempt: int) -> RunningTask:
+        """Return one of the tasks as the graph has it, given the number of its attempt."""
+        return RunningTask(
+            attempt=attempt,
+            executor_id=self.executor_id,
+            incarnation=self.incarnation,
+            launched_ms=self.at_ms,
+            list_number=self.list_number,
+        )
+
+
+class _TaskEnded(_StageEvent, frozen=True, kw_only=True):
+    """The end of an attempt of a task, as its executor reported it."""
+
+    partition: int
+    task_attempt: int
+    executor_id: str
+
+
+class _FeedSuccess(_TaskEnded, frozen=True, kw_only=True):
+    """The success of a task of a feed, which is the stage of the event.
+
+    A success like any other: it counts once, for the attempt that the graph gave to the executor.
+    """
+
+    output: TaskOutput
+    """What the added partitions read, as its payload."""
+    added: int
+    """How many partitions the stage that it feeds gets, 0 or more."""
+    metrics: TaskMetrics
+
+
+class StagesStarted(_Event, frozen=True, kw_only=True, tag="stages_started"):
     """Resolved stages were started."""
 
     stage_ids: tuple[int, ...]
-    at_ms: int
-    type: Literal["stages_started"] = "stages_started"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLaidOut:
+class StageLaidOut(_Event, frozen=True, kw_only=True, tag="stage_laid_out"):
     """A stage that never launched a task gets others than it was planned with, by what its inputs measured.
 
     Either its one task computes stages before it, too, or its tasks read other ranges of buckets.
@@ -34,90 +103,50 @@ class StageLaidOut:
     basis: tuple[tuple[int, int], ...]
     """(stage, its attempt) of all that this was decided from, ascending: the stage, those that are fused into it, and
     those that they read. The event changes nothing once one of them has another attempt."""
-    fused: Annotated[tuple[int, ...], SPARSE] = ()
+    fused: tuple[int, ...] = ()
     """The stages that its one task computes, too, ascending."""
-    reads: Annotated[tuple[TaskRead, ...], SPARSE] = ()
+    reads: tuple[TaskRead, ...] = ()
     """What each task reads, by partition."""
-    at_ms: int
-    type: Literal["stage_laid_out"] = "stage_laid_out"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksLaunched:
+class TasksLaunched(_Launch, frozen=True, kw_only=True, tag="tasks_launched"):
     """Pending tasks of one stage were assigned to an executor."""
 
-    stage_id: int
-    stage_attempt: int
-    executor_id: str
-    incarnation: str
-    list_number: int
-    tasks: tuple[tuple[int, int], ...]
-    """(partition, task attempt), ascending."""
-    at_ms: int
-    type: Literal["tasks_launched"] = "tasks_launched"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StragglersFound:
+class StragglersFound(_StageEvent, frozen=True, kw_only=True, tag="stragglers_found"):
     """Running tasks take much longer than others of their stage: each gets a second attempt."""
 
-    stage_id: int
-    stage_attempt: int
     tasks: tuple[tuple[int, int], ...]
     """(partition, running task attempt), ascending."""
-    at_ms: int
-    type: Literal["stragglers_found"] = "stragglers_found"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksSpeculated:
-    """Second attempts of running tasks of one stage were assigned to another executor."""
+class TasksSpeculated(_Launch, frozen=True, kw_only=True, tag="tasks_speculated"):
+    """Second attempts of running tasks of one stage were assigned to another executor.
 
-    stage_id: int
-    stage_attempt: int
-    executor_id: str
-    incarnation: str
-    list_number: int
-    tasks: tuple[tuple[int, int], ...]
-    """(partition, attempt number of the second attempt), ascending."""
-    at_ms: int
-    type: Literal["tasks_speculated"] = "tasks_speculated"
+    The attempt numbers are those of the second attempts.
+    """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchesRepeated:
+class LaunchesRepeated(_StageEvent, frozen=True, kw_only=True, tag="launches_repeated"):
     """An executor's later list lacked these tasks: they are sent again under the same attempt numbers."""
 
-    stage_id: int
-    stage_attempt: int
     executor_id: str
     list_number: int
     tasks: tuple[tuple[int, int], ...]
-    at_ms: int
-    type: Literal["launches_repeated"] = "launches_repeated"
 
 
-@quick_dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSucceeded:
+class TaskSucceeded(_TaskEnded, frozen=True, kw_only=True, tag="task_succeeded"):
     """An execution of a task attempt wrote its whole output."""
 
-    stage_id: int
-    stage_attempt: int
-    partition: int
-    task_attempt: int
-    executor_id: str
     output: TaskOutput
     metrics: TaskMetrics
-    op_metrics: Annotated[str, SPARSE] = ""
+    op_metrics: str = ""
     """What its operators measured (`operators`), as Base64; empty: not reported."""
-    bound_plan: Annotated[str, SPARSE] = ""
+    bound_plan: str = ""
     """The bound plan of `op_metrics`, by content; empty: the first one of the stage."""
-    at_ms: int
-    type: Literal["task_succeeded"] = "task_succeeded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkTable:
+class SinkTable(Record, frozen=True, kw_only=True):
     """A table of the catalog whose partitions rows go into."""
 
     key: str
@@ -130,8 +159,7 @@ class SinkTable:
     """The path of the partition that was named; empty: the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkBuckets:
+class SinkBuckets(Record, frozen=True, kw_only=True):
     """The buckets of a table: each of its files has rows of one."""
 
     count: int
@@ -139,24 +167,22 @@ class SinkBuckets:
     sort_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkSpec:
+class SinkSpec(Record, frozen=True, kw_only=True):
     """Where and how a result is written as a dataset."""
 
     path: str
     format: str
     mode: Literal["error", "overwrite", "append"]
     options: tuple[tuple[str, str], ...] = ()
-    partition_by: Annotated[tuple[str, ...], SPARSE] = ()
+    partition_by: tuple[str, ...] = ()
     """The columns that become directories."""
-    table: Annotated[SinkTable | None, SPARSE] = None
-    buckets: Annotated[SinkBuckets | None, SPARSE] = None
-    foreign: Annotated[str, SPARSE] = ""
+    table: SinkTable | None = None
+    buckets: SinkBuckets | None = None
+    foreign: str = ""
     """The table of another catalog that the files become part of, as JSON that executors read. Empty: none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSummary:
+class PlanSummary(Record, frozen=True, kw_only=True):
     """What planning found besides the stages."""
 
     arrow_schema: str
@@ -169,18 +195,18 @@ class PlanSummary:
     result_stage_id: int
     """The last QUERY stage: its outputs are the result, or the staged files. Of a program, the last step."""
     is_fused: bool
-    frame_digest: Annotated[str, SPARSE] = ""
+    frame_digest: str = ""
     """What the rest of the query can be planned again from, by content; empty: it cannot."""
-    broadcast_bytes: Annotated[int, SPARSE] = 0
+    broadcast_bytes: int = 0
     """Up to how many bytes Spark would broadcast."""
-    catalog_digest: Annotated[str, SPARSE] = ""
+    catalog_digest: str = ""
     """What the job changes in the catalog, by content: committed in the transaction that makes it successful. Empty:
     nothing."""
-    folders_made: Annotated[tuple[str, ...], SPARSE] = ()
+    folders_made: tuple[str, ...] = ()
     """Of tables: nobody needs them if the job does not succeed."""
-    folders_retired: Annotated[tuple[str, ...], SPARSE] = ()
+    folders_retired: tuple[str, ...] = ()
     """Of tables: nobody needs them once the job has succeeded."""
-    observed: Annotated[str, SPARSE] = ""
+    observed: str = ""
     """What the query has observed, for clients of Spark Connect: Base64 of an ExecutePlanResponse."""
 
     @property
@@ -189,8 +215,7 @@ class PlanSummary:
         return self.result_stage_id + (0 if self.sink is None else 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPlanned:
+class JobPlanned(_Event, frozen=True, kw_only=True, tag="job_planned"):
     """The PLAN task succeeded; `fused_output` is set when it also ran the single stage that it planned."""
 
     task_attempt: int
@@ -200,16 +225,13 @@ class JobPlanned:
     summary: PlanSummary
     fused_output: TaskOutput | None
     metrics: TaskMetrics
-    op_metrics: Annotated[str, SPARSE] = ""
+    op_metrics: str = ""
     """Of a fused output: what the operators of Spark's final plan measured, as in `TaskSucceeded`."""
-    bound_plan: Annotated[str, SPARSE] = ""
+    bound_plan: str = ""
     """That plan, by content."""
-    at_ms: int
-    type: Literal["job_planned"] = "job_planned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenOutput:
+class TakenOutput(Record, frozen=True, kw_only=True):
     """What a stage of another job gave, for a stage that would give the same rows."""
 
     stage_id: int
@@ -222,18 +244,14 @@ class TakenOutput:
     """By partition of that stage, all of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputsTaken:
+class OutputsTaken(_Event, frozen=True, kw_only=True, tag="outputs_taken"):
     """Stages that have not begun take what other jobs gave: neither they nor what only they read are computed."""
 
     taken: tuple[TakenOutput, ...]
     """By stage, ascending."""
-    at_ms: int
-    type: Literal["outputs_taken"] = "outputs_taken"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplanBegun:
+class ReplanBegun(_Event, frozen=True, kw_only=True, tag="replan_begun"):
     """Finished stages measured something that may change the plan: a task plans the rest of the query again."""
 
     replan_id: int
@@ -246,12 +264,9 @@ class ReplanBegun:
     """The stages that have not begun, ascending: they wait for the new plan, but not for long."""
     why: str
     """For people."""
-    at_ms: int
-    type: Literal["replan_begun"] = "replan_begun"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageReplanned:
+class StageReplanned(_Event, frozen=True, kw_only=True, omit_defaults=False, tag="stage_replanned"):
     """A REPLAN task has ended: the rest of the query gets other stages, or, without *stages*, keeps its own."""
 
     replan_id: int
@@ -271,88 +286,37 @@ class StageReplanned:
     """The new stages' plans as text, by content."""
     decisions: tuple[str, ...] = ()
     """What changed and why, or why nothing did, for people."""
-    metrics: Annotated[TaskMetrics, SPARSE] = NO_METRICS
-    at_ms: int
-    type: Literal["stage_replanned"] = "stage_replanned"
+    metrics: TaskMetrics = NO_METRICS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplanGivenUp:
+class ReplanGivenUp(_Event, frozen=True, kw_only=True, tag="replan_given_up"):
     """A re-plan took too long: the plan stays as it is."""
 
     replan_id: int
     reason: str
-    at_ms: int
-    type: Literal["replan_given_up"] = "replan_given_up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsAdded:
-    """A task of a feed succeeded, and there is more to find: the stage that it feeds gets partitions.
-
-    A success like any other: it counts once, for the attempt that the graph gave to the executor.
-    """
-
-    stage_id: int
-    """The feed."""
-    stage_attempt: int
-    partition: int
-    task_attempt: int
-    executor_id: str
-    output: TaskOutput
-    """What the added partitions read, as its payload."""
-    added: int
-    """How many partitions the stage that it feeds gets, 0 or more."""
-    metrics: TaskMetrics
-    at_ms: int
-    type: Literal["partitions_added"] = "partitions_added"
+class PartitionsAdded(_FeedSuccess, frozen=True, kw_only=True, tag="partitions_added"):
+    """A task of a feed succeeded, and there is more to find: the stage that it feeds gets partitions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedEnded:
+class FeedEnded(_FeedSuccess, frozen=True, kw_only=True, tag="feed_ended"):
     """A task of a feed succeeded, and found the end: the stage that it feeds gets its last partitions."""
 
-    stage_id: int
-    """The feed."""
-    stage_attempt: int
-    partition: int
-    task_attempt: int
-    executor_id: str
-    output: TaskOutput
-    """What the added partitions read, as its payload."""
-    added: int
-    """How many partitions the stage that it feeds gets, 0 or more."""
-    metrics: TaskMetrics
-    at_ms: int
-    type: Literal["feed_ended"] = "feed_ended"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFailed:
+class TaskFailed(_TaskEnded, frozen=True, kw_only=True, tag="task_failed"):
     """A task attempt ended without output."""
 
-    stage_id: int
-    stage_attempt: int
-    partition: int
-    task_attempt: int
-    executor_id: str
     failure: Failure
-    metrics: Annotated[TaskMetrics, SPARSE] = NO_METRICS
-    at_ms: int
-    type: Literal["task_failed"] = "task_failed"
+    metrics: TaskMetrics = NO_METRICS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksLost:
+class TasksLost(_StageEvent, frozen=True, kw_only=True, tag="tasks_lost"):
     """Running tasks were taken back, uncounted, though the executor itself was not lost."""
 
-    stage_id: int
-    stage_attempt: int
     executor_id: str
     tasks: tuple[tuple[int, int], ...]
     reason: FailureKind
-    at_ms: int
-    type: Literal["tasks_lost"] = "tasks_lost"
 
 
 class SuspectTask(NamedTuple):
@@ -379,44 +343,34 @@ class JvmDeath:
     """Those of them that belong to this job."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorLost:
+class ExecutorLost(_Event, frozen=True, kw_only=True, tag="executor_lost"):
     """One life of an executor ended: its running tasks are gone, and its outputs where they are not shared."""
 
     executor_id: str
     incarnation: str
     reason: str
-    at_ms: int
-    death: Annotated[JvmDeath | None, SPARSE] = None
+    death: JvmDeath | None = None
     """Set if its JVM ended by itself."""
-    type: Literal["executor_lost"] = "executor_lost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineAbandoned:
+class PipelineAbandoned(_Event, frozen=True, kw_only=True, tag="pipeline_abandoned"):
     """The stages of a pipelined job cannot run together, for a reason outside of its tasks.
 
     Failures of tasks, outputs and executors have the same consequence without this event.
     """
 
     reason: str
-    at_ms: int
-    type: Literal["pipeline_abandoned"] = "pipeline_abandoned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCancelled:
+class JobCancelled(_Event, frozen=True, kw_only=True, tag="job_cancelled"):
     """A user asked for the job to end."""
 
     reason: str
-    at_ms: int
-    principal: Annotated[str, SPARSE] = ""
+    principal: str = ""
     """The name of the user's token, if it has one."""
-    type: Literal["job_cancelled"] = "job_cancelled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepEnded:
+class StepEnded(_Event, frozen=True, kw_only=True, omit_defaults=False, tag="step_ended"):
     """The job that did the work of a program's step has ended."""
 
     stage_id: int
@@ -426,17 +380,12 @@ class StepEnded:
     """How many rows its result has, or it wrote."""
     failure: Failure | None = None
     """Why it failed; None: it was successful."""
-    at_ms: int
-    type: Literal["step_ended"] = "step_ended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFailed:
+class JobFailed(_Event, frozen=True, kw_only=True, tag="job_failed"):
     """The job fails, for a reason that is in none of its tasks: its time is over, or its end cannot be committed."""
 
     failure: Failure
-    at_ms: int
-    type: Literal["job_failed"] = "job_failed"
 
 
 FeedEvent = PartitionsAdded | FeedEnded
@@ -445,7 +394,7 @@ FeedEvent = PartitionsAdded | FeedEnded
 LaunchEvent = TasksLaunched | TasksSpeculated | LaunchesRepeated
 """The events that assign tasks to executors."""
 
-Event = Annotated[
+Event = (
     StagesStarted
     | StageLaidOut
     | TasksLaunched
@@ -466,6 +415,5 @@ Event = Annotated[
     | PipelineAbandoned
     | StepEnded
     | JobFailed
-    | JobCancelled,
-    Field(discriminator="type"),
-]
+    | JobCancelled
+)

@@ -1,10 +1,8 @@
 """Why a task did not succeed: data, not exceptions, because it is stored, shown, and used in decisions."""
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
 
-from onager.execution_graph.maps import SPARSE
+from onager.execution_graph.record import Record
 
 
 class FailureKind(StrEnum):
@@ -58,8 +56,7 @@ class FailureCause(StrEnum):
     """The executor does not see a directory that the cluster shares: left to executors that do; with TASK_KILLED."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFailure:
+class FetchFailure(Record, frozen=True):
     """The output that a reader could not read; `nonce` names the execution that wrote it."""
 
     stage_id: int
@@ -67,25 +64,24 @@ class FetchFailure:
     nonce: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Record, frozen=True, kw_only=True):
     """What went wrong, in the user's words if the user can fix it."""
 
     kind: FailureKind
     message: str
-    error_class: Annotated[str | None, SPARSE] = None
+    error_class: str | None = None
     """Spark's error condition, such as ``DIVIDE_BY_ZERO``."""
-    sql_state: Annotated[str | None, SPARSE] = None
-    query_context: Annotated[str | None, SPARSE] = None
+    sql_state: str | None = None
+    query_context: str | None = None
     """The part of the query that Spark points at."""
-    details: Annotated[str | None, SPARSE] = None
+    details: str | None = None
     """A stack trace, at most 16 KiB."""
-    fetch: Annotated[FetchFailure | None, SPARSE] = None
+    fetch: FetchFailure | None = None
     """Set when, and only when, `kind` is FETCH_FAILED."""
-    cause: Annotated[FailureCause | None, SPARSE] = None
-    log_tail: Annotated[str | None, SPARSE] = None
+    cause: FailureCause | None = None
+    log_tail: str | None = None
     """The end of what the attempt logged, at most 16 KiB."""
-    connect_details: Annotated[str | None, SPARSE] = None
+    connect_details: str | None = None
     """Of an operation of Spark Connect: all that Spark tells of the error, in Base64."""
 
     @property
@@ -103,15 +99,14 @@ UNCOUNTED = LEFT_TO_OTHERS | {FailureCause.NO_SPACE}
 """The causes of failures that count against nobody."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryLimits:
+class RetryLimits(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The limits of retries. Source of the defaults 4 and 4: Spark and Ballista."""
 
     task_max_failures: int = 4
     """This many counted failures of one partition fail the job."""
     stage_max_failures: int = 4
     """Fetch failures in this many distinct attempts of a stage fail the job."""
-    retry_pauses_ms: Annotated[tuple[int, ...], SPARSE] = ()
+    retry_pauses_ms: tuple[int, ...] = ()
     """How long a partition waits after its first counted failure, its second, and so on; the last value holds for all
     later ones. Empty: it is retried at once."""
 

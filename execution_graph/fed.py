@@ -4,7 +4,7 @@ One event is both, like that of planning: there is no graph in which a portion w
 there, and none in which they are there twice.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onager.execution_graph.attempts import held, running_stage
 from onager.execution_graph.events import FeedEnded, FeedEvent

@@ -8,14 +8,12 @@ and the next one finds the same again.
 The stages that read a growing stage wait until it is successful, and then know the number of its tasks, like any other.
 """
 
-from dataclasses import dataclass, replace
-from typing import Annotated
+from msgspec.structs import replace
 
-from onager.execution_graph.maps import SPARSE
+from onager.execution_graph.record import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
+class Portion(Record, frozen=True, kw_only=True):
     """Partitions that were found together."""
 
     digest: str
@@ -24,8 +22,7 @@ class Portion:
     """0 or more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feed:
+class Feed(Record, frozen=True, kw_only=True):
     """What a growing stage has been given."""
 
     stage_id: int
@@ -34,7 +31,7 @@ class Feed:
     """In order: the stage's partitions are theirs, one portion after the other."""
     planned: int
     """How many of them, the first ones, planning had found."""
-    has_ended: Annotated[bool, SPARSE] = False
+    has_ended: bool = False
     """Whether these are all."""
 
     @property

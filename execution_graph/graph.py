@@ -1,14 +1,11 @@
 """The `ExecutionGraph` of a job: a value. `onager.execution_graph.transitions` says how it changes."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Literal, assert_never
-
-from pydantic import Field
+from typing import Literal, assert_never
 
 from onager.execution_graph.events import PlanSummary
 from onager.execution_graph.failures import Failure, RetryLimits
-from onager.execution_graph.maps import SPARSE
+from onager.execution_graph.record import Record
 from onager.execution_graph.stages import (
     ExecutorLife,
     FailedStage,
@@ -20,7 +17,6 @@ from onager.execution_graph.stages import (
     StageWork,
     SuccessfulStage,
 )
-from onager.execution_graph.stored import ShownName
 
 PLAN_STAGE_ID = 0
 """Every job begins with this stage of one task; its success brings all other stages."""
@@ -43,40 +39,31 @@ class JobState(StrEnum):
         return self in (JobState.SUCCESSFUL, JobState.FAILED, JobState.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
+class Active(Record, frozen=True, tag="active"):
     """The job has not ended."""
 
-    type: Literal["active"] = "active"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Succeeded:
+class Succeeded(Record, frozen=True, kw_only=True, tag="succeeded"):
     """The last stage is successful."""
 
     ended_ms: int
-    type: Literal["succeeded"] = "succeeded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Record, frozen=True, kw_only=True, tag="failed"):
     """The job will not be retried."""
 
     ended_ms: int
     failure: Failure
     stage_id: int
-    type: Literal["failed"] = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
+class Cancelled(Record, frozen=True, kw_only=True, tag="cancelled"):
     """A user asked for the end."""
 
     ended_ms: int
     reason: str
-    principal: Annotated[str, SPARSE] = ""
+    principal: str = ""
     """The name of the user's token, if it has one."""
-    type: Literal["cancelled"] = "cancelled"
 
     @property
     def told(self) -> str:
@@ -84,11 +71,10 @@ class Cancelled:
         return f"{self.reason}, by {self.principal}" if self.principal else self.reason
 
 
-Outcome = Annotated[Active | Succeeded | Failed | Cancelled, Field(discriminator="type")]
+Outcome = Active | Succeeded | Failed | Cancelled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeculationPolicy:
+class SpeculationPolicy(Record, frozen=True, kw_only=True, omit_defaults=False):
     """When a task counts as a straggler, which gets a second attempt.
 
     Source: Spark's `spark.speculation.*`, with the defaults that it had for ten years (3.5; 4.0 is more patient).
@@ -102,21 +88,19 @@ class SpeculationPolicy:
     """It has run for at least this long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptivePolicy:
+class AdaptivePolicy(Record, frozen=True, kw_only=True, omit_defaults=False):
     """By which sizes stages are laid out when they start (`onager.execution_graph.layout`)."""
 
     fuse_bytes: int = 8 * 1024 * 1024
     """Stages that read no more than this in all become one task."""
     target_bytes: int = 64 * 1024 * 1024
     """What one task after an exchange shall read."""
-    replan: Annotated[Literal["", "on", "force"], SPARSE] = ""
+    replan: Literal["", "on", "force"] = ""
     """Whether the rest of the query is planned again by what was measured; ``force``: whenever a stage is done, by
     sizes that are made up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replan:
+class Replan(Record, frozen=True, kw_only=True):
     """One time that the rest of the query was planned again (`replanning`)."""
 
     replan_id: int
@@ -126,28 +110,26 @@ class Replan:
     held: tuple[int, ...]
     why: str
     begun_ms: int
-    ended_ms: Annotated[int, SPARSE] = 0
+    ended_ms: int = 0
     """0: it is under way."""
-    is_taken: Annotated[bool, SPARSE] = False
-    dropped: Annotated[tuple[int, ...], SPARSE] = ()
+    is_taken: bool = False
+    dropped: tuple[int, ...] = ()
     """The stages that the new plan does without."""
-    explain_digest: Annotated[str, SPARSE] = ""
+    explain_digest: str = ""
     """The new stages' plans as text, by content."""
-    decisions: Annotated[tuple[str, ...], SPARSE] = ()
+    decisions: tuple[str, ...] = ()
     """What changed and why, or why nothing did, for people."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(Record, frozen=True, kw_only=True):
     """The pipelining of a job that wants its stages to run together, each reading what the others still write."""
 
-    reason: Annotated[str, SPARSE] = ""
+    reason: str = ""
     """Why pipelining was given up, for people: since then the job runs over the durable exchange. Empty: it was not."""
-    abandoned_ms: Annotated[int, SPARSE] = 0
+    abandoned_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionGraph:
+class ExecutionGraph(Record, frozen=True, kw_only=True):
     """A job: its stages by id, what was planned, and how it ended.
 
     Runnable work comes out as tasks (`onager.execution_graph.scheduling`). The locations of outputs are kept with the
@@ -155,25 +137,25 @@ class ExecutionGraph:
     """
 
     job_id: str
-    name: ShownName
+    name: str
     client_id: str
     spec_digest: str
     submitted_ms: int
     stages: tuple[Stage, ...]
     """By id: `stages[i].spec.stage_id == i`; producers before consumers; `last_stage` ends the job."""
-    limits: RetryLimits = field(default_factory=RetryLimits)
+    limits: RetryLimits = RetryLimits()
     plan: PlanSummary | None = None
-    outcome: Outcome = field(default_factory=Active)
-    speculation: Annotated[SpeculationPolicy | None, SPARSE] = None
+    outcome: Outcome = Active()
+    speculation: SpeculationPolicy | None = None
     """Set for a job whose stragglers get second attempts."""
-    pipeline: Annotated[Pipeline | None, SPARSE] = None
+    pipeline: Pipeline | None = None
     """Set for a job that asked for the streaming exchange."""
-    adaptive: Annotated[AdaptivePolicy | None, SPARSE] = None
+    adaptive: AdaptivePolicy | None = None
     """Set for a job whose stages are laid out by what was measured. Only decisions depend on it, no event's effect, so
     a scheduler that does not know the field computes the same graph."""
-    replans: Annotated[tuple[Replan, ...], SPARSE] = ()
+    replans: tuple[Replan, ...] = ()
     """In order; only the last one can be under way."""
-    lost_lives: Annotated[tuple[ExecutorLife, ...], SPARSE] = ()
+    lost_lives: tuple[ExecutorLife, ...] = ()
     """Lives that ended while outputs that were no longer needed were bound to them: remembered, because a later loss
     may make those outputs needed again, and then they have to be made first."""
 

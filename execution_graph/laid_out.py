@@ -5,7 +5,8 @@ The effect depends on states, attempts and the event only.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.graph import ExecutionGraph

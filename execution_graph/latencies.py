@@ -1,13 +1,10 @@
 """How long the tasks of a stage took, from launch to success: the distributions of four parts of that time."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from onager.execution_graph.latency import LatencyMetric, WideLatencyMetric
-from onager.execution_graph.maps import SPARSE
-from onager.execution_graph.merging import SKETCH, merging
-from onager.execution_graph.stored import StoredAs
+from onager.execution_graph.record import Record
 
 _MOST_RECENT: Final = 256
 """Tasks whose times are merged together: much cheaper than one by one, at 0.2 KiB of memory each until then."""
@@ -24,14 +21,13 @@ class TaskTimes(NamedTuple):
     """The rest: the launch on its way to the executor, and the report on its way back and into the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLatencies:
-    """The distributions; in a record, all of them take less than 300 bytes."""
+class StageLatencies(Record, frozen=True):
+    """The distributions; in a record, all of them take less than 4 KB, and mostly a few hundred bytes."""
 
-    queued: Annotated[LatencyMetric, SPARSE, SKETCH] = LatencyMetric()  # noqa: RUF009 - immutable
-    run: Annotated[WideLatencyMetric, SPARSE, SKETCH] = WideLatencyMetric()  # noqa: RUF009
-    fetch: Annotated[LatencyMetric, SPARSE, SKETCH] = LatencyMetric()  # noqa: RUF009
-    delivery: Annotated[LatencyMetric, SPARSE, SKETCH] = LatencyMetric()  # noqa: RUF009
+    queued: LatencyMetric = LatencyMetric()
+    run: WideLatencyMetric = WideLatencyMetric()
+    fetch: LatencyMetric = LatencyMetric()
+    delivery: LatencyMetric = LatencyMetric()
 
     @classmethod
     def of(cls, times: Iterable[TaskTimes]) -> Self:
@@ -44,15 +40,20 @@ class StageLatencies:
             delivery=LatencyMetric.of(delivery),
         )
 
+    def merge(self, other: Self) -> "StageLatencies":
+        """Return the distributions of the tasks of both."""
+        return StageLatencies(
+            queued=self.queued.merge(other.queued),
+            run=self.run.merge(other.run),
+            fetch=self.fetch.merge(other.fetch),
+            delivery=self.delivery.merge(other.delivery),
+        )
 
-_merged = merging(StageLatencies)
 
-
-class Latencies(StoredAs):
+class Latencies:
     """The distributions of a stage that runs; those that came last are merged in portions, which nobody can tell."""
 
     __slots__ = ("_known", "_recent")
-    record_type: ClassVar[Any] = StageLatencies
 
     def __init__(self, known: StageLatencies | None = None, recent: tuple[TaskTimes, ...] = ()) -> None:
         self._known = known or StageLatencies()
@@ -63,16 +64,11 @@ class Latencies(StoredAs):
         recent = (*self._recent, *times)
         if len(recent) < _MOST_RECENT and not are_last:
             return Latencies(self._known, recent)
-        return Latencies(Latencies(self._known, recent).to_record())
+        return Latencies(Latencies(self._known, recent).distributions())
 
-    def to_record(self) -> StageLatencies:
+    def distributions(self) -> StageLatencies:
         """Return the distributions."""
-        return _merged(self._known, (StageLatencies.of(self._recent),)) if self._recent else self._known
-
-    @classmethod
-    def of_record(cls, record: StageLatencies) -> Self:
-        """Return what goes on from distributions."""
-        return cls(record)
+        return self._known.merge(StageLatencies.of(self._recent)) if self._recent else self._known
 
     def __bool__(self) -> bool:
         """Return whether there is any task."""
@@ -80,15 +76,15 @@ class Latencies(StoredAs):
 
     def __eq__(self, other: object) -> bool:
         """Return whether the distributions are equal."""
-        return isinstance(other, Latencies) and self.to_record() == other.to_record()
+        return isinstance(other, Latencies) and self.distributions() == other.distributions()
 
     def __hash__(self) -> int:
         """Return a hash of the distributions."""
-        return hash(self.to_record())
+        return hash(self.distributions())
 
     def __repr__(self) -> str:
         """Return the distributions as text."""
-        return f"Latencies({self.to_record()!r})"
+        return f"Latencies({self.distributions()!r})"
 
 
 NO_LATENCIES: Final = Latencies()

@@ -25,7 +25,7 @@ from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.graph import AdaptivePolicy, ExecutionGraph
 from onager.execution_graph.laid_out import may_be_laid_out
 from onager.execution_graph.replanning import held_stages
-from onager.execution_graph.stages import ResolvedStage, Stage, StageInput, SuccessfulStage, TaskRead
+from onager.execution_graph.stages import ResolvedStage, Stage, StageInput, SuccessfulStage, TaskRead, reachable
 
 _MIB: Final = 1 << 20
 _WORTH_A_TASK_BYTES: Final = _MIB
@@ -92,10 +92,10 @@ def _fusions(
     taken: set[int] = set()
     for stage_id in sorted(cost, reverse=True):  # readers come last, so the largest tree comes first
         if stage_id not in taken:
-            fused = _members(graph, stage_id, cost)
-            taken.update(fused)
-            if fused:
-                yield _event(graph, stage_id, at_ms, fused=tuple(sorted(fused)))
+            members = reachable(stage_id, lambda i: {s.stage_id for s in graph.stages[i].spec.inputs} & cost.keys())
+            taken |= members
+            if fused := tuple(sorted(members - {stage_id})):
+                yield _event(graph, stage_id, at_ms, fused=fused)
 
 
 def _bytes_read(
@@ -115,18 +115,6 @@ def _bytes_read(
         else:
             return most_bytes + 1
     return total
-
-
-def _members(graph: ExecutionGraph, stage_id: int, cost: dict[int, int]) -> list[int]:
-    """Return the stages below *stage_id* that are not done."""
-    found: list[int] = []
-    below = [stage_id]
-    while below:
-        inputs = graph.stages[below.pop()].spec.inputs
-        inner = [source.stage_id for source in inputs if source.stage_id in cost]
-        found += inner
-        below += inner
-    return found
 
 
 # ---------------------------------------------------------------- merging and splitting

@@ -7,7 +7,8 @@ runs alone fails its job: with that evidence at once, without it after the fourt
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import has_another, in_hands_of, returned

@@ -6,9 +6,10 @@ the metric's index in the bound plan, and one more if it is merged by maximum; o
 
 import binascii
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from onager.execution_graph.record import Record
 
 MAX_REPORT_BYTES: Final = 8 * 1024
 MAX_PLANS: Final = 4
@@ -42,8 +43,7 @@ Pairs = tuple[tuple[int, int], ...]
 """(key, value), keys ascending, values above 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorTotals:
+class OperatorTotals(Record, frozen=True, kw_only=True):
     """What the tasks of a stage under one bound plan measured, together."""
 
     bound_plan: str

@@ -1,7 +1,8 @@
 """What executors report of task attempts: success, failure, an input that is missing."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import has_another, held, returned, running_stage

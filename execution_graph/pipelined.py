@@ -11,7 +11,9 @@ ends at once, with the outputs that it has (`settling.settled`), and its running
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from onager.execution_graph.events import PipelineAbandoned
 from onager.execution_graph.graph import ExecutionGraph

@@ -6,7 +6,8 @@ submits it, and however often.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import running_stage

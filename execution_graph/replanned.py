@@ -5,7 +5,8 @@ and its loss or failure ends the re-plan. No id changes, so no report can be mis
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph.attempts import held, running_stage
 from onager.execution_graph.events import ReplanBegun, ReplanGivenUp, StageReplanned
@@ -27,6 +28,7 @@ from onager.execution_graph.stages import (
     TaskMetrics,
     TaskOutput,
     UnresolvedStage,
+    reachable,
 )
 
 MOST_REPLANS = 8
@@ -178,11 +180,7 @@ def _unread(graph: ExecutionGraph, event: StageReplanned, dropped: Collection[in
     if result is None or result.work is not StageWork.QUERY or not is_new:
         yield f"stage {event.result_stage_id} cannot be the one with the result"
         return
-    reached, below = {last}, [last]
-    while below:
-        found = by_id[below.pop()].sources & by_id.keys() - reached
-        reached |= found
-        below += found
+    reached = reachable(last, lambda i: by_id[i].sources & by_id.keys())
     left = [s for s in graph.stages[1:] if not isinstance(s, SuccessfulStage | FusedStage | SupersededStage)]
     open_ids = {s.spec.stage_id for s in left if s.spec.work is not StageWork.REPLAN} - {*dropped}
     if astray := (open_ids | {spec.stage_id for spec in event.stages}) - reached:

@@ -20,7 +20,7 @@ from typing import Final
 from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.replanned import CHANGED, MOST_REPLANS, has_begun, is_as_it_was, is_open
-from onager.execution_graph.stages import Stage, StageInput, SuccessfulStage
+from onager.execution_graph.stages import Stage, StageInput, SuccessfulStage, reachable
 
 LIMIT_MS: Final = 2_000
 """How long a re-plan may take, with its wait for a slot."""
@@ -161,12 +161,5 @@ def bytes_in_memory(stage: Stage) -> int:
 
 def is_repeatable(graph: ExecutionGraph, stage_id: int) -> bool:
     """Return whether *stage_id* would give the same rows if it, and everything before it, ran again."""
-    seen, below = {stage_id}, [stage_id]
-    while below:
-        spec = graph.stages[below.pop()].spec
-        if not spec.is_deterministic:
-            return False
-        found = {source.stage_id for source in spec.inputs} - seen
-        seen |= found
-        below += found
-    return True
+    needed = reachable(stage_id, lambda i: [source.stage_id for source in graph.stages[i].spec.inputs])
+    return all(graph.stages[i].spec.is_deterministic for i in needed)

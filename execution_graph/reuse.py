@@ -7,7 +7,8 @@ that job is computed after all, and so is what was made of it: the other job may
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph.events import OutputsTaken, TakenOutput
 from onager.execution_graph.graph import ExecutionGraph
@@ -25,6 +26,7 @@ from onager.execution_graph.stages import (
     TaskMetrics,
     TaskOutput,
     UnresolvedStage,
+    reachable,
 )
 
 MOST_REUSABLE = 64
@@ -84,7 +86,7 @@ def on_outputs_taken(graph: ExecutionGraph, event: OutputsTaken) -> ExecutionGra
     stages = list(graph.stages)
     for each in event.taken:
         stages[each.stage_id] = _with_taken(stages[each.stage_id], each, event.at_ms)
-    needed = _needed(stages, graph.last_stage.spec.stage_id)
+    needed = reachable(graph.last_stage.spec.stage_id, lambda i: stages[i].spec.sources)
     left_out = [stage for stage in stages[1:] if stage.spec.stage_id not in needed]
     if any(stage.spec.work is not StageWork.QUERY or stage.spec.feed is not None for stage in left_out):
         return graph
@@ -166,13 +168,3 @@ def with_taken_lost(graph: ExecutionGraph, lost: Collection[int]) -> ExecutionGr
             elif isinstance(stage, SupersededStage | FusedStage):
                 return None
     return replace(graph, stages=tuple(stages))
-
-
-def _needed(stages: Sequence[Stage], last: int) -> set[int]:
-    """Return the stages that the *last* one needs, and this."""
-    found, below = {last}, [last]
-    while below:
-        more = stages[below.pop()].spec.sources - found
-        found |= more
-        below += more
-    return found

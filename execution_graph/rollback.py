@@ -1,7 +1,8 @@
 """The back edges of the stage state machine: what follows when outputs that are still needed are lost."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph.stages import (
     ExecutorLife,

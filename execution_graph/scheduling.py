@@ -161,10 +161,10 @@ def pop_next_tasks(
             pending = (p for p in waiting if not stage.ledger.runs_alone(p))
         tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for p in islice(pending, limit)))
         if tasks:
-            return _launched(stage, slot, tasks, at_ms)
+            return TasksLaunched.to(slot, stage, tasks, at_ms)
     if lone is not None:
         stage, partition = lone
-        return _launched(stage, slot, ((partition, stage.ledger.next_attempt(partition)),), at_ms)
+        return TasksLaunched.to(slot, stage, ((partition, stage.ledger.next_attempt(partition)),), at_ms)
     return pop_speculative(graph, slot, limit, at_ms)
 
 
@@ -177,18 +177,6 @@ def _launchable(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int) -> Iterat
             continue
         if not (is_unfit and stage.spec.work is StageWork.QUERY):
             yield stage
-
-
-def _launched(stage: RunningStage, slot: ExecutorSlot, tasks: tuple[tuple[int, int], ...], at_ms: int) -> TasksLaunched:
-    return TasksLaunched(
-        stage_id=stage.spec.stage_id,
-        stage_attempt=stage.attempt,
-        executor_id=slot.executor_id,
-        incarnation=slot.incarnation,
-        list_number=slot.list_number,
-        tasks=tasks,
-        at_ms=at_ms,
-    )
 
 
 def is_alone(graph: ExecutionGraph, launch: LaunchEvent) -> bool:
@@ -204,19 +192,6 @@ def has_task_for(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int, executor
         if any(isinstance(s, ResolvedStage) and s.spec.stage_id not in held for s in graph.stages):
             return True
     return pop_next_tasks(graph, slot, 1, at_ms, executors) is not None
-
-
-def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:
-    """Return the tasks that the graph assigns to this life of the executor; none once the job has ended."""
-    if not graph.is_active:
-        return frozenset()
-    return frozenset(
-        HeldTask(s.spec.stage_id, s.attempt, p, t.attempt)
-        for s in graph.stages
-        if isinstance(s, RunningStage)
-        for p, t in s.in_hand()
-        if t.executor_id == executor_id and t.incarnation == incarnation
-    )
 
 
 def is_held(graph: ExecutionGraph, task: TaskRef, executor_id: str, incarnation: str | None = None) -> bool:

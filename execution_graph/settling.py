@@ -1,13 +1,14 @@
 """What several events share: recording outputs, the consequences of complete outputs, the end of the job."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph.failures import Failure
 from onager.execution_graph.graph import ExecutionGraph, Failed, Replan, Succeeded
 from onager.execution_graph.latencies import TaskTimes
-from onager.execution_graph.maps import without
 from onager.execution_graph.operators import OperatorReport
+from onager.execution_graph.record import without
 from onager.execution_graph.stages import (
     FailedStage,
     ResolvedStage,

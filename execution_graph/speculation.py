@@ -11,8 +11,9 @@ nothing else of the job waits.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 from statistics import median
+
+from msgspec.structs import replace
 
 from onager.execution_graph.attempts import running_stage
 from onager.execution_graph.events import StragglersFound, TasksSpeculated
@@ -46,15 +47,8 @@ def pop_speculative(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms
             continue
         fit = [p for p in stage.speculatable if _may_run_second(stage, p, slot.executor_id)]
         if fit:
-            return TasksSpeculated(
-                stage_id=stage.spec.stage_id,
-                stage_attempt=stage.attempt,
-                executor_id=slot.executor_id,
-                incarnation=slot.incarnation,
-                list_number=slot.list_number,
-                tasks=tuple((p, stage.running[p].attempt + 1) for p in fit[:limit]),
-                at_ms=at_ms,
-            )
+            second = tuple((p, stage.running[p].attempt + 1) for p in fit[:limit])
+            return TasksSpeculated.to(slot, stage, second, at_ms)
     return None
 
 
@@ -99,13 +93,7 @@ def on_tasks_speculated(graph: ExecutionGraph, event: TasksSpeculated) -> Execut
             continue
         first = stage.running[partition]
         if first.executor_id != event.executor_id and attempt == first.attempt + 1:
-            launched[partition] = RunningTask(
-                attempt=attempt,
-                executor_id=event.executor_id,
-                incarnation=event.incarnation,
-                launched_ms=event.at_ms,
-                list_number=event.list_number,
-            )
+            launched[partition] = event.running_task(attempt)
     if not launched:
         return graph
     numbers = {p: task.attempt for p, task in launched.items()}

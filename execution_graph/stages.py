@@ -15,22 +15,19 @@ Unresolved and Resolved lead to Successful when another job's output is taken, a
 Superseded; both become Unresolved again when that output is lost (`reuse`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from immutables import Map
-from pydantic import Field
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from onager.execution_graph.failures import Failure
 from onager.execution_graph.feeds import Feed
 from onager.execution_graph.latencies import NO_LATENCIES, Latencies, TaskTimes
-from onager.execution_graph.maps import SPARSE, PartitionMap, without
-from onager.execution_graph.merging import MAX, SUM, merging
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, with_reports
-from onager.execution_graph.quick import quick_dataclass
-from onager.execution_graph.stored import ShownName
+from onager.execution_graph.record import Record, without
 
 
 class StageWork(StrEnum):
@@ -52,23 +49,21 @@ class StageWork(StrEnum):
     """Of a program: done by a job of its own, never by an executor (`programs`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StageInput:
+class StageInput(Record, frozen=True):
     """A producer, and how its output is read."""
 
     stage_id: int
     read: Literal["bucket", "all"]
     """Whether a task reads one bucket of it or everything; the stage's plan says which bucket (a union, for one, has as
     many tasks as its inputs have buckets together)."""
-    may_split: Annotated[bool, SPARSE] = False
+    may_split: bool = False
     """Whether several tasks may read a bucket of it, each what some of its tasks gave."""
-    side: Annotated[Literal["", "shuffled", "broadcast", "joined"], SPARSE] = ""
+    side: Literal["", "shuffled", "broadcast", "joined"] = ""
     """How it becomes a side of a join that may be planned otherwise by what was measured: shuffled, and could be
     broadcast; broadcast; in another way. Empty: it does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputLayout:
+class OutputLayout(Record, frozen=True, omit_defaults=False):
     """How a stage lays out its output: kept apart from what it computes, because a consumer may still change it."""
 
     kind: Literal["exchange", "result", "sink", "control"]
@@ -76,34 +71,31 @@ class OutputLayout:
     """Output partitions; only an exchange has more than one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRead:
+class TaskRead(Record, frozen=True, kw_only=True):
     """The buckets that a task reads of each input of which it was planned to read one."""
 
     first_bucket: int
     end_bucket: int
     """Exclusive."""
-    split_stage_id: Annotated[int, SPARSE] = 0
+    split_stage_id: int = 0
     """The input of whose bucket it reads no more than what some tasks gave; 0: none."""
-    first_producer: Annotated[int, SPARSE] = 0
+    first_producer: int = 0
     """The first of those tasks, by partition."""
-    end_producer: Annotated[int, SPARSE] = 0
+    end_producer: int = 0
     """Exclusive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLayout:
+class StageLayout(Record, frozen=True, kw_only=True):
     """How a stage runs otherwise than it was planned, since its inputs were measured (`layout`)."""
 
     planned_partitions: int
-    fused: Annotated[tuple[int, ...], SPARSE] = ()
+    fused: tuple[int, ...] = ()
     """The stages that its one task computes, too, ascending; that task reads all of every input."""
-    reads: Annotated[tuple[TaskRead, ...], SPARSE] = ()
+    reads: tuple[TaskRead, ...] = ()
     """What each task reads, by partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenFrom:
+class TakenFrom(Record, frozen=True, kw_only=True):
     """The stage of another job whose output a stage has taken instead of computing it (`reuse`)."""
 
     job_id: str
@@ -114,8 +106,7 @@ class TakenFrom:
     """In how many tasks it is then computed: the other stage may have had fewer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageSpec:
+class StageSpec(Record, frozen=True, kw_only=True):
     """What a stage computes.
 
     It changes once at most, when the stage is laid out, before any of its tasks is launched. Only a growing stage, and
@@ -123,7 +114,7 @@ class StageSpec:
     """
 
     stage_id: int
-    name: ShownName
+    name: str
     work: StageWork
     plan_digest: str | None
     """The encoded stage plan (QUERY), the encoded source (FEED), or the specification (STEP), by content."""
@@ -133,22 +124,22 @@ class StageSpec:
     output: OutputLayout
     is_deterministic: bool = True
     """Whether running a partition again gives the same rows in the same order."""
-    leaf_bytes: Annotated[int, SPARSE] = 0
+    leaf_bytes: int = 0
     """What its leaves read, without the output of other stages."""
-    may_fuse: Annotated[bool, SPARSE] = False
+    may_fuse: bool = False
     """Whether it gives the same rows when one task does all of it, within the stage that reads it."""
-    may_merge: Annotated[bool, SPARSE] = False
+    may_merge: bool = False
     """Whether it gives the same rows when a task reads neighbouring buckets."""
-    expected_rows: Annotated[int, SPARSE] = 0
+    expected_rows: int = 0
     """How many rows Spark expected of it; 0 where it had no idea."""
-    layout: Annotated[StageLayout | None, SPARSE] = None
+    layout: StageLayout | None = None
     """Set once it is laid out; then `partitions` and `inputs` are those of the layout."""
-    feed: Annotated[Feed | None, SPARSE] = None
+    feed: Feed | None = None
     """Set for a growing stage: where its partitions come from."""
-    fingerprint: Annotated[str, SPARSE] = ""
+    fingerprint: str = ""
     """The digest of what it computes, from which inputs and under which settings: stages of equal ones give the same
     rows. Empty: it is not to be reused."""
-    taken: Annotated[TakenFrom | None, SPARSE] = None
+    taken: TakenFrom | None = None
     """Set once it has taken another job's output; then it has no inputs, and the partitions of the other stage."""
 
     @property
@@ -162,29 +153,28 @@ class StageSpec:
         return frozenset({i.stage_id for i in self.inputs} | ({self.feed.stage_id} if self.feed else set()))
 
 
-@quick_dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOutput:
+class TaskOutput(Record, frozen=True, kw_only=True):
     """The output of the winning execution of a partition."""
 
     nonce: str
-    task_attempt: Annotated[int, SPARSE] = 0
+    task_attempt: int = 0
     """Set by `apply`, like `executor_id`: a report need not carry it."""
-    executor_id: Annotated[str, SPARSE] = ""
+    executor_id: str = ""
     is_shared: bool
     """Whether it outlives its executor."""
     rows: int
     bytes: int
-    is_inline: Annotated[bool, SPARSE] = False
+    is_inline: bool = False
     """Whether it lies in the store itself (a small result)."""
-    files: Annotated[tuple[str, ...], SPARSE] = ()
+    files: tuple[str, ...] = ()
     """Names below a sink's staging directory; an exchange derives its file's name from the nonce."""
-    payload_digest: Annotated[str | None, SPARSE] = None
+    payload_digest: str | None = None
     """PUBLISH_PLAN: the manifest, by content."""
-    incarnation: Annotated[str, SPARSE] = ""
+    incarnation: str = ""
     """The executor's life with which the output dies; set by `apply`, empty if it outlives every executor."""
-    checksum: Annotated[str, SPARSE] = ""
+    checksum: str = ""
     """The checksum of a result's index, to recognise what was reported; empty if an older executor wrote none."""
-    bucket_sizes: Annotated[str, SPARSE] = ""
+    bucket_sizes: str = ""
     """About how large each bucket is (`bucket_sizes`), as Base64; empty: not told."""
 
     @property
@@ -198,6 +188,16 @@ class TaskOutput:
         return ExecutorLife(self.executor_id, self.incarnation)
 
 
+def reachable(stage_id: int, sources_of: Callable[[int], Iterable[int]]) -> set[int]:
+    """Return *stage_id*, and the stages that it leads to by *sources_of*."""
+    found, below = {stage_id}, [stage_id]
+    while below:
+        more = set(sources_of(below.pop())) - found
+        found |= more
+        below += more
+    return found
+
+
 class ExecutorLife(NamedTuple):
     """One life of an executor: what it held in memory or on its disks is gone at its end; the next begins empty."""
 
@@ -205,8 +205,7 @@ class ExecutorLife(NamedTuple):
     incarnation: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorSlot:
+class ExecutorSlot(Struct, frozen=True):
     """The executor that would run the tasks, and the number of the last running list seen from it."""
 
     executor_id: str
@@ -218,33 +217,32 @@ class ExecutorSlot:
     """Whether the executor holds no task, as far as the scheduler knows."""
 
 
-@quick_dataclass(frozen=True, slots=True)
-class TaskMetrics:
+class TaskMetrics(Record, frozen=True):
     """The cost of running tasks; each field declares how it is merged. Durations are the executor's own."""
 
-    run_ms: Annotated[int, SPARSE, SUM] = 0
-    rows_out: Annotated[int, SPARSE, SUM] = 0
-    bytes_out: Annotated[int, SPARSE, SUM] = 0
-    bytes_in: Annotated[int, SPARSE, SUM] = 0
-    spill_bytes: Annotated[int, SPARSE, SUM] = 0
-    peak_memory_bytes: Annotated[int, SPARSE, MAX] = 0
-    queued_ms: Annotated[int, SPARSE, SUM] = 0
+    run_ms: Annotated[int, sum] = 0
+    rows_out: Annotated[int, sum] = 0
+    bytes_out: Annotated[int, sum] = 0
+    bytes_in: Annotated[int, sum] = 0
+    spill_bytes: Annotated[int, sum] = 0
+    peak_memory_bytes: Annotated[int, max] = 0
+    queued_ms: Annotated[int, sum] = 0
     """From being accepted by the executor to the task's begin there."""
-    fetch_ms: Annotated[int, SPARSE, SUM] = 0
+    fetch_ms: Annotated[int, sum] = 0
     """The part of `run_ms` in which the task waited for rows of other stages."""
-    commit_ms: Annotated[int, SPARSE, SUM] = 0
+    commit_ms: Annotated[int, sum] = 0
     """The part of `run_ms` from the last row to the output under its final name."""
-    executor_rss_bytes: Annotated[int, SPARSE, MAX] = 0
+    executor_rss_bytes: Annotated[int, max] = 0
     """What all processes of an executor held in memory when they were looked at while its tasks ran."""
-    bind_ms: Annotated[int, SPARSE, SUM] = 0
+    bind_ms: Annotated[int, sum] = 0
     """The part of `queued_ms` in which the plan was made executable: code was generated, broadcasts were made."""
-    codegen_ms: Annotated[int, SPARSE, SUM] = 0
+    codegen_ms: Annotated[int, sum] = 0
     """The part of `bind_ms` in which Spark generated and compiled code."""
-    plan_ms: Annotated[int, SPARSE, SUM] = 0
+    plan_ms: Annotated[int, sum] = 0
     """Of a query that was run where it was planned: how long planning took, before `run_ms`."""
-    function_ms: Annotated[int, SPARSE, SUM] = 0
+    function_ms: Annotated[int, sum] = 0
     """The part of `plan_ms`, or of a planning task's `run_ms`, in which the job's Python function ran."""
-    plain_bytes_out: Annotated[int, SPARSE, SUM] = 0
+    plain_bytes_out: Annotated[int, sum] = 0
     """`bytes_out` of an exchange before compression; 0: an older executor did not tell."""
 
     def __bool__(self) -> bool:
@@ -253,15 +251,17 @@ class TaskMetrics:
 
     def merge(self, *others: "TaskMetrics") -> "TaskMetrics":
         """Return these metrics merged with *others*."""
-        return _merged(self, others)
+        if not others:
+            return self
+        columns = zip(*map(astuple, (self, *others)), strict=True)
+        return TaskMetrics(*[rule(column) for rule, column in zip(_MERGE_RULES, columns, strict=True)])
 
 
-_merged = merging(TaskMetrics)
+_MERGE_RULES = [get_args(hint)[1] for hint in get_type_hints(TaskMetrics, include_extras=True).values()]
 NO_METRICS = TaskMetrics()
 
 
-@quick_dataclass(frozen=True, slots=True, kw_only=True)
-class RunningTask:
+class RunningTask(Record, frozen=True, kw_only=True):
     """A task attempt that an executor holds, as far as the graph knows."""
 
     attempt: int
@@ -270,11 +270,10 @@ class RunningTask:
     launched_ms: int
     list_number: int
     """The last running list seen from the executor before the launch: only a later one can disprove the launch."""
-    lost_launches: Annotated[int, SPARSE] = 0
+    lost_launches: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPause:
+class RetryPause(Record, frozen=True, kw_only=True):
     """Why, and for how long, a failed partition is not launched again."""
 
     failed_ms: int
@@ -296,51 +295,49 @@ class RetryPause:
         return abs(at_ms - self.failed_ms) < self.pause_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspicion:
+class Suspicion(Record, frozen=True, kw_only=True):
     """That a task may have ended the JVM in which it was running (`losses`)."""
 
-    deaths: Annotated[int, SPARSE] = 0
+    deaths: int = 0
     """How many JVMs ended, without evidence of memory, while it was their only task; once it runs alone, since then."""
-    runs_alone: Annotated[bool, SPARSE] = False
+    runs_alone: bool = False
     """Whether the next executor that runs it runs nothing else meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLedger:
+class TaskLedger(Record, frozen=True, kw_only=True):
     """What a stage's tasks have achieved and suffered; kept over changes of the stage's state.
 
     The maps hold only partitions with something to say, so a stage in which nothing failed costs one entry per task.
     """
 
-    outputs: Annotated[PartitionMap[TaskOutput], SPARSE] = field(default_factory=Map)
-    attempts: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    outputs: Map[int, TaskOutput] = Map()
+    attempts: Map[int, int] = Map()
     """The next attempt number of partitions that were launched before; 0 for all others."""
-    failures: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    failures: Map[int, int] = Map()
     """Counted failures since the last success."""
-    failed_on: Annotated[PartitionMap[tuple[str, ...]], SPARSE] = field(default_factory=Map)
+    failed_on: Map[int, tuple[str, ...]] = Map()
     """The executors of those failures, and those that could not read the plan; each once, in order of first
     occurrence."""
-    suspicions: Annotated[PartitionMap[Suspicion], SPARSE] = field(default_factory=Map)
+    suspicions: Map[int, Suspicion] = Map()
     """Of partitions that have no output. It advises the scheduler that launches tasks or loses executors."""
-    successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    successes: Map[int, int] = Map()
     """How often a partition succeeded, if its output was lost and it had to run again (or it has no output now)."""
-    speculated: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    speculated: Map[int, int] = Map()
     """The latest number of an attempt that was launched beside a running one."""
-    durations_ms: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    durations_ms: Map[int, int] = Map()
     """Milliseconds from launch to success of winning attempts; kept only for jobs that want speculation."""
-    failed_fetch_attempts: Annotated[frozenset[int], SPARSE] = frozenset()
+    failed_fetch_attempts: frozenset[int] = frozenset()
     """The stage attempts in which a fetch failed."""
-    tasks_failed: Annotated[int, SPARSE] = 0
-    tasks_lost: Annotated[int, SPARSE] = 0
+    tasks_failed: int = 0
+    tasks_lost: int = 0
     metrics: TaskMetrics = NO_METRICS
     """Of the first success of each partition."""
-    wasted: Annotated[TaskMetrics, SPARSE] = NO_METRICS
+    wasted: TaskMetrics = NO_METRICS
     """Of failed attempts, and of successes of partitions that had succeeded before. Of an attempt that was stopped
     because another one won there is only `run_ms`: the time since its launch."""
-    operators: Annotated[tuple[OperatorTotals, ...], SPARSE] = ()
+    operators: tuple[OperatorTotals, ...] = ()
     """By bound plan, in order of first occurrence; like `metrics`, of the first success of each partition."""
-    latencies: Annotated[Latencies, SPARSE] = NO_LATENCIES
+    latencies: Latencies = NO_LATENCIES
     """Of the tasks of `metrics`, where the stage has more than one."""
 
     def next_attempt(self, partition: int) -> int:
@@ -424,48 +421,44 @@ class TaskLedger:
         return replace(self, failed_on=self.failed_on.set(partition, tuple(dict.fromkeys((*executors, executor_id)))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnresolvedStage:
+class _Stage(Record, frozen=True, kw_only=True, tag_field="state"):
+    """What stages have in every state."""
+
+    spec: StageSpec
+    attempt: int = 0
+    ledger: TaskLedger = TaskLedger()
+
+    @property
+    def state(self) -> str:
+        """Return the name of the state."""
+        return self.type
+
+
+class UnresolvedStage(_Stage, frozen=True, kw_only=True, tag="unresolved"):
     """Some producer is not successful, or, in a pipelined job, has tasks that were not launched."""
 
-    spec: StageSpec
-    attempt: int = 0
-    ledger: TaskLedger = field(default_factory=TaskLedger)
-    state: Literal["unresolved"] = "unresolved"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedStage:
+class ResolvedStage(_Stage, frozen=True, kw_only=True, tag="resolved"):
     """Its inputs are there or, in a pipelined job, on their way; it waits to be started (`revive`)."""
 
-    spec: StageSpec
-    attempt: int = 0
-    ledger: TaskLedger = field(default_factory=TaskLedger)
-    state: Literal["resolved"] = "resolved"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningStage:
+class RunningStage(_Stage, frozen=True, kw_only=True, tag="running"):
     """Its tasks are being launched; a partition is successful (has an output), running, or pending."""
 
-    spec: StageSpec
-    attempt: int
-    ledger: TaskLedger
     started_ms: int
-    running: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)
+    running: Map[int, RunningTask] = Map()
     next_fresh: int = 0
     """Partitions from here on were not launched in this attempt, so they need no list of pending ones."""
-    returned: Annotated[tuple[int, ...], SPARSE] = ()
+    returned: tuple[int, ...] = ()
     """Pending partitions below `next_fresh`, ascending; launched before the fresh ones."""
-    paused: Annotated[PartitionMap[RetryPause], SPARSE] = field(default_factory=Map)
+    paused: Map[int, RetryPause] = Map()
     """Those of `returned` that failed or found no space, and may not be launched yet. This only advises the scheduler
     that launches: no event's effect on anything else depends on it, so a scheduler that does not know the field
     computes the same graph."""
-    speculatable: Annotated[tuple[int, ...], SPARSE] = ()
+    speculatable: tuple[int, ...] = ()
     """Running partitions that take so long that they shall get a second attempt beside the first, ascending."""
-    speculative: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)
+    speculative: Map[int, RunningTask] = Map()
     """Those second attempts, each on another executor than the first and numbered one higher."""
-    state: Literal["running"] = "running"
 
     @property
     def pending_count(self) -> int:
@@ -485,61 +478,37 @@ class RunningStage:
         yield from self.speculative.items()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuccessfulStage:
+class SuccessfulStage(_Stage, frozen=True, kw_only=True, tag="successful"):
     """Every partition has an output."""
 
-    spec: StageSpec
-    attempt: int
-    ledger: TaskLedger
     started_ms: int
     ended_ms: int
-    state: Literal["successful"] = "successful"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedStage:
+class FailedStage(_Stage, frozen=True, kw_only=True, tag="failed"):
     """A task failed for good; terminal, and so is the job."""
 
-    spec: StageSpec
-    attempt: int
-    ledger: TaskLedger
     started_ms: int
     ended_ms: int
     failure: Failure
-    state: Literal["failed"] = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusedStage:
+class FusedStage(_Stage, frozen=True, kw_only=True, tag="fused"):
     """Another stage's task computes it; terminal. It has no tasks and no inputs any more, and nobody waits for it."""
 
-    spec: StageSpec
-    attempt: int
     into: int
     """That stage."""
-    ledger: TaskLedger = field(default_factory=TaskLedger)
-    """Empty."""
-    state: Literal["fused"] = "fused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupersededStage:
+class SupersededStage(_Stage, frozen=True, kw_only=True, tag="superseded"):
     """A new plan does without it, or it was a new plan that was not taken; terminal, unless it has a *planned* spec.
 
     It has no tasks and no inputs any more, and nobody reads it. Of its ledger only what was wasted is kept.
     """
 
-    spec: StageSpec
-    attempt: int
     ended_ms: int
-    ledger: TaskLedger = field(default_factory=TaskLedger)
-    planned: Annotated[StageSpec | None, SPARSE] = None
+    planned: StageSpec | None = None
     """Set if only stages read it that took another job's output: what it computes should that be lost."""
-    state: Literal["superseded"] = "superseded"
 
 
-Stage = Annotated[
-    UnresolvedStage | ResolvedStage | RunningStage | SuccessfulStage | FailedStage | FusedStage | SupersededStage,
-    Field(discriminator="state"),
-]
+Stage = UnresolvedStage | ResolvedStage | RunningStage | SuccessfulStage | FailedStage | FusedStage | SupersededStage

@@ -1,9 +1,10 @@
 """`apply`, the only way in which an `ExecutionGraph` changes: pure, total, deterministic."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import groupby
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from onager.execution_graph import rollback
 from onager.execution_graph.attempts import held, on_launches_repeated, on_tasks_launched, on_tasks_lost, running_stage

@@ -26,6 +26,8 @@ _RAW: Final = b"\x00"
 _ZSTD: Final = b"\x01"
 _LEVEL: Final = 3
 _FRAME_HEADER: Final = 32
+_PORTION_BYTES: Final = 256 * 1024
+"""What is compressed in a few milliseconds."""
 
 
 class _Zstd(threading.local):
@@ -46,15 +48,14 @@ def pack(data: bytes, *, above_bytes: int = COMPRESS_ABOVE_BYTES) -> bytes:
     return _ZSTD + _zstd.compressor.compress(data)
 
 
-def packing(portions: Sequence[bytes]) -> Generator[None, None, bytes]:
-    """Return what `pack` makes of all *portions* together; yield between them to let other tasks run."""
-    size = sum(map(len, portions))
-    if size <= COMPRESS_ABOVE_BYTES:
-        return b"".join(portions)
-    compress = zstandard.ZstdCompressor(_LEVEL).compressobj(size)
+def packing(data: bytes) -> Generator[None, None, bytes]:
+    """Return what `pack` does; yield between portions to let other tasks run."""
+    if len(data) <= COMPRESS_ABOVE_BYTES:
+        return data
+    compress = zstandard.ZstdCompressor(_LEVEL).compressobj(len(data))
     packed = [_ZSTD]
-    for portion in portions:
-        packed.append(compress.compress(portion))
+    for start in range(0, len(data), _PORTION_BYTES):
+        packed.append(compress.compress(data[start : start + _PORTION_BYTES]))
         yield
     packed.append(compress.flush())
     return b"".join(packed)

@@ -1,7 +1,7 @@
 """Converts between the graph's values and protocol messages, both ways."""
 
 import base64
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from operator import attrgetter
 from typing import Final
 
@@ -47,7 +47,7 @@ STATE: Final = {
     JobState.CANCELLED: pb.CANCELLED,
 }
 
-_METRICS: Final = tuple(field.name for field in fields(TaskMetrics))
+_METRICS: Final = TaskMetrics.__struct_fields__
 """They have the same names in the protocol."""
 _amounts: Final = attrgetter(*_METRICS)
 _CAUSES: Final = frozenset(cause.value for cause in FailureCause)

@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.state import BATCH, OWN_KEYS, PAGE, SCANNED, VALUE
 from benchmarks.state.side import AsyncSide, Call, plain, scanned_keys
-from onager.state_backend import Committed, Keyspace, LeaseId, Put, StateBackendClient, TxnResult
+from onager.state_backend import Committed, Keyspace, LeaseId, Put, StateBackendClient
+from onager.state_backend.model import TxnResult
 
 
 class PortSide(AsyncSide):

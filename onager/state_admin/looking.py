@@ -7,8 +7,8 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.scheduler.records import plain_size
 from onager.state_admin.decoding import joined, shown
-from onager.state_admin.paths import pages, record_path, selection
-from onager.state_backend import KeyRange, Keyspace, StateBackendClient
+from onager.state_admin.paths import record_path, selection
+from onager.state_backend import KeyRange, Keyspace, StateBackendClient, each_page
 
 LIST_DEFAULT: Final = 1_000
 LIST_MAX: Final = 10_000
@@ -21,7 +21,7 @@ async def list_keys(backend: StateBackendClient, prefix: str, limit: int) -> pb.
     wanted = selection(prefix)
     response = pb.ListStateResponse()
     for keyspace in wanted.keyspaces:
-        async for page in pages(backend.scan, keyspace, wanted.below, min(limit + 1, _PAGE)):
+        async for page in each_page(backend.scan, keyspace, wanted.below, limit=min(limit + 1, _PAGE)):
             for item in page:
                 if not wanted.matches(item.key):
                     continue

@@ -1,26 +1,9 @@
 """How people name records: ``Keyspace/key``, ``Keyspace/prefix/`` and beginnings of these."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from onager.errors import InvalidRequestError
-from onager.state_backend import Keyspace, KeyValue, Page
-
-Item = TypeVar("Item")
-
-
-async def pages(
-    scan: Callable[..., Awaitable[Page[Item]]], keyspace: Keyspace, prefix: str, limit: int
-) -> AsyncIterator[Page[Item]]:
-    """Yield all keys or records below *prefix*, as *scan* returns them: at most *limit* at a time."""
-    start_after: str | None = None
-    while True:
-        page = await scan(keyspace, prefix, limit=limit, start_after=start_after)
-        yield page
-        if not page.has_more:
-            return
-        last = page.items[-1]
-        start_after = last.key if isinstance(last, KeyValue) else str(last)
+from onager.state_backend import Keyspace
 
 
 class Selection(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Final
 
 from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
-from onager.state_admin.paths import keyspace_of, pages
+from onager.state_admin.paths import keyspace_of
 from onager.state_backend import (
     MAX_TXN_OPS,
     Committed,
@@ -14,6 +14,7 @@ from onager.state_backend import (
     Keyspace,
     StateBackendClient,
     commit_settled,
+    each_page,
     split_ops,
 )
 
@@ -106,7 +107,7 @@ async def _look(
 
 
 async def _keys(backend: StateBackendClient, keyspace: Keyspace, prefix: str) -> AsyncIterator[str]:
-    async for page in pages(backend.scan_keys, keyspace, prefix, _PAGE):
+    async for page in each_page(backend.scan_keys, keyspace, prefix, limit=_PAGE):
         for key in page:
             yield key
 

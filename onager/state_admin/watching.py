@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Mapping
 from onager.errors import StateUnavailableError, WatchCompactedError
 from onager.protocol import onager_pb2 as pb
 from onager.state_admin.decoding import shown
-from onager.state_admin.paths import Selection, pages, selection
-from onager.state_backend import KeyRange, Keyspace, KeyValue, StateBackendClient
+from onager.state_admin.paths import Selection, selection
+from onager.state_backend import KeyRange, Keyspace, KeyValue, StateBackendClient, each_page
 from onager.supervision import is_cancelled
 
 _WAITING_CHANGES = 16
@@ -79,7 +79,7 @@ async def _list_again(
 ) -> int:
     """Put all current records; return a revision that none of them is older than."""
     first_revision: int | None = None
-    async for page in pages(backend.scan, keyspace, wanted.below, _PAGE):
+    async for page in each_page(backend.scan, keyspace, wanted.below, limit=_PAGE):
         if first_revision is None:
             first_revision = page.revision
             await changes.put(pb.StateChange(kind="lost", key=f"{keyspace}/", mod_revision=first_revision))

@@ -1,10 +1,10 @@
 """The calls of executors: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
 from onager.errors import UnknownExecutorError
 from onager.ids import BlobDigest

@@ -2,8 +2,9 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from onager.execution_graph import ExecutorSlot
 from onager.ids import JobId, SchedulerId

@@ -111,7 +111,7 @@ def latency_lines(stage: Stage) -> list[pb.Latency]:
         return [
             pb.Latency(part=part, tasks=1, p50_ms=ms, p95_ms=ms, p99_ms=ms, max_ms=ms) for part, ms in parts.items()
         ]
-    known = stage.ledger.latencies.to_record()
+    known = stage.ledger.latencies.distributions()
     return [_latency(part, getattr(known, part)) for part in ("queued", "run", "fetch", "delivery") if known.run]
 
 

@@ -31,7 +31,7 @@ from onager.execution_graph import (
 from onager.ids import BlobDigest, TaskKey, is_digest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_STAGES, MAX_STEPS, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
-from onager.redaction import shown_text
+from onager.redaction import shown_name, shown_text
 from onager.scheduler import wire
 from onager.scheduler.catalog.changes import MAX_CHANGED, changes_from, encoded
 
@@ -125,7 +125,7 @@ def _planned_steps(
     steps = tuple(
         StageSpec(
             stage_id=stage.stage_id,
-            name=stage.name or f"step {stage.stage_id}",
+            name=shown_name(stage.name) or f"step {stage.stage_id}",
             work=StageWork.STEP if stage.work == pb.STEP else StageWork.QUERY,
             plan_digest=stage.plan_digest or None,
             partitions=1,
@@ -298,7 +298,7 @@ def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
             raise PlanningError(f"the planner returned stage {stage.stage_id} that reads by {how}")
     return StageSpec(
         stage_id=stage.stage_id,
-        name=stage.name or f"stage {stage.stage_id}",
+        name=shown_name(stage.name) or f"stage {stage.stage_id}",
         work=StageWork.FEED if stage.work == pb.FEED else StageWork.QUERY,
         plan_digest=stage.plan_digest or None,
         partitions=stage.partitions,

@@ -1,8 +1,11 @@
 """Drives one job from submission to its end: decides on its graph, and carries out what is committed."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from onager.clock import Clock
 from onager.execution_graph import (
@@ -157,7 +160,7 @@ class QueryCoordinator:
         mine = lost
         if lost.death is not None:
             suspects = tuple(task for task in lost.death.suspects if task.job_id == self.job_id)
-            mine = replace(lost, death=replace(lost.death, suspects=suspects))
+            mine = replace(lost, death=dataclasses.replace(lost.death, suspects=suspects))
 
         def decide(graph: ExecutionGraph) -> Decision:
             culprit = find_culprit(graph, mine)

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from io import BytesIO
 from typing import Final
 from urllib.parse import unquote
 
 import structlog
+from msgspec.structs import replace
 
 from onager.clock import Clock
 from onager.errors import InvalidRequestError, PlanningError, UnsupportedPlanError

@@ -1,7 +1,8 @@
 """Addresses for the output of tasks that run at the same time as their readers."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph import ExecutionGraph, ExecutorLife, ExecutorSlot, is_streaming, streams_of
 from onager.protocol import onager_pb2 as pb

@@ -1,7 +1,8 @@
 """The conf keys ``onager.adaptive…``: jobs whose stages are laid out, and planned again, by what was measured."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from onager.errors import InvalidSettingError
 from onager.execution_graph import AdaptivePolicy

@@ -19,7 +19,6 @@ from onager.execution_graph import (
     FailedStage,
     FusedStage,
     JobState,
-    ShownName,
     Succeeded,
     SuccessfulStage,
     SupersededStage,
@@ -85,7 +84,7 @@ class JobHead(JobTerms):
     """What schedulers need to know of a job without reading its graph."""
 
     job_id: str
-    name: ShownName
+    name: str
     client_id: str
     state: JobState
     submitted_ms: int

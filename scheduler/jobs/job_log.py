@@ -90,18 +90,11 @@ def end_keyspace(graph: ExecutionGraph) -> Keyspace:
 
 def snapshot_ops(job_id: str, snapshot: str, graph: ExecutionGraph) -> Generator[None, None, tuple[list[Op], int]]:
     """Return the puts of a snapshot's chunks, and the bytes of the graph before compression; works in portions."""
-    plain: list[bytes] = []
-    since = 0
-    for portion in encoding_graph(graph):
-        plain.append(portion)
-        since += len(portion)
-        if since > _PORTION_BYTES:
-            since = 0
-            yield
+    plain = yield from encoding_graph(graph)
     pieces = split_value((yield from packing(plain)))
     prefix = snapshot_prefix(job_id, snapshot)
     ops: list[Op] = [Put(Keyspace.GraphChunks, f"{prefix}{n:04d}", piece) for n, piece in enumerate(pieces)]
-    return ops, sum(map(len, plain))
+    return ops, len(plain)
 
 
 def load_request(job_id: JobId) -> tuple[list[tuple[Keyspace, str]], list[KeyRange]]:

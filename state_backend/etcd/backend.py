@@ -3,8 +3,8 @@
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Self
 
 import structlog
@@ -17,7 +17,7 @@ from onager.errors import (
     StateCorruptError,
     StateUnavailableError,
 )
-from onager.state_backend.etcd.calls import Calls, Metadata
+from onager.state_backend.etcd.calls import Calls, Metadata, Send, unary
 from onager.state_backend.etcd.compaction import Compactor, warn_when_history_grows
 from onager.state_backend.etcd.endpoints import Endpoint
 from onager.state_backend.etcd.keys import KeyLayout
@@ -110,16 +110,9 @@ class EtcdBackend(StateBackendClient):
             )
 
     async def _check_health(self) -> None:
-        async def status(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            return await endpoint.maintenance.Status(rpc.StatusRequest(), timeout=timeout_s, metadata=metadata)
-
-        async def alarms(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            request = rpc.AlarmRequest(action=rpc.AlarmRequest.GET)
-            return await endpoint.maintenance.Alarm(request, timeout=timeout_s, metadata=metadata)
-
-        found = await self._calls.read(status)
+        found: Any = await self._calls.read(unary(lambda member: member.maintenance.Status, rpc.StatusRequest()))
         log.info("etcd_connected", version=found.version, endpoints=self.url.endpoints, namespace=self.url.namespace)
-        for alarm in (await self._calls.read(alarms)).alarms:
+        for alarm in await self._calls.alarms():
             if alarm.alarm == rpc.CORRUPT:
                 raise StateCorruptError(
                     f"etcd has a CORRUPT alarm for member {alarm.memberID:x}: its data differs from the others'. "
@@ -187,28 +180,16 @@ class EtcdBackend(StateBackendClient):
     async def _commit_one(self, op: SingleOp) -> Committed:
         """Do *op* by a request of its own, which costs etcd a third less than a transaction."""
         if isinstance(op, Put):
-            putting = put_request(self._layout, op)
-
-            async def put(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-                return await endpoint.kv.Put(putting, timeout=timeout_s, metadata=metadata)
-
+            put = unary(lambda member: member.kv.Put, put_request(self._layout, op))
             return Committed((await self._calls.write(put)).header.revision)
-        deleting = delete_request(self._layout, op)
-
-        async def delete(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            return await endpoint.kv.DeleteRange(deleting, timeout=timeout_s, metadata=metadata)
-
+        delete = unary(lambda member: member.kv.DeleteRange, delete_request(self._layout, op))
         answer = await self._calls.write(delete, needs_space=False)
         return Committed(answer.header.revision, answer.deleted)
 
     async def _grant(self, ttl_s: float) -> Lease:
-        request = rpc.LeaseGrantRequest(TTL=math.ceil(ttl_s))
-
-        async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            return await endpoint.lease.LeaseGrant(request, timeout=timeout_s, metadata=metadata)
-
+        grant = unary(lambda member: member.lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=math.ceil(ttl_s)))
         # A lease that was granted without our knowing ends by itself.
-        answer = await self._calls.read(send)
+        answer: Any = await self._calls.read(grant)
         return Lease(LeaseId(answer.ID), float(answer.TTL))
 
     async def keep_alive(self, lease: LeaseId) -> None:
@@ -222,19 +203,11 @@ class EtcdBackend(StateBackendClient):
 
     async def revoke(self, lease: LeaseId) -> None:
         """End *lease* now."""
-
-        async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            return await endpoint.lease.LeaseRevoke(
-                rpc.LeaseRevokeRequest(ID=lease), timeout=timeout_s, metadata=metadata
-            )
-
-        try:
-            await self._calls.read(send)
-        except LeaseExpiredError:
-            return
+        with suppress(LeaseExpiredError):
+            await self._calls.read(unary(lambda member: member.lease.LeaseRevoke, rpc.LeaseRevokeRequest(ID=lease)))
 
     @asynccontextmanager
-    async def _watch_events(
+    async def _watch(
         self, keyspace: Keyspace, prefix: str, from_revision: int | None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         if from_revision is None:
@@ -245,11 +218,6 @@ class EtcdBackend(StateBackendClient):
         first, end = self._layout.below(keyspace, prefix)
         async with EtcdWatch(self._calls, first, end, from_revision) as watch:
             yield _Events(watch, self._layout, keyspace)
-
-    def _watch(
-        self, keyspace: Keyspace, prefix: str, from_revision: int | None
-    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        return self._watch_events(keyspace, prefix, from_revision)
 
 
 class _Events:
@@ -270,8 +238,5 @@ class _Events:
         return watch_event(self._layout, self._keyspace, self._batch.pop())
 
 
-def _txn(request: Any) -> Callable[[Endpoint, float, Metadata], Any]:
-    async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-        return await endpoint.kv.Txn(request, timeout=timeout_s, metadata=metadata)
-
-    return send
+def _txn(request: Any) -> Send[Any]:
+    return unary(lambda member: member.kv.Txn, request)

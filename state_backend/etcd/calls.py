@@ -7,7 +7,7 @@ first, and a failure after the request went out ends as `OutcomeUnknownError`.
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -36,6 +36,15 @@ _PAUSE_S: Final = 0.05
 _CONNECT_S: Final = 1.0
 # Without a leader a member refuses at once, and so certainly did nothing.
 _HAS_LEADER: Final = ("hasleader", "true")
+
+
+def unary(call_of: Callable[[Endpoint], Callable[..., Awaitable[T]]], request: object) -> Send[T]:
+    """Return what sends *request* by the call that *call_of* returns of a member."""
+
+    async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> T:
+        return await call_of(endpoint)(request, timeout=timeout_s, metadata=metadata)
+
+    return send
 
 
 class Calls:
@@ -89,6 +98,13 @@ class Calls:
             return endpoint, metadata
 
         return await self.read(ask)
+
+    async def alarms(self) -> Sequence[Any]:
+        """Return the alarms of the members."""
+        request = rpc.AlarmRequest(action=rpc.AlarmRequest.GET)
+        answer: Any = await self.read(unary(lambda member: member.maintenance.Alarm, request))
+        alarms: Sequence[Any] = answer.alarms
+        return alarms
 
     def leave(self, endpoint: Endpoint) -> None:
         """Use another member: a stream to *endpoint* failed."""
@@ -214,12 +230,6 @@ class Calls:
 
     async def _check_full(self) -> None:
         """Raise `StateFullError` while the alarm is up: then a write certainly does nothing."""
-        request = rpc.AlarmRequest(action=rpc.AlarmRequest.GET)
-
-        async def ask(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            return await endpoint.maintenance.Alarm(request, timeout=timeout_s, metadata=metadata)
-
-        answer = await self.read(ask)
-        if any(alarm.alarm == rpc.NOSPACE for alarm in answer.alarms):
+        if any(alarm.alarm == rpc.NOSPACE for alarm in await self.alarms()):
             raise StateFullError(_FULL)
         self._is_full = False

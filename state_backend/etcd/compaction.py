@@ -12,7 +12,7 @@ import structlog
 from aetcd import rpc
 
 from onager.errors import OnagerError, StateAccessError, StateFullError
-from onager.state_backend.etcd.calls import Calls, Metadata
+from onager.state_backend.etcd.calls import Calls, Metadata, unary
 from onager.state_backend.etcd.endpoints import Endpoint
 from onager.state_backend.etcd.failures import is_compacted
 from onager.state_backend.etcd.keys import KeyLayout
@@ -70,11 +70,7 @@ class Compactor:
             success=[rpc.RequestOp(request_put=rpc.PutRequest(key=self._marker, value=value))],
             failure=[get_op(self._marker)],
         )
-
-        async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-            return await endpoint.kv.Txn(request, timeout=timeout_s, metadata=metadata)
-
-        answer = await self._calls.write(send)
+        answer: Any = await self._calls.write(unary(lambda member: member.kv.Txn, request))
         self._seen_revision = answer.header.revision
         if answer.succeeded:
             self._seen_modified = answer.header.revision

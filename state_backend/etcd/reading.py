@@ -7,7 +7,7 @@ from typing import Any, Final
 from aetcd import rpc
 
 from onager.errors import StateUnavailableError
-from onager.state_backend.etcd.calls import Calls, Metadata
+from onager.state_backend.etcd.calls import Calls, Metadata, unary
 from onager.state_backend.etcd.endpoints import Endpoint
 from onager.state_backend.etcd.failures import is_compacted
 from onager.state_backend.etcd.keys import KeyLayout
@@ -123,11 +123,7 @@ class Reader:
                     *(rpc.RequestOp(request_range=reading.request()) for reading in readings),
                 ]
             )
-
-            async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
-                return await endpoint.kv.Txn(request, timeout=timeout_s, metadata=metadata)
-
-            answer = await self._calls.read(send)
+            answer: Any = await self._calls.read(unary(lambda member: member.kv.Txn, request))
             revision = answer.header.revision
             parts = [part.response_range for part in answer.responses]
             for (keyspace, key), part in zip(keys, parts, strict=False):

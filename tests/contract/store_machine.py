@@ -14,13 +14,13 @@ from onager.state_backend import (
     Delete,
     DeleteRange,
     EventKind,
-    Fenced,
     KeyRange,
     Keyspace,
     KeyValue,
     Put,
     StateBackendClient,
 )
+from onager.state_backend.model import Fenced
 from tests.contract.stores import Harness, LevelDBHarness
 from tests.support.waiting import HANGS_S
 

@@ -1,7 +1,8 @@
 """A job's changes of the catalog are made by the transaction that ends the job, on every store."""
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.clock import ManualClock
 from onager.execution_graph import FailureKind, JobState

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, LeaseExpiredError, LockTimeoutError
-from onager.state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put
+from onager.state_backend import Committed, Conflict, Delete, Keyspace, LeaseId, Put
 from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted
+from onager.state_backend.model import Fenced
 from tests.support.waiting import HANGS_S
 
 BEATS, HEADS, LOG = Keyspace.Heartbeats, Keyspace.JobHeads, Keyspace.JobLog

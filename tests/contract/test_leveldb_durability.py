@@ -21,8 +21,9 @@ from onager.errors import (
     StateNotWritableError,
     WatchCompactedError,
 )
-from onager.state_backend import ABSENT, Committed, Fenced, Keyspace, Put, open_backend
+from onager.state_backend import ABSENT, Committed, Keyspace, Put, open_backend
 from onager.state_backend.leveldb import LevelDBBackend
+from onager.state_backend.model import Fenced
 from tests.contract.leveldb_directories import LOG, fill, read_all
 
 HEADS, BEATS = Keyspace.JobHeads, Keyspace.Heartbeats

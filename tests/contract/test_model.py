@@ -16,11 +16,11 @@ from onager.state_backend import (
     Keyspace,
     KeyValue,
     LeaseId,
-    Page,
     Put,
     Snapshot,
 )
 from onager.state_backend.forwarding import ForwardingBackend
+from onager.state_backend.model import Page
 from tests.contract.store_machine import StoreMachine
 from tests.contract.stores import MemoryHarness
 

@@ -15,7 +15,6 @@ from onager.state_backend import (
     Conflict,
     Delete,
     DeleteRange,
-    Fenced,
     KeyRange,
     Keyspace,
     KeyValue,
@@ -24,6 +23,7 @@ from onager.state_backend import (
 )
 from onager.state_backend.forwarding import ForwardingBackend
 from onager.state_backend.limits import OP_OVERHEAD_BYTES, request_bytes
+from onager.state_backend.model import Fenced
 from tests.support.waiting import HANGS_S
 
 LOG, HEADS, ACTIVE, DONE = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.ActiveJobs, Keyspace.CompletedJobs

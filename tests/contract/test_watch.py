@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, StateUnavailableError, WatchCompactedError
-from onager.state_backend import Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Put, WatchEvent
+from onager.state_backend import Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Put
+from onager.state_backend.model import WatchEvent
 from tests.support.waiting import HANGS_S
 
 HEADS, LOG, BEATS = Keyspace.JobHeads, Keyspace.JobLog, Keyspace.Heartbeats

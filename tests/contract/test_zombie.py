@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from onager.state_backend import Committed, Delete, DeleteRange, Fenced, Keyspace, Put, open_backend
+from onager.state_backend import Committed, Delete, DeleteRange, Keyspace, Put, open_backend
+from onager.state_backend.model import Fenced
 from tests.support.waiting import HANGS_S, eventually
 
 JOBS, SWEEPS = Keyspace.JobHeads, Keyspace.ActiveJobs

@@ -6,8 +6,9 @@ import pytest
 
 from onager.clock import ManualClock, SystemClock
 from onager.errors import LeaseExpiredError, LockTimeoutError
-from onager.state_backend import Committed, Fenced, Keyspace, Put, keep_lease
+from onager.state_backend import Committed, Keyspace, Put, keep_lease
 from onager.state_backend.etcd import EtcdBackend
+from onager.state_backend.model import Fenced
 from tests.support.etcd import EtcdCluster
 from tests.support.processes.tcp_proxy import TcpProxy
 from tests.support.waiting import HANGS_S

@@ -15,17 +15,9 @@ from onager.errors import (
     StateUnavailableError,
     WatchCompactedError,
 )
-from onager.state_backend import (
-    ABSENT,
-    MAX_REQUEST_BYTES,
-    MAX_TXN_OPS,
-    Committed,
-    Keyspace,
-    Put,
-    split_ops,
-    split_value,
-)
+from onager.state_backend import ABSENT, MAX_REQUEST_BYTES, MAX_TXN_OPS, Committed, Keyspace, Put, split_value
 from onager.state_backend.etcd import EtcdBackend
+from onager.state_backend.limits import split_ops
 from tests.support.etcd import EtcdCluster
 from tests.support.waiting import HANGS_S
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from onager.execution_graph import OperatorReport, metrics_text
-from onager.execution_graph.operators import with_reports
+from onager.execution_graph import metrics_text
+from onager.execution_graph.operators import OperatorReport, with_reports
 from onager.executor.spark.jvm import jvm_session
 from onager.executor.spark.kernel.execution import Kernel
 from onager.scheduler.api.operators import operators_of

@@ -4,11 +4,11 @@ import json
 import os
 import re
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 
 import pyspark
 import pytest
+from msgspec.structs import replace
 
 from onager.cli.java import ADVICE, find_java_home
 from onager.clock import SystemClock

@@ -1,8 +1,7 @@
 """Strategies: random stage graphs, with diamonds, reuse, no partitions, indeterminate outputs, sinks."""
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from onager.execution_graph import StageInput, StageSpec, StageWork
 from tests.unit.execution_graph.builder import feed, stage

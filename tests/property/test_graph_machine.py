@@ -1,12 +1,12 @@
 """A job under any sequence of events: reordered, repeated and delayed."""
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from immutables import Map
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     AdaptivePolicy,
@@ -30,18 +30,13 @@ from onager.execution_graph import (
     OutputsTaken,
     PartitionsAdded,
     Pipeline,
-    ReplanBegun,
-    ReplanGivenUp,
     RetryLimits,
     RunningStage,
-    RunningTask,
     SpeculationPolicy,
-    StageLaidOut,
     StageReplanned,
     StageSpec,
     StagesStarted,
     StageWork,
-    StragglersFound,
     Succeeded,
     SuccessfulStage,
     SuspectTask,
@@ -58,12 +53,10 @@ from onager.execution_graph import (
     decode_batch,
     decode_graph,
     encode_batch,
-    encode_graph,
     find_abandonment,
     find_culprit,
     find_replan,
     find_stragglers,
-    has_begun,
     has_runnable_work,
     held_tasks,
     is_alone,
@@ -77,12 +70,15 @@ from onager.execution_graph import (
     sizes_text,
     streams_of,
     violations,
-    wanted_tasks,
 )
+from onager.execution_graph.codec import encode_graph
+from onager.execution_graph.events import ReplanBegun, ReplanGivenUp, StageLaidOut, StragglersFound
 from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS
 from onager.execution_graph.intervals import IntervalReader
+from onager.execution_graph.replanned import has_begun
+from onager.execution_graph.stages import RunningTask
 from tests.property.graphs import plans
-from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary
+from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary, wanted_tasks
 
 EXECUTORS = st.sampled_from(["a", "b", "c"])
 STAGE_IDS = st.sets(st.integers(1, 6), max_size=3)

@@ -1,10 +1,10 @@
 """Whatever was measured: tasks read every bucket once, in order, and what is fused was never launched."""
 
 from collections import Counter
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from onager.execution_graph import AdaptivePolicy, StageInput, lay_out, sizes_text
 from onager.execution_graph.bucket_sizes import total_bytes

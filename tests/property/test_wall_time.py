@@ -1,9 +1,8 @@
 """The shares of a job's wall time, whatever happened to it: they add up to it, and say what cannot be doubted."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     Event,

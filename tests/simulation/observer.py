@@ -12,13 +12,9 @@ from onager.execution_graph import (
     FailureKind,
     FusedStage,
     OutputsTaken,
-    ReplanBegun,
-    ReplanGivenUp,
     RunningStage,
-    StageLaidOut,
     StageReplanned,
     StageWork,
-    StragglersFound,
     SuccessfulStage,
     TaskFailed,
     apply,
@@ -27,6 +23,7 @@ from onager.execution_graph import (
     running_count,
     violations,
 )
+from onager.execution_graph.events import ReplanBegun, ReplanGivenUp, StageLaidOut, StragglersFound
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
@@ -34,8 +31,9 @@ from onager.scheduler.executors.records import ExecutorRecord
 from onager.scheduler.jobs.history import read_part
 from onager.scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
 from onager.scheduler.records import unpack
-from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
+from onager.state_backend import EventKind, Keyspace, KeyValue
 from onager.state_backend.local import Group
+from onager.state_backend.model import WatchEvent
 from tests.simulation import given, programs, reuse
 from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan, Written

@@ -5,10 +5,11 @@ executor that has never heard of it, a report that nobody takes, a job that gets
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from immutables import Map
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     ExecutionGraph,
@@ -19,12 +20,11 @@ from onager.execution_graph import (
     SuccessfulStage,
     available_tasks,
     has_runnable_work,
-    held_stages,
     paused_tasks,
     pop_next_tasks,
     running_count,
 )
-from onager.execution_graph.replanning import LIMIT_MS, limit_ms
+from onager.execution_graph.replanning import LIMIT_MS, held_stages, limit_ms
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptState
 from onager.executor.agent.reporting import AGAIN_LIMIT_S

@@ -11,9 +11,10 @@ from typing import Any
 from unittest import mock
 
 from onager.errors import StateBackendError
-from onager.execution_graph import RunningStage, RunningTask
+from onager.execution_graph import RunningStage
 from onager.execution_graph.attempts import held as _held
 from onager.execution_graph.outcomes import on_tasks_succeeded
+from onager.execution_graph.stages import RunningTask
 from onager.executor.agent.attempts import AttemptTable, Launch
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb

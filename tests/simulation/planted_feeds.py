@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
+
+from msgspec.structs import replace
 
 from onager.execution_graph import Feed, Portion, Stage, replanned, replanning
 from onager.scheduler.engine import stage_coordinator

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.execution_graph import ExecutionGraph, ResolvedStage, StageLaidOut, lay_out
+from msgspec.structs import replace
+
+from onager.execution_graph import ExecutionGraph, ResolvedStage, lay_out
+from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.laid_out import _fused, _with_reads
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.engine import query_coordinator, stage_coordinator

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
+
+from msgspec.structs import replace
 
 from onager.execution_graph import RunningStage, SuccessfulStage
 from onager.execution_graph.pipelined import _begun_anew

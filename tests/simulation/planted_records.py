@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
+
+from msgspec.structs import replace
 
 from onager.execution_graph import Event, ExecutionGraph, LaunchEvent, ResolvedStage, RunningStage
 from onager.execution_graph.attempts import held as _held

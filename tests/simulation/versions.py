@@ -10,7 +10,8 @@ from typing import Any
 from unittest import mock
 
 from onager.errors import FeatureMissingError
-from onager.execution_graph import EventBatch, ExecutionGraph, RunningStage, StragglersFound, TasksSpeculated
+from onager.execution_graph import EventBatch, ExecutionGraph, RunningStage, TasksSpeculated
+from onager.execution_graph.events import StragglersFound
 from onager.scheduler.cluster.members import Members, SchedulerRecord
 from onager.scheduler.engine import query_coordinator
 from tests.simulation.loop import current

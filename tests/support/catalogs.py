@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from onager.catalog_records import CatalogKey, folded, parsed_page_key, read_page, read_record, unnumbered
 from onager.execution_graph import JobPlanned

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from onager.execution_graph import OperatorReport, OperatorTotals, metrics_text
-from onager.execution_graph.operators import with_reports
+from onager.execution_graph import OperatorTotals, metrics_text
+from onager.execution_graph.operators import OperatorReport, with_reports
 from onager.executor.spark.planning.sizing import HASHED_BYTES
 from onager.executor.spark.stage_plan import SortedOutput
 from onager.protocol import onager_pb2 as pb

@@ -1,9 +1,11 @@
 """A job that adapts or grows, run in one process: the graph decides, one executor works, nothing is in between."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
+
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     AdaptivePolicy,

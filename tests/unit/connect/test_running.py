@@ -2,10 +2,10 @@
 
 import base64
 import uuid
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb

@@ -1,7 +1,9 @@
 """A job to play with: builds stages in a word or two, drives `apply`, and checks the invariants after every event."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     AdaptivePolicy,
@@ -15,6 +17,7 @@ from onager.execution_graph import (
     FeedEnded,
     FeedEvent,
     FetchFailure,
+    HeldTask,
     JobPlanned,
     OutputLayout,
     PartitionsAdded,
@@ -23,7 +26,6 @@ from onager.execution_graph import (
     Portion,
     RetryLimits,
     RunningStage,
-    RunningTask,
     SinkSpec,
     SpeculationPolicy,
     Stage,
@@ -38,12 +40,15 @@ from onager.execution_graph import (
     TasksSpeculated,
     TaskSucceeded,
     apply,
+    decode_graph,
     find_stragglers,
     pop_next_tasks,
     revive,
     submit,
     violations,
 )
+from onager.execution_graph.codec import encode_graph
+from onager.execution_graph.stages import RunningTask, TaskLedger
 
 METRICS = TaskMetrics(run_ms=5, rows_out=10, bytes_out=100, peak_memory_bytes=7)
 SINK = SinkSpec(path="/out", format="parquet", mode="error")
@@ -355,4 +360,22 @@ def with_sink(*stages: StageSpec) -> tuple[StageSpec, ...]:
         *stages,
         stage(last + 1, 1, reads=(last,), work=StageWork.PUBLISH_PLAN),
         stage(last + 2, 1, reads=(last + 1,), work=StageWork.PUBLISH),
+    )
+
+
+def stored_ledger(ledger: TaskLedger) -> tuple[TaskLedger, bytes]:
+    """Return *ledger* as it is after it was written with a graph and read, and the graph as written."""
+    graph = planned(stage(1)).graph
+    data = encode_graph(replace(graph, stages=(graph.stages[0], replace(graph.stages[1], ledger=ledger))))
+    return decode_graph(data).stages[1].ledger, data
+
+
+def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:
+    """Return the tasks that the graph assigns to this life of the executor; none once the job has ended."""
+    stages = [s for s in graph.stages if isinstance(s, RunningStage)] if graph.is_active else []
+    return frozenset(
+        HeldTask(s.spec.stage_id, s.attempt, p, t.attempt)
+        for s in stages
+        for p, t in s.in_hand()
+        if (t.executor_id, t.incarnation) == (executor_id, incarnation)
     )

@@ -1,9 +1,9 @@
 """The causes of failures: their effect, and how versions that do not know them read them."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     EventBatch,

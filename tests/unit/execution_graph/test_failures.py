@@ -1,8 +1,7 @@
 """The classes of failure (2.4) and the limits at which trying again ends."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     ExecutorSlot,

@@ -1,8 +1,7 @@
 """Growing stages: their partitions are found while they run, and they are not done before the end was told."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     EventBatch,
@@ -21,12 +20,12 @@ from onager.execution_graph import (
     decode_batch,
     decode_graph,
     encode_batch,
-    encode_graph,
     find_replan,
     lay_out,
     stage_fed_by,
     violations,
 )
+from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.graph import AdaptivePolicy
 from tests.unit.execution_graph.builder import Job, feed, planned, stage
 from tests.unit.execution_graph.test_replanning import adaptive, begun, done, joining, replanned

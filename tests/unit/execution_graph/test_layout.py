@@ -2,9 +2,9 @@
 
 import base64
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     AdaptivePolicy,
@@ -14,7 +14,6 @@ from onager.execution_graph import (
     HeldTask,
     Pipeline,
     StageInput,
-    StageLaidOut,
     StageSpec,
     StageWork,
     TaskRead,
@@ -22,12 +21,13 @@ from onager.execution_graph import (
     apply_all,
     can_judge,
     decode_graph,
-    encode_graph,
     lay_out,
     sizes_text,
     violations,
 )
 from onager.execution_graph.bucket_sizes import MOST_SIZES, total_bytes
+from onager.execution_graph.codec import encode_graph
+from onager.execution_graph.events import StageLaidOut
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.checking import check
 from tests.unit.execution_graph.builder import Job, planned, stage, with_sink

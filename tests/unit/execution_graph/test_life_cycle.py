@@ -1,8 +1,7 @@
 """A job without failures from submission to end: states, launches, fused plans, invalid plans."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     ExecutorSlot,

@@ -1,18 +1,17 @@
 """What operators measured: merged in any order, counted once, kept out of what cannot be read."""
 
 import base64
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from msgspec.structs import replace
 
-from onager.execution_graph import EventBatch, decode_batch, decode_graph, encode_batch, encode_graph, metrics_text
-from onager.execution_graph.encoding import encoder
+from onager.execution_graph import EventBatch, decode_batch, decode_graph, encode_batch, metrics_text
+from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.operators import MAX_PLANS, OperatorReport, OperatorTotals, with_reports
 from onager.execution_graph.stages import TaskLedger
-from tests.unit.execution_graph.builder import Job, chain, output, planned, stage
+from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, stored_ledger
 
 LARGEST = 2**63 - 1
 
@@ -65,11 +64,9 @@ def test_odd_keys_are_merged_by_maximum_and_even_ones_are_summed(found):
 
 @settings(deadline=None)
 @given(st.lists(reports, max_size=8))
-def test_totals_are_written_as_pydantic_writes_them(found):
+def test_totals_survive_the_round_trip(found):
     ledger = TaskLedger().with_outputs({}, {}, operators=found)
-    ledgers = TypeAdapter(TaskLedger)
-    assert encoder(TaskLedger)(ledger).encode() == ledgers.dump_json(ledger)
-    assert ledgers.validate_json(encoder(TaskLedger)(ledger)) == ledger
+    assert stored_ledger(ledger)[0] == ledger
 
 
 @settings(deadline=None)

@@ -1,8 +1,7 @@
 """Streaming jobs: when stages start, what ends streaming, and what happens at most once."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     Event,
@@ -13,12 +12,10 @@ from onager.execution_graph import (
     FetchFailure,
     HeldTask,
     Pipeline,
-    PipelineAbandoned,
     RunningStage,
     SpeculationPolicy,
     StageSpec,
     StageWork,
-    StragglersFound,
     Succeeded,
     SuccessfulStage,
     apply,
@@ -29,9 +26,9 @@ from onager.execution_graph import (
     is_streaming,
     pop_next_tasks,
     streams_of,
-    wanted_tasks,
 )
-from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, with_sink
+from onager.execution_graph.events import PipelineAbandoned, StragglersFound
+from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, wanted_tasks, with_sink
 
 TROUBLE = [
     FailureKind.IO_ERROR,

@@ -1,8 +1,7 @@
 """Programs: steps that no executor gets, their order, their ends, and what records of them look like."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     EventBatch,
@@ -29,7 +28,6 @@ from onager.execution_graph import (
     decode_batch,
     decode_graph,
     encode_batch,
-    encode_graph,
     has_runnable_work,
     has_task_for,
     planned_at_once,
@@ -38,9 +36,10 @@ from onager.execution_graph import (
     revive,
     running_steps,
     violations,
-    was_planned_at_once,
 )
+from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.intervals import IntervalReader
+from onager.execution_graph.programs import was_planned_at_once
 from onager.execution_graph.wall_time import TimeUse, WallTime
 from tests.unit.execution_graph.builder import Job, new_graph, stage
 

@@ -1,9 +1,9 @@
 """The rest of a query is planned again: when that is owed, what it changes, and what ends it."""
 
-from dataclasses import replace
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     AdaptivePolicy,
@@ -11,8 +11,6 @@ from onager.execution_graph import (
     Failure,
     FailureKind,
     HeldTask,
-    ReplanBegun,
-    ReplanGivenUp,
     StageInput,
     StageReplanned,
     StageSpec,
@@ -25,22 +23,21 @@ from onager.execution_graph import (
     decode_batch,
     decode_graph,
     encode_batch,
-    encode_graph,
     find_replan,
-    held_stages,
     held_tasks,
     is_held,
     lay_out,
     pop_next_tasks,
     revive,
     violations,
-    wanted_tasks,
 )
+from onager.execution_graph.codec import encode_graph
+from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
 from onager.execution_graph.replanned import MOST_REPLANS
-from onager.execution_graph.replanning import FORCED_LIMIT_MS, LIMIT_MS
+from onager.execution_graph.replanning import FORCED_LIMIT_MS, LIMIT_MS, held_stages
 from onager.execution_graph.settling import failed
 from onager.execution_graph.stages import ExecutorSlot, RunningStage, StageLayout, TaskRead
-from tests.unit.execution_graph.builder import METRICS, SINK, Job, new_graph, output, stage, with_sink
+from tests.unit.execution_graph.builder import METRICS, SINK, Job, new_graph, output, stage, wanted_tasks, with_sink
 
 Side = Literal["", "shuffled", "broadcast"]
 

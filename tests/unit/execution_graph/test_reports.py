@@ -1,8 +1,7 @@
 """Reports that are stale, repeated, late or nonsense: `apply` answers each with the very same graph."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     Event,
@@ -20,9 +19,8 @@ from onager.execution_graph import (
     apply_all,
     can_judge,
     lost_launches,
-    wanted_tasks,
 )
-from tests.unit.execution_graph.builder import Job, chain, planned, stage, with_sink
+from tests.unit.execution_graph.builder import Job, chain, planned, stage, wanted_tasks, with_sink
 
 
 def test_a_repeated_success_adds_nothing() -> None:

@@ -1,8 +1,7 @@
 """Outputs that are taken of other jobs: which, what is then left out, and what follows when they are lost."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     EventBatch,
@@ -10,18 +9,18 @@ from onager.execution_graph import (
     OutputsTaken,
     Pipeline,
     RunningStage,
-    StageLaidOut,
     StageSpec,
     SuccessfulStage,
     TakenOutput,
     decode_batch,
     decode_graph,
     encode_batch,
-    encode_graph,
     outputs_to_take,
     reusable_stages,
     worth_taking,
 )
+from onager.execution_graph.codec import encode_graph
+from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.reuse import MOST_REUSABLE
 from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, with_sink
 

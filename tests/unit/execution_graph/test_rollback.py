@@ -1,8 +1,9 @@
 """The back edges: executors and outputs lost, fetch failures (2.5, 2.6), and outputs that are not deterministic."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from onager.execution_graph import Failed, FailureKind, JobState, RunningStage, decode_graph, encode_graph
+from onager.execution_graph import Failed, FailureKind, JobState, RunningStage, decode_graph
+from onager.execution_graph.codec import encode_graph
 from tests.unit.execution_graph.builder import chain, planned, stage, with_sink
 
 # ---------------------------------------------------------------- executors lost

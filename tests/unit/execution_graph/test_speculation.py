@@ -1,8 +1,7 @@
 """Speculation: which tasks are stragglers, what happens with two attempts, and that the loser is harmless."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     Cancelled,
@@ -15,7 +14,6 @@ from onager.execution_graph import (
     LaunchesRepeated,
     SpeculationPolicy,
     StageWork,
-    StragglersFound,
     TasksLost,
     TasksSpeculated,
     available_tasks,
@@ -27,9 +25,9 @@ from onager.execution_graph import (
     not_held,
     pop_next_tasks,
     running_count,
-    wanted_tasks,
 )
-from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, with_sink
+from onager.execution_graph.events import StragglersFound
+from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, wanted_tasks, with_sink
 
 POLICY = SpeculationPolicy(min_task_runtime_ms=10)
 

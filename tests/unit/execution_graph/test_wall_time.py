@@ -1,9 +1,11 @@
 """What the time of a job was used for, in cases where everybody would say the same."""
 
-from dataclasses import replace
 from typing import Any
 
-from onager.execution_graph import Event, EventBatch, FailureKind, Pipeline, RetryLimits, StageLaidOut, TaskMetrics
+from msgspec.structs import replace
+
+from onager.execution_graph import Event, EventBatch, FailureKind, Pipeline, RetryLimits, TaskMetrics
+from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.intervals import IntervalReader
 from onager.execution_graph.wall_time import WallTime
 from tests.unit.execution_graph.builder import SINK, Job, feed, new_graph, output, stage, with_sink

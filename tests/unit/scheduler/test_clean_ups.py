@@ -3,10 +3,10 @@
 import asyncio
 import gc
 import threading
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from onager.errors import NotFoundError, StateCorruptError

@@ -2,10 +2,10 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     ExecutorLost,

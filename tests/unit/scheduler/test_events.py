@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import JobCancelled, SinkSpec
 from onager.ids import JobId

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from onager.execution_graph import SpeculationPolicy, StragglersFound, submit
+from onager.execution_graph import SpeculationPolicy, submit
+from onager.execution_graph.events import StragglersFound
 from onager.ids import ExecutorId, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION

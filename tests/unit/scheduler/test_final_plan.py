@@ -1,9 +1,9 @@
 """The plan as it ran, as schedulers tell it to clients: in pages, and without what is gone from the store."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import ExecutionGraph, OperatorTotals
 from onager.protocol import onager_pb2 as pb

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import ExecutorLost
 from onager.protocol import onager_pb2 as pb

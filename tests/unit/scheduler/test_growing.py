@@ -1,10 +1,10 @@
 """Growing stages: what planners and feeds report, what executors are told, and what is kept and shown of them."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.cli.events import what
 from onager.errors import UnsupportedPlanError

@@ -3,10 +3,10 @@
 Each is counted at two sizes, the second four times the first: what grows with the others takes four times as long.
 """
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from onager.execution_graph import (
     ExecutorLife,
@@ -197,7 +197,7 @@ def test_sizes_are_added_up_anew_where_outputs_were_lost():
     after = apply_all(before, [lost])
     sizes.learn(JOB, before, after, [lost])
     assert sizes.of(after) == sum(o.bytes for o in after.stages[1].ledger.outputs.values())
-    twice = TaskSucceeded(**{f: getattr(first, f) for f in first.__dataclass_fields__ if f != "type"})
+    twice = TaskSucceeded(**asdict(first))
     sizes.learn(JOB, after, after, [twice])
     assert sizes.of(after) == sum(o.bytes for o in after.stages[1].ledger.outputs.values())
 

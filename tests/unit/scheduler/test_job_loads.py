@@ -1,8 +1,8 @@
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.clock import SystemClock
 from onager.execution_graph import RetryLimits, apply_all

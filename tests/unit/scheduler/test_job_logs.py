@@ -1,9 +1,9 @@
 """Logs of jobs: from executors that wait at any scheduler, from the record, and what is said of the rest."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.errors import InvalidRequestError, JobNotFoundError
 from onager.execution_graph import Failure, FailureKind, JobCancelled

@@ -5,15 +5,8 @@ import asyncio
 import pytest
 
 from onager.errors import BusyError, JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
-from onager.execution_graph import (
-    ExecutorLost,
-    JobCancelled,
-    StagesStarted,
-    apply_all,
-    encode_graph,
-    pop_next_tasks,
-    revive,
-)
+from onager.execution_graph import ExecutorLost, JobCancelled, StagesStarted, apply_all, pop_next_tasks, revive
+from onager.execution_graph.codec import encode_graph
 from onager.ids import JobId
 from onager.scheduler.jobs import job_store
 from onager.scheduler.jobs.blobs import BlobStore, digest_of

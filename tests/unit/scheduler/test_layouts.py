@@ -1,10 +1,10 @@
 """Stages that are laid out: when a scheduler decides it, what executors and people are told, and the settings."""
 
 import base64
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.errors import InvalidSettingError
 from onager.execution_graph import (
@@ -12,13 +12,13 @@ from onager.execution_graph import (
     FusedStage,
     OutputLayout,
     StageInput,
-    StageLayout,
     StageSpec,
     StageWork,
     TaskRead,
     UnresolvedStage,
     sizes_text,
 )
+from onager.execution_graph.stages import StageLayout
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_key, task_id

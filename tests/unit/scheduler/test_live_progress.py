@@ -1,8 +1,9 @@
 """How far a job is by what its executors tell, and how long it is likely to go on."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
-from onager.execution_graph import AdaptivePolicy, JobCancelled, StageInput, StageLaidOut, TaskMetrics, TaskRead
+from onager.execution_graph import AdaptivePolicy, JobCancelled, StageInput, TaskMetrics, TaskRead
+from onager.execution_graph.events import StageLaidOut
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_writers import Decision

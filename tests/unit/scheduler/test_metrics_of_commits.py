@@ -1,12 +1,14 @@
 """Counters move by what the committed events say, each once."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from onager.execution_graph import FailureKind, JobCancelled, OutputsTaken, ReplanBegun, StageReplanned, TakenOutput
+from onager.execution_graph import FailureKind, JobCancelled, OutputsTaken, StageReplanned, TakenOutput
+from onager.execution_graph.events import ReplanBegun
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.metrics.commits import CommitMetrics
 from onager.state_backend.memory import MemoryStore

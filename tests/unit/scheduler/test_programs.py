@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.cli.events import what
 from onager.client.events import JobEvent
@@ -456,22 +456,6 @@ async def test_no_secret_is_shown_of_the_name_of_a_step(scheduler):
     found = await all_told(scheduler)
     assert "SET my.word = *********(redacted)" in found[0]
     assert not [each for each in found if "hunter2" in each]
-
-
-async def test_no_secret_is_shown_of_names_that_an_earlier_version_kept(scheduler, store, clock):
-    await submit(scheduler, spec_of(sql("SELECT 1", name="nightly 1"), sql("SELECT 2", name="nightly 2")))
-    await end(scheduler, "p.1")
-    await end(scheduler, "p.2", failure="no")
-    now, kept = b'"name":"nightly', b'"name":"SET a.password = hunter2'
-    for keyspace in set(Keyspace) - {Keyspace.Plans}:
-        for item in await scheduler._backend.scan(keyspace, limit=100):
-            await scheduler._backend.put(keyspace, item.key, item.value.replace(now, kept))
-    upgraded = made(store, clock, "s2")
-    await upgraded.start()
-    found = await all_told(upgraded)
-    assert all("SET a.password = *********(redacted)" in each for each in found[:2])
-    assert not [each for each in found if "hunter2" in each]
-    await upgraded.close()
 
 
 async def test_the_plan_of_a_program_as_it_ran_is_its_steps(scheduler):

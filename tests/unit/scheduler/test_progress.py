@@ -1,7 +1,7 @@
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.client import JobProgress
 from onager.execution_graph import (

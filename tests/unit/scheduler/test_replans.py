@@ -1,23 +1,22 @@
 """The rest of a query is planned again: when a scheduler decides it, and what executors and people are told."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.cli.events import what
 from onager.errors import PlanningError
 from onager.execution_graph import (
     AdaptivePolicy,
-    ReplanBegun,
-    ReplanGivenUp,
     StageInput,
     StageReplanned,
     SupersededStage,
     TaskMetrics,
     encode_event,
 )
+from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
 from onager.ids import Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_key, task_id

@@ -1,7 +1,8 @@
 """A job as Spark's event log: order, attempts, and what is complete."""
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onager.execution_graph import (
     AdaptivePolicy,

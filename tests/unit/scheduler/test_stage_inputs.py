@@ -1,8 +1,7 @@
 """The inputs of a stage: few are sent with each launch, many as the digest of a blob."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from onager.execution_graph import OutputLayout, StageInput, StageSpec, StageWork
 from onager.ids import BlobDigest, JobId

@@ -2,7 +2,8 @@
 
 from types import SimpleNamespace
 
-from onager.execution_graph import ExecutorLost, ExecutorSlot, Pipeline, PipelineAbandoned, apply
+from onager.execution_graph import ExecutorLost, ExecutorSlot, Pipeline, apply
+from onager.execution_graph.events import PipelineAbandoned
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_key
 from onager.scheduler.engine.job_checks import JobChecks

@@ -1,9 +1,10 @@
 """A job's timeline as a picture."""
 
-from dataclasses import replace
+import dataclasses
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 
 from onager.errors import InvalidRequestError
 from onager.execution_graph import FailureKind, JobCancelled, StageWork
@@ -76,7 +77,7 @@ def test_stages_of_every_kind_of_work_are_told_and_drawn(work):
     job = planned(stage(1, 1, kind="result"))
     job.launch("a")
     told(job, story=(story := Story(job.graph)))
-    story.log.stage_runs = [replace(run, spec=replace(run.spec, work=work)) for run in story.log.stage_runs]
+    story.log.stage_runs = [dataclasses.replace(run, spec=replace(run.spec, work=work)) for run in story.log.stage_runs]
     now = timeline_of(story, job.graph)
     assert {each.work for each in now.stages} == {work}
     assert "a" in texts(picture(now))

@@ -1,10 +1,12 @@
-"""Where the time of stored jobs went: read from their histories, kept, and told to who asks for a job."""
+"""Where the time of stored jobs went: read import dataclasses
+from their histories, kept, and told to who asks for a job."""
 
 import asyncio
+import dataclasses
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onager.clock import ManualClock
 from onager.errors import StateUnavailableError
@@ -147,7 +149,7 @@ async def test_all_who_look_at_the_end_of_a_job_are_told_the_same(backend, clock
 async def test_looking_at_many_jobs_reads_the_history_of_each_once(backend, clock, times, history, monkeypatch):
     monkeypatch.setattr("onager.scheduler.api.timeline.wall_times._RUNNING_JOBS", 2)
     job = await running(store(backend, clock), 3)
-    many = [replace(job, graph=replace(job.graph, submitted_ms=number)) for number in range(3)]
+    many = [dataclasses.replace(job, graph=replace(job.graph, submitted_ms=number)) for number in range(3)]
     for each in many:
         await times.shares(each)
     before = history.reads

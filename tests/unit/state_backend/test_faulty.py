@@ -14,9 +14,10 @@ from onager.errors import (
     StateUnavailableError,
     WatchCompactedError,
 )
-from onager.state_backend import Committed, Conflict, Fenced, Keyspace, OutcomeUnknown, Put
+from onager.state_backend import Committed, Conflict, Keyspace, OutcomeUnknown, Put
 from onager.state_backend.faulty import APPLIES_TO, FaultKind, FaultyBackend, scripted, seeded
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from onager.state_backend.model import Fenced
 
 HEADS = Keyspace.JobHeads
 UNKNOWN = [FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_LATE]

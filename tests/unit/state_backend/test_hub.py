@@ -3,8 +3,9 @@ import asyncio
 import pytest
 
 from onager.errors import WatchCompactedError
-from onager.state_backend import EventKind, Keyspace, WatchEvent
+from onager.state_backend import EventKind, Keyspace
 from onager.state_backend.local import WatchHub
+from onager.state_backend.model import WatchEvent
 
 HEADS, LOG = Keyspace.JobHeads, Keyspace.JobLog
 

@@ -3,17 +3,8 @@ import itertools
 import pytest
 
 from onager.errors import LimitExceededError
-from onager.state_backend import (
-    MAX_REQUEST_BYTES,
-    MAX_TXN_OPS,
-    DeleteRange,
-    Keyspace,
-    Put,
-    op_bytes,
-    split_ops,
-    split_value,
-)
-from onager.state_backend.limits import check_txn, request_bytes
+from onager.state_backend import MAX_REQUEST_BYTES, MAX_TXN_OPS, DeleteRange, Keyspace, Put, op_bytes, split_value
+from onager.state_backend.limits import check_txn, request_bytes, split_ops
 
 LOG = Keyspace.JobLog
 

@@ -7,10 +7,11 @@ from prometheus_client import CollectorRegistry
 
 from onager.clock import ManualClock
 from onager.errors import LeaseExpiredError, LockTimeoutError, StateUnavailableError, WatchCompactedError
-from onager.state_backend import ABSENT, Conflict, Fenced, KeyRange, Keyspace, OutcomeUnknown, Put
+from onager.state_backend import ABSENT, Conflict, KeyRange, Keyspace, OutcomeUnknown, Put
 from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted
 from onager.state_backend.local import WatchHub
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from onager.state_backend.model import Fenced
 from onager.state_backend.observed import ObservedBackend, StateMetrics
 
 HEADS, LOG = Keyspace.JobHeads, Keyspace.JobLog
