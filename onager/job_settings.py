@@ -66,6 +66,7 @@ SCHEDULERS: Final = (
 
 
 ReuseScope = Literal["off", "job", "cluster"]
+_SCOPES: Final[tuple[ReuseScope, ...]] = ("off", "job", "cluster")
 
 _MOST_BYTES: Final = 1 << 62
 _MOST_SECONDS: Final = 365 * 86_400
@@ -111,15 +112,11 @@ def deadline_ms_of(conf: Mapping[str, str]) -> int:
 
 def reuse_of(conf: Mapping[str, str]) -> ReuseScope:
     """Return whose outputs the job's stages may take; `InvalidSettingError` for another text."""
-    match conf.get(REUSE, "job").strip().lower():
-        case "off":
-            return "off"
-        case "job":
-            return "job"
-        case "cluster":
-            return "cluster"
-        case _:
-            raise InvalidSettingError(REUSE, conf[REUSE], "give off, job or cluster")
+    text = conf.get(REUSE, "job").strip().lower()
+    scope = next((scope for scope in _SCOPES if scope == text), None)
+    if scope is None:
+        raise InvalidSettingError(REUSE, conf[REUSE], "give off, job or cluster")
+    return scope
 
 
 def may_be_reused(conf: Mapping[str, str], job_id: str) -> bool:

@@ -1,5 +1,6 @@
 """The settings that schedulers and executors share: where and whom they serve, and how they log."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
@@ -85,11 +86,4 @@ class ProcessSettings(BaseSettings):
     @property
     def server_security(self) -> ServerSecurity:
         """Return the security settings of the port."""
-        return ServerSecurity(
-            tls_cert=self.tls_cert,
-            tls_key=self.tls_key,
-            tls_client_ca=self.tls_client_ca,
-            auth_token_file=self.auth_token_file,
-            insecure=self.insecure,
-            tokens_without_role=self.tokens_without_role,
-        )
+        return ServerSecurity(**{field.name: getattr(self, field.name) for field in fields(ServerSecurity)})

@@ -39,13 +39,13 @@ from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.adoption import Adoption
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
+from onager.scheduler.engine.job_checks import JobChecks
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.new_jobs import NewJobs
-from onager.scheduler.engine.overdue_work import OverdueWork
-from onager.scheduler.engine.pipelines import Pipelines
 from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reconciliation import Reconciler
@@ -95,6 +95,7 @@ class Replica:
         self.settings = settings
         self._backend = backend
         self.clock = self._clock = clock = ClusterClock(clock)
+        self.env = Env(settings, clock)
         self.members = Members(
             backend,
             clock,
@@ -137,8 +138,22 @@ class Replica:
             precedence=self.precedence,
             machine=settings.machine,
         )
+        self.store = Store(backend, self.jobs, self.writers, self.blobs)
+        self.view = ClusterView(self.members, self.ownership, self.precedence, self.executors)
+        self._build_engine()
+        self._build_upkeep()
+        self._build_services()
+        self._clean_wake = asyncio.Event()
+        self.jobs.listen(self._on_commit)
+        self.heads.listen(self._on_head)
+        self.loads.listen(self._on_load)
+        self.members.listen(self._on_members)
+
+    def _build_engine(self) -> None:
+        """Build what drives jobs, and what talks with executors and other schedulers."""
+        env, store, view, settings, clock = self.env, self.store, self.view, self.settings, self._clock
         self.quarantine = Quarantine(
-            backend,
+            self._backend,
             self.executors,
             self.jobs,
             clock,
@@ -154,27 +169,11 @@ class Replica:
             inputs=StageInputs(self.blobs),
             is_offered=self.reuse.is_offered,
         )
+        reader = ReportReader(
+            self.blobs, self.results, clock, self.executors, self.quarantine.heard, private=settings.private
+        )
         self.local = LocalDriver(
-            self.jobs,
-            self.writers,
-            ReportReader(
-                self.blobs,
-                self.results,
-                clock,
-                self.quarantine.heard,
-                taking_work=self.executors.taking_work,
-                may_see=self.executors.may_see,
-                private=settings.private,
-            ),
-            self.queue,
-            self.ownership,
-            cluster,
-            clock,
-            max_launches=settings.max_launches_per_append,
-            reply_to=self._reply_to,
-            on_room=self._wake_for_tasks,
-            on_adopted=self.loads.adopted,
-            reuse=self.reuse,
+            env, store, view, cluster, reader, self.queue, self.loads, self.reuse, on_room=self._wake_for_tasks
         )
         self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
         peers = ClientAccess(settings.peer_security, (), [Role.SCHEDULER])
@@ -189,82 +188,27 @@ class Replica:
             peers,
             timeout_s=settings.forward_timeout_ms / 1000,
         )
-        feasibility = Feasibility(
-            self.jobs, self.ownership, self.loads, clock, self.executors.taking_work, self.executors.streaming
-        )
-        self.tasks = TaskManager(
-            self.local,
-            self.queue,
-            self.loads,
-            feasibility,
-            driver_of=lambda job_id: self.forwarding.driver_of(job_id) or self.local,
-            max_launches=settings.max_launches_per_append,
-        )
-        self.overdue_work = OverdueWork(
-            self.jobs,
-            self.local,
-            self.ownership,
-            clock,
-            interval_s=settings.speculation_interval_ms / 1000,
-            executors=self.executors.taking_work,
-        )
-        self.pipelines = Pipelines(
-            self.jobs,
-            self.local,
-            self.ownership,
-            clock,
-            interval_s=settings.speculation_interval_ms / 1000,
-            executors=self.executors.taking_work,
-            streaming=self.executors.streaming,
-            on_abandoned=self._stop_tasks_of,
-        )
+        feasibility = Feasibility(env, store, view, self.loads)
+        self.tasks = TaskManager(env, self.local, self.forwarding, self.queue, self.loads, feasibility)
+        self.checks = JobChecks(env, store, view, self.local, on_abandoned=self._stop_tasks_of)
         self._locality = InputLocality()
         self.dispatcher = Dispatcher(
             self.tasks, self.queue, clock, policy=settings.task_distribution, affinity=self._affinity
         )
-        self.reconciler = Reconciler(
-            self.local,
-            self.forwarding.drivers,
-            self.ownership,
-            self.heads,
-            lambda: self.executors.sessions,
-            lambda session: self.dispatcher.nudge(lambda other: other is session),
-            clock,
-        )
-        self._build_upkeep()
+        self.reconciler = Reconciler(env, store, view, self.local, self.forwarding, self.dispatcher)
+        self.clean_ups = CleanUps(env, store, view)
         self.calls = ExecutorCalls(peers, clock)
-        self.polls = Polls(
-            self.executors,
-            self.reconciler,
-            self.dispatcher,
-            self.clean_ups,
-            self.blobs,
-            self.calls,
-            clock,
-            wait_max_ms=settings.poll_wait_max_ms,
-        )
+        self.polls = Polls(env, store, view, self.reconciler, self.dispatcher, self.clean_ups, self.calls)
         self.asks = ExecutorAsks(self.executors, clock)
-        self.adoption = Adoption(
-            self.jobs, self.heads, self.writers, self.local, self.ownership, self.executors.recent_losses
-        )
-        self._build_services()
-        self._clean_wake = asyncio.Event()
-        self.jobs.listen(self._on_commit)
-        self.heads.listen(self._on_head)
-        self.loads.listen(self._on_load)
-        self.members.listen(self._on_members)
+        self.adoption = Adoption(store, view, self.local)
 
     def _build_upkeep(self) -> None:
         """Build what removes what nobody needs any more, and what notes for the audit who did what."""
         is_on = self.settings.audit_max_notes > 0
         self.notes = AuditNotes(self._backend, self._clock, self.settings.scheduler_id, is_on=is_on)
         self.jobs.on_tables_changed = self._note_tables
-        of_jobs = (self.jobs, self.heads, self.blobs, self.precedence, self._clock)
-        self.clean_ups = CleanUps(self.settings, self._backend, *of_jobs)
         self.rounds = Rounds(self._backend, self._clock)
-        self.retention = Retention(
-            self.settings, self._backend, *of_jobs, is_space_short=lambda: self.executors.is_space_short
-        )
+        self.retention = Retention(self.env, self.store, self.view)
 
     def _build_services(self) -> None:
         """Build what takes jobs in, and what answers calls: of clients, of executors, and of other schedulers."""
@@ -274,7 +218,7 @@ class Replica:
         self.wall_times = WallTimes(self.exports.timelines, clock)
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live, self.heads.get)
         new_jobs = NewJobs(settings, self.jobs, self.blobs, clock)
-        self.steps = Steps(self.jobs, self.writers, self.blobs, new_jobs, self.local, self.ownership, clock)
+        self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
         self.service = SchedulerService(
             settings,
@@ -382,8 +326,7 @@ class Replica:
             member_watch=self.member_watch.run(),
             reconciler=self.reconciler.run(),
             lists_again=self.reconciler.run_again(),
-            overdue_work=self.overdue_work.run(),
-            pipelines=self.pipelines.run(),
+            checks=every(self.settings.speculation_interval_ms / 1000, self.checks.check_all),
             steps=self.steps.run(),
             deadlines=self.steps.run_deadlines(),
             polls=self.polls.run(),
@@ -419,7 +362,7 @@ class Replica:
         """A job is known here as it is stored now, whoever changed it."""
         job_id = JobId(head.job_id)
         self.local.on_commit(job, head)
-        self.pipelines.on_commit(job, head)
+        self.checks.on_commit(job, head)
         if job.graph.is_active:
             self.ownership.read(job_id)
         else:
@@ -451,11 +394,6 @@ class Replica:
         by = Caller("" if head is None else head.principal)
         self.notes.note(by, CHANGE_TABLES, str(job_id), ", ".join(keys))
 
-    def _reply_to(self, job_id: JobId) -> str:
-        """Return the address for reports of the job's tasks; empty where any scheduler will do."""
-        is_better = bool(self.ownership.others) and self.ownership.is_mine(job_id)
-        return self.members.record.address if is_better else ""
-
     def _affinity(self, job_id: JobId, executor_id: ExecutorId) -> float:
         job = self.jobs.cached(job_id)
         return 0.0 if job is None else self._locality.affinity(job.graph, executor_id)
@@ -471,7 +409,7 @@ class Replica:
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """The head of a job has changed in the store, or is gone."""
-        for part in (self.pipelines, self.clean_ups, self.retention):
+        for part in (self.checks, self.clean_ups, self.retention):
             part.on_head(job_id, head)
         for owed in self._owed:
             owed.on_head(job_id, head)

@@ -41,6 +41,7 @@ from onager.state_backend.model import (
     TxnResult,
     WatchEvent,
 )
+from onager.state_backend.paging import each_page
 from onager.state_backend.port import StateBackendClient
 from onager.state_backend.transactions import Write, commit_settled, revision_found, revision_of, transact
 
@@ -74,6 +75,7 @@ __all__ = [
     "Write",
     "acquire_lock",
     "commit_settled",
+    "each_page",
     "keep_lease",
     "op_bytes",
     "open_backend",

@@ -75,15 +75,15 @@ def check_prefix(prefix: str) -> None:
     _check_text(prefix)
 
 
-def split_ops(ops: Iterable[Op]) -> Iterator[tuple[Op, ...]]:
-    """Yield *ops* in order, in batches that each fit a transaction without conditions.
+def split_ops(ops: Iterable[Op], max_bytes: int = MAX_REQUEST_BYTES) -> Iterator[tuple[Op, ...]]:
+    """Yield *ops* in order, in batches of at most *max_bytes* that each fit a transaction without conditions.
 
     Each batch is atomic, their sequence is not.
     """
     batch: list[Op] = []
     size = 0
     for op in ops:
-        if batch and (len(batch) == MAX_TXN_OPS or size + op_bytes(op) > MAX_REQUEST_BYTES):
+        if batch and (len(batch) == MAX_TXN_OPS or size + op_bytes(op) > max_bytes):
             yield tuple(batch)
             batch, size = [], 0
         batch.append(op)

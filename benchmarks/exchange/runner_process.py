@@ -147,7 +147,6 @@ def main(socket: str) -> None:
         executor_id=options.executor_id,
         exchange_dir=options.exchange_dir,
         slots=options.slots,
-        shared=True,
         clock=SystemClock(),
         streams=options.streams,
         incarnation=options.incarnation,

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.executor.spark import plan_codec
-from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planning.cut_stages import CutTerms
 from onager.executor.spark.planning.cutter import Cutter
 
 CONF = {"spark.sql.adaptive.enabled": "false", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
@@ -34,13 +34,6 @@ def encoded_stages(spark: SparkSession, source: str, *, has_exchange: bool) -> l
     """Return the frame's stages, encoded, producers first; they are numbered from 1."""
     frame: Any = frame_of(spark, source, has_exchange=has_exchange)
     with tempfile.TemporaryDirectory() as scratch:
-        cutter = Cutter(
-            Jvm.of(spark),
-            spark._jsparkSession,  # noqa: SLF001 - PySpark offers no public way to it
-            frame._jdf.queryExecution().executedPlan(),  # noqa: SLF001
-            conf=CONF,
-            column_names=frame.columns,
-            scratch=Path(scratch),
-            parallel_sort_bytes=0,
-        )
-        return [plan_codec.encode(stage.plan) for stage in cutter.cut()]
+        plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark offers no public way to it
+        cutter = Cutter(spark, plan, CutTerms(tuple(frame.columns), 0), CONF, Path(scratch))
+        return [plan_codec.encode(stage.plan) for stage in cutter.cut().stages]

@@ -13,7 +13,7 @@ from onager.clock import Clock
 from onager.executor.attempt_logs import AttemptLogs, working_on
 from onager.executor.spark import failures
 from onager.executor.spark.cancellation import Cancellation, TaskCancelledError
-from onager.executor.spark.deadlines import Deadlines
+from onager.executor.spark.deadlines import Deadlines, name_of
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.work import Assignment, OnReport
 from onager.ids import JobId, TaskKey
@@ -63,7 +63,7 @@ class ControlTasks:
         task_set = assignment.task_set
         action = self._actions[task_set.work]
         for key in task_keys(task_set):
-            name = _name(key)
+            name = name_of(key)
             cancellation = Cancellation(partial(self._stop, key), partial(self._deadlines.limit, name))
             with self._changed:
                 self._running[key] = _Running(on_report, self._clock.now_ms(), cancellation)
@@ -79,7 +79,7 @@ class ControlTasks:
                 running = self._running.get(key)
             if running is None:
                 continue
-            self._deadlines.stopped(_name(key))
+            self._deadlines.stopped(name_of(key))
             running.cancellation.cancel()
 
     def _stop(self, key: TaskKey) -> None:
@@ -126,17 +126,14 @@ class ControlTasks:
 
     def _act(self, key: TaskKey, action: Action, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         """Do the work on a JVM thread with the task's own job group and scheduler pool."""
-        self._kernel.enter_control(_group(key), f"onager {key}", str(key))
-        try:
+
+        def was_cancelled() -> bool:
+            self._deadlines.stopped(name_of(key))
+            return cancellation.is_cancelled
+
+        with self._kernel.control(_group(key), f"onager {key}", str(key), was_cancelled):
             cancellation.check()  # a later cancellation reaches the job group
             return action(key, assignment, cancellation)
-        except BaseException:
-            # What goes on in Spark is stopped, too, and keeps the slot until it ends.
-            self._deadlines.stopped(_name(key))
-            self._kernel.await_control(_group(key), was_cancelled=cancellation.is_cancelled)
-            raise
-        finally:
-            self._kernel.leave_control(_group(key))
 
     def _finish(
         self, key: TaskKey, *, success: pb.TaskSuccess | None = None, failure: pb.Failure | None = None
@@ -144,7 +141,7 @@ class ControlTasks:
         with self._changed:
             running = self._running.pop(key, None)
             self._changed.notify_all()
-        self._deadlines.end(_name(key))
+        self._deadlines.end(name_of(key))
         if running is None:
             return  # it was given up
         report = pb.TaskReport(
@@ -157,11 +154,6 @@ class ControlTasks:
         if success is not None and not report.success.metrics.run_ms:
             report.success.metrics.run_ms = report.ended_ms - report.started_ms
         running.on_report(report)
-
-
-def _name(key: TaskKey) -> str:
-    """Return a task's name among the deadlines."""
-    return f"task {key}"
 
 
 def _group(key: TaskKey) -> str:

@@ -8,6 +8,7 @@ from math import inf
 import structlog
 
 from onager.clock import Clock
+from onager.ids import TaskKey
 
 log = structlog.get_logger()
 
@@ -75,6 +76,11 @@ class Deadlines:
         names = sorted(name for name, _ in stuck)
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return f"{names[0]}{more} did not stop within {self._grace_s:g} s of being cancelled"
+
+
+def name_of(task: TaskKey) -> str:
+    """Return the name of *task* among the deadlines."""
+    return f"task {task}"
 
 
 def _nothing() -> None:

@@ -35,26 +35,18 @@ DETAILS_LIMIT = 16 * 1024
 _USERS = (PySparkException, PlanningError, InvalidRequestError, SinkError)
 _IO = (OSError, ExchangeNotWritableError)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TEXTS = ("kind", "cause", "message", "error_class", "sql_state", "query_context", "details")
 _ANSWERED = re.compile(r"An error occurred while calling \S+\. Trace:\n")
 """How py4j begins to tell what the JVM has answered, such as that there is no such method."""
 
 
 def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> pb.Failure:
     """Return the failure that the kernel's ``Failures.describe`` wrote; *made_by* made the stage's plan."""
-    cause, message = _told(described.get("cause", ""), described["message"].strip(), made_by)
-    failure = _failure(
-        kind=described["kind"],
-        cause=cause,
-        message=message,
-        error_class=described.get("error_class", ""),
-        sql_state=described.get("sql_state", ""),
-        query_context=described.get("query_context", ""),
-        details=described.get("details", ""),
-    )
-    if "fetch_stage" in described:
-        failure.fetch.input_stage_id = described["fetch_stage"]
-        failure.fetch.input_partition = described["fetch_partition"]
-        failure.fetch.nonce = described["fetch_nonce"]
+    texts = {name: described.get(name, "") for name in _TEXTS}
+    texts["cause"], texts["message"] = _told(texts["cause"], texts["message"].strip(), made_by)
+    failure = _failure(**texts)
+    if "fetch" in described:
+        failure.fetch.CopyFrom(pb.FetchFailure(**described["fetch"]))
     return failure
 
 

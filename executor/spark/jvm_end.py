@@ -1,10 +1,10 @@
 """How the executor's JVM ended: its exit code or signal, and whether memory ran out."""
 
 import re
-import signal
 from pathlib import Path
 from typing import Final
 
+from onager.executor.spark.starting import signal_of
 from onager.executor.work import WorkerEnd
 
 EXIT_OPTION: Final = "-XX:+ExitOnOutOfMemoryError"
@@ -70,8 +70,8 @@ def described(code: int, *, was_killed_for_memory: bool) -> WorkerEnd:
 
     *was_killed_for_memory*: the kernel killed a process of its cgroup lately.
     """
-    number = -code if code < 0 else code - _SHELL_SIGNALS
-    name = signal.Signals(number).name if number in signal.valid_signals() else ""
+    ended_by = signal_of(code)
+    name = "" if ended_by is None else ended_by.name
     how = f"by {name}" if name else f"with exit code {code}"
     if code in _OUT_OF_MEMORY:
         return WorkerEnd(f"{how}, after an OutOfMemoryError", is_memory=True)

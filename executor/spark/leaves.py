@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from onager.errors import UnsupportedPlanError
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel.leaves import LeafTools
 from onager.executor.spark.kernel.plans import JavaCutting
 
 LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
@@ -120,19 +118,3 @@ def _not_described(kind: str, *, is_large: bool) -> UnsupportedPlanError:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def rebuild_growing(jvm: Jvm, session: Any, description: bytes, portion: bytes, first_partition: int) -> Any:
-    """Return the leaf of a growing stage over *portion* of what its feed found, as `rebuild` does.
-
-    It has as many partitions as there are up to the portion's last one.
-    """
-    return LeafTools(jvm).rebuild_growing(session, description, portion, first_partition)
-
-
-def rebuild(jvm: Jvm, session: Any, description: bytes) -> Any:
-    """Return the JVM plan leaf that *description* describes, for plans that run in the JVM session *session*.
-
-    Under the conf of the stage plan, it has exactly the planned partitions, however many cores the executor has.
-    """
-    return LeafTools(jvm).rebuild(session, description)

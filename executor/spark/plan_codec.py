@@ -9,9 +9,9 @@ the versions of Spark and of the kernel that made the plan.
 import hashlib
 import json
 import struct
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import pyspark
 
@@ -34,6 +34,14 @@ from onager.executor.spark.stage_plan import (
 MAGIC = b"ONGRPLAN"
 VERSION = 1
 _PREFIX = struct.Struct(">8sHI")
+_OUTPUTS: Final[dict[str, type[StageOutput]]] = {
+    "hash": HashOutput,
+    "round_robin": RoundRobinOutput,
+    "single": SingleOutput,
+    "sorted": SortedOutput,
+    "result": ResultOutput,
+}
+"""By their kinds; bytes in them are attached."""
 
 
 def encode(plan: StagePlan) -> bytes:
@@ -161,30 +169,13 @@ def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
 
 
 def _output_to_json(output: StageOutput, attach: Any) -> dict[str, Any]:
-    match output:
-        case HashOutput():
-            return {"kind": "hash", "buckets": output.buckets, "expression": attach(output.expression)}
-        case RoundRobinOutput():
-            return {"kind": "round_robin", "buckets": output.buckets}
-        case SingleOutput():
-            return {"kind": "single"}
-        case SortedOutput():
-            return {"kind": "sorted", "ordering": attach(output.ordering), "samples": output.samples}
-        case ResultOutput():
-            return {"kind": "result"}
+    kind = next(kind for kind, of in _OUTPUTS.items() if of is type(output))
+    values = {each.name: getattr(output, each.name) for each in fields(output)}
+    return {"kind": kind} | {name: attach(v) if isinstance(v, bytes) else v for name, v in values.items()}
 
 
 def _output_from_json(output: dict[str, Any], attached: Any) -> StageOutput:
-    match output["kind"]:
-        case "hash":
-            return HashOutput(output["buckets"], attached(output["expression"]))
-        case "round_robin":
-            return RoundRobinOutput(output["buckets"])
-        case "single":
-            return SingleOutput()
-        case "sorted":
-            return SortedOutput(attached(output["ordering"]), output["samples"])
-        case "result":
-            return ResultOutput()
-        case kind:
-            raise ValueError(f"the stage plan has an output of unknown kind {kind!r}")
+    kind, values = output["kind"], {name: value for name, value in output.items() if name != "kind"}
+    if kind not in _OUTPUTS:
+        raise ValueError(f"the stage plan has an output of unknown kind {kind!r}")
+    return _OUTPUTS[kind](**{name: attached(v) if isinstance(v, list) else v for name, v in values.items()})

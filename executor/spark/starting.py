@@ -65,7 +65,7 @@ class StartingJvm:
             return OnagerError(f"Spark could not be started: {error}")  # the JVM runs, and reported an error
         self._reader.join(_DEATH_S)
         said = [line for line in self._lines if not _NOTE.match(line)]
-        number = _signal_of(code)
+        number = signal_of(code)
         if number is not None:
             memory = "; the operating system does that when memory runs out" if number is signal.SIGKILL else ""
             return WorkerDiedError(f"Spark's JVM was killed by {number.name} while it started{memory}")
@@ -121,7 +121,7 @@ def _without_secrets(command: Sequence[str]) -> list[str]:
     return kept
 
 
-def _signal_of(code: int) -> signal.Signals | None:
+def signal_of(code: int) -> signal.Signals | None:
     """Return the signal that ended a process, or a shell's command, by the exit code; None if none did."""
     number = -code if code < 0 else code - _SHELL_SIGNALS
     return signal.Signals(number) if number in signal.valid_signals() else None

@@ -44,19 +44,18 @@ from onager.executor.spark.functions import FunctionCalls, FunctionProcesses, ti
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.jvm_end import MemoryKills, described
 from onager.executor.spark.kernel.execution import check_lookups
-from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.load import ProcessTree
-from onager.executor.spark.place_checks import check_planned, cleaning_up, planning_in, writing_at
+from onager.executor.spark.place_checks import NO_PLACES, check_planned, cleaning_up, planning_in, writing_at
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
-from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, statement_classes
+from onager.executor.spark.planning import PlanTerms, cutter, plan_job, replan, statement_classes
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.sizing import check_settings_known
-from onager.executor.spark.planning.sql_script import PlannedScript
+from onager.executor.spark.planning.sql_script import JobQuery
 from onager.executor.spark.running.feed import find_more
+from onager.executor.spark.running.single_stage import run_single_stage
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
-from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError, WorkerEnd
@@ -98,7 +97,7 @@ class SparkWorker:
         allow: Sequence[str] = (),
         logs: AttemptLogs | None = None,
         catalogs: Sequence[ForeignCatalog] = (),
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 
@@ -138,7 +137,6 @@ class SparkWorker:
                 executor_id=executor_id,
                 exchange_dir=exchange_dir,
                 slots=slots,
-                shared=True,
                 clock=clock,
                 incarnation=incarnation,
                 # A cluster's processes run the tasks, but this process would own the port.
@@ -345,29 +343,26 @@ class SparkWorker:
         task_set, spec = assignment.task_set, _spec_of(assignment)
         times = PlanTimes(self._clock)
 
-        def run_fused(
+        def run_at_once(
             frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
-        ) -> FusedRun:
+        ) -> pb.PlanOutcome:
             lift_limit()
             cancellation.check()
             kernel = self._runner.kernel
-            return run_whole(kernel, self._executor_id, key.job_id, frame, column_names, sink, metrics)
+            return run_single_stage(kernel, self._executor_id, key.job_id, frame, column_names, sink, metrics)
 
         @contextlib.contextmanager
         def of_connect(
             plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
-        ) -> Iterator[PlannedScript]:
+        ) -> Iterator[JobQuery]:
             with opened(plan.session, session, self._exchange_dir) as made:
                 yield connect_query(plan, made, tables, self._checkpoint(key.job_id))
 
         try:
             with self._limited(spec, cancellation) as lift_limit, planning_in(self._places) as note_read:
-                outcome = plan_job(
-                    spec,
-                    self._spark,
+                terms = PlanTerms(
                     cluster_slots=task_set.cluster_slots,
-                    arrow_schema=self._arrow_schema,
-                    run_fused=run_fused,
+                    run_single_stage=run_at_once,
                     call_function=lambda job, session: times.of_function(
                         self._functions.called(job, session, key.job_id, cancellation)
                     ),
@@ -380,6 +375,7 @@ class SparkWorker:
                     has_fingerprints=task_set.may_reuse and may_be_reused(spec.conf, key.job_id),
                     on_read=note_read,
                 )
+                outcome = plan_job(spec, self._spark, terms)
             check_planned(self._places, outcome)
         except Exception as error:
             if spec.HasField("connect"):
@@ -405,9 +401,6 @@ class SparkWorker:
         """Limit how long planning takes in the context, which yields a function that lifts the limit."""
         timeout_s = timeout_of(spec.conf, self._planning_timeout_s)
         return cancellation.limited(timeout_s, PlanningTimeoutError(timeout_s, PLANNING_TIMEOUT))
-
-    def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
-        return arrow_schema(session, Jvm.of(self._spark), plan, column_names)
 
     def _plan_publish(self, key: TaskKey, assignment: Assignment, cancellation: Cancellation) -> pb.TaskSuccess:
         del cancellation

@@ -200,7 +200,7 @@ def executors(scheduler: str, output: str, limit: int, state: str) -> None:
                 e.pid,
                 e.slots,
                 e.running,
-                *_load(e.load if e.HasField("load") else None),
+                *load_told(e.load if e.HasField("load") else None),
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),
                 *_exchange(e.exchange),
@@ -215,7 +215,7 @@ def executors(scheduler: str, output: str, limit: int, state: str) -> None:
         print(f"the first {len(found):,} of {states}: --limit shows more, --state some", file=sys.stderr)
 
 
-def _load(load: pb.ExecutorLoad | None) -> tuple[str, str, str]:
+def load_told(load: pb.ExecutorLoad | None) -> tuple[str, str, str]:
     """Return the JVM's heap, the memory of all processes, and their share of a core, as the executor last told them."""
     if load is None:
         return "", "", ""

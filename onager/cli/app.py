@@ -2,20 +2,20 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from onager.cli.access import (
-    INSECURE_HELP,
-    TLS_CA_HELP,
-    TLS_CERT_HELP,
     TLS_KEY_HELP,
-    TOKEN_HELP,
     Output,
     Scheduler,
     connecting,
+    connection_flags,
+    flag,
+    own_variables,
     say_by_variables,
+    with_flags,
 )
 from onager.cli.catalog_app import app as catalog_app
 from onager.cli.executors_app import app as executors_app
@@ -34,14 +34,22 @@ app.add_typer(state_app, name="state")
 app.add_typer(executors_app, name="executors")
 app.add_typer(catalog_app, name="catalog")
 
+_EXCHANGE_HELP: Final = "Where stages write their output; all executors and schedulers share it."
+_SERVE_CERT_HELP: Final = "Certificate to serve with: encrypt."
+_REQUIRED_TOKENS_HELP: Final = "Require one of these tokens."
+_OPEN_HELP: Final = "Serve other machines without TLS or token."
+
 Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serve at.", show_default=DEFAULT_ADDRESS)]
+Slots = Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")]
+SparkConf = Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")]
 Catalogs = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=iceberg:URI?K=V&…", help="A catalog besides Onager's own; repeatable."),
+    typer.Option("--catalog", metavar="NAME=iceberg:URI?K=V&…", help="A catalog besides Onager's own; repeatable."),
 ]
 Roots = Annotated[
     list[str] | None,
     typer.Option(
+        "--root",
         metavar="DIR",
         help="A directory that jobs may read and write; repeatable.",
         show_default="any, where all is on loopback and without tokens",
@@ -51,20 +59,48 @@ Allowed = Annotated[
     list[str] | None,
     typer.Option(metavar="jdbc|s3a:|transform|…", help="What else jobs may use; repeatable.", show_default="nothing"),
 ]
+TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help=_SERVE_CERT_HELP)]
+TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)]
 
 
-def _exchange_dir(default: str) -> Any:
-    """Return the option for the exchange directory, which shows *default*."""
-    return typer.Option(
-        metavar="DIR",
-        help="Where stages write their output; all executors and schedulers share it.",
-        show_default=default,
-    )
-
-
-def _own(process: str, name: str) -> list[str]:
-    """Return the variables of a flag that clients also have; the one for this process takes precedence."""
-    return [f"ONAGER_{process}_{name}", f"ONAGER_{name}"]
+_SCHEDULER_FLAGS: Final = {
+    "backend": flag("etcd://H:P,…|leveldb:DIR", "Where jobs are kept.", shown="memory:, lost with the process"),
+    "listen": Listen,
+    "exchange_dir": flag("DIR", _EXCHANGE_HELP, shown="var/exchange"),
+    "advertise": flag("H:P", "Where others reach it.", shown="--listen"),
+    "metrics_listen": flag("H:P", "Serve metrics for Prometheus at http://H:P/metrics."),
+    "health_listen": flag("H:P", "Answer gRPC health checks here, in plaintext and to anyone."),
+    "http_listen": flag("H:P", "Serve the page, REST and metrics at http://H:P/."),
+    "scaler_listen": flag("H:P", "Tell KEDA here how many slots are wanted."),
+    "tls_cert": TlsCert,
+    "tls_key": TlsKey,
+    "tls_client_ca": flag("FILE", "Require client certificates of these authorities."),
+    "auth_token_file": flag("FILE", _REQUIRED_TOKENS_HELP, variables=own_variables("SCHEDULER", "AUTH_TOKEN_FILE")),
+    "insecure": flag(None, _OPEN_HELP, "--insecure", kind=bool, variables=own_variables("SCHEDULER", "INSECURE")),
+}
+"""By the names of settings."""
+_EXECUTOR_FLAGS: Final = {
+    "scheduler": flag("H:P[,H:P]", "Schedulers of the cluster.", shown=DEFAULT_ADDRESS, variables="ONAGER_SCHEDULER"),
+    "slots": Slots,
+    "exchange_dir": flag("DIR", _EXCHANGE_HELP, shown="none: required"),
+    "exchange_shared": flag(
+        None, "The path is a volume that all machines of the Spark cluster share.", "--exchange-shared", kind=bool
+    ),
+    "warehouse": flag("DIR", "Tables without a location.", shown="warehouse beside --exchange-dir"),
+    "spark_conf": SparkConf,
+    "catalogs": Catalogs,
+    "roots": Roots,
+    "allow": Allowed,
+    "executor_id": flag("ID", "A fixed id.", shown="host name and a random part"),
+    "mode": flag("pull|push", "Poll for tasks, or have them pushed.", shown="pull"),
+    "listen": flag("H:P", "Push mode: receive tasks here.", shown="a free port of 127.0.0.1"),
+    "advertise": flag("H:P", "Push mode: where schedulers reach it.", shown="--listen"),
+    "stream_listen": flag("H:P", "Serve streams to other executors here.", shown="a free port of 127.0.0.1"),
+    "stream_advertise": flag("H:P", "Where executors reach that port.", shown="--stream-listen"),
+    "tls_client_ca": flag("FILE", "Push mode: require schedulers' certificates of these authorities."),
+    **connection_flags("EXECUTOR"),
+}
+"""By the names of settings."""
 
 
 def main() -> None:
@@ -113,12 +149,14 @@ def standalone(
         ),
     ] = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Directory of the LevelDB store.")] = None,
-    exchange_dir: Annotated[str | None, _exchange_dir("beside the state")] = None,
+    exchange_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help=_EXCHANGE_HELP, show_default="beside the state")
+    ] = None,
     listen: Listen = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
-    catalog: Catalogs = None,
-    root: Roots = None,
+    slots: Slots = None,
+    spark_conf: SparkConf = None,
+    catalogs: Catalogs = None,
+    roots: Roots = None,
     allow: Allowed = None,
     http_listen: Annotated[
         str | None,
@@ -127,11 +165,11 @@ def standalone(
         ),
     ] = None,
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve neither the page nor REST.")] = False,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     tls_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of its authority.")] = None,
-    auth_token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Require one of these tokens.")] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without TLS or token.")] = False,
+    auth_token_file: Annotated[Path | None, typer.Option(metavar="FILE", help=_REQUIRED_TOKENS_HELP)] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help=_OPEN_HELP)] = False,
 ) -> None:
     """Run a scheduler and an executor on this machine, and restart them when they die."""
     from onager.cli.standalone import Standalone, layout
@@ -145,14 +183,13 @@ def standalone(
         ONAGER_INSECURE=insecure,
     )
 
-    directories = layout(backend, state_dir, exchange_dir)
     supervisor = Standalone(
-        directories,
+        layout(backend, state_dir, exchange_dir),
         listen or DEFAULT_ADDRESS,
         slots,
         pairs("--spark-conf", spark_conf or [], last_counts=True),
-        catalogs=catalog or [],
-        roots=root or [],
+        catalogs=catalogs or [],
+        roots=roots or [],
         allow=allow or [],
         http_listen=http_listen,
         has_page=not no_http,
@@ -161,165 +198,23 @@ def standalone(
 
 
 @app.command()
-def scheduler(
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="etcd://H:P,…|leveldb:DIR",
-            help="Where jobs are kept.",
-            show_default="memory:, lost with the process",
-        ),
-    ] = None,
-    listen: Listen = None,
-    exchange_dir: Annotated[str | None, _exchange_dir("var/exchange")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Where others reach it.", show_default="--listen")
-    ] = None,
-    metrics_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Serve metrics for Prometheus at http://H:P/metrics.")
-    ] = None,
-    health_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Answer gRPC health checks here, in plaintext and to anyone.")
-    ] = None,
-    http_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Serve the page, REST and metrics at http://H:P/.")
-    ] = None,
-    scaler_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Tell KEDA here how many slots are wanted.")
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
-    tls_client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Require client certificates of these authorities.")
-    ] = None,
-    auth_token_file: Annotated[
-        Path | None,
-        typer.Option(envvar=_own("SCHEDULER", "AUTH_TOKEN_FILE"), metavar="FILE", help="Require one of these tokens."),
-    ] = None,
-    insecure: Annotated[
-        bool | None,
-        typer.Option(
-            "--insecure", envvar=_own("SCHEDULER", "INSECURE"), help="Serve other machines without TLS or token."
-        ),
-    ] = None,
-) -> None:
+@with_flags(_SCHEDULER_FLAGS)
+def scheduler(**given: Any) -> None:
     """Run a scheduler; further settings are ONAGER_SCHEDULER_… variables."""
     from onager.cli.services import run_scheduler
 
-    settings: dict[str, Any] = {
-        "backend": backend,
-        "listen": listen,
-        "advertise": advertise,
-        "exchange_dir": exchange_dir,
-        "metrics_listen": metrics_listen,
-        "health_listen": health_listen,
-        "http_listen": http_listen,
-        "scaler_listen": scaler_listen,
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
-        "tls_client_ca": tls_client_ca,
-        "auth_token_file": auth_token_file,
-        "insecure": insecure,
-    }
-    raise typer.Exit(run_scheduler(settings))
+    raise typer.Exit(run_scheduler(given))
 
 
 @app.command()
-def executor(
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ONAGER_SCHEDULER",
-            metavar="H:P[,H:P]",
-            help="Schedulers of the cluster.",
-            show_default=DEFAULT_ADDRESS,
-        ),
-    ] = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
-    exchange_dir: Annotated[str | None, _exchange_dir("none: required")] = None,
-    exchange_shared: Annotated[
-        bool | None,
-        typer.Option("--exchange-shared", help="The path is a volume that all machines of the Spark cluster share."),
-    ] = None,
-    warehouse: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Tables without a location.", show_default="warehouse beside --exchange-dir"),
-    ] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
-    catalog: Catalogs = None,
-    root: Roots = None,
-    allow: Allowed = None,
-    executor_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
-    ] = None,
-    mode: Annotated[
-        str | None, typer.Option(metavar="pull|push", help="Poll for tasks, or have them pushed.", show_default="pull")
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="H:P", help="Push mode: receive tasks here.", show_default="a free port of 127.0.0.1"),
-    ] = None,
-    advertise: Annotated[
-        str | None,
-        typer.Option(metavar="H:P", help="Push mode: where schedulers reach it.", show_default="--listen"),
-    ] = None,
-    stream_listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="H:P", help="Serve streams to other executors here.", show_default="a free port of 127.0.0.1"
-        ),
-    ] = None,
-    stream_advertise: Annotated[
-        str | None,
-        typer.Option(metavar="H:P", help="Where executors reach that port.", show_default="--stream-listen"),
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Push mode: require schedulers' certificates of these authorities."),
-    ] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CA"), metavar="FILE", help=TLS_CA_HELP)
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CERT"), metavar="FILE", help=TLS_CERT_HELP)
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_KEY"), metavar="FILE", help=TLS_KEY_HELP)
-    ] = None,
-    auth_token_file: Annotated[
-        Path | None, typer.Option(envvar=_own("EXECUTOR", "AUTH_TOKEN_FILE"), metavar="FILE", help=TOKEN_HELP)
-    ] = None,
-    insecure: Annotated[
-        bool | None, typer.Option("--insecure", envvar=_own("EXECUTOR", "INSECURE"), help=INSECURE_HELP)
-    ] = None,
-) -> None:
+@with_flags(_EXECUTOR_FLAGS)
+def executor(**given: Any) -> None:
     """Run an executor; further settings are ONAGER_EXECUTOR_… variables."""
     from onager.cli.services import run_executor
 
-    settings: dict[str, Any] = {
-        "scheduler": scheduler,
-        "slots": slots,
-        "exchange_dir": exchange_dir,
-        "exchange_shared": exchange_shared,
-        "warehouse": warehouse,
-        "catalogs": catalog or None,
-        "roots": root or None,
-        "allow": allow or None,
-        "executor_id": executor_id,
-        "mode": mode,
-        "listen": listen,
-        "advertise": advertise,
-        "stream_listen": stream_listen,
-        "stream_advertise": stream_advertise,
-        "tls_client_ca": tls_client_ca,
-        "spark_conf": pairs("--spark-conf", spark_conf, last_counts=True) if spark_conf else None,
-        "tls_ca": tls_ca,
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
-        "auth_token_file": auth_token_file,
-        "insecure": insecure,
-    }
-    raise typer.Exit(run_executor(settings))
+    if conf := given["spark_conf"]:
+        given["spark_conf"] = pairs("--spark-conf", conf, last_counts=True)
+    raise typer.Exit(run_executor(given))
 
 
 @app.command()
@@ -393,22 +288,24 @@ def submit(
             file=file,
             py=py,
             args=pairs("--arg", arg or []),
-            py_files=py_file or [],
+            params=pairs("--param", param or []),
             views=pairs("--view", view or [], "NAME=PATH"),
             view_options=_view_options(view_option or []),
             views_from=views_from,
-            conf=pairs("--conf", conf or [], last_counts=True),
-            name=name,
-            output=output,
-            format=format,
-            mode=mode,
-            output_options=pairs("--output-option", output_option or []),
-            partition_by=partition_by.split(",") if partition_by else (),
-            params=pairs("--param", param or []),
-            labels=pairs("--label", label or []),
-            deadline=deadline,
             is_detached=detach,
             output_format=output_format,
+            options={
+                "conf": pairs("--conf", conf or [], last_counts=True),
+                "name": name,
+                "output": output,
+                "format": format,
+                "mode": mode,
+                "output_options": pairs("--output-option", output_option or []),
+                "partition_by": partition_by.split(",") if partition_by else (),
+                "py_files": py_file or [],
+                "labels": pairs("--label", label or []),
+                "deadline": deadline,
+            },
         )
     )
 
@@ -446,7 +343,7 @@ def jobs(
         labels=pairs("--label", label or []),
         steps=steps,
     )
-    admin.jobs(scheduler, wanted, one_of("-o", output, ("table", "json")))
+    admin.jobs(scheduler, wanted, output)
 
 
 @app.command()
@@ -472,7 +369,6 @@ def job(
     from onager.cli import admin
     from onager.cli import analyze as analyzing
 
-    form = one_of("-o", output, ("table", "json"))
     if per_task and not analyze:
         fail("--per-task needs --analyze: it lists the tasks that the plan sums up", ExitCode.USAGE)
     if timeline is not None or spark_event_log is not None:
@@ -483,9 +379,9 @@ def job(
     elif analyze:
         if plan:
             fail("--analyze shows the plan as it ran, and --plan as it was planned: give one of them", ExitCode.USAGE)
-        analyzing.analyze(scheduler, job_id, form, per_task=per_task)
+        analyzing.analyze(scheduler, job_id, output, per_task=per_task)
     else:
-        admin.job(scheduler, job_id, form, has_plan=plan)
+        admin.job(scheduler, job_id, output, has_plan=plan)
 
 
 @app.command()
@@ -500,7 +396,7 @@ def events(
     """Show what happened to a job: launches, results, failures, losses, and which scheduler committed them."""
     from onager.cli.events import events as show
 
-    show(scheduler, job_id, after, one_of("-o", output, ("table", "json")), follow=follow)
+    show(scheduler, job_id, after, output, follow=follow)
 
 
 @app.command()
@@ -520,7 +416,7 @@ def logs(
     """Show what tasks logged: Spark, functions that print, and what was kept of failed attempts."""
     from onager.cli.logs import logs as show
 
-    show(scheduler, job_id, stage, partition, attempt, tail, one_of("-o", output, ("table", "json")), follow=follow)
+    show(scheduler, job_id, tail, output, follow=follow, stage_id=stage, partition=partition, attempt=attempt)
 
 
 @app.command()
@@ -533,7 +429,7 @@ def retry(
     """Submit an ended job again as a new one, and print its id."""
     from onager.cli import admin
 
-    admin.retry(scheduler, job_id, one_of("-o", output, ("table", "json")))
+    admin.retry(scheduler, job_id, output)
 
 
 @app.command()
@@ -550,7 +446,7 @@ def top(
     """
     from onager.cli.top import top as show
 
-    show(scheduler, every, one_of("-o", output, ("table", "json")), once=once)
+    show(scheduler, every, output, once=once)
 
 
 @app.command()
@@ -564,13 +460,13 @@ def cancel(
     """Cancel a job."""
     from onager.cli import admin
 
-    admin.cancel(scheduler, job_id, reason, one_of("-o", output, ("table", "json")))
+    admin.cancel(scheduler, job_id, reason, output)
 
 
 @app.command()
 @connecting
 def audit(
-    since: Annotated[str, typer.Option(metavar="30m|1h|7d", help="How far back.")] = "1d",
+    since: Annotated[str, typer.Option(metavar="30m|1h|7d|DATE", help="How far back.")] = "1d",
     action: Annotated[
         str,
         typer.Option(metavar="submit|cancel|refuse|…", help="Only acts of this kind (docs/operations.md lists them)."),
@@ -583,7 +479,7 @@ def audit(
     """Show who did what, oldest first: submissions, cancels, changes of tables, logins, refused calls; for admins."""
     from onager.cli.audit import audit as show
 
-    show(scheduler, since, action, target, by, one_of("-o", output, ("table", "json")))
+    show(scheduler, since, action, target, by, output)
 
 
 @app.command()
@@ -592,4 +488,4 @@ def schedulers(output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS)
     """List schedulers."""
     from onager.cli import admin
 
-    admin.schedulers(scheduler, one_of("-o", output, ("table", "json")))
+    admin.schedulers(scheduler, output)

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from onager.cli.access import Output, Scheduler, connecting
-from onager.cli.exits import one_of
 from onager.protocol.limits import DEFAULT_ADDRESS
 
 app = typer.Typer(help="Look at databases, tables, views and functions.", no_args_is_help=True)
@@ -21,7 +20,7 @@ def ls(
     """List databases, what is in one, or the partitions of a table."""
     from onager.cli import catalog
 
-    catalog.ls(scheduler, name, one_of("-o", output, ("table", "json")))
+    catalog.ls(scheduler, name, output)
 
 
 @app.command("show")

@@ -1,18 +1,19 @@
-"""A state store that the command opens itself, when no scheduler runs; it has the same operations."""
+"""A state store that the command opens itself, when no scheduler runs."""
 
 import asyncio
 import getpass
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self
 
+from onager.client.state import ClusterState
 from onager.clock import SystemClock
 from onager.errors import InvalidSettingError, StateLockedError
 from onager.logs import configure_logging
-from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import Caller
 from onager.scheduler.jobs.audit import Audit
 from onager.state_admin.admin import StateAdmin, without_credentials
@@ -20,11 +21,9 @@ from onager.state_admin.backup_file import BackupFile, BackupReader
 from onager.state_admin.restoring import Target, look_at_target, new_mark, restore_records
 from onager.state_backend import StateBackendClient, open_backend
 
-T = TypeVar("T")
 
-
-class DirectState:
-    """The operations of `onager.client.state.ClusterState` on a store opened here; for one thread."""
+class DirectState(ClusterState):
+    """A store opened here, without a connection to schedulers; for one thread."""
 
     def __init__(self, url: str, *, may_be_new: bool = False) -> None:
         """Open the store at *url*; raises if it does not exist, unless *may_be_new*."""
@@ -63,31 +62,6 @@ class DirectState:
         finally:
             self._runner.close()
 
-    def keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
-        """Return keys."""
-        return self._runner.run(self._admin.list(pb.ListStateRequest(prefix=prefix, limit=limit)))
-
-    def value(self, key: str) -> pb.GetStateResponse:
-        """Return one record, decoded to JSON."""
-        return self._runner.run(self._admin.get(pb.GetStateRequest(key=key)))
-
-    def changes(self, prefix: str = "") -> Generator[pb.StateChange, None, None]:
-        """Yield changes until closed."""
-        return self._each(lambda: self._admin.watch(pb.WatchStateRequest(prefix=prefix)))
-
-    def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
-        """Remove a record, or every record below a prefix."""
-        request = pb.RemoveStateRequest(path=path, dry_run=is_dry_run, force=is_forced)
-        return self._runner.run(self._admin.remove(request, _user()))
-
-    def check(self) -> Iterator[pb.StateCheck]:
-        """Yield the findings of a check."""
-        return self._each(lambda: self._admin.check(pb.CheckStateRequest()))
-
-    def backup(self) -> Iterator[pb.StateBackup]:
-        """Yield all records at one revision."""
-        return self._each(lambda: self._admin.backup(pb.BackupStateRequest()))
-
     def target(self) -> Target:
         """Return what the store contains, before a restore."""
         return self._runner.run(look_at_target(self.backend))
@@ -97,10 +71,18 @@ class DirectState:
         mark = new_mark(self.clock, str(backup.path.absolute()), backup.records)
         return self._runner.run(restore_records(self.backend, target, reader.records(), mark, _user(), self.clock))
 
-    def _each(self, start: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, None]:
-        stream = start()
+    def _call(self, method: str, request: Any, deadline_s: float = 0.0) -> Any:  # noqa: ARG002 - it takes what it takes
+        admin = self._admin
+        remove = partial(admin.remove, caller=_user())
+        calls: dict[str, Any] = {"ListState": admin.list, "GetState": admin.get, "RemoveState": remove}
+        return self._runner.run(calls[method](request))
 
-        async def following() -> list[T]:
+    def _stream(self, method: str, request: Callable[[], Any], deadline_s: float | None = None) -> Iterator[Any]:  # noqa: ARG002
+        admin = self._admin
+        streams: dict[str, Any] = {"WatchState": admin.watch, "CheckState": admin.check, "BackupState": admin.backup}
+        stream = streams[method](request())
+
+        async def following() -> list[Any]:
             async for item in stream:
                 return [item]
             return []

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from onager.cli.access import Output, Scheduler, connecting
-from onager.cli.exits import one_of
 from onager.protocol.limits import DEFAULT_ADDRESS
 
 app = typer.Typer(help="List executors, or drain one.", invoke_without_command=True)
@@ -24,7 +23,7 @@ def executors(
     from onager.cli import admin
 
     if context.invoked_subcommand is None:
-        admin.executors(scheduler, one_of("-o", output, ("table", "json")), limit, state)
+        admin.executors(scheduler, output, limit, state)
 
 
 @app.command()
@@ -41,4 +40,4 @@ def drain(
     """
     from onager.cli import admin
 
-    admin.drain(scheduler, executor_id, reason, one_of("-o", output, ("table", "json")))
+    admin.drain(scheduler, executor_id, reason, output)

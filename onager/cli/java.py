@@ -26,20 +26,16 @@ _USUAL_PLACES: Final = (
     "~/.sdkman/candidates/java/*",
 )
 
-_PLACES: Final = "none was found (in JAVA_HOME, on PATH, in the usual places). Install it with"
-ADVICE: Final = (
-    f"Spark needs Java {MINIMUM} or newer, and {_PLACES}\n"
-    "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless   (or openjdk-21-jre-headless)\n"
-    "  Fedora:          sudo dnf install java-17-openjdk-headless\n"
+_ADVICE: Final = (
+    "{what}, and none was found (in JAVA_HOME, on PATH, in the usual places). Install it with\n"
+    "  Debian, Ubuntu:  sudo apt-get install openjdk-17-{debian}   (or openjdk-21-{debian})\n"
+    "  Fedora:          sudo dnf install java-17-openjdk-{fedora}\n"
     "  macOS:           brew install openjdk@17\n"
     "or set JAVA_HOME to one that you have."
 )
-JDK_ADVICE: Final = (
-    f"compiling the kernel needs a JDK {MINIMUM} or newer, and {_PLACES}\n"
-    "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jdk-headless   (or openjdk-21-jdk-headless)\n"
-    "  Fedora:          sudo dnf install java-17-openjdk-devel\n"
-    "  macOS:           brew install openjdk@17\n"
-    "or set JAVA_HOME to one that you have."
+ADVICE: Final = _ADVICE.format(what=f"Spark needs Java {MINIMUM} or newer", debian="jre-headless", fedora="headless")
+JDK_ADVICE: Final = _ADVICE.format(
+    what=f"compiling the kernel needs a JDK {MINIMUM} or newer", debian="jdk-headless", fedora="devel"
 )
 
 

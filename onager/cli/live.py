@@ -2,8 +2,7 @@
 
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from onager.cli.times import far_told
 from onager.client.progress import JobProgress, JobState, StageProgress, TaskRetry
@@ -15,21 +14,7 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 24
 
 
-class ProgressView(Protocol):
-    """A display of progress; a context manager around the wait."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def show(self, progress: JobProgress) -> None:
-        """Show *progress*, which replaces the last."""
-        ...
-
-
-def progress_view() -> ProgressView:
+def progress_view() -> "LineView | LiveView":
     """Return the view for standard error: bars on a terminal, else lines."""
     return LiveView() if sys.stderr.isatty() else LineView()
 

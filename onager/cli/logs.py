@@ -19,24 +19,13 @@ _UNITS: Final = {"": 1, "k": 1024, "m": 1024 * 1024}
 Cut = Callable[[str], str]
 
 
-def logs(
-    scheduler: str,
-    job_id: str,
-    stage: int | None,
-    partition: int | None,
-    attempt: int | None,
-    tail: str,
-    output: str,
-    *,
-    follow: bool,
-) -> None:
-    """Print a job's logs as they come; what is missing is told on standard error."""
+def logs(scheduler: str, job_id: str, tail: str, output: str, *, follow: bool, **selected: int | None) -> None:
+    """Print a job's logs as they come: of *selected* stage_id, partition and attempt. Notes go to standard error."""
     tail_bytes, cut = amount(tail)
     shown: tuple[int, int, int, int] | None = None
     seen: set[tuple[int, int, int, int]] = set()
     with onager.connect(scheduler) as client:
-        found = client.job(job_id).logs(stage, partition, attempt, tail_bytes=tail_bytes, follow=follow)
-        for log in found:
+        for log in client.job(job_id).logs(**selected, tail_bytes=tail_bytes, follow=follow):
             if output == "json":
                 print(json.dumps(asdict(log), ensure_ascii=False), flush=follow)
                 continue

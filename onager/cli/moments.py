@@ -1,10 +1,14 @@
 """Moments that users give: how long ago, or a date."""
 
+import re
 import time
 from datetime import datetime
+from typing import Final
 
-from onager.cli.audit import LENGTH, seconds
 from onager.cli.exits import ExitCode, fail
+
+_LENGTH: Final = re.compile(r"([0-9]{1,9})([smhd])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 
 def moment_ms(name: str, text: str) -> int:
@@ -14,8 +18,8 @@ def moment_ms(name: str, text: str) -> int:
     """
     if not text:
         return 0
-    if LENGTH.fullmatch(text):
-        return max(0, time.time_ns() // 1_000_000 - 1000 * seconds(name, text))
+    if found := _LENGTH.fullmatch(text):
+        return max(0, time.time_ns() // 1_000_000 - 1000 * int(found[1]) * _SECONDS[found[2]])
     try:
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):

@@ -4,11 +4,11 @@ import base64
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,12 +27,10 @@ def print_json(value: object) -> None:
 def print_table(
     headers: Sequence[str],
     rows: Iterable[Sequence[object]],
-    out: IO[str] | None = None,
     *,
     cell_width: int | None = _CELL_WIDTH,
 ) -> None:
     """Print rows under *headers*, in columns of at most *cell_width*, with numbers aligned right."""
-    out = out or sys.stdout
     values = [list(row) for row in rows]
     cells = [[_cell(value, cell_width) for value in row] for row in values]
     widths = [max([len(header), *(len(row[i]) for row in cells)]) for i, header in enumerate(headers)]
@@ -42,8 +40,8 @@ def print_table(
         padded = (text.rjust(w) if r else text.ljust(w) for text, w, r in zip(texts, widths, right, strict=True))
         return "  ".join(padded).rstrip()
 
-    out.write(line(headers) + "\n" + "  ".join("-" * width for width in widths) + "\n")
-    out.writelines(line(row) + "\n" for row in cells)
+    sys.stdout.write(line(headers) + "\n" + "  ".join("-" * width for width in widths) + "\n")
+    sys.stdout.writelines(line(row) + "\n" for row in cells)
 
 
 def _is_number(value: object) -> bool:
@@ -122,7 +120,7 @@ def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def write_table(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
+def write_table(schema: "pa.Schema", batches: Iterable["pa.RecordBatch"]) -> None:
     """Print the first `TABLE_ROWS` rows as a table, and the number of all rows to standard error."""
     shown: list[tuple[Any, ...]] = []
     total = 0
@@ -130,48 +128,36 @@ def write_table(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordB
         if len(shown) < TABLE_ROWS:
             shown.extend(_rows([batch.slice(0, TABLE_ROWS - len(shown))]))
         total += batch.num_rows
-    print_table(schema().names, shown)
+    print_table(schema.names, shown)
     more = f", of which the first {len(shown):,} are shown (-o csv, -o json and -o arrow=FILE write all)"
     sys.stdout.flush()
     print(f"({total:,} row{'' if total == 1 else 's'}{more if total > len(shown) else ''})", file=sys.stderr)
 
 
-def write_json(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
+def write_json(schema: "pa.Schema", batches: Iterable["pa.RecordBatch"]) -> None:
     """Print an array of objects, one row per line; repeated column names get a number."""
-    names: list[str] = []
+    names = [json.dumps(name, ensure_ascii=False) for name in unique_names(schema.names)]
     separator = "[\n"
-    for batch in batches:
-        names = names or [json.dumps(name, ensure_ascii=False) for name in unique_names(schema().names)]
-        for row in _rows([batch]):
-            fields = ", ".join(f"{name}: {json_text(value)}" for name, value in zip(names, row, strict=True))
-            sys.stdout.write(f"{separator}{{{fields}}}")
-            separator = ",\n"
+    for row in _rows(batches):
+        fields = ", ".join(f"{name}: {json_text(value)}" for name, value in zip(names, row, strict=True))
+        sys.stdout.write(f"{separator}{{{fields}}}")
+        separator = ",\n"
     sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
-def write_csv(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
+def write_csv(schema: "pa.Schema", batches: Iterable["pa.RecordBatch"]) -> None:
     """Print a header and one line per row; NULL is an empty field."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    has_header = False
-    for batch in batches:
-        if not has_header:
-            writer.writerow(schema().names)
-            has_header = True
-        writer.writerows(["" if v is None else _text(v) for v in row] for row in _rows([batch]))
-    if not has_header:
-        writer.writerow(schema().names)
+    writer.writerow(schema.names)
+    writer.writerows(["" if v is None else _text(v) for v in row] for row in _rows(batches))
 
 
-def write_arrow(path: Path, schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> int:
+def write_arrow(path: Path, schema: "pa.Schema", batches: Iterable["pa.RecordBatch"]) -> int:
     """Write an Arrow IPC file (Feather V2) at *path*, and return how many rows it has."""
     import pyarrow as pa
 
-    first = next(batches, None)
     rows = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema()) as writer:
-        for batch in [first] if first is not None else []:
-            writer.write_batch(batch)
-            rows += batch.num_rows
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
             rows += batch.num_rows

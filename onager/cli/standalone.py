@@ -207,11 +207,10 @@ class Standalone:
             if self._tokens is not None:
                 self._tokens.check(self._listen, is_trusting=any(map(is_set, _TRUSTING)))
                 self._tokens.refresh()
-        except FileExistsError as error:
-            print(f"onager: {error.filename} is no directory: give another one", file=sys.stderr)
-            return ExitCode.USAGE
         except OSError as error:
-            print(f"onager: {error.filename} cannot be created: {error.strerror}", file=sys.stderr)
+            is_file = isinstance(error, FileExistsError)
+            why = "is no directory: give another one" if is_file else f"cannot be created: {error.strerror}"
+            print(f"onager: {error.filename} {why}", file=sys.stderr)
             return ExitCode.USAGE
         for signal_number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signal_number, lambda *_: self._stop.set())

@@ -3,10 +3,10 @@
 import contextlib
 import json
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from onager.cli.exits import ExitCode, fail
 from onager.cli.output import print_json, print_table
@@ -15,6 +15,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.plain import plain
 
 if TYPE_CHECKING:
+    from onager.client.state import ClusterState
     from onager.state_admin.backup_file import BackupFile
     from onager.state_admin.restoring import Target
 
@@ -22,35 +23,7 @@ _VALUE_WIDTH = 100
 _LIVING_SHOWN = 5
 
 
-class StateSource(Protocol):
-    """A store, accessed through a scheduler (`onager.client.state`) or opened here (`onager.cli.direct_state`)."""
-
-    def keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
-        """Return keys."""
-        ...
-
-    def value(self, key: str) -> pb.GetStateResponse:
-        """Return one record."""
-        ...
-
-    def changes(self, prefix: str = "") -> Generator[pb.StateChange, None, None]:
-        """Yield changes."""
-        ...
-
-    def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
-        """Remove records."""
-        ...
-
-    def check(self) -> Iterator[pb.StateCheck]:
-        """Yield findings."""
-        ...
-
-    def backup(self) -> Iterator[pb.StateBackup]:
-        """Yield all records."""
-        ...
-
-
-def source(scheduler: str, backend: str | None) -> AbstractContextManager[StateSource]:
+def source(scheduler: str, backend: str | None) -> "AbstractContextManager[ClusterState]":
     """Return the store at *backend*, opened here, or without it the schedulers' store."""
     if backend is not None:
         from onager.cli.direct_state import DirectState
@@ -60,14 +33,14 @@ def source(scheduler: str, backend: str | None) -> AbstractContextManager[StateS
 
 
 @contextlib.contextmanager
-def _through(scheduler: str) -> Iterator[StateSource]:
+def _through(scheduler: str) -> "Iterator[ClusterState]":
     import onager
 
     with onager.connect(scheduler) as client:
         yield client.state
 
 
-def ls(state: StateSource, prefix: str, limit: int, output: str) -> None:
+def ls(state: "ClusterState", prefix: str, limit: int, output: str) -> None:
     """Print keys."""
     answer = state.keys(prefix, limit)
     if output == "json":
@@ -79,14 +52,14 @@ def ls(state: StateSource, prefix: str, limit: int, output: str) -> None:
         print("… and more: give a longer prefix, or a higher --limit")
 
 
-def get(state: StateSource, key: str, output: str) -> None:
+def get(state: "ClusterState", key: str, output: str) -> None:
     """Print one record."""
     answer = state.value(key)
     value = json.loads(answer.json)
     print_json({"key": answer.key, "mod_revision": answer.mod_revision, "value": value} if output == "json" else value)
 
 
-def watch(state: StateSource, prefix: str, output: str) -> None:
+def watch(state: "ClusterState", prefix: str, output: str) -> None:
     """Print each change as a line, until interrupted."""
     with contextlib.suppress(KeyboardInterrupt), contextlib.closing(state.changes(prefix)) as changes:
         for change in changes:
@@ -111,7 +84,7 @@ def _change_as_text(change: pb.StateChange) -> str:
     return f"{change.mod_revision:>8}  {change.kind:<6}  {change.key}  {value}".rstrip().replace("\n", "\\n")
 
 
-def rm(state: StateSource, path: str, *, is_agreed: bool, is_forced: bool, is_dry_run: bool, output: str) -> None:
+def rm(state: "ClusterState", path: str, *, is_agreed: bool, is_forced: bool, is_dry_run: bool, output: str) -> None:
     """Remove a record, or every record below a prefix, after confirmation."""
     found = state.remove(path, is_dry_run=True)
     if output != "json":
@@ -135,7 +108,7 @@ def rm(state: StateSource, path: str, *, is_agreed: bool, is_forced: bool, is_dr
         print(f"removed {_count(found.keys, 'record')}")
 
 
-def check(state: StateSource, *, is_strict: bool, output: str) -> ExitCode:
+def check(state: "ClusterState", *, is_strict: bool, output: str) -> ExitCode:
     """Print the findings of a check; return 1 if there is an error, or, with *is_strict*, a warning."""
     findings, summary = _run_check(state)
     if output == "json":
@@ -146,7 +119,7 @@ def check(state: StateSource, *, is_strict: bool, output: str) -> ExitCode:
     return ExitCode.JOB_FAILED if summary.errors or (is_strict and summary.warnings) else ExitCode.DONE
 
 
-def _run_check(state: StateSource) -> tuple[list[pb.StateFinding], pb.StateCheckSummary]:
+def _run_check(state: "ClusterState") -> tuple[list[pb.StateFinding], pb.StateCheckSummary]:
     findings: list[pb.StateFinding] = []
     summary = pb.StateCheckSummary()
     for part in state.check():
@@ -166,7 +139,7 @@ def _print_check(findings: list[pb.StateFinding], summary: pb.StateCheckSummary)
     print(f"{_count(records, 'record')} at revision {summary.revision}: {outcome if findings else 'all is well'}")
 
 
-def backup(state: StateSource, file: Path, *, is_overwriting: bool, output: str) -> None:
+def backup(state: "ClusterState", file: Path, *, is_overwriting: bool, output: str) -> None:
     """Write all records to a file, and print how many there are."""
     from onager.state_admin.backup_file import BackupWriter
 

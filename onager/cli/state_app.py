@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from onager.cli.access import Output, Scheduler, connecting
-from onager.cli.exits import one_of
 from onager.protocol.limits import DEFAULT_ADDRESS
 
 app = typer.Typer(
@@ -25,10 +24,6 @@ Prefix = Annotated[str, typer.Argument(metavar="[KEYSPACE[/PREFIX]]")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def _format(output: str) -> str:
-    return one_of("-o", output, ("table", "json"))
-
-
 @app.command("ls")
 @connecting
 def ls(
@@ -41,7 +36,6 @@ def ls(
     """List keys."""
     from onager.cli import state
 
-    output = _format(output)
     with state.source(scheduler, backend) as found:
         state.ls(found, prefix, limit, output)
 
@@ -60,7 +54,6 @@ def get(
     """
     from onager.cli import state
 
-    output = _format(output)
     with state.source(scheduler, backend) as found:
         state.get(found, key, output)
 
@@ -79,7 +72,6 @@ def watch(
     """
     from onager.cli import state
 
-    output = _format(output)
     with state.source(scheduler, backend) as found:
         state.watch(found, prefix, output)
 
@@ -98,7 +90,6 @@ def rm(
     """Remove a record or, if the path ends with /, every record below it, in one operation."""
     from onager.cli import state
 
-    output = _format(output)
     with state.source(scheduler, backend) as found:
         state.rm(found, path, is_agreed=yes, is_forced=force, is_dry_run=dry_run, output=output)
 
@@ -117,7 +108,6 @@ def check(
     """
     from onager.cli import state
 
-    output = _format(output)
     with state.source(scheduler, backend) as found:
         code = state.check(found, is_strict=strict, output=output)
     raise typer.Exit(code)
@@ -135,7 +125,6 @@ def backup(
     """Write all records at one revision to a file, as compressed JSON lines; jobs continue meanwhile."""
     from onager.cli import state
 
-    output = _format(output)
     with state.source(scheduler, backend) as found:
         state.backup(found, file, is_overwriting=overwrite, output=output)
 
@@ -151,5 +140,4 @@ def restore(
     """Restore a backup into an empty store of any kind that no scheduler uses, then check it."""
     from onager.cli import state
 
-    output = _format(output)
     raise typer.Exit(state.restore(backend, file, is_replacing=replace, is_agreed=yes, output=output))

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +13,6 @@ from onager.cli import output
 from onager.cli.exits import ExitCode, fail
 from onager.cli.live import progress_view
 from onager.client import JobHandle, JobProgress, OnagerClient
-from onager.client.results import ResultReader
 from onager.client.spec import View, views_from
 
 
@@ -26,23 +25,15 @@ class Submission:
     file: Path | None
     py: str | None
     args: Mapping[str, str]
-    py_files: Sequence[str]
+    params: Mapping[str, str]
     views: Mapping[str, str]
     view_options: Mapping[str, Mapping[str, str]]
     """By view."""
     views_from: Path | None
-    conf: Mapping[str, str]
-    name: str | None
-    output: str | None
-    format: str
-    mode: str
-    output_options: Mapping[str, str]
-    partition_by: Sequence[str]
-    params: Mapping[str, str]
-    labels: Mapping[str, str]
-    deadline: str | None
     is_detached: bool
     output_format: str
+    options: Mapping[str, Any]
+    """The other parameters of `OnagerClient.sql` and `OnagerClient.python`."""
 
 
 def run(submission: Submission) -> None:
@@ -73,19 +64,7 @@ def _submit(client: OnagerClient, submission: Submission) -> JobHandle:
         given = views[name]
         known = given if isinstance(given, View) else View(given)
         views[name] = View(known.path, known.format, {**known.options, **options})
-    common: dict[str, Any] = {
-        "views": views,
-        "conf": submission.conf,
-        "name": submission.name,
-        "output": submission.output,
-        "format": submission.format,
-        "mode": submission.mode,
-        "output_options": submission.output_options,
-        "partition_by": submission.partition_by,
-        "py_files": submission.py_files,
-        "labels": submission.labels,
-        "deadline": submission.deadline,
-    }
+    common: dict[str, Any] = {**submission.options, "views": views}
     if submission.py is not None:
         return client.python(submission.py, args={k: _argument(v) for k, v in submission.args.items()}, **common)
     text = submission.sql if submission.sql is not None else _script(submission.file)
@@ -167,25 +146,14 @@ def _written(rows: int, where: str) -> str:
 
 def _print_result(client: OnagerClient, job: JobHandle, output_format: str, arrow: str | None) -> None:
     reader = client.results(job.id)
+    rest = reader.batches()
+    first = list(islice(rest, 1))  # the schema comes with it
+    batches = chain(first, rest)
     if arrow is not None:
-        rows = output.write_arrow(Path(arrow), lambda: reader.schema, reader.batches())
+        rows = output.write_arrow(Path(arrow), reader.schema, batches)
         print(_written(rows, arrow), file=sys.stderr)
-        return
-    write = {"json": output.write_json, "csv": output.write_csv}.get(output_format)
-    if write is not None:
-        write(_schema_of(reader), reader.batches())
-    else:
-        _print_table(reader)
-
-
-def _print_table(reader: ResultReader) -> None:
-    batches = reader.batches()
-    first = list(islice(batches, 1))
-    if reader.is_plan:
+    elif output_format == "table" and reader.is_plan:
         print(first[0].column(0)[0].as_py())
     else:
-        output.write_table(_schema_of(reader), chain(first, batches))
-
-
-def _schema_of(reader: ResultReader) -> Any:
-    return lambda: reader.schema
+        write = {"json": output.write_json, "csv": output.write_csv}.get(output_format, output.write_table)
+        write(reader.schema, batches)

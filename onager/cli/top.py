@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import onager
+from onager.cli.admin import load_told
 from onager.cli.output import print_json, print_table
-from onager.client.amounts import size
 from onager.client.client import OnagerClient
 from onager.client.progress import JobProgress, JobState
 from onager.errors import NotFoundError, SchedulerUnreachableError
@@ -143,9 +143,7 @@ def executor_row(executor: pb.ExecutorInfo, now_ms: int) -> tuple[str, ...]:
         executor.executor_id,
         executor.state.replace("_", " "),
         f"{executor.running}/{executor.slots}",
-        "" if load is None else f"{size(load.heap_used_bytes)} of {size(load.heap_max_bytes)}",
-        "" if load is None else size(load.rss_bytes),
-        "" if load is None else f"{load.cpu_percent} %",
+        *load_told(load),
         "" if load is None else str(load.python_workers),
         f"{max(0, now_ms - executor.last_seen_ms) / 1000:.0f}" if executor.last_seen_ms else "",
         executor.reason,

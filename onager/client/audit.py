@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onager.client.connection import Connection
+from onager.client.copying import copied
 from onager.protocol import onager_pb2 as pb
 
 
@@ -34,19 +35,6 @@ class AuditEntry:
 
 def list_audit(connection: Connection, request: pb.ListAuditRequest) -> Iterator[AuditEntry]:
     """Yield what *request* asks for, page by page."""
-    while True:
-        answer: pb.ListAuditResponse = connection.call("ListAudit", request)
+    for answer in connection.pages("ListAudit", request):
         for entry in answer.entries:
-            yield AuditEntry(
-                at_ms=entry.at_ms,
-                principal=entry.principal,
-                peer=entry.peer,
-                scheduler_id=entry.scheduler_id,
-                action=entry.action,
-                target=entry.target,
-                detail=entry.detail,
-                outcome=entry.outcome,
-            )
-        if not answer.next:
-            return
-        request.cursor = answer.next
+            yield copied(AuditEntry, entry)

@@ -45,7 +45,7 @@ def parsed_name(text: str) -> tuple[str, str]:
 
 def list_catalog(connection: Connection, database: str) -> Iterator[CatalogEntry]:
     """Yield the databases, or what is in one, page by page."""
-    for answer in _pages(connection, pb.GetCatalogRequest(database=database)):
+    for answer in connection.pages("GetCatalog", pb.GetCatalogRequest(database=database)):
         for entry in answer.entries:
             yield CatalogEntry(entry.kind, entry.database, entry.name)
 
@@ -60,15 +60,7 @@ def get_entry(connection: Connection, database: str, name: str) -> CatalogEntry:
 
 def list_partitions(connection: Connection, database: str, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the partitions of a table, page by page."""
-    for answer in _pages(connection, pb.GetCatalogRequest(database=database, name=table, partitions=True)):
+    request = pb.GetCatalogRequest(database=database, name=table, partitions=True)
+    for answer in connection.pages("GetCatalog", request):
         for partition in answer.partitions:
             yield partition.path, json.loads(partition.json)
-
-
-def _pages(connection: Connection, request: pb.GetCatalogRequest) -> Iterator[pb.GetCatalogResponse]:
-    while True:
-        answer: pb.GetCatalogResponse = connection.call("GetCatalog", request)
-        yield answer
-        if not answer.next:
-            return
-        request.cursor = answer.next

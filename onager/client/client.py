@@ -172,9 +172,8 @@ class OnagerClient:
 
         *views* and *conf* are those of every step; a step's own come before them.
         """
-        return Program(
-            self.submit, name=name, views=views or {}, conf=conf or {}, labels=labels or {}, deadline=deadline
-        )
+        options = {"views": views or {}, "conf": conf or {}, "labels": labels, "deadline": deadline}
+        return Program(self.submit, name, options)
 
     def submit(self, spec: pb.JobSpec, job_id: str | None = None) -> JobHandle:
         """Submit *spec*, and return once the job is stored durably.

@@ -8,7 +8,7 @@ address. If no scheduler has ever answered, calls fail after `connect_timeout_s`
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 from grpc import StatusCode
@@ -91,18 +91,21 @@ class Connection:
         for channel in self._channels:
             channel.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def call(self, method: str, request: Any, *, deadline_s: float = CALL_DEADLINE_S) -> Any:
         """Return the answer to *request* from the first scheduler that gives one.
 
         Raises the scheduler's own error, or `SchedulerUnreachableError`.
         """
         return self._retrying()(self._on_any, lambda stub: getattr(stub, method)(request, timeout=deadline_s))
+
+    def pages(self, method: str, request: Any) -> Iterator[Any]:
+        """Yield the answers to *request*, each of which says in `next` where the rest begins, until one is the last."""
+        while True:
+            answer = self.call(method, request)
+            yield answer
+            if not answer.next:
+                return
+            request.cursor = answer.next
 
     def stream(self, open_stream: Callable[[Any, float], Iterator[T]]) -> Iterator[T]:
         """Yield the messages of a stream, which is reopened, at the next address, whenever it breaks.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from onager.client.connection import Connection
+from onager.client.copying import copied
 from onager.client.progress import JobState, StageProgress
 from onager.protocol import onager_pb2 as pb
 
@@ -102,7 +103,7 @@ class FinalStage:
         run = next((each for each in message.info.latencies if each.part == "run"), pb.Latency())
         return cls(
             progress=StageProgress.from_message(message.info),
-            inputs=tuple(StageInput(each.stage_id, each.read) for each in message.inputs),
+            inputs=tuple(copied(StageInput, each) for each in message.inputs),
             output=message.output.kind,
             buckets=message.output.buckets,
             estimated_rows=message.estimated_rows if message.has_estimate else None,
@@ -111,7 +112,7 @@ class FinalStage:
             median_run_ms=run.p50_ms,
             longest_run_ms=run.max_ms,
             reported=message.reported,
-            plans=tuple(_bound(plan) for plan in message.plans),
+            plans=tuple(copied(BoundOperators, plan, operators=_operators(plan)) for plan in message.plans),
         )
 
 
@@ -143,14 +144,13 @@ def counts_few_tasks(plan: FinalPlan) -> bool:
     return sum(stage.progress.partitions for stage in plan.stages) <= FEW_TASKS
 
 
-def _bound(message: pb.FinalOperators) -> BoundOperators:
-    operators = tuple(
-        PlanOperator(
-            name=each.name,
-            text=each.text,
+def _operators(plan: pb.FinalOperators) -> tuple[PlanOperator, ...]:
+    return tuple(
+        copied(
+            PlanOperator,
+            each,
             children=tuple(each.children),
-            metrics=tuple(OperatorMetric(m.name, m.type, m.value) for m in each.metrics),
+            metrics=tuple(copied(OperatorMetric, metric) for metric in each.metrics),
         )
-        for each in message.operators
+        for each in plan.operators
     )
-    return BoundOperators(message.bound_plan, message.tasks, operators)

@@ -13,7 +13,7 @@ from onager.client.exports import read_timeline, save_export, write_export
 from onager.client.final_plan import FinalPlan, get_final_plan
 from onager.client.logs import AttemptLog, fetch_logs
 from onager.client.progress import JobProgress, JobState
-from onager.client.results import ResultReader, read_table
+from onager.client.results import ResultReader
 from onager.client.task_costs import TaskCost, task_costs
 from onager.clock import SystemClock
 from onager.errors import InvalidRequestError, NotFoundError
@@ -155,15 +155,15 @@ class JobHandle:
         *stage_id*, *partition* and *attempt* select: None means all. Of each attempt come at most the last *tail_bytes*
         (up to 256 KiB, which is what executors keep). With *follow* it goes on until the job has ended.
         """
-        return fetch_logs(
-            self._connection,
-            self._id,
+        request = pb.FetchLogsRequest(
+            job_id=self._id,
             stage_id=stage_id,
             partition=partition,
             attempt=attempt,
             tail_bytes=tail_bytes,
             follow=follow,
         )
+        return fetch_logs(self._connection, request)
 
     def retry(self, job_id: str | None = None) -> "JobHandle":
         """Submit the job's specification again, and return the new job once it is stored durably.
@@ -210,7 +210,11 @@ class JobHandle:
 
     def to_arrow(self) -> "pa.Table":
         """Wait for the job, and return its result as one Arrow table (duplicate column names included)."""
-        return read_table(self._reader())
+        import pyarrow as pa
+
+        reader = self._reader()
+        batches = list(reader.batches())
+        return pa.Table.from_batches(batches, reader.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Wait for the job, and return its result as a pandas frame; `ModuleNotFoundError` without pandas, at once."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onager.client.connection import Connection
+from onager.client.copying import copied
 from onager.protocol import onager_pb2 as pb
 
 
@@ -29,29 +30,13 @@ class AttemptLog:
     """For people: what is missing, and why; then there is no text."""
 
 
-def fetch_logs(
-    connection: Connection,
-    job_id: str,
-    *,
-    stage_id: int | None,
-    partition: int | None,
-    attempt: int | None,
-    tail_bytes: int,
-    follow: bool,
-) -> Iterator[AttemptLog]:
-    """Yield a job's logs, whichever scheduler tells them: no line twice."""
+def fetch_logs(connection: Connection, request: pb.FetchLogsRequest) -> Iterator[AttemptLog]:
+    """Yield the logs that *request* asks for, whichever scheduler sends them: no line twice."""
     after: dict[bytes, pb.LogPosition] = {}
 
     def open_stream(stub: Any, deadline_s: float) -> Iterator[pb.AttemptLog]:
-        request = pb.FetchLogsRequest(
-            job_id=job_id,
-            stage_id=stage_id,
-            partition=partition,
-            attempt=attempt,
-            tail_bytes=tail_bytes,
-            follow=follow,
-            after=list(after.values())[-_MOST_AFTER:],
-        )
+        request.ClearField("after")
+        request.after.extend(list(after.values())[-_MAX_AFTER:])
         messages: Iterator[pb.AttemptLog] = stub.FetchLogs(request, timeout=deadline_s)
         return messages
 
@@ -61,10 +46,9 @@ def fetch_logs(
         if not message.note:
             after.pop(key, None)  # those that go on come last
             after[key] = pb.LogPosition(task=task, position=0 if message.kept else message.end)
-        yield AttemptLog(
-            stage_id=task.stage_id,
-            stage_attempt=task.stage_attempt,
-            partition=task.partition,
+        yield copied(
+            AttemptLog,
+            task,
             attempt=task.task_attempt,
             executor_id=message.executor_id,
             text=message.text.decode(errors="replace"),
@@ -74,5 +58,5 @@ def fetch_logs(
         )
 
 
-_MOST_AFTER = 1_000
-"""Attempts whose positions a scheduler is told."""
+_MAX_AFTER = 1_000
+"""Attempts whose positions a request names."""

@@ -42,22 +42,11 @@ class Step:
 class Program:
     """A program while it is made: `submit` sends it, as a single job."""
 
-    def __init__(
-        self,
-        submit: Submit,
-        *,
-        name: str,
-        views: Mapping[str, View | PathLike],
-        conf: Mapping[str, object],
-        labels: Mapping[str, str],
-        deadline: str | None,
-    ) -> None:
+    def __init__(self, submit: Submit, name: str, options: Mapping[str, Any]) -> None:
+        """Begin a program; *options* are parameters of `job_spec` for all of it."""
         self._submit = submit
         self._name = name
-        self._views = views
-        self._conf = conf
-        self._labels = labels
-        self._deadline = deadline
+        self._options = options
         self._steps: list[Step] = []
 
     def sql(
@@ -131,14 +120,7 @@ class Program:
         ordered = _ordered(self._steps)
         numbers = {step: number for number, step in enumerate(ordered, start=1)}
         program = pb.ProgramSpec(steps=[_message(step, numbers) for step in ordered])
-        spec = job_spec(
-            program=program,
-            name=self._name or f"program of {len(ordered)} steps",
-            views=self._views,
-            conf=self._conf,
-            labels=self._labels,
-            deadline=self._deadline,
-        )
+        spec = job_spec(program=program, name=self._name or f"program of {len(ordered)} steps", **self._options)
         return self._submit(spec, job_id)
 
     def _named(self, name: str | None) -> str:

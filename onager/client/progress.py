@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
+from onager.client.copying import copied
 from onager.errors import JobCancelledError, JobEndedError, JobFailedError
 from onager.protocol import onager_pb2 as pb
 
@@ -24,6 +25,13 @@ class JobState(StrEnum):
     def is_final(self) -> bool:
         """Return whether a job in this state never changes again."""
         return self in {JobState.SUCCESSFUL, JobState.FAILED, JobState.CANCELLED}
+
+
+_METRICS: Final = (
+    *("run_ms", "rows_out", "bytes_out", "bytes_in", "queued_ms", "fetch_ms", "commit_ms"),
+    *("peak_memory_bytes", "executor_rss_bytes"),
+)
+"""Fields of a stage that are among the metrics of its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,42 +116,9 @@ class StageProgress:
     @classmethod
     def from_message(cls, message: pb.StageInfo) -> Self:
         """Return the stage that *message* describes."""
-        return cls(
-            stage_id=message.stage_id,
-            name=message.name,
-            work=message.work,
-            state=message.state,
-            attempt=message.attempt,
-            partitions=message.partitions,
-            successful=message.successful,
-            running=message.running,
-            pending=message.pending,
-            tasks_failed=message.tasks_failed,
-            tasks_lost=message.tasks_lost,
-            tasks_speculated=message.tasks_speculated,
-            started_ms=message.started_ms,
-            ended_ms=message.ended_ms,
-            run_ms=message.metrics.run_ms,
-            rows_out=message.metrics.rows_out,
-            bytes_out=message.metrics.bytes_out,
-            bytes_in=message.metrics.bytes_in,
-            queued_ms=message.metrics.queued_ms,
-            fetch_ms=message.metrics.fetch_ms,
-            commit_ms=message.metrics.commit_ms,
-            wasted_ms=message.wasted.run_ms,
-            fraction=message.fraction,
-            rows_read=message.rows_read,
-            bytes_read=message.bytes_read,
-            latencies=tuple(
-                Latency(m.part, m.tasks, m.p50_ms, m.p95_ms, m.p99_ms, m.max_ms, m.relative_error)
-                for m in message.latencies
-            ),
-            peak_memory_bytes=message.metrics.peak_memory_bytes,
-            executor_rss_bytes=message.metrics.executor_rss_bytes,
-            child_job_id=message.child_job_id,
-            step_state=message.step_state,
-            step_rows=message.step_rows,
-        )
+        metrics = {name: getattr(message.metrics, name) for name in _METRICS}
+        latencies = tuple(copied(Latency, each) for each in message.latencies)
+        return copied(cls, message, **metrics, wasted_ms=message.wasted.run_ms, latencies=latencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +136,6 @@ class TaskRetry:
     not_before_ms: int
     tasks: int
     """The number of tasks that wait for a retry, including this one."""
-
-    @classmethod
-    def from_message(cls, message: pb.TaskRetry) -> Self:
-        """Return the retry that *message* describes."""
-        return cls(
-            stage_id=message.stage_id,
-            partition=message.partition,
-            next_try=message.next_try,
-            max_tries=message.max_tries,
-            message=message.message,
-            not_before_ms=message.not_before_ms,
-            tasks=message.tasks,
-        )
 
     def told(self, now_ms: int) -> str:
         """Return a line for people: the error, the number of the next try, and the seconds until it."""
@@ -249,34 +211,17 @@ class JobProgress:
     def from_message(cls, message: pb.JobProgress) -> Self:
         """Return the progress that *message* describes."""
         state = JobState(pb.JobState.Name(message.state).lower())
-        return cls(
-            job_id=message.job_id,
-            name=message.name,
+        return copied(
+            cls,
+            message,
             state=state,
-            submitted_ms=message.submitted_ms,
-            started_ms=message.started_ms,
-            ended_ms=message.ended_ms,
             stages=tuple(StageProgress.from_message(stage) for stage in message.stages),
-            waiting_for=message.waiting_for,
-            result_rows=message.result_rows,
-            sink_path=message.sink_path,
-            exchange_bytes=message.exchange_bytes,
             failure=_failure(message, state),
             exchange=message.exchange or "durable",
-            durable_because=message.durable_because,
-            retry=TaskRetry.from_message(message.retry) if message.HasField("retry") else None,
-            principal=message.principal,
-            fraction=message.fraction,
+            retry=copied(TaskRetry, message.retry) if message.HasField("retry") else None,
             eta_ms=(message.eta_low_ms, message.eta_high_ms) if message.eta_high_ms else None,
-            fraction_fell=message.fraction_fell,
-            time_shares=tuple(TimeShare(share.use, share.ms) for share in message.time_shares),
-            retry_of=message.retry_of,
-            session=message.session,
-            stages_total=message.stages_total,
-            stages_done=message.stages_done,
-            parent=message.parent,
+            time_shares=tuple(copied(TimeShare, share) for share in message.time_shares),
             labels=dict(message.labels),
-            deadline_ms=message.deadline_ms,
         )
 
 

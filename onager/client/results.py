@@ -86,11 +86,3 @@ class ResultReader:
         self._pieces.clear()
         self._partition, self._batch = chunk.partition, chunk.batch + 1
         return pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
-
-
-def read_table(reader: ResultReader) -> "pa.Table":
-    """Return the rest of *reader*'s result as one table."""
-    import pyarrow as pa
-
-    batches = list(reader.batches())
-    return pa.Table.from_batches(batches, reader.schema)

@@ -1,9 +1,9 @@
 """Administration of a cluster's state store, through its schedulers."""
 
-from collections.abc import Generator, Iterator
-from typing import Final
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
 
-from onager.client.connection import Connection
+from onager.client.connection import CALL_DEADLINE_S, Connection
 from onager.protocol import onager_pb2 as pb
 
 _LONG_DEADLINE_S: Final = 3600.0
@@ -20,12 +20,12 @@ class ClusterState:
     def keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
         """Return the keys below *prefix* (``Keyspace`` or ``Keyspace/key-prefix``)."""
         request = pb.ListStateRequest(prefix=prefix, limit=limit)
-        answer: pb.ListStateResponse = self._connection.call("ListState", request)
+        answer: pb.ListStateResponse = self._call("ListState", request)
         return answer
 
     def value(self, key: str) -> pb.GetStateResponse:
         """Return one record (``Keyspace/key``), decoded to JSON."""
-        answer: pb.GetStateResponse = self._connection.call("GetState", pb.GetStateRequest(key=key))
+        answer: pb.GetStateResponse = self._call("GetState", pb.GetStateRequest(key=key))
         return answer
 
     def changes(self, prefix: str = "") -> Generator[pb.StateChange, None, None]:
@@ -38,12 +38,10 @@ class ClusterState:
         told: dict[str, set[str]] = {}
         base = 0
 
-        def open_stream(stub: object, deadline_s: float) -> Iterator[pb.StateChange]:
-            request = pb.WatchStateRequest(prefix=prefix, from_revisions=from_revisions)
-            stream: Iterator[pb.StateChange] = stub.WatchState(request, timeout=deadline_s)  # type: ignore[attr-defined]
-            return stream
+        def request() -> pb.WatchStateRequest:
+            return pb.WatchStateRequest(prefix=prefix, from_revisions=from_revisions)
 
-        for change in self._connection.stream(open_stream):
+        for change in self._stream("WatchState", request):
             keyspace = change.key.partition("/")[0]
             if change.kind == "watching":
                 if base == 0:
@@ -66,17 +64,22 @@ class ClusterState:
     def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
         """Remove ``Keyspace/key``, or every record below ``Keyspace/`` or ``Keyspace/prefix/``."""
         request = pb.RemoveStateRequest(path=path, dry_run=is_dry_run, force=is_forced)
-        answer: pb.RemoveStateResponse = self._connection.call("RemoveState", request, deadline_s=_REMOVAL_DEADLINE_S)
+        answer: pb.RemoveStateResponse = self._call("RemoveState", request, _REMOVAL_DEADLINE_S)
         return answer
 
     def check(self) -> Iterator[pb.StateCheck]:
         """Yield the findings of a check; a message with `begins` restarts it, and invalidates earlier messages."""
-        return self._connection.stream(
-            lambda stub, _: stub.CheckState(pb.CheckStateRequest(), timeout=_LONG_DEADLINE_S)
-        )
+        return self._stream("CheckState", pb.CheckStateRequest, _LONG_DEADLINE_S)
 
     def backup(self) -> Iterator[pb.StateBackup]:
         """Yield all records at one revision; a header restarts the backup, and invalidates earlier messages."""
+        return self._stream("BackupState", pb.BackupStateRequest, _LONG_DEADLINE_S)
+
+    def _call(self, method: str, request: Any, deadline_s: float = CALL_DEADLINE_S) -> Any:
+        return self._connection.call(method, request, deadline_s=deadline_s)
+
+    def _stream(self, method: str, request: Callable[[], Any], deadline_s: float | None = None) -> Iterator[Any]:
+        """Yield the messages of a stream; *request* makes the request of it, again whenever it is opened again."""
         return self._connection.stream(
-            lambda stub, _: stub.BackupState(pb.BackupStateRequest(), timeout=_LONG_DEADLINE_S)
+            lambda stub, left_s: getattr(stub, method)(request(), timeout=deadline_s or left_s)
         )

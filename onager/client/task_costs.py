@@ -6,6 +6,7 @@ from typing import Any
 
 from onager.client.events import JobEvent
 
+_METRICS = ("queued_ms", "run_ms", "fetch_ms", "bytes_in", "spill_bytes")
 _WHOLE_STAGE = 1
 """The only stage of a query that ran while it was planned."""
 
@@ -53,17 +54,12 @@ def task_costs(events: Iterable[JobEvent]) -> dict[int, tuple[TaskCost, ...]]:
 
 
 def _cost(fields: Mapping[str, Any], stage_id: int, partition: int, output: Mapping[str, Any]) -> TaskCost:
-    metrics = fields["metrics"]
     return TaskCost(
         stage_id=stage_id,
         partition=partition,
         attempt=fields["task_attempt"],
         executor_id=fields["executor_id"],
-        queued_ms=metrics.get("queued_ms", 0),
-        run_ms=metrics.get("run_ms", 0),
-        fetch_ms=metrics.get("fetch_ms", 0),
         rows=output["rows"],
         bytes=output["bytes"],
-        bytes_in=metrics.get("bytes_in", 0),
-        spill_bytes=metrics.get("spill_bytes", 0),
+        **{name: fields["metrics"].get(name, 0) for name in _METRICS},
     )

@@ -22,7 +22,8 @@ class MessageLimit:
     """Whether the call holds its request while it waits for an event; then it takes up no room."""
 
 
-_SMALL: Final = MessageLimit(64 * KIB, 1024)
+SMALL: Final = MessageLimit(64 * KIB, 1024)
+"""The limit of calls that `MESSAGE_LIMITS` does not name."""
 _WITHOUT_FIELDS: Final = MessageLimit(KIB, 1024)
 _LIST: Final = MessageLimit(MIB, 20_000, parts_advice="start executors with fewer slots each")
 
@@ -33,42 +34,23 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
         "read large data from files instead of the query's text",
         "give fewer views, options, settings and files, or make several jobs of the query",
     ),
-    "GetJob": _SMALL,
-    "ListJobs": _SMALL,
-    "WatchJob": _SMALL,
-    "WatchEvents": _SMALL,
-    "GetFinalPlan": _SMALL,
-    "ExportJob": _SMALL,
-    "CancelJob": _SMALL,
-    "FetchResult": _SMALL,
     "ListExecutors": _WITHOUT_FIELDS,
     "ListSchedulers": _WITHOUT_FIELDS,
-    "ListState": _SMALL,
-    "GetState": _SMALL,
-    "WatchState": _SMALL,
-    "RemoveState": _SMALL,
     "CheckState": _WITHOUT_FIELDS,
     "BackupState": _WITHOUT_FIELDS,
-    "ListAudit": _SMALL,
-    "RetryJob": _SMALL,
     "FetchLogs": MessageLimit(256 * KIB, 4096),
-    "DrainExecutor": _SMALL,
-    "GetCatalog": _SMALL,
     "RegisterExecutor": _LIST,
     "Heartbeat": _LIST,
     "PollWork": replace(_LIST, waits=True),
     "ReportTasks": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
-    "FetchBlob": _SMALL,
     "ReadCatalog": MessageLimit(MIB, 1024),
-    "DeregisterExecutor": _SMALL,
     "AwaitAsks": MessageLimit(8 * MAX_LOGS_BYTES, 20_000, waits=True),
     "AwaitConnect": MessageLimit(MAX_MESSAGE_BYTES, 40_000, waits=True),
     "Forward": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
-    "Attend": _SMALL,
     "AskExecutors": MessageLimit(MIB, 20_000, waits=True),
     "AnswerPoll": MessageLimit(MAX_MESSAGE_BYTES, 2**21),
 }
-"""By method."""
+"""By method; all others have the limit `SMALL`."""
 
 
 @dataclass(frozen=True, slots=True)

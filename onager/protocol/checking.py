@@ -1,18 +1,30 @@
 """Checks messages against `FIELD_LIMITS`: decoded ones field by field, encoded ones by their number of parts."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import FIELD_LIMITS, Bytes, Limit, Many, Number, Pairs, Part, Plain, Text, Unused
+from onager.protocol.field_limits import (
+    FIELD_LIMITS,
+    PART,
+    PLAIN,
+    Bytes,
+    Limit,
+    Many,
+    Number,
+    Pairs,
+    Part,
+    Plain,
+    Text,
+    Unused,
+)
 
 _Check = Callable[[Any, str], None]
 """Checks a message; the second argument is its place in the request."""
-_Value = Callable[[Any, str], None]
 _SHOWN_CHARS: Final = 80
 _VARINT, _DELIMITED, _GROUP, _END_OF_GROUP = 0, 2, 3, 4
 _SIZES: Final = {1: 8, 5: 4}
@@ -31,10 +43,17 @@ def check(message: Any, where: str) -> None:
     _check_of(message.DESCRIPTOR)(message, where)
 
 
-def too_much(where: str, size: int, unit: str, most: int, advice: str = "") -> InvalidRequestError:
+def too_much(where: str, size: int, unit: str, most: int) -> InvalidRequestError:
     """Return the error for a field that is too large."""
-    more = f": {advice}" if advice else ""
-    return InvalidRequestError(f"{where} has {size:,} {unit}, more than the limit of {most:,}{more}")
+    return InvalidRequestError(f"{where} has {size:,} {unit}, more than the limit of {most:,}")
+
+
+def limit_of(message: Descriptor, field: FieldDescriptor) -> Limit:
+    """Return the limit of a field of *message*; `KeyError` for a field that must have an entry in the table."""
+    limits = FIELD_LIMITS.get(message.name, {})
+    if field.name in limits or field.is_repeated or field.type in _TEXTS:
+        return limits[field.name]
+    return PLAIN if field.message_type is None else PART
 
 
 @cache
@@ -47,25 +66,23 @@ def _check_of(descriptor: Descriptor) -> _Check:
     checks: dict[str, _Check] = {}
     pieces = []
     for field in descriptor.fields:
-        name, limit = field.name, FIELD_LIMITS[descriptor.name][field.name]
+        name, limit = field.name, limit_of(descriptor, field)
         check = f"check_{name}"
         if isinstance(limit, Part):
             checks[check] = _check_of(field.message_type)
             pieces.append(f'message.HasField("{name}") and {check}(message.{name}, where + ".{name}"),')
         elif (found := _field_check(field, limit)) is not None:
             checks[check] = found
-            pieces.append(f"{_suspicion(field, limit)} and {check}(message, where),")
+            pieces.append(f"{_suspicion(f'message.{name}', field, limit)} and {check}(message, where),")
     run: _Check = eval(f"lambda message, where: ({' '.join(pieces)})", checks)  # noqa: S307 made of names and numbers
     return _report_check(run) if descriptor.name == "TaskReport" else run
 
 
-def _suspicion(field: FieldDescriptor, limit: Limit) -> str:  # noqa: PLR0911 - one for each kind
-    """Return the expression that tells whether a field has to be checked: true wherever its check does something."""
-    name = field.name
-    value = f"message.{name}"
+def _suspicion(value: str, field: FieldDescriptor, limit: Limit) -> str:  # noqa: PLR0911 - one for each kind
+    """Return the expression that says whether *value* has to be checked: true wherever its check does something."""
     match limit:
         case Unused():
-            return f'message.HasField("{name}")'
+            return f'message.HasField("{field.name}")'
         case Text(is_cut=False, most=most, is_id=True):
             return f'((text := {value}) and (len(text) > {most} or not text.isprintable() or "/" in text))'
         case Text(is_cut=False, most=most, is_line=True):
@@ -94,83 +111,57 @@ def _report_check(run: _Check) -> _Check:
     return check_report
 
 
-def _field_check(field: FieldDescriptor, limit: Limit) -> _Check | None:  # noqa: PLR0911 - one for each kind
+def _field_check(field: FieldDescriptor, limit: Limit) -> _Check | None:
+    """Return what is done with a field about which there is a suspicion; None for a field of any value."""
     name = field.name
     match limit:
         case Plain():
             return None
-        case Unused():
-            return _unused_check(name)
         case Many():
             return _many_check(name, field, limit)
         case Pairs():
             return _pairs_check(name, limit)
-        case Text(is_cut=True, most=most):
-            return _cutting(name, most, len, lambda text: text[:most])
-        case Number(is_cut=True, most=most):
-            return _cutting(name, most, int, lambda _: most)
-        case _:
-            value_check = _value_check(limit)
 
-            def check_value(message: Any, where: str) -> None:
-                if value := getattr(message, name):
-                    value_check(value, f"{where}.{name}")
+    def check_field(message: Any, where: str) -> None:
+        match limit:
+            case Unused():
+                raise InvalidRequestError(f"{where}.{name} belongs to answers: leave it out")
+            case Text(is_cut=True, most=most):
+                setattr(message, name, getattr(message, name)[:most])
+            case Number(is_cut=True, most=most):
+                setattr(message, name, most)
+            case _:
+                _check_value(limit, getattr(message, name), f"{where}.{name}")
 
-            return check_value
-
-
-def _cutting(name: str, most: int, size: Callable[[Any], int], cut: Callable[[Any], Any]) -> _Check:
-    def check_cut(message: Any, _: str) -> None:
-        if size(value := getattr(message, name)) > most:
-            setattr(message, name, cut(value))
-
-    return check_cut
+    return check_field
 
 
-def _value_check(limit: Limit) -> _Value:  # noqa: C901 - one function for each kind
+def _check_value(limit: Limit, value: Any, where: str) -> None:
+    """Raise `InvalidRequestError` if *value* breaks its *limit*."""
     match limit:
-        case Text(most=most, is_id=is_id, is_line=is_line):
-            is_plain = is_id or is_line
-
-            def check_text(text: str, where: str) -> None:
-                if len(text) > most:
-                    raise too_much(where, len(text), "characters", most)
-                if is_plain and not text.isprintable():
-                    raise InvalidRequestError(
-                        f"{where} must be one line of printable characters, not {text[:_SHOWN_CHARS]!r}"
-                    )
-                if is_id and "/" in text:
-                    raise InvalidRequestError(f"{where} names something and has no slash, not {text[:_SHOWN_CHARS]!r}")
-
-            return check_text
+        case Text(most=most):
+            if len(value) > most:
+                raise too_much(where, len(value), "characters", most)
+            if (limit.is_id or limit.is_line) and not value.isprintable():
+                raise InvalidRequestError(
+                    f"{where} must be one line of printable characters, not {value[:_SHOWN_CHARS]!r}"
+                )
+            if limit.is_id and "/" in value:
+                raise InvalidRequestError(f"{where} names something and has no slash, not {value[:_SHOWN_CHARS]!r}")
         case Bytes(most=most):
-
-            def check_bytes(content: bytes, where: str) -> None:
-                if len(content) > most:
-                    raise too_much(where, len(content), "bytes", most)
-
-            return check_bytes
+            if len(value) > most:
+                raise too_much(where, len(value), "bytes", most)
         case Number(most=most):
-
-            def check_number(number: int, where: str) -> None:
-                if not 0 <= number <= most:
-                    raise InvalidRequestError(f"{where} is {number:,}: give 0 to {most:,}")
-
-            return check_number
-    raise AssertionError(f"{limit} has no check")  # pragma: no cover - all kinds are above
-
-
-def _unused_check(name: str) -> _Check:
-    def check_unused(message: Any, where: str) -> None:
-        if message.HasField(name):
-            raise InvalidRequestError(f"{where}.{name} belongs to answers: leave it out")
-
-    return check_unused
+            if not 0 <= value <= most:
+                raise InvalidRequestError(f"{where} is {value:,}: give 0 to {most:,}")
 
 
 def _many_check(name: str, field: FieldDescriptor, limit: Many) -> _Check:
     most, is_cut = limit.most, limit.is_cut
-    each = _check_of(field.message_type) if isinstance(limit.each, Part) else _value_check(limit.each)
+    is_part = isinstance(limit.each, Part)
+    each = _check_of(field.message_type) if is_part else partial(_check_value, limit.each)
+    suspicion = "True" if is_part else _suspicion("value", field, limit.each)
+    suspects = eval(f"lambda values: [value for value in values if {suspicion}]")  # noqa: S307 as above
 
     def check_many(message: Any, where: str) -> None:
         values = getattr(message, name)
@@ -180,7 +171,7 @@ def _many_check(name: str, field: FieldDescriptor, limit: Many) -> _Check:
             del values[most:]
         if values:
             place = f"{where}.{name}[]"
-            for value in values:
+            for value in suspects(values):
                 each(value, place)
 
     return check_many

@@ -1,180 +1,115 @@
-"""Writes ``docs/limits.md`` from the tables that are enforced: ``python -m onager.protocol.limits_page``."""
+"""Puts the limits that are enforced into the tables of ``docs/limits.md``: ``python -m onager.protocol.limits_page``.
 
+A table stands between ``<!-- limits: NAME -->`` and ``<!-- end -->``. The text around it is written by hand.
+"""
+
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from onager.protocol.call_limits import (
-    CONNECT_OPERATIONS,
-    CONNECT_UPLOADS,
-    FOREIGN_BYTES,
-    FOREIGN_STREAMS,
-    HTTP_BODY_BYTES,
-    HTTP_BODY_PARTS,
-    HTTP_BODY_S,
-    HTTP_CONNECTIONS,
-    HTTP_EXPORTS_OF_PEER,
-    HTTP_HEAD_BYTES,
-    HTTP_HEAD_S,
-    HTTP_STREAMS,
-    HTTP_STREAMS_OF_PEER,
-    MESSAGE_LIMITS,
-    SCALER_BYTES,
-    STREAM_LIMITS,
-    STREAM_SHARE_PERCENT,
-    STREAM_STALLED_S,
-)
-from onager.protocol.field_limits import (
-    FIELD_LIMITS,
-    MAX_AMOUNT,
-    MAX_STAGES,
-    MAX_TASKS_A_PAGE,
-    MAX_TASKS_OF_JOB,
-    MAX_TASKS_OF_STAGE,
-    Bytes,
-    Limit,
-    Many,
-    Number,
-    Pairs,
-    Part,
-    Plain,
-    Text,
-    Unused,
-)
+from onager.protocol import call_limits as calls
+from onager.protocol import field_limits as fields
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import Bytes, Limit, Many, Number, Pairs, Part, Plain, Text, Unused
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "limits.md"
-
-_HEAD: Final = f"""# Limits
-
-Made by `python -m onager.protocol.limits_page` from the tables that schedulers and executors enforce
-([of fields](../onager/protocol/field_limits.py), [of calls](../onager/protocol/call_limits.py)); do not edit it.
-
-A scheduler looks at the size of a request before it decodes it, and at the size of every field before anything else
-does. What is too large is refused with `INVALID_ARGUMENT` or `RESOURCE_EXHAUSTED`; the message names the field, its
-size and the limit. What may be *cut* is cut, and the call goes on: of texts about failures the beginning is kept, of
-lists the first entries (whoever reports sends again what was not answered). A report of a task that does not keep to a
-limit counts as one that the task failed. With these limits no request delays another call by more than half a second,
-or makes a scheduler grow by more than 64 MiB; `python -m pytest tests/abuse` shows it. Why it is so is in
-[decision 21](decisions/0021-limits-at-the-border.md).
-
-## Jobs
-
-| what | limit |
-|---|---:|
-| stages of a job | {MAX_STAGES:,} |
-| tasks of a stage, and buckets of an exchange | {MAX_TASKS_OF_STAGE:,} |
-| tasks of a job | {MAX_TASKS_OF_JOB:,} |
-| tasks in one answer about a job (`onager job -o json` asks until it has all) | {MAX_TASKS_A_PAGE:,} |
-
-A query that would take more fails when it is planned: read in fewer and larger partitions.
-"""
+_BLOCK: Final = re.compile(r"(<!-- limits: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def page() -> str:
-    """Return the page."""
-    return "\n".join([_HEAD, *_calls(), "", *_streams(), "", *_fields()]) + "\n"
+def page(text: str) -> str:
+    """Return the page *text* with the tables as the limits are now."""
+    return _BLOCK.sub(lambda found: "\n".join([found[1], *_TABLES[found[2]](), "", found[4]]), text)
 
 
-def _calls() -> list[str]:
-    rows = [f"| `{name}` | {limit.most_bytes:,} | {limit.most_parts:,} |" for name, limit in MESSAGE_LIMITS.items()]
-    return [
-        "## Requests",
-        "",
-        "Parts are messages within the request, entries of maps, and texts of lists.",
-        "",
-        "| call | bytes | parts |",
-        "|---|---:|---:|",
-        *rows,
-    ]
+def _jobs() -> Iterator[str]:
+    yield "| what | limit |\n|---|---:|"
+    yield f"| stages of a job | {fields.MAX_STAGES:,} |"
+    yield f"| tasks of a stage, and buckets of an exchange | {fields.MAX_TASKS_OF_STAGE:,} |"
+    yield f"| tasks of a job | {fields.MAX_TASKS_OF_JOB:,} |"
+    pages = "(`onager job -o json` asks until it has all)"
+    yield f"| tasks in one answer about a job {pages} | {fields.MAX_TASKS_A_PAGE:,} |"
+    yield f"| rows, bytes and milliseconds of one task, each: more counts as this | {fields.MAX_AMOUNT:,} |"
 
 
-def _streams() -> list[str]:
+def _calls() -> Iterator[str]:
+    yield "| call | bytes | parts |\n|---|---:|---:|"
+    for service in pb.DESCRIPTOR.services_by_name.values():
+        for method in service.methods:
+            limit = calls.MESSAGE_LIMITS.get(method.name, calls.SMALL)
+            yield f"| `{method.name}` | {limit.most_bytes:,} | {limit.most_parts:,} |"
+    yield f"| each of health and reflection | {calls.FOREIGN_BYTES:,} | |"
+    yield f"| each of KEDA | {calls.SCALER_BYTES:,} | |"
+
+
+def _streams() -> Iterator[str]:
     limits = {
-        **{f"`{name}`": limit for name, limit in STREAM_LIMITS.items()},
-        "`ExecutePlan` and `ReattachExecute` (Spark Connect)": CONNECT_OPERATIONS,
-        "`AddArtifacts` (Spark Connect)": CONNECT_UPLOADS,
-        "each of health, reflection and KEDA": FOREIGN_STREAMS,
+        **{f"`{name}`": limit for name, limit in calls.STREAM_LIMITS.items()},
+        "`ExecutePlan` and `ReattachExecute` (Spark Connect)": calls.CONNECT_OPERATIONS,
+        "`AddArtifacts` (Spark Connect)": calls.CONNECT_UPLOADS,
+        "each of health, reflection and KEDA": calls.FOREIGN_STREAMS,
     }
-    rows = [
-        f"| {name} | {limit.most:,} | {limit.share(STREAM_SHARE_PERCENT):,} "
-        f"| {'`UNAVAILABLE`' if limit.can_wait else '`RESOURCE_EXHAUSTED`'} |"
-        for name, limit in limits.items()
-    ]
-    return [
-        "## Streams",
-        "",
-        "One process serves so many streams of each kind at a time, and so many of them for one client. A client is a",
-        "token, by its name; without names it is an address. On `UNAVAILABLE` clients turn to another scheduler, and",
-        "come back. `ONAGER_SCHEDULER_STREAM_SHARE_PERCENT` sets the share of one client: give 100 where all clients",
-        "come through one proxy without tokens.",
-        "",
-        f"A stream ends when its client takes nothing for {STREAM_STALLED_S:.0f} s, or sends nothing for as long where",
-        "it sends the stream. `python -m benchmarks.floods` measures how long another client's requests take",
-        "beside one that opens all the streams that it can.",
-        "",
-        "| call | at a time | for one client | further ones get |",
-        "|---|---:|---:|---|",
-        *rows,
-        "",
-        f"A request of health or reflection has at most {FOREIGN_BYTES:,} bytes, and one of KEDA at most",
-        f"{SCALER_BYTES:,}.",
-        "",
-        "## HTTP",
-        "",
-        "Requests to the [page and REST](rest.md) have the limits of the calls that they stand for, and besides:",
-        "",
-        "| what | limit | beyond it |",
-        "|---|---:|---|",
-        f"| a request's head | {HTTP_HEAD_BYTES:,} bytes, {HTTP_HEAD_S:.0f} s | the connection is closed |",
-        f"| its body | {HTTP_BODY_BYTES:,} bytes | 413 |",
-        f"| | {HTTP_BODY_PARTS:,} values, {HTTP_BODY_S:.0f} s | 400 |",
-        f"| connections | {HTTP_CONNECTIONS:,} | further ones are closed |",
-        f"| streams | {HTTP_STREAMS.most:,} | 503 |",
-        f"| streams to one address | {HTTP_STREAMS_OF_PEER.most:,} | 429 |",
-        f"| exports to one address | {HTTP_EXPORTS_OF_PEER.most:,} | 429 |",
-        f"| an answer that is not read | {STREAM_STALLED_S:.0f} s | the connection is closed |",
-    ]
+    yield "| call | at a time | for one client | further ones get |\n|---|---:|---:|---|"
+    for name, limit in limits.items():
+        refusal = "`UNAVAILABLE`" if limit.can_wait else "`RESOURCE_EXHAUSTED`"
+        yield f"| {name} | {limit.most:,} | {limit.share(calls.STREAM_SHARE_PERCENT):,} | {refusal} |"
 
 
-def _fields() -> list[str]:
-    lines = [
-        "## Fields",
-        "",
-        "Fields without a row are numbers, flags and choices of which any value will do. What a task says that it",
-        f"read, wrote and took counts as at most {MAX_AMOUNT:,} rows, bytes or milliseconds each.",
-    ]
-    for message, limits in FIELD_LIMITS.items():
-        rows = [
-            f"| `{name}` | {_told(limit)} |" for name, limit in limits.items() if not isinstance(limit, Plain | Part)
-        ]
-        if rows:
-            lines += ["", f"### {message}", "", "| field | limit |", "|---|---|", *rows]
-    return lines
+def _http() -> Iterator[str]:
+    yield "| what | limit | beyond it |\n|---|---:|---|"
+    head = f"{calls.HTTP_HEAD_BYTES:,} bytes, {calls.HTTP_HEAD_S:.0f} s"
+    yield f"| a request's head | {head} | the connection is closed |"
+    yield f"| its body | {calls.HTTP_BODY_BYTES:,} bytes | 413 |"
+    yield f"| | {calls.HTTP_BODY_PARTS:,} values, {calls.HTTP_BODY_S:.0f} s | 400 |"
+    yield f"| connections | {calls.HTTP_CONNECTIONS:,} | further ones are closed |"
+    yield f"| streams | {calls.HTTP_STREAMS.most:,} | 503 |"
+    yield f"| streams to one address | {calls.HTTP_STREAMS_OF_PEER.most:,} | 429 |"
+    yield f"| exports to one address | {calls.HTTP_EXPORTS_OF_PEER.most:,} | 429 |"
+    yield f"| an answer that is not read | {calls.STREAM_STALLED_S:.0f} s | the connection is closed |"
 
 
-def _told(limit: Limit) -> str:
+def _stalled() -> Iterator[str]:
+    yield "| a stream ends when | after |\n|---|---:|"
+    yield f"| its client takes nothing, or sends nothing where it sends the stream | {calls.STREAM_STALLED_S:.0f} s |"
+
+
+def _fields() -> Iterator[str]:
+    yield "| message | field | limit |\n|---|---|---|"
+    for message, limits in fields.FIELD_LIMITS.items():
+        for name, limit in limits.items():
+            yield f"| {message} | `{name}` | {_described(limit)} |"
+
+
+_TABLES: Final = {
+    "jobs": _jobs,
+    "calls": _calls,
+    "streams": _streams,
+    "stalled": _stalled,
+    "http": _http,
+    "fields": _fields,
+}
+
+
+def _described(limit: Limit) -> str:
     match limit:
-        case Text(most=most, is_cut=is_cut, is_line=is_line, is_id=is_id):
-            kind = " printable and no slash" if is_id else " printable" if is_line else ""
-            return f"{most:,} characters{',' if kind else ''}{kind}{_cut(is_cut=is_cut)}"
+        case Text(most=most):
+            kind = ", printable and no slash" if limit.is_id else ", printable" if limit.is_line else ""
+            return f"{most:,} characters{kind}{'; cut' if limit.is_cut else ''}"
         case Bytes(most=most):
             return f"{most:,} bytes"
         case Number(most=most, is_cut=is_cut):
-            return f"0 to {most:,}{_cut(is_cut=is_cut)}"
+            return f"0 to {most:,}{'; cut' if is_cut else ''}"
         case Many(most=most, each=each, is_cut=is_cut):
-            more = "" if isinstance(each, Part) else f" of {_told(each)} each"
-            return f"{most:,} entries{more}{_cut(is_cut=is_cut)}"
+            more = "" if isinstance(each, Part) else f" of {_described(each)} each"
+            return f"{most:,} entries{more}{'; cut' if is_cut else ''}"
         case Pairs(most=most, key=key, value=value):
-            values = "any number" if isinstance(value, Plain) else _told(value)
-            return f"{most:,} entries; names of {_told(key)}, values of {values}"
+            values = "any number" if isinstance(value, Plain) else _described(value)
+            return f"{most:,} entries; names of {_described(key)}, values of {values}"
         case Unused():
             return "belongs to answers: refused"
         case _:
-            raise AssertionError(f"{limit} is not told")  # pragma: no cover - all kinds are above
-
-
-def _cut(*, is_cut: bool) -> str:
-    return "; cut" if is_cut else ""
+            raise AssertionError(f"{limit} is in no table")  # pragma: no cover - all kinds are above
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    PAGE.write_text(page(PAGE.read_text()))

@@ -23,6 +23,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import Room, apart
 from onager.protocol.call_limits import (
     MESSAGE_LIMITS,
+    SMALL,
     STREAM_LIMITS,
     STREAM_SHARE_PERCENT,
     STREAM_STALLED_S,
@@ -254,7 +255,8 @@ def _method(name: str) -> _Method:
         for method in service.methods
         if method.name == name
     )
-    return _Method(getattr(pb, found.input_type.name), MESSAGE_LIMITS[name], _ROOMS[found.containing_service.name])
+    limit = MESSAGE_LIMITS.get(name, SMALL)
+    return _Method(getattr(pb, found.input_type.name), limit, _ROOMS[found.containing_service.name])
 
 
 def told(call: str, error: Exception) -> OnagerError:

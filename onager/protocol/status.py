@@ -142,7 +142,8 @@ def from_rpc_error(error: grpc.RpcError, address: str) -> OnagerError:
 
     It works for calls of ``grpc`` and of ``grpc.aio``. Chain it: ``raise from_rpc_error(e, a) from e``.
     """
-    typed = _typed_error(_trailing_metadata(error))
+    metadata: Any = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
+    typed = _typed_error(metadata or ())
     if typed is not None:
         return typed
     code = error.code() if hasattr(error, "code") else StatusCode.UNKNOWN
@@ -166,11 +167,6 @@ def from_rpc_error(error: grpc.RpcError, address: str) -> OnagerError:
 def _cause_of(details: str) -> str:
     """Return the operating system's words (``Connection refused``) out of gRPC's chain of causes."""
     return details.rpartition(": ")[2] if details.startswith("failed to connect") else details
-
-
-def _trailing_metadata(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:
-    metadata: Any = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
-    return metadata or ()
 
 
 def _typed_error(metadata: Iterable[tuple[str, str | bytes]]) -> OnagerError | None:

@@ -10,6 +10,7 @@ from onager.state_backend import Keyspace, KeyValue, StateBackendClient
 
 _LIST_DEFAULT: Final = 100
 _PAGE: Final = 128
+_FIELDS: Final = {"at_ms", "principal", "peer", "scheduler_id", "action", "target"}
 _MOST_READ: Final = 4_096
 """Records read for one answer, however few of them are wanted."""
 _MOST_BYTES: Final = 1024 * 1024
@@ -42,14 +43,7 @@ async def list_audit(backend: StateBackendClient, request: pb.ListAuditRequest) 
 
 
 def _is_wanted(entry: pb.AuditEntry, request: pb.ListAuditRequest) -> bool:
-    return all(
-        not wanted or wanted == found
-        for wanted, found in (
-            (request.action, entry.action),
-            (request.target, entry.target),
-            (request.principal, entry.principal),
-        )
-    )
+    return all(getattr(request, name) in ("", getattr(entry, name)) for name in ("action", "target", "principal"))
 
 
 def _entry(item: KeyValue) -> pb.AuditEntry:
@@ -59,13 +53,5 @@ def _entry(item: KeyValue) -> pb.AuditEntry:
         return pb.AuditEntry(
             at_ms=key_ms(item.key), action="unreadable", target=f"Audit/{item.key}", outcome=str(error)
         )
-    return pb.AuditEntry(
-        at_ms=record.at_ms,
-        principal=record.principal,
-        peer=record.peer,
-        scheduler_id=record.scheduler_id,
-        action=record.action,
-        target=record.target,
-        detail=shown_text(record.detail),
-        outcome=shown_text(record.outcome),
-    )
+    fields = record.model_dump(include=_FIELDS)
+    return pb.AuditEntry(**fields, detail=shown_text(record.detail), outcome=shown_text(record.outcome))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Final
 
 from onager.errors import StateCorruptError
@@ -18,7 +17,7 @@ from onager.state_admin.checking_jobs import Job, check_jobs
 from onager.state_admin.contents import StoreContents
 from onager.state_admin.findings import Finding, Findings
 from onager.state_admin.restoring import MARK_KEY
-from onager.state_backend import Keyspace, KeyValue
+from onager.state_backend import Keyspace
 
 _RESTORE_ADVICE: Final = "a restore into this store was not finished: run it again"
 
@@ -35,16 +34,14 @@ def check_everything(store: StoreContents) -> Iterator[Finding]:
     _check_executors(store, jobs, found)
     _check_schedulers(store, found)
     _check_audit(store, found)
-    for key, item in store.records[Keyspace.Places].items():
-        found.read(Keyspace.Places, key, partial(PlaceRecord.decoded, item.value, f"Places/{key}"))
+    found.decoded(store, Keyspace.Places, PlaceRecord.decoded)
     check_catalog(store, found)
-    for key, item in store.records[Keyspace.Sessions].items():
-        found.read(Keyspace.Sessions, key, partial(_json_of, item, f"Sessions/{key}"))
+    found.decoded(store, Keyspace.Sessions, _json_of)
     yield from found
 
 
-def _json_of(item: KeyValue, path: str) -> object:
-    plain = unpack(item.value, path)
+def _json_of(value: bytes, path: str) -> object:
+    plain = unpack(value, path)
     if not plain.startswith(b"{"):
         return None  # a plain mark, such as an incarnation
     try:
@@ -54,54 +51,40 @@ def _json_of(item: KeyValue, path: str) -> object:
 
 
 def _check_schedulers(store: StoreContents, found: Findings) -> None:
-    for key, item in store.records[Keyspace.Schedulers].items():
-        decode = partial(SchedulerRecord.decoded, item.value, f"Schedulers/{key}")
-        record = found.read(Keyspace.Schedulers, key, decode)
-        if record is None:
-            continue
+    for key, record in found.decoded(store, Keyspace.Schedulers, SchedulerRecord.decoded).items():
         if record.scheduler_id != key:
             found.error("misplaced", Keyspace.Schedulers, key, f"is the record of scheduler {record.scheduler_id}")
 
 
 def _check_audit(store: StoreContents, found: Findings) -> None:
-    for key, item in store.records[Keyspace.Audit].items():
-        record = found.read(Keyspace.Audit, key, partial(AuditRecord.decoded, item.value, f"Audit/{key}"))
-        if record is not None and not key.startswith(record.key_prefix):
+    for key, record in found.decoded(store, Keyspace.Audit, AuditRecord.decoded).items():
+        if not key.startswith(record.key_prefix):
             found.error("misplaced", Keyspace.Audit, key, f"is a record of {record.key_prefix[:-1]}")
 
 
 def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> None:
     hearts = store.records[Keyspace.Heartbeats]
-    lives: dict[str, ExecutorRecord] = {}
-    for key, item in store.records[Keyspace.Executors].items():
-        decode = partial(ExecutorRecord.decoded, item.value, f"Executors/{key}")
-        record = found.read(Keyspace.Executors, key, decode)
-        if record is None:
-            continue
-        lives[key] = record
+    lives = found.decoded(store, Keyspace.Executors, ExecutorRecord.decoded)
+    for key, record in lives.items():
         if record.executor_id != key:
             found.error("misplaced", Keyspace.Executors, key, f"is the record of executor {record.executor_id}")
         if record.state != "lost" and key not in hearts:
             message = "has no heartbeat: the next scheduler to look declares it lost"
             found.warn("missing", Keyspace.Executors, key, message)
     for key, item in hearts.items():
-        record = lives.get(key)
+        life = lives.get(key)
         if key not in store.records[Keyspace.Executors]:
             found.warn("orphan", Keyspace.Heartbeats, key, "is the heartbeat of an executor that has no record")
-        elif record is not None and record.incarnation.encode() != item.value:
+        elif life is not None and life.incarnation.encode() != item.value:
             message = f"beats for incarnation {item.value.decode(errors='replace')!r}, but the executor's record says"
-            found.error("inconsistent", Keyspace.Heartbeats, key, f"{message} {record.incarnation!r}")
+            found.error("inconsistent", Keyspace.Heartbeats, key, f"{message} {life.incarnation!r}")
     _check_loads(store, lives, found)
     for job in jobs:
         _check_lives(job, lives, found)
 
 
 def _check_loads(store: StoreContents, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:
-    for key, item in store.records[Keyspace.ExecutorLoads].items():
-        decode = partial(ExecutorLoadRecord.decoded, item.value, f"ExecutorLoads/{key}")
-        load = found.read(Keyspace.ExecutorLoads, key, decode)
-        if load is None:
-            continue
+    for key, load in found.decoded(store, Keyspace.ExecutorLoads, ExecutorLoadRecord.decoded).items():
         if load.executor_id != key:
             found.error("misplaced", Keyspace.ExecutorLoads, key, f"is the load of executor {load.executor_id}")
         if key not in store.records[Keyspace.Executors]:

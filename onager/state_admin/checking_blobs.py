@@ -28,7 +28,7 @@ def check_blobs(store: StoreContents, jobs: list[Job], found: Findings) -> None:
         _check_blob(digest, parts, known, found)
     for job in jobs:
         _check_needs(job, blobs, found)
-    _check_results(store, jobs, found)
+    _check_results(store, jobs, known, found)
 
 
 def _check_blob(digest: str, parts: dict[str, KeyValue], known: set[str], found: Findings) -> None:
@@ -78,7 +78,7 @@ def _check_needs(job: Job, blobs: dict[str, dict[str, KeyValue]], found: Finding
             found.error("missing", _PLANS, f"{digest}/ref/{job.job_id}", message)
 
 
-def _check_results(store: StoreContents, jobs: list[Job], found: Findings) -> None:
+def _check_results(store: StoreContents, jobs: list[Job], known: set[str], found: Findings) -> None:
     results = store.records[Keyspace.Results]
     for job in jobs:
         stage = None if job.graph is None else job.graph.result_stage
@@ -92,15 +92,14 @@ def _check_results(store: StoreContents, jobs: list[Job], found: Findings) -> No
             if output.is_inline and key not in results:
                 message = f"partition {partition} of the result of job {job.job_id} is not there"
                 found.error("missing", Keyspace.Results, key, message)
-    known = {*store.records[Keyspace.JobHeads], *(job.job_id for job in jobs)}
-    for key, item in results.items():
-        found.read(Keyspace.Results, key, partial(_whole, key, item))
+    found.decoded(store, Keyspace.Results, _whole)
+    for key in results:
         if key.partition("/")[0] not in known:
             found.warn("orphan", Keyspace.Results, key, "is a result of a job that is not there")
 
 
-def _whole(key: str, item: KeyValue) -> str:
+def _whole(value: bytes, path: str) -> str:
     try:
-        return decoded(Keyspace.Results, key, item.value)
+        return decoded(Keyspace.Results, path.partition("/")[2], value)
     except ValueError as error:
-        raise StateCorruptError(f"result {key} cannot be read: {error}") from error
+        raise StateCorruptError(f"{path} cannot be read: {error}") from error

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.protocol import onager_pb2 as pb
+from onager.state_admin.contents import StoreContents
 from onager.state_backend import Keyspace
 
 T = TypeVar("T")
@@ -49,6 +51,15 @@ class Findings(list[Finding]):
     def warn(self, kind: Kind, keyspace: Keyspace, key: str, message: str) -> None:
         """Add a warning."""
         self.append(Finding(kind, keyspace, key, message, is_warning=True))
+
+    def decoded(self, store: StoreContents, keyspace: Keyspace, decode: Callable[[bytes, str], T]) -> dict[str, T]:
+        """Return the records of *keyspace* by key, without those that cannot be read: for these errors are added."""
+        found: dict[str, T] = {}
+        for key, item in store.records[keyspace].items():
+            record = self.read(keyspace, key, partial(decode, item.value, f"{keyspace}/{key}"))
+            if record is not None:
+                found[key] = record
+        return found
 
     def read(self, keyspace: Keyspace, key: str, decode: Callable[[], T]) -> T | None:
         """Return the result of *decode* on a record; None, and an error for its key, when it cannot be read."""

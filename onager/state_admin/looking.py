@@ -7,7 +7,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.scheduler.records import plain_size
 from onager.state_admin.decoding import joined, shown
-from onager.state_admin.paths import record_path, selection
+from onager.state_admin.paths import pages, record_path, selection
 from onager.state_backend import KeyRange, Keyspace, StateBackendClient
 
 LIST_DEFAULT: Final = 1_000
@@ -21,9 +21,7 @@ async def list_keys(backend: StateBackendClient, prefix: str, limit: int) -> pb.
     wanted = selection(prefix)
     response = pb.ListStateResponse()
     for keyspace in wanted.keyspaces:
-        start_after: str | None = None
-        while True:
-            page = await backend.scan(keyspace, wanted.below, limit=min(limit + 1, _PAGE), start_after=start_after)
+        async for page in pages(backend.scan, keyspace, wanted.below, min(limit + 1, _PAGE)):
             for item in page:
                 if not wanted.matches(item.key):
                     continue
@@ -33,9 +31,6 @@ async def list_keys(backend: StateBackendClient, prefix: str, limit: int) -> pb.
                 response.entries.add(
                     key=f"{keyspace}/{item.key}", mod_revision=item.mod_revision, size_bytes=len(item.value)
                 )
-            if not page.has_more:
-                break
-            start_after = page.items[-1].key
     return response
 
 

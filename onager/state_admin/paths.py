@@ -1,9 +1,26 @@
 """How people name records: ``Keyspace/key``, ``Keyspace/prefix/`` and beginnings of these."""
 
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 from onager.errors import InvalidRequestError
-from onager.state_backend import Keyspace
+from onager.state_backend import Keyspace, KeyValue, Page
+
+Item = TypeVar("Item")
+
+
+async def pages(
+    scan: Callable[..., Awaitable[Page[Item]]], keyspace: Keyspace, prefix: str, limit: int
+) -> AsyncIterator[Page[Item]]:
+    """Yield all keys or records below *prefix*, as *scan* returns them: at most *limit* at a time."""
+    start_after: str | None = None
+    while True:
+        page = await scan(keyspace, prefix, limit=limit, start_after=start_after)
+        yield page
+        if not page.has_more:
+            return
+        last = page.items[-1]
+        start_after = last.key if isinstance(last, KeyValue) else str(last)
 
 
 class Selection(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Final
 
 from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
-from onager.state_admin.paths import keyspace_of
+from onager.state_admin.paths import keyspace_of, pages
 from onager.state_backend import (
     MAX_TXN_OPS,
     Committed,
@@ -14,6 +14,7 @@ from onager.state_backend import (
     Keyspace,
     StateBackendClient,
     commit_settled,
+    split_ops,
 )
 
 _SAMPLE: Final = 10
@@ -105,24 +106,16 @@ async def _look(
 
 
 async def _keys(backend: StateBackendClient, keyspace: Keyspace, prefix: str) -> AsyncIterator[str]:
-    start_after: str | None = None
-    while True:
-        page = await backend.scan_keys(keyspace, prefix, limit=_PAGE, start_after=start_after)
+    async for page in pages(backend.scan_keys, keyspace, prefix, _PAGE):
         for key in page:
             yield key
-        if not page.has_more:
-            return
-        start_after = page.items[-1]
 
 
 async def _remove_each(backend: StateBackendClient, keyspace: Keyspace, prefix: str, spared: str) -> int:
-    removed = 0
     keys = [key async for key in _keys(backend, keyspace, prefix) if key != spared]
-    for start in range(0, len(keys), MAX_TXN_OPS):
-        some = [Delete(keyspace, key) for key in keys[start : start + MAX_TXN_OPS]]
+    for some in split_ops(Delete(keyspace, key) for key in keys):
         await commit_settled(backend, some, {})
-        removed += len(some)
-    return removed
+    return len(keys)
 
 
 async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterable[str]) -> list[str]:  # noqa: PLR0911 - one case a kind

@@ -8,7 +8,7 @@ restore holds the lock of that name, and every batch is fenced by it, so two of 
 import asyncio
 import json
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from onager.clock import Clock
@@ -27,7 +27,6 @@ from onager.state_admin.paths import keyspace_of
 from onager.state_backend import (
     ABSENT,
     MAX_REQUEST_BYTES,
-    MAX_TXN_OPS,
     Conflict,
     Delete,
     DeleteRange,
@@ -39,7 +38,7 @@ from onager.state_backend import (
     StateBackendClient,
     commit_settled,
     keep_lease,
-    op_bytes,
+    split_ops,
 )
 
 MARK_KEY: Final = "restore"
@@ -154,7 +153,7 @@ async def _restore(
         if keyspace not in _KEPT:
             await commit_settled(backend, [DeleteRange(keyspace, "")], {}, [token])
     written = 0
-    for batch in _batches(_op(record) for record in records):
+    for batch in split_ops((_op(record) for record in records), _BATCH_BYTES):
         await commit_settled(backend, batch, {}, [token])
         written += len(batch)
         await asyncio.sleep(0)
@@ -174,19 +173,6 @@ def _audited(mark: RestoreMark, caller: Caller) -> Put:
         outcome=f"{DONE}: {mark.records} records",
     )
     return Put(Keyspace.Audit, f"{record.key_prefix}{mark.nonce}", record.encoded())
-
-
-def _batches(ops: Iterable[Op]) -> Iterator[list[Op]]:
-    batch: list[Op] = []
-    size = 0
-    for op in ops:
-        if batch and (len(batch) == MAX_TXN_OPS or size + op_bytes(op) > _BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(op)
-        size += op_bytes(op)
-    if batch:
-        yield batch
 
 
 def _op(record: pb.StateRecord) -> Op:

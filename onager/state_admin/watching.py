@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from onager.errors import StateUnavailableError, WatchCompactedError
 from onager.protocol import onager_pb2 as pb
 from onager.state_admin.decoding import shown
-from onager.state_admin.paths import Selection, selection
+from onager.state_admin.paths import Selection, pages, selection
 from onager.state_backend import KeyRange, Keyspace, KeyValue, StateBackendClient
 from onager.supervision import is_cancelled
 
@@ -78,19 +78,16 @@ async def _list_again(
     changes: _Changes,
 ) -> int:
     """Put all current records; return a revision that none of them is older than."""
-    start_after: str | None = None
     first_revision: int | None = None
-    while True:
-        page = await backend.scan(keyspace, wanted.below, limit=_PAGE, start_after=start_after)
+    async for page in pages(backend.scan, keyspace, wanted.below, _PAGE):
         if first_revision is None:
             first_revision = page.revision
             await changes.put(pb.StateChange(kind="lost", key=f"{keyspace}/", mod_revision=first_revision))
         for item in page:
             if wanted.matches(item.key):
                 await changes.put(_change("listed", keyspace, item))
-        if not page.has_more:
-            return first_revision
-        start_after = page.items[-1].key
+    assert first_revision is not None
+    return first_revision
 
 
 def _change(kind: str, keyspace: Keyspace, item: KeyValue) -> pb.StateChange:

@@ -95,7 +95,7 @@ def _plain(jvm: Jvm, frame: DataFrame, analyzed: Any, names: list[str]) -> pa.Ta
         kernel = Kernel(session, directory, 1)
         try:
             spec = {"layout": "result", "directory": "plain", "nonce": "r", "names": names}
-            event, inline = kernel.run_whole(jvm_session(session), query, spec)
+            event, inline = kernel.run_single_stage(jvm_session(session), query, spec)
         finally:
             kernel.close()
         content = inline if event["inline"] else Path(directory, "plain", "0-r.arrow").read_bytes()

@@ -220,10 +220,8 @@ class JobRun:
     def _may_follow_from_another(self, failed: pb.TaskReport) -> bool:
         if _was_stopped(failed):
             return bool(self._running)
-        return failed.failure.kind == FailureKind.IO_ERROR and self._reads_from_running(failed)
-
-    def _reads_from_running(self, failed: pb.TaskReport) -> bool:
-        return any(stage_id < failed.task.stage_id for stage_id, _ in self._running)
+        reads_from_running = any(stage_id < failed.task.stage_id for stage_id, _ in self._running)
+        return failed.failure.kind == FailureKind.IO_ERROR and reads_from_running
 
     def _unfinished(self) -> str:
         running = [

@@ -7,25 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from onager.protocol import onager_pb2 as pb
 
+if TYPE_CHECKING:
+    from onager.testing.stages import Stage
+
 Layout = Literal["planned", "merged", "split", "fused", "fused whole"]
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A stage, and how it may be laid out."""
-
-    stage_id: int
-    tasks: int
-    reads: frozenset[int]
-    """The stages that it reads."""
-    buckets: int
-    """How many buckets its tasks read; 0 where they cannot be read otherwise than as planned."""
-    may_fuse: bool
-    may_split: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,7 @@ class Laid:
     reads: tuple[pb.TaskRead, ...] = ()
 
 
-def lay_out(layout: Layout, stages: Sequence[Marked]) -> Mapping[int, Laid]:
+def lay_out(layout: Layout, stages: "Sequence[Stage]") -> Mapping[int, Laid]:
     """Return the stages that run, producers before consumers, as *stages* are.
 
     "merged": each task reads two neighbouring buckets; "split": two tasks read each bucket; "fused": what reads other
@@ -51,9 +40,9 @@ def lay_out(layout: Layout, stages: Sequence[Marked]) -> Mapping[int, Laid]:
     laid: dict[int, Laid] = {}
     for stage in stages:
         reads: tuple[pb.TaskRead, ...] = ()
-        if layout == "merged" and stage.buckets:
-            reads = _merged(stage.buckets)
-        elif layout == "split" and stage.buckets and stage.may_split:
+        if layout == "merged" and stage.may_merge:
+            reads = _merged(stage.tasks)
+        elif layout == "split" and stage.may_merge and stage.may_split:
             reads = _split(stage, laid)
         laid[stage.stage_id] = Laid(len(reads) or stage.tasks, tuple(sorted(stage.reads)), reads=reads)
     return laid
@@ -64,11 +53,11 @@ def _merged(buckets: int) -> tuple[pb.TaskRead, ...]:
     return tuple(pb.TaskRead(first_bucket=first, end_bucket=end) for first, end in pairwise(bounds))
 
 
-def _split(stage: Marked, laid: Mapping[int, Laid]) -> tuple[pb.TaskRead, ...]:
+def _split(stage: "Stage", laid: Mapping[int, Laid]) -> tuple[pb.TaskRead, ...]:
     """Return two reads of each bucket; of several inputs that may be split, each is in turn."""
     sides = sorted(stage.may_split)
     reads = []
-    for bucket in range(stage.buckets):
+    for bucket in range(stage.tasks):
         side = sides[bucket % len(sides)]
         producers = laid[side].tasks
         for first, end in pairwise((0, producers // 2, producers)):
@@ -84,16 +73,16 @@ def _split(stage: Marked, laid: Mapping[int, Laid]) -> tuple[pb.TaskRead, ...]:
     return tuple(reads)
 
 
-def _fused(stages: Sequence[Marked], *, with_leaves: bool) -> Mapping[int, Laid]:
+def _fused(stages: "Sequence[Stage]", *, with_leaves: bool) -> Mapping[int, Laid]:
     readers = Counter(producer for stage in stages for producer in stage.reads)
     by_id = {stage.stage_id: stage for stage in stages}
     laid: dict[int, Laid] = {}
     gone: set[int] = set()
 
-    def may_be_part(stage: Marked) -> bool:
+    def may_be_part(stage: "Stage") -> bool:
         return stage.may_fuse and (with_leaves or bool(stage.reads))
 
-    def parts_below(stage: Marked) -> list[int]:
+    def parts_below(stage: "Stage") -> list[int]:
         parts = [i for i in sorted(stage.reads) if readers[i] == 1 and may_be_part(by_id[i])]
         return [each for part in parts for each in (*parts_below(by_id[part]), part)]
 

@@ -110,17 +110,9 @@ def _result(graph: StageGraph, made: Executors, job: JobRun, *, is_streamed: boo
     for executor in made.runners:
         rows_read |= executor.rows_read
     tasks = []
-    for (stage_id, partition), report in sorted(job.reports.items()):
+    for task, report in sorted(job.reports.items()):
         metrics = report.success.metrics
-        task = TaskRun(
-            stage_id,
-            partition,
-            rows_read[stage_id, partition],
-            metrics.bytes_in,
-            metrics.rows_out,
-            metrics.bytes_out,
-        )
-        tasks.append(task)
+        tasks.append(TaskRun(*task, rows_read[task], metrics.bytes_in, metrics.rows_out, metrics.bytes_out))
     return DistributedRun(
         table=_together(partitions, schema),
         graph=graph,

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.plans import arrow_schema
-from onager.executor.spark.planning.cut_stages import CutStage
+from onager.executor.spark.planning.cut_stages import CutStage, CutTerms
 from onager.executor.spark.planning.cutter import cut_plan
-from onager.executor.spark.planning.frames import FrameTerms, first_frame
+from onager.executor.spark.planning.frames import first_frame
 from onager.executor.spark.planning.job_session import changed_settings, own_settings
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
@@ -35,7 +35,7 @@ from onager.executor.spark.stage_plan import (
 from onager.protocol import onager_pb2 as pb
 from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
-from onager.testing.layout import Laid, Layout, Marked, lay_out
+from onager.testing.layout import Laid, Layout, lay_out
 
 _PLANNING = threading.Lock()
 """Held while settings of a session are changed."""
@@ -73,11 +73,16 @@ class Stage:
     may_fuse: bool = False
     """Whether one task may compute it together with stages that it reads, or that read it."""
     may_merge: bool = False
-    """Whether a task may read neighbouring buckets."""
+    """Whether a task may read neighbouring buckets: as planned, each task reads one."""
     may_split: frozenset[int] = frozenset()
     """The stages of which several tasks may read a bucket."""
     is_deterministic: bool = True
     """Whether it gives the same rows whenever it reads the same."""
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """The ids of the stages that it reads."""
+        return frozenset(read.stage_id for read in self.inputs)
 
     @property
     def buckets(self) -> int:
@@ -108,22 +113,11 @@ class StageGraph:
 
     def laid_out(self, layout: Layout) -> Mapping[int, Laid]:
         """Return the stages that run when they are laid out, by id."""
-        return lay_out(layout, [_marked(stage) for stage in self.stages])
+        return lay_out(layout, self.stages)
 
     def __str__(self) -> str:
         """Return the stages with their plans, for people."""
         return "\n".join(_shown(stage) for stage in self.stages)
-
-
-def _marked(stage: Stage) -> Marked:
-    return Marked(
-        stage_id=stage.stage_id,
-        tasks=stage.tasks,
-        reads=frozenset(read.stage_id for read in stage.inputs),
-        buckets=stage.tasks if stage.may_merge else 0,
-        may_fuse=stage.may_fuse,
-        may_split=stage.may_split,
-    )
 
 
 def _shown(stage: Stage) -> str:
@@ -169,8 +163,8 @@ def _cut(session: SparkSession, jvm: Jvm, analyzed: Any, column_names: list[str]
     datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
     execution = datasets.ofRows(jvm_session(session), analyzed).queryExecution()
     plan = execution.executedPlan()
-    terms = FrameTerms(tuple(column_names), config.parallel_sort_bytes, metrics="rows", is_sink=False)
-    found = cut_plan(session, plan, column_names, parallel_sort_bytes=terms.parallel_sort_bytes, metrics=terms.metrics)
+    terms = CutTerms(tuple(column_names), config.parallel_sort_bytes)
+    found = cut_plan(session, plan, terms)
     stages = tuple(_stage(stage) for stage in found.stages)
     has_frame = config.replans != "never" and len(stages) > 1
     frame = first_frame(session, execution, plan, found, terms) if has_frame else None

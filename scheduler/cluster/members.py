@@ -13,12 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from onager.clock import Clock
-from onager.errors import (
-    LeaseExpiredError,
-    SchemaVersionError,
-    StateBackendError,
-    StateCorruptError,
-)
+from onager.errors import LeaseExpiredError, StateBackendError
 from onager.features import FEATURES, shared_features
 from onager.ids import SchedulerId, new_incarnation
 from onager.protocol import onager_pb2 as pb
@@ -26,7 +21,8 @@ from onager.scheduler import timing
 from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.loops import watching
 from onager.scheduler.records import Record
-from onager.state_backend import EventKind, KeptLease, Keyspace, StateBackendClient, keep_lease
+from onager.scheduler.watched_records import WatchedRecords
+from onager.state_backend import KeptLease, Keyspace, StateBackendClient, keep_lease
 from onager.supervision import run_loops
 from onager.version import __version__
 
@@ -81,7 +77,7 @@ class Members:
         """The revision at which this scheduler registered; 0: it has not."""
         self.lease: KeptLease | None = None
         """The lease of this process, while it has one."""
-        self._records: dict[SchedulerId, tuple[int, SchedulerRecord]] = {}
+        self._records = WatchedRecords(backend, Keyspace.Schedulers, SchedulerRecord, "scheduler_id", self._changed)
         self._ahead_ms: dict[str, int] = {}
         """By how much the clocks of other lives' machines are ahead of the cluster's time."""
         self._ended: set[str] = set()
@@ -124,27 +120,31 @@ class Members:
     @property
     def is_registered(self) -> bool:
         """Return whether this life of the scheduler is registered, by the store as last seen."""
-        found = self._records.get(self.id)
-        return found is not None and found[1].incarnation == self.record.incarnation
+        found = self._records.find(self.id)
+        return found is not None and found.incarnation == self.record.incarnation
 
     def others(self) -> list[SchedulerRecord]:
         """Return the other schedulers by the store as last seen, including those whose end was seen here."""
-        return [record for scheduler_id, (_, record) in list(self._records.items()) if scheduler_id != self.id]
+        return [record for record in self._records if record.scheduler_id != self.id]
 
     def find(self, scheduler_id: SchedulerId) -> SchedulerRecord | None:
         """Return the record of another scheduler as last seen."""
-        found = self._records.get(scheduler_id)
-        return None if found is None else found[1]
+        return self._records.find(scheduler_id)
 
     def elders(self) -> list[SchedulerRecord]:
         """Return the live schedulers that registered before this one, the eldest first: they know the cluster's time.
 
         A scheduler that has not registered comes after all others.
         """
-        mine = _since(*self._records[self.id]) if self.is_registered else math.inf
-        others = [found for s, found in list(self._records.items()) if s != self.id and s in self.live]
-        since = sorted(((_since(*found), found[1]) for found in others), key=lambda each: each[0])
-        return [record for revision, record in since if revision < mine]
+        mine = self._since(self.id) if self.is_registered else math.inf
+        others = [record for record in self.others() if record.scheduler_id in self.live]
+        elders = [record for record in others if self._since(record.scheduler_id) < mine]
+        return sorted(elders, key=lambda record: self._since(record.scheduler_id))
+
+    def _since(self, scheduler_id: str) -> int:
+        """Return the revision at which a scheduler registered."""
+        record = self._records.find(scheduler_id)
+        return record.registered if record is not None and record.registered else self._records.revision(scheduler_id)
 
     def hear_clock(self, record: SchedulerRecord, answer: pb.AttendResponse) -> None:
         """Take in the time of another scheduler, and set the cluster's clock by the eldest."""
@@ -154,9 +154,7 @@ class Members:
 
     def infos(self) -> list[pb.SchedulerInfo]:
         """Return the information shown to people about all schedulers, by id."""
-        records = {scheduler_id: record for scheduler_id, (_, record) in self._records.items()}
-        records[self.id] = self.record
-        return [self._info(records[scheduler_id]) for scheduler_id in sorted(records)]
+        return [self._info(r) for r in sorted([*self.others(), self.record], key=lambda r: r.scheduler_id)]
 
     def _info(self, record: SchedulerRecord) -> pb.SchedulerInfo:
         return pb.SchedulerInfo(
@@ -205,7 +203,7 @@ class Members:
 
     async def run(self) -> None:
         """Stay registered, and follow the others, for as long as the scheduler lives."""
-        await run_loops(watch_of_schedulers=watching(self._watch), registration=self._registration())
+        await run_loops(watch_of_schedulers=watching(self._records.watch), registration=self._registration())
 
     async def leave(self, within_s: float) -> None:
         """Remove this scheduler's registration, so that no other waits for it; if that fails, its lease does it."""
@@ -259,16 +257,16 @@ class Members:
             lost.cancel()
 
     async def _put_if_gone(self, lease: KeptLease) -> None:
-        found = self._records.get(self.id)
+        found = self._records.find(self.id)
         if found is None:
             await self._put(lease)  # an operator removed it by hand
-        elif found[1].incarnation == self.record.incarnation and found[1] != self.record:
+        elif found.incarnation == self.record.incarnation and found != self.record:
             await self._put(lease)  # it has changed
-        elif found[1].incarnation != self.record.incarnation:
+        elif found.incarnation != self.record.incarnation:
             log.error(
                 "scheduler_id_taken",
                 scheduler_id=self.id,
-                by=found[1].address,
+                by=found.address,
                 advice="give each scheduler an ONAGER_SCHEDULER_SCHEDULER_ID of its own; this one goes on unlisted",
             )
 
@@ -280,54 +278,23 @@ class Members:
         record = self.record = self.changed()  # which may change while this is written
         revision = await self._backend.put(Keyspace.Schedulers, self.id, record.encoded(), lease=lease.id)
         self._registered = self._registered or revision
-        self._seen(record, revision)
+        self._records.seen(record, revision)
         if not is_listed:
             log.info("scheduler_registered", scheduler_id=self.id, address=self.record.address)
 
     # ---------------------------------------------------------------- the others
 
-    async def refresh(self) -> int:
-        """List all schedulers; return the revision to watch from."""
-        page = await self._backend.get_from_prefix(Keyspace.Schedulers, "")
-        found = {SchedulerId(item.key) for item in page}
-        for item in page:
-            self._take(item.key, item.value, item.mod_revision)
-        for scheduler_id, (revision, _) in list(self._records.items()):
-            if scheduler_id not in found and revision <= page.revision:
-                self._gone(scheduler_id)
-        return page.revision
+    async def refresh(self) -> None:
+        """Read the registrations of all schedulers."""
+        await self._records.refresh()
 
-    async def _watch(self) -> None:
-        revision = await self.refresh()
-        async with self._backend.watch(Keyspace.Schedulers, from_revision=revision + 1) as events:
-            async for event in events:
-                if event.kind is EventKind.PUT:
-                    self._take(event.key, event.value, event.mod_revision)
-                elif self._records.get(SchedulerId(event.key), (0, None))[0] < event.mod_revision:
-                    self._gone(SchedulerId(event.key))
-
-    def _take(self, key: str, value: bytes, revision: int) -> None:
-        try:
-            self._seen(SchedulerRecord.decoded(value, f"Schedulers/{key}"), revision)
-        except (StateCorruptError, SchemaVersionError) as error:
-            log.error("scheduler_record_unreadable", scheduler_id=key, error=str(error))  # noqa: TRY400
-
-    def _seen(self, record: SchedulerRecord, revision: int) -> None:
-        scheduler_id = SchedulerId(record.scheduler_id)
-        known = self._records.get(scheduler_id)
-        if known is not None and known[0] >= revision:
-            return
-        self._records[scheduler_id] = (revision, record)
-        was_ended = known is not None and self._forget_end(known[1])  # that life has registered again, or a new one has
-        if known is None or known[1] != record or was_ended:
-            self._tell(scheduler_id)
-
-    def _gone(self, scheduler_id: SchedulerId) -> None:
-        found = self._records.pop(scheduler_id, None)
-        if found is not None:
-            self._forget_end(found[1])
-            self._ahead_ms.pop(found[1].incarnation, None)
-            self._tell(scheduler_id)
+    def _changed(self, key: str, record: SchedulerRecord | None, before: SchedulerRecord | None) -> None:
+        # After its registration has changed, that life goes on, or a new one has begun.
+        was_ended = before is not None and self._forget_end(before)
+        if record is None and before is not None:
+            self._ahead_ms.pop(before.incarnation, None)
+        if record != before or was_ended:
+            self._tell(SchedulerId(key))
 
     def _forget_end(self, record: SchedulerRecord) -> bool:
         was_ended = record.incarnation in self._ended
@@ -342,8 +309,3 @@ class Members:
             log.info("schedulers_changed", scheduler_id=scheduler_id, live=len(self.live))
         for listener in self._listeners:
             listener()
-
-
-def _since(revision: int, record: SchedulerRecord) -> int:
-    """Return the revision at which a scheduler registered, whose record is of *revision*."""
-    return record.registered or revision

@@ -1,17 +1,15 @@
 """Begin to drive jobs: new ones, those of a scheduler that is gone, and those that another scheduler changed."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
-from onager.execution_graph import ExecutorLost, JobState
+from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.scheduler import timing
-from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.bundles import ClusterView, Store
 from onager.scheduler.engine.local_driver import LocalDriver
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads, shows
-from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.jobs.job_writers import JobWriters
+from onager.scheduler.jobs.job_heads import JobHead, shows
 from onager.scheduler.loops import whenever
 
 _AT_ONCE: Final = 16
@@ -35,19 +33,13 @@ class Adoption:
 
     def __init__(
         self,
-        jobs: JobStore,
-        heads: JobHeads,
-        writers: JobWriters,
+        store: Store,
+        cluster: ClusterView,
         local: LocalDriver,
-        ownership: Ownership,
-        recent_losses: Callable[[], Iterable[ExecutorLost]],
     ) -> None:
-        self._jobs = jobs
-        self._heads = heads
-        self._writers = writers
+        self._store = store
+        self._cluster = cluster
         self._local = local
-        self._ownership = ownership
-        self._recent_losses = recent_losses
         self.waiting: dict[JobId, None] = {}
         """The jobs that the loop takes next."""
         self._later: set[JobId] = set()
@@ -59,11 +51,11 @@ class Adoption:
         The scheduler that took in a new job first has a moment to assign its planning task. The head of our own write
         may be seen before the store has acknowledged the write; then there is nothing to read.
         """
-        cached = self._jobs.cached(job_id)
-        if not self._ownership.is_mine(job_id) or (cached is not None and shows(head, cached.graph)):
+        cached = self._store.jobs.cached(job_id)
+        if not self._cluster.ownership.is_mine(job_id) or (cached is not None and shows(head, cached.graph)):
             return
         is_new = cached is None and head.state is JobState.QUEUED
-        if not is_new and not self._writers.is_writing(job_id):
+        if not is_new and not self._store.writers.is_writing(job_id):
             self._adopt(job_id)
         elif job_id not in self._later:
             self._later.add(job_id)
@@ -93,18 +85,22 @@ class Adoption:
         await whenever(self._wake, self._work_off)
 
     def _not_followed(self) -> list[JobId]:
-        active = (JobId(head.job_id) for head in self._heads.active())
-        return [job_id for job_id in active if self._ownership.is_mine(job_id) and not self._ownership.follows(job_id)]
+        active = (JobId(head.job_id) for head in self._store.heads.active())
+        return [
+            job_id
+            for job_id in active
+            if self._cluster.ownership.is_mine(job_id) and not self._cluster.ownership.follows(job_id)
+        ]
 
     def _adopt_if_behind(self, job_id: JobId) -> None:
         self._later.discard(job_id)
-        head, cached = self._heads.get(job_id), self._jobs.cached(job_id)
+        head, cached = self._store.heads.get(job_id), self._store.jobs.cached(job_id)
         is_known = head is not None and cached is not None and shows(head, cached.graph)
-        if not (is_known and self._ownership.follows(job_id)):
+        if not (is_known and self._cluster.ownership.follows(job_id)):
             self._adopt(job_id)
 
     def _adopt(self, job_id: JobId) -> None:
-        head = self._heads.get(job_id)
+        head = self._store.heads.get(job_id)
         if head is not None and head.is_active:
             self.waiting[job_id] = None
             self._wake.set()
@@ -116,7 +112,7 @@ class Adoption:
                 del self.waiting[job_id]
             try:
                 await asyncio.gather(*(self._local.adopt(job_id) for job_id in some))
-                for lost in self._recent_losses():
+                for lost in self._cluster.executors.recent_losses():
                     await self._local.lose_executor(lost, jobs=some)
             except Exception:
                 self.waiting |= dict.fromkeys(some)  # nothing of it is harmful twice

@@ -10,20 +10,16 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.exchange_layout import kept_stage, result_name
 from onager.execution_graph import ExecutionGraph, JobState
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import timing, wire
-from onager.scheduler.cluster.precedence import Precedence
-from onager.scheduler.jobs.blobs import BlobStore
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
+from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_specs import decode_spec
-from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.settings import SchedulerSettings
-from onager.state_backend import Keyspace, StateBackendClient
+from onager.state_backend import Keyspace
 
 log = structlog.get_logger(__name__)
 
@@ -43,23 +39,10 @@ class Leftovers(NamedTuple):
 class CleanUps:
     """Clean-up of ended jobs."""
 
-    def __init__(
-        self,
-        settings: SchedulerSettings,
-        backend: StateBackendClient,
-        jobs: JobStore,
-        heads: JobHeads,
-        blobs: BlobStore,
-        precedence: Precedence,
-        clock: Clock,
-    ) -> None:
-        self._settings = settings
-        self._backend = backend
-        self._jobs = jobs
-        self._heads = heads
-        self._blobs = blobs
-        self._precedence = precedence
-        self._clock = clock
+    def __init__(self, env: Env, store: Store, cluster: ClusterView) -> None:
+        self._env = env
+        self._store = store
+        self._cluster = cluster
         self._owed: dict[JobId, JobHead] = {}
         self._owed_since_s: dict[JobId, float] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
@@ -75,8 +58,8 @@ class CleanUps:
 
     def clean_ups_for(self, executor_id: str) -> list[pb.CleanUp]:
         """Return clean-ups for the executor to carry out; each is asked of one executor at a time."""
-        now_s = self._clock.monotonic_s()
-        repeat_s = self._settings.clean_up_repeat_ms / 1000
+        now_s = self._env.clock.monotonic_s()
+        repeat_s = self._env.settings.clean_up_repeat_ms / 1000
         due: list[pb.CleanUp] = []
         for job_id, clean_up in self._prepared.items():
             if len(due) == _CLEAN_UPS_AT_ONCE:
@@ -95,9 +78,9 @@ class CleanUps:
         Return whether there is a new clean-up to ask for.
         """
         waiting: list[tuple[JobId, JobHead]] = []
-        for job_id in [j for j in self._owed if j not in self._prepared and not self._heads.may_be_read(j)]:
-            waited_s = self._clock.monotonic_s() - self._owed_since_s.get(job_id, 0.0)
-            if self._precedence.has_come(job_id, waited_s, timing.CLEAN_UP_MOMENT_S):
+        for job_id in [j for j in self._owed if j not in self._prepared and not self._store.heads.may_be_read(j)]:
+            waited_s = self._env.clock.monotonic_s() - self._owed_since_s.get(job_id, 0.0)
+            if self._cluster.precedence.has_come(job_id, waited_s, timing.CLEAN_UP_MOMENT_S):
                 waiting.append((job_id, self._owed[job_id]))
         found = False
         for start in range(0, len(waiting), _PREPARED_AT_ONCE):
@@ -115,7 +98,7 @@ class CleanUps:
         if head.state is JobState.SUCCESSFUL and not head.has_result and is_plain:
             return pb.CleanUp(job_id=job_id)  # most expired jobs: there is no need to read them
         try:
-            job = await self._jobs.get(job_id)
+            job = await self._store.jobs.get(job_id)
         except SchemaVersionError:
             return None  # a scheduler that can read it knows which files are the result's
         except (JobNotFoundError, StateCorruptError):
@@ -129,7 +112,7 @@ class CleanUps:
     async def _add_sink(self, clean_up: pb.CleanUp, graph: ExecutionGraph) -> None:
         """Add the removal of staged files for a query that ran while it was planned, and never got a plan."""
         async with self._reading_spec:
-            spec = await self._blobs.find(graph.spec_digest, decode_spec)
+            spec = await self._store.blobs.find(graph.spec_digest, decode_spec)
         if spec is not None and spec.HasField("sink"):
             clean_up.sink.CopyFrom(spec.sink)
 
@@ -138,11 +121,11 @@ class CleanUps:
         clean: dict[JobId, JobHead] = {}
         for text in job_ids:
             job_id = JobId(text)
-            head = self._heads.get(job_id)
+            head = self._store.heads.get(job_id)
             if head is None or head.clean_up == "none" or job_id not in self._asked:
                 continue  # or more has to be cleaned up by now than was asked for then
             clean[job_id] = head.model_copy(update={"clean_up": "none"})
-        await self._heads.put(list(clean.values()))
+        await self._store.heads.put(list(clean.values()))
 
     async def leftovers(self, found: Iterable[pb.ExchangeFiles], lives: Callable[[str], bool]) -> Leftovers:
         """Return what to remove of the files that an executor *found*, and which jobs it shall report again.
@@ -156,10 +139,10 @@ class CleanUps:
         tell_again: list[JobId] = []
         for each in found:
             job_id = JobId(each.job_id)
-            head = self._heads.get(job_id)
+            head = self._store.heads.get(job_id)
             if head is None:
                 continue
-            if not head.is_active and (head.clean_up != "none" or self._heads.may_be_read(job_id)):
+            if not head.is_active and (head.clean_up != "none" or self._store.heads.may_be_read(job_id)):
                 tell_again.append(job_id)
                 continue
             if head.is_active:
@@ -168,7 +151,7 @@ class CleanUps:
                     clean_ups.append(pb.CleanUp(job_id=job_id, dead_writers=dead))
                 continue
             try:
-                job = await self._jobs.get(job_id)
+                job = await self._store.jobs.get(job_id)
             except (JobNotFoundError, StateCorruptError, SchemaVersionError):
                 continue
             keeps_result = head.has_result and head.state is JobState.SUCCESSFUL
@@ -183,10 +166,12 @@ class CleanUps:
         return [pb.CleanUp(job_id=job_id, memory_only=True) for job_id in kept if await self._is_over(JobId(job_id))]
 
     async def _is_over(self, job_id: JobId) -> bool:
-        head = self._heads.get(job_id)
+        head = self._store.heads.get(job_id)
         if head is None:  # the job is new, or was removed long ago: the store knows
-            return await self._backend.get(Keyspace.JobHeads, job_id) is None
-        return not (head.is_active or self._heads.is_newer(job_id))  # a scheduler that can read it may go on with it
+            return await self._store.backend.get(Keyspace.JobHeads, job_id) is None
+        return not (
+            head.is_active or self._store.heads.is_newer(job_id)
+        )  # a scheduler that can read it may go on with it
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """Take in what the head says of the job's files."""
@@ -196,7 +181,7 @@ class CleanUps:
             self._owed_since_s.pop(job_id, None)
         else:
             self._owed[job_id] = head
-            self._owed_since_s.setdefault(job_id, self._clock.monotonic_s())
+            self._owed_since_s.setdefault(job_id, self._env.clock.monotonic_s())
         if known is None or head is None or (known.clean_up, known.reusable) != (head.clean_up, head.reusable):
             self._prepared.pop(job_id, None)
             self._asked.pop(job_id, None)

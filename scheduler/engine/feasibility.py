@@ -5,16 +5,14 @@ the executors on which it failed. For jobs that this scheduler drives, the graph
 earlier slots.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache
 
-from onager.clock import Clock
 from onager.execution_graph import ExecutorSlot, has_task_for
 from onager.ids import ExecutorId, JobId
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.cluster.ownership import Ownership
-from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
 
 Fits = Callable[[JobId, ExecutorId], bool]
 
@@ -22,35 +20,24 @@ Fits = Callable[[JobId, ExecutorId], bool]
 class Feasibility:
     """What is known of jobs with waiting tasks, and of executors with free slots."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        ownership: Ownership,
-        loads: JobLoads,
-        clock: Clock,
-        executors: Callable[[], Collection[str]],
-        streaming: Callable[[], Collection[str]] = frozenset,
-    ) -> None:
-        """Make it; *executors* returns those that take work, *streaming* those of them that can stream."""
-        self._jobs = jobs
-        self._ownership = ownership
+    def __init__(self, env: Env, store: Store, cluster: ClusterView, loads: JobLoads) -> None:
+        self._env = env
+        self._store = store
+        self._cluster = cluster
         self._loads = loads
-        self._clock = clock
-        self._executors = executors
-        self._streaming = streaming
         self._nothing: dict[tuple[JobId, ExecutorId], tuple[tuple[int, int], float]] = {}
         """Slots for which another scheduler's job had no task: as of which position, and until when that counts."""
 
     def as_of_now(self) -> Fits:
         """Return a function that says whether an executor's slot is likely to suit a job, looking once per pair."""
-        executors, streaming = cache(self._executors), cache(self._streaming)
-        now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
+        executors, streaming = cache(self._cluster.executors.taking_work), cache(self._cluster.executors.streaming)
+        now_s, now_ms = self._env.clock.monotonic_s(), self._env.clock.now_ms()
         self._nothing = {where: known for where, known in self._nothing.items() if known[1] > now_s}
 
         @cache
         def fits(job_id: JobId, executor_id: ExecutorId) -> bool:
-            if self._ownership.follows(job_id):
-                job = self._jobs.cached(job_id)
+            if self._cluster.ownership.follows(job_id):
+                job = self._store.jobs.cached(job_id)
                 slot = ExecutorSlot(executor_id, "", 0, can_stream=executor_id in streaming())
                 return job is None or has_task_for(job.graph, slot, now_ms, executors())
             known = self._nothing.get((job_id, executor_id))
@@ -63,6 +50,6 @@ class Feasibility:
 
         *position* is that of what was known of the job when the slot was offered: what has come since is news.
         """
-        if not self._ownership.follows(job_id):
-            until_s = self._clock.monotonic_s() + timing.NOTHING_FIT_S
+        if not self._cluster.ownership.follows(job_id):
+            until_s = self._env.clock.monotonic_s() + timing.NOTHING_FIT_S
             self._nothing[job_id, executor_id] = position, until_s

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import DiskError, JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
     Event,
@@ -26,15 +25,14 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import Reports, by_job
 from onager.scheduler import wire
 from onager.scheduler.cluster.job_driver import NotDrivingError
-from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
 from onager.scheduler.engine.lasting_errors import LastingErrors, is_lasting
 from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
 from onager.scheduler.engine.reports import ReportReader, failed_task
 from onager.scheduler.engine.reuse import Reuse
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import StoredJob
-from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.jobs.job_writers import JobWriters
 from onager.scheduler.loops import a_few_at_once
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
@@ -67,39 +65,30 @@ class LocalDriver:
 
     def __init__(
         self,
-        jobs: JobStore,
-        writers: JobWriters,
+        env: Env,
+        store: Store,
+        view: ClusterView,
+        cluster: Cluster,
         reader: ReportReader,
         queue: FairQueue,
-        ownership: Ownership,
-        cluster: Cluster,
-        clock: Clock,
-        *,
-        max_launches: int,
-        reply_to: Callable[[JobId], str] = lambda _: "",
-        on_room: Callable[[], None] = lambda: None,
-        on_adopted: Callable[[JobId], None] = lambda _: None,
+        loads: JobLoads,
         reuse: Reuse | None = None,
+        on_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make it; *reply_to* returns the address to which a job's tasks are reported first, empty for any scheduler.
+        """Make it; *reuse* knows the outputs that jobs may take of others.
 
-        *on_room* is called when slots that were kept for one job of a limited session may go to its other jobs again,
-        *on_adopted* when this scheduler begins to follow a job that it had in memory, unchanged. *reuse* knows the
-        outputs that jobs may take of others.
+        *on_room* is called when slots that were kept for one job of a limited session may go to its other jobs again.
         """
-        self._jobs = jobs
-        self._writers = writers
+        self._env = env
+        self._store = store
+        self._view = view
+        self._cluster = cluster
         self._reader = reader
         self._queue = queue
-        self._ownership = ownership
-        self._cluster = cluster
-        self._clock = clock
-        self._max_launches = max_launches
-        self._reply_to = reply_to
-        self._on_room = on_room
-        self._on_adopted = on_adopted
+        self._loads = loads
         self._reuse = reuse
-        self._errors = LastingErrors(clock)
+        self._on_room = on_room
+        self._errors = LastingErrors(env.clock)
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
         self._catching_up = asyncio.Lock()
@@ -109,8 +98,8 @@ class LocalDriver:
         """Return the job's coordinator."""
         found = self._coordinators.get(job_id)
         if found is None:
-            found = QueryCoordinator(job_id, self._writers, self._clock, self._cluster)
-            if self._ownership.follows(job_id):  # a coordinator of any other job serves this call only
+            found = QueryCoordinator(job_id, self._store.writers, self._env.clock, self._cluster)
+            if self._view.ownership.follows(job_id):  # a coordinator of any other job serves this call only
                 self._coordinators[job_id] = found
         return found
 
@@ -139,9 +128,9 @@ class LocalDriver:
 
     def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
         """Add to *launches* the address for their reports, so that the polled scheduler need not forward them."""
-        if reply_to := self._reply_to(job_id):
+        if self._view.ownership.others and self._view.ownership.is_mine(job_id):
             for launch in launches:
-                launch.task_set.reply_to = reply_to
+                launch.task_set.reply_to = self._view.members.record.address
         return launches
 
     # ---------------------------------------------------------------- reports
@@ -187,7 +176,7 @@ class LocalDriver:
                 events = await self._reuse.taking(job, events)
             launches = await self.coordinator(job_id).report(
                 events,
-                Share(executor, min(freed, self._max_launches)),
+                Share(executor, min(freed, self._env.settings.max_launches_per_append)),
                 limit=lambda: min(self._queue.room(job_id), self._queue.allowance(job_id)),
             )
         except SchemaVersionError as error:
@@ -224,7 +213,7 @@ class LocalDriver:
         failure = self._errors.note(job_id, key, error)
         if failure is None:
             return []
-        lost = failed_task(key, executor, failure, pb.TaskMetrics(), self._clock.now_ms())
+        lost = failed_task(key, executor, failure, pb.TaskMetrics(), self._env.clock.now_ms())
         return [key] if await self._end(job_id, failure, lost) else []
 
     async def _failed(self, job_id: JobId, work: str, error: Exception) -> bool:
@@ -249,11 +238,11 @@ class LocalDriver:
 
         Another scheduler may have launched them.
         """
-        if self._ownership.follows(job_id):
-            job = await self._jobs.get(job_id)
+        if self._view.ownership.follows(job_id):
+            job = await self._store.jobs.get(job_id)
             if all(can_judge(job.graph, key) for key in tasks):
                 return job
-        return await self._jobs.fresh(job_id)
+        return await self._store.jobs.fresh(job_id)
 
     # ---------------------------------------------------------------- lists of running work
 
@@ -273,18 +262,18 @@ class LocalDriver:
         some = None if jobs is None else frozenset(jobs)
 
         def graph_of(job_id: JobId) -> ExecutionGraph | None:
-            is_meant = self._ownership.follows(job_id) if some is None else job_id in some
-            job = self._jobs.cached(job_id) if is_meant else None
+            is_meant = self._view.ownership.follows(job_id) if some is None else job_id in some
+            job = self._store.jobs.cached(job_id) if is_meant else None
             return None if job is None else job.graph
 
-        held = self._jobs.held.of(ExecutorLife(executor_id, incarnation), graph_of)
+        held = self._store.jobs.held.of(ExecutorLife(executor_id, incarnation), graph_of)
         return {wire.task_key_of(job_id, task) for job_id, tasks in held for task in tasks}
 
     def can_judge(self, job_id: JobId) -> bool:
         """Return whether tasks of the job can be judged here: it is followed, has ended, or does not exist."""
-        head, job = self._jobs.heads.get(job_id), self._jobs.cached(job_id)
+        head, job = self._store.jobs.heads.get(job_id), self._store.jobs.cached(job_id)
         has_ended = head is None or not head.is_active or (job is not None and not job.graph.is_active)
-        return has_ended or self._ownership.follows(job_id)
+        return has_ended or self._view.ownership.follows(job_id)
 
     async def unwanted(self, executor_id: str, incarnation: str, held: Iterable[TaskKey]) -> list[TaskKey]:
         """Return those of the tasks *held* by this life of the executor that no graph wants any more.
@@ -298,11 +287,11 @@ class LocalDriver:
         for number, (job_id, mine) in enumerate(sorted(by_job.items())):
             if number % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            head = self._jobs.heads.get(job_id)
+            head = self._store.jobs.heads.get(job_id)
             if head is not None and head.state.is_terminal and head.broken is None:
                 found += sorted(mine)
                 continue
-            job = self._jobs.cached(job_id) if self._ownership.follows(job_id) else None
+            job = self._store.jobs.cached(job_id) if self._view.ownership.follows(job_id) else None
             keys = sorted(mine if job is None else not_held(job.graph, mine, executor_id, incarnation))
             if not keys:
                 continue
@@ -344,11 +333,11 @@ class LocalDriver:
     async def adopt(self, job_id: JobId) -> None:
         """Begin to drive a job, from what is stored; one that cannot be read is left alone."""
         try:
-            job = await self._jobs.fresh(job_id)
+            job = await self._store.jobs.fresh(job_id)
             if job.graph.is_active:
-                if not self._ownership.follows(job_id):  # it was in the cache before, and is unchanged
-                    self._ownership.read(job_id)
-                    self._on_adopted(job_id)
+                if not self._view.ownership.follows(job_id):  # it was in the cache before, and is unchanged
+                    self._view.ownership.read(job_id)
+                    self._loads.adopted(job_id)
                 await self.coordinator(job_id).revive()
         except UNREADABLE as error:
             log.warning("job_not_adopted", job_id=job_id, error=str(error))
@@ -366,12 +355,12 @@ class LocalDriver:
             if self._rounds_done >= mine:
                 return
             covers = self._rounds_asked
-            await self._read_all(self._ownership.followed)
+            await self._read_all(self._view.ownership.followed)
             self._rounds_done = covers
 
     async def _read_all(self, jobs: Sequence[JobId]) -> None:
         for start in range(0, len(jobs), _READ_AT_ONCE):
-            some = (self._jobs.fresh(job_id) for job_id in jobs[start : start + _READ_AT_ONCE])
+            some = (self._store.jobs.fresh(job_id) for job_id in jobs[start : start + _READ_AT_ONCE])
             for result in await asyncio.gather(*some, return_exceptions=True):
                 if isinstance(result, BaseException) and not isinstance(result, UNREADABLE):
                     raise result
@@ -381,8 +370,8 @@ class LocalDriver:
 
         `OnagerError` when one could not be stored.
         """
-        some = self._ownership.followed if jobs is None else jobs
-        concerned = [job_id for job_id in some if _has_something(self._jobs.cached(job_id), lost)]
+        some = self._view.ownership.followed if jobs is None else jobs
+        concerned = [job_id for job_id in some if _has_something(self._store.jobs.cached(job_id), lost)]
         results = await asyncio.gather(*(self._lose(job_id, lost) for job_id in concerned), return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):
@@ -406,8 +395,8 @@ class LocalDriver:
     def strays(self, is_alive: Callable[[str, str], bool]) -> list[tuple[str, str]]:
         """Return the lives of executors that are over, but to which graphs still assign tasks."""
         found: set[tuple[str, str]] = set()
-        for job_id in self._ownership.followed:
-            job = self._jobs.cached(job_id)
+        for job_id in self._view.ownership.followed:
+            job = self._store.jobs.cached(job_id)
             if job is None:
                 continue
             found |= {life for life in lives_at_work(job.graph) if not is_alive(*life)}

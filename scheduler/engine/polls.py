@@ -4,18 +4,16 @@ import asyncio
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_key
 from onager.scheduler import timing
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.executors.executor_calls import ExecutorCalls
-from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorSession, Offer
-from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.policy.reservations import Launch
 from onager.supervision import Background
 
@@ -27,24 +25,21 @@ class Polls:
 
     def __init__(
         self,
-        executors: ExecutorManager,
+        env: Env,
+        store: Store,
+        cluster: ClusterView,
         reconciler: Reconciler,
         dispatcher: Dispatcher,
         clean_ups: CleanUps,
-        blobs: BlobStore,
         calls: ExecutorCalls,
-        clock: Clock,
-        *,
-        wait_max_ms: int,
     ) -> None:
-        self._executors = executors
+        self._env = env
+        self._store = store
+        self._cluster = cluster
         self._reconciler = reconciler
         self._dispatcher = dispatcher
         self._clean_ups = clean_ups
-        self._blobs = blobs
         self._calls = calls
-        self._clock = clock
-        self._wait_max_ms = wait_max_ms
         self._waiting = Background()
 
     async def run(self) -> None:
@@ -53,7 +48,7 @@ class Polls:
 
     async def answer(self, session: ExecutorSession, request: pb.PollWorkRequest) -> pb.PollWorkResponse:
         """Return the answer to a poll: what there is to say, once there is, or that the executor will be called."""
-        wait_ms = min(request.wait_ms, self._wait_max_ms)
+        wait_ms = min(request.wait_ms, self._env.settings.poll_wait_max_ms)
         repeated: list[Launch] = []
         is_young = False
         if request.list_number > session.list_number:
@@ -76,12 +71,12 @@ class Polls:
             try:
                 await self._dispatcher.wait_for_work(offer, wait_ms / 1000)
             except asyncio.CancelledError:
-                self._executors.suspect(session)
+                self._cluster.executors.suspect(session)
                 raise
             answer.task_sets.extend(offer.launches)
             await self._add_news(session, answer)
         self.add_specs(answer)
-        if session.is_gone and not self._executors.is_alive(request.executor_id, request.incarnation):
+        if session.is_gone and not self._cluster.executors.is_alive(request.executor_id, request.incarnation):
             raise UnknownExecutorError(request.executor_id)
         return answer
 
@@ -97,7 +92,7 @@ class Polls:
             return
         await self._add_news(session, answer)
         self.add_specs(answer)
-        until_s, pause_s = self._clock.monotonic_s() + request.wait_ms / 1000, timing.CALL_FIRST_PAUSE_S
+        until_s, pause_s = self._env.clock.monotonic_s() + request.wait_ms / 1000, timing.CALL_FIRST_PAUSE_S
         while not session.is_gone:
             try:
                 await self._calls.answer_poll(session.record, request.list_number, answer)
@@ -106,7 +101,7 @@ class Polls:
             except Exception as error:  # noqa: BLE001 - no error of one executor may end the scheduler
                 # The answer may have arrived or not, and is taken only once. The next poll's list shows what was lost.
                 self._tell_failure(session, error)
-                if session.list_number > request.list_number or self._clock.monotonic_s() >= until_s:
+                if session.list_number > request.list_number or self._env.clock.monotonic_s() >= until_s:
                     return
                 await asyncio.sleep(pause_s)
                 pause_s = min(timing.CALL_LONGEST_PAUSE_S, 2 * pause_s)
@@ -115,7 +110,7 @@ class Polls:
                 return
 
     def _tell_failure(self, session: ExecutorSession, error: Exception) -> None:
-        now_s = self._clock.monotonic_s()
+        now_s = self._env.clock.monotonic_s()
         if session.call_failed_s is not None and now_s - session.call_failed_s < timing.UNREACHED_TOLD_S:
             return
         session.call_failed_s = now_s
@@ -137,14 +132,14 @@ class Polls:
     def add_specs(self, answer: pb.PollWorkResponse | pb.ReportTasksResponse) -> None:
         """Add the job specifications that planning tasks would otherwise fetch."""
         for digest in dict.fromkeys(task_set.spec_digest for task_set in answer.task_sets if task_set.work == pb.PLAN):
-            content = self._blobs.at_hand(digest)
+            content = self._store.blobs.at_hand(digest)
             if content is not None:
                 answer.blobs.add(digest=digest, content=content)
 
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
         answer.task_sets.extend(self._reconciler.take_late(session))
         answer.cancel.extend(await self.unwanted(session))
-        self._executors.tell_if_set_aside(session, answer)
+        self._cluster.executors.tell_if_set_aside(session, answer)
         if not session.is_draining:
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
 

@@ -134,20 +134,23 @@ class QueryCoordinator:
 
         return await self.launches(*await self._writers.record(self.job_id, decide))
 
-    async def speculate(self, executors: Collection[str]) -> None:
-        """Queue second attempts of stragglers, where one of *executors*, which take work, can run them."""
-        await self._writers.record(
-            self.job_id, lambda graph: Decision(find_stragglers(graph, executors, self._clock.now_ms()))
-        )
+    def overdue(self, graph: ExecutionGraph, executors: Collection[str], streaming: Collection[str]) -> list[Event]:
+        """Return what follows from the time alone, given the *executors* that take work, some of them *streaming*.
 
-    async def abandon_pipeline(self, executors: Collection[str], streaming: Collection[str]) -> None:
-        """Run the job over the durable exchange if none of *executors*, which take work, is *streaming*."""
-        await self._writers.record(
-            self.job_id,
-            lambda graph: Decision(
-                [e for e in (find_abandonment(graph, executors, streaming, self._clock.now_ms()),) if e is not None]
-            ),
-        )
+        Stragglers get second attempts. A job that no executor can stream runs over the durable exchange. A re-plan that
+        has had its time is given up: its tasks may hold the only slots in which anything is decided.
+        """
+        now_ms = self._clock.now_ms()
+        events: list[Event] = [*find_stragglers(graph, executors, now_ms)]
+        if (abandoned := find_abandonment(graph, executors, streaming, now_ms)) is not None:
+            events.append(abandoned)
+        if graph.replan is not None and find_replan(graph, now_ms) is not None:
+            events += self._revived(apply_all(graph, events))
+        return events
+
+    async def record_overdue(self, executors: Collection[str], streaming: Collection[str]) -> None:
+        """Commit what is `overdue`."""
+        await self._writers.record(self.job_id, lambda graph: Decision(self.overdue(graph, executors, streaming)))
 
     async def lose_executor(self, lost: ExecutorLost) -> None:
         """Take back the tasks of an executor that is gone, and fail the job if one of them is the cause."""

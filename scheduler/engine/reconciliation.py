@@ -9,23 +9,23 @@ compared a second time, everywhere, a moment later.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId, SchedulerId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
 from onager.scheduler import timing
+from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
-from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.remote_driver import RemoteDriver
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
+from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.records import ExecutorSession
-from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.loops import every, whenever
 from onager.scheduler.policy.reservations import Compared, Launch
 
@@ -40,21 +40,19 @@ class Reconciler:
 
     def __init__(
         self,
+        env: Env,
+        store: Store,
+        cluster: ClusterView,
         local: LocalDriver,
-        remotes: Callable[[], Mapping[SchedulerId, RemoteDriver]],
-        ownership: Ownership,
-        heads: JobHeads,
-        sessions: Callable[[], Iterable[ExecutorSession]],
-        on_news: Callable[[ExecutorSession], None],
-        clock: Clock,
+        forwarding: Forwarding,
+        dispatcher: Dispatcher,
     ) -> None:
+        self._env = env
+        self._store = store
+        self._cluster = cluster
         self._local = local
-        self._remotes = remotes
-        self._ownership = ownership
-        self._heads = heads
-        self._sessions = sessions
-        self._on_news = on_news
-        self._clock = clock
+        self._forwarding = forwarding
+        self._dispatcher = dispatcher
         self._again = asyncio.Event()
 
     # ---------------------------------------------------------------- a list comes
@@ -65,7 +63,7 @@ class Reconciler:
         if was_elsewhere:
             self._drop_late(session)
         session.list_number = number
-        now_s = self._clock.monotonic_s()
+        now_s = self._env.clock.monotonic_s()
         missing = {key: at_s for key, at_s in session.held.items() if key not in listed}
         late = {key for task_set in session.late_task_sets for key in task_keys(task_set)}
         # A task that was listed before did arrive: it has been reported to another scheduler since.
@@ -75,7 +73,7 @@ class Reconciler:
             if key in late or (now_s - at_s < timing.LAUNCH_YOUNG_S and key not in session.listed)
         }
         lost = (key for key in missing if key not in young and key not in session.listed)
-        suspicious = {self._ownership.scheduler_of(key.job_id) for key in lost}
+        suspicious = {self._cluster.ownership.scheduler_of(key.job_id) for key in lost}
         session.listed, session.in_doubt = frozenset(listed), frozenset(young)
         session.held = {
             **{key: session.held[key] for key in session.held if key in young},
@@ -83,7 +81,9 @@ class Reconciler:
         }
         held = listed | young
         launches = await self._compare_here(session, held)
-        asked = [a for i, a in self._remotes().items() if (was_elsewhere or i in suspicious) and self._has_jobs(i)]
+        asked = [
+            a for i, a in self._forwarding.drivers().items() if (was_elsewhere or i in suspicious) and self._has_jobs(i)
+        ]
         for compared in await asyncio.gather(*(self._compare_with(driver, session) for driver in asked)):
             launches += compared.launches
             session.unwanted.update(dict.fromkeys(compared.unwanted))
@@ -94,7 +94,7 @@ class Reconciler:
 
     def learn(self, session: ExecutorSession, running: set[TaskKey]) -> None:
         """Note the tasks in a heartbeat, which other schedulers may have launched; it disproves no launch."""
-        now_s = self._clock.monotonic_s()
+        now_s = self._env.clock.monotonic_s()
         known = {
             key: at_s for key, at_s in session.held.items() if key in running or now_s - at_s < timing.LAUNCH_YOUNG_S
         }
@@ -102,14 +102,14 @@ class Reconciler:
 
     def note(self, session: ExecutorSession, launches: Iterable[Launch]) -> None:
         """Remember that the tasks are on their way to the executor."""
-        now_s = self._clock.monotonic_s()
+        now_s = self._env.clock.monotonic_s()
         for launch in launches:
             session.note_launch(launch.task_set, now_s)
 
     def take_late(self, session: ExecutorSession) -> list[pb.TaskSet]:
         """Return launches that wait for an answer to the executor: from now on they are on their way."""
         task_sets, session.late_task_sets = session.late_task_sets, []
-        now_s = self._clock.monotonic_s()
+        now_s = self._env.clock.monotonic_s()
         for task_set in task_sets:
             session.note_launch(task_set, now_s)
         return task_sets
@@ -129,7 +129,7 @@ class Reconciler:
 
         All held tasks are checked; with *is_thrifty* only if the last check was not just now.
         """
-        now_s = self._clock.monotonic_s()
+        now_s = self._env.clock.monotonic_s()
         judged: list[TaskKey] = []
         if not is_thrifty or now_s - session.judged_s >= timing.LIST_JUDGED_EVERY_S:
             session.judged_s = now_s
@@ -171,13 +171,13 @@ class Reconciler:
 
     def _is_due(self, session: ExecutorSession, scheduler_id: SchedulerId) -> bool:
         return _is_new(session, scheduler_id) or any(
-            self._ownership.scheduler_of(key.job_id) == scheduler_id for key in session.held
+            self._cluster.ownership.scheduler_of(key.job_id) == scheduler_id for key in session.held
         )
 
     async def _compare(self, is_due: Callable[[ExecutorSession, SchedulerId], bool]) -> None:
-        sessions = list(self._sessions())
+        sessions = list(self._cluster.executors.sessions)
         work = [self._tell_here(session) for session in sessions if _is_new(session, _HERE)]
-        for scheduler_id, driver in self._remotes().items():
+        for scheduler_id, driver in self._forwarding.drivers().items():
             if self._has_jobs(scheduler_id):
                 work += [self._tell(driver, session) for session in sessions if is_due(session, scheduler_id)]
         await asyncio.gather(*work)
@@ -193,7 +193,7 @@ class Reconciler:
             return
         session.late_task_sets += [launch.task_set for launch in compared.launches]
         session.unwanted.update(dict.fromkeys(compared.unwanted))
-        self._on_news(session)
+        self._dispatcher.nudge(lambda other: other is session)
 
     async def _compare_here(self, session: ExecutorSession, held: set[TaskKey]) -> list[Launch]:
         session.compared[_HERE] = session.list_number
@@ -205,7 +205,7 @@ class Reconciler:
         scheduler_id, slot = driver.scheduler_id, session.slot
         # An answer on its way may hold launches that the list cannot have.
         disproves = _is_new(session, scheduler_id) and not driver.is_busy_with(session.executor_id)
-        held = [key for key in sorted(session.held) if self._ownership.scheduler_of(key.job_id) == scheduler_id]
+        held = [key for key in sorted(session.held) if self._cluster.ownership.scheduler_of(key.job_id) == scheduler_id]
         try:
             try:
                 compared = await driver.compare(slot, held, disproves=disproves)
@@ -221,11 +221,13 @@ class Reconciler:
         return compared
 
     def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:
-        active = (JobId(head.job_id) for head in self._heads.active())
-        return [job_id for job_id in active if self._ownership.scheduler_of(job_id) == scheduler_id]
+        active = (JobId(head.job_id) for head in self._store.heads.active())
+        return [job_id for job_id in active if self._cluster.ownership.scheduler_of(job_id) == scheduler_id]
 
     def _has_jobs(self, scheduler_id: SchedulerId) -> bool:
-        return any(self._ownership.scheduler_of(JobId(h.job_id)) == scheduler_id for h in self._heads.active())
+        return any(
+            self._cluster.ownership.scheduler_of(JobId(h.job_id)) == scheduler_id for h in self._store.heads.active()
+        )
 
     def begin_again(self) -> None:
         """Compare every list again: some jobs have a new driver, which may not know all launches yet."""
@@ -233,7 +235,7 @@ class Reconciler:
         asyncio.get_running_loop().call_later(timing.LISTS_SETTLED_S, self._forget_compared)
 
     def _forget_compared(self) -> None:
-        for session in self._sessions():
+        for session in self._cluster.executors.sessions:
             session.compared.clear()
 
 

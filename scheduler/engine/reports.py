@@ -1,7 +1,7 @@
 """Executors' reports, made into events: blobs and inline results are stored before the event that names them."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from typing import Final
@@ -42,6 +42,7 @@ from onager.protocol.task_keys import Reports
 from onager.scheduler import wire
 from onager.scheduler.catalog.changes import CatalogChanges, changes_from
 from onager.scheduler.engine import planning
+from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.places import check_place_apart
 from onager.scheduler.jobs.results import InlineResult, ResultStore
@@ -75,21 +76,13 @@ class ReportReader:
         blobs: BlobStore,
         results: ResultStore,
         clock: Clock,
+        executors: ExecutorManager,
         on_outcomes: OnOutcomes | None = None,
         *,
-        taking_work: Callable[[], Collection[str]] = frozenset,
-        may_see: Callable[[str], bool] = lambda _: True,
         private: PrivatePaths = NO_PATHS,
     ) -> None:
-        """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
-
-        *may_see* returns whether some executor sees a place, or may see it soon.
-        No plan may write to *private* paths. *may_change_catalog* returns whether all schedulers know how,
-        *may_commit* whether all know tables of other catalogs, and all executors, too, *may_name_places* whether all
-        know that a directory was not seen.
-        """
-        self._taking_work = taking_work
-        self._may_see = may_see
+        """Make a reader; *on_outcomes* gets what it has read. No plan may write to *private* paths."""
+        self._executors = executors
         self._private = private
         self._on_outcomes = on_outcomes
         self._blobs = blobs
@@ -179,9 +172,10 @@ class ReportReader:
             return failure
         of, _, place = (failure.error_class or "").partition(".")
         if of == NO_PLACE:
-            return failure if self._may_see(place or WAREHOUSE) else _for_good(failure, _NOBODY_SEES)
-        others = set(self._taking_work()) - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
-        return failure if others or not self._taking_work() else _for_good(failure, _NOBODY_READS)
+            return failure if self._executors.may_see(place or WAREHOUSE) else _for_good(failure, _NOBODY_SEES)
+        taking_work = self._executors.taking_work()
+        others = taking_work - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
+        return failure if others or not taking_work else _for_good(failure, _NOBODY_READS)
 
 
 def _for_good(failure: Failure, advice: str) -> Failure:

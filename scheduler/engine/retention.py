@@ -6,28 +6,34 @@ harmless.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import DiskError, OnagerError, StateCorruptError
 from onager.execution_graph import JobState
 from onager.ids import BlobDigest, JobId, program_of
 from onager.scheduler import timing
 from onager.scheduler.catalog.collecting import OrphanedPages
-from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.cluster.rounds import Rounds
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
 from onager.scheduler.jobs import audit
 from onager.scheduler.jobs.archive import HistoryArchive
 from onager.scheduler.jobs.audit_notes import is_note
-from onager.scheduler.jobs.blobs import BlobStore, blobs_of
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.blobs import blobs_of
+from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import HEADER_KEYSPACES
-from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.settings import SchedulerSettings
-from onager.state_backend import ABSENT, MAX_TXN_OPS, Committed, Delete, DeleteRange, Keyspace, Op, StateBackendClient
+from onager.state_backend import (
+    ABSENT,
+    MAX_TXN_OPS,
+    Committed,
+    Delete,
+    DeleteRange,
+    Keyspace,
+    Op,
+    each_page,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -35,42 +41,25 @@ _REMOVED_AT_ONCE: Final = 16
 """Jobs removed by one transaction; each takes eight operations."""
 _BATCHES_AT_ONCE: Final = 12
 """Transactions in flight: the store writes concurrent ones together."""
-_PAGE: Final = 1_000
 _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspace.Results)
 
 
 class Retention:
     """Removes results, histories, and later records, whose time is over."""
 
-    def __init__(
-        self,
-        settings: SchedulerSettings,
-        backend: StateBackendClient,
-        jobs: JobStore,
-        heads: JobHeads,
-        blobs: BlobStore,
-        precedence: Precedence,
-        clock: Clock,
-        is_space_short: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Make it; *is_space_short* returns whether the exchange has no space left somewhere."""
-        self._is_space_short = is_space_short
-        self._settings = settings
-        self._backend = backend
-        self._jobs = jobs
-        self._heads = heads
-        self._blobs = blobs
-        self._precedence = precedence
-        self._clock = clock
-        self._archive = HistoryArchive(backend, settings.history_dir) if settings.history_dir else None
+    def __init__(self, env: Env, store: Store, cluster: ClusterView) -> None:
+        self._env = env
+        self._store = store
+        self._cluster = cluster
+        self._archive = HistoryArchive(store.backend, env.settings.history_dir) if env.settings.history_dir else None
         self._due: list[tuple[int, JobId]] = []
         """A heap of the times at which to look at each job that has ended and is not removed."""
         self._awaited: set[JobId] = set()
         """The jobs in `_due`, each once."""
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._histories: set[str] = set()
-        self._pages = OrphanedPages(backend)
-        self._rounds = Rounds(backend, clock)
+        self._pages = OrphanedPages(store.backend)
+        self._rounds = Rounds(store.backend, env.clock)
         self._audit_over_ms = 0
         """When the retention of the oldest record of the audit is over, as far as known."""
 
@@ -79,14 +68,14 @@ class Retention:
         if head is not None and job_id not in self._awaited:
             self._look_later(job_id, 0)
         if head is None or not head.is_active:
-            for step in self._heads.steps_of(job_id):  # they wait for their program's end
+            for step in self._store.heads.steps_of(job_id):  # they wait for their program's end
                 if step not in self._awaited:
                     self._look_later(step, 0)
 
     def _look_later(self, job_id: JobId, at_least_ms: int) -> None:
-        head = self._heads.get(job_id)
+        head = self._store.heads.get(job_id)
         # A job that only a newer version can read is left to newer schedulers.
-        if head is not None and not self._is_kept(head) and not self._heads.is_newer(job_id):
+        if head is not None and not self._is_kept(head) and not self._store.heads.is_newer(job_id):
             self._awaited.add(job_id)
             heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
 
@@ -97,7 +86,7 @@ class Retention:
 
     def _program(self, head: JobHead) -> JobHead | None:
         program_id = program_of(head.job_id)
-        return None if program_id is None else self._heads.get(program_id)
+        return None if program_id is None else self._store.heads.get(program_id)
 
     def _ended_ms(self, head: JobHead) -> int | None:
         """Return when the job ended, or the program of which it is a step; None: nobody knows."""
@@ -109,7 +98,7 @@ class Retention:
         ended_ms = self._ended_ms(head)
         if ended_ms is None:
             return 0
-        settings = self._settings
+        settings = self._env.settings
         if self._is_kept_for_none(head):
             return ended_ms
         retention_s = settings.result_retention_s if head.has_result else settings.record_retention_s
@@ -128,8 +117,8 @@ class Retention:
     def _is_due(self, head: JobHead, now_ms: int) -> bool:
         """Return whether a retention is over and it is this scheduler's turn."""
         waited_ms = now_ms - self._over_ms(head)
-        return waited_ms >= 0 and self._precedence.has_come(
-            head.job_id, waited_ms, 2 * self._settings.sweep_interval_ms
+        return waited_ms >= 0 and self._cluster.precedence.has_come(
+            head.job_id, waited_ms, 2 * self._env.settings.sweep_interval_ms
         )
 
     async def sweep(self) -> None:
@@ -137,11 +126,11 @@ class Retention:
 
         It works in portions, so that other tasks get their turns, and no longer than the interval between sweeps.
         """
-        now_ms = self._clock.now_ms()
-        until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
-        if self._is_space_short():
-            await self._heads.put([head.withdrawn() for head in self._heads if head.reusable])
-        while self._clock.monotonic_s() <= until_s and (due := self._take_due(now_ms)):
+        now_ms = self._env.clock.now_ms()
+        until_s = self._env.clock.monotonic_s() + self._env.settings.sweep_interval_ms / 1000
+        if self._cluster.executors.is_space_short:
+            await self._store.heads.put([head.withdrawn() for head in self._store.heads if head.reusable])
+        while self._env.clock.monotonic_s() <= until_s and (due := self._take_due(now_ms)):
             batches = [due[n : n + _REMOVED_AT_ONCE] for n in range(0, len(due), _REMOVED_AT_ONCE)]
             await asyncio.gather(*(self._work_off(batch, now_ms) for batch in batches))
             for job_id in due:
@@ -159,11 +148,11 @@ class Retention:
         return due
 
     async def _work_off(self, job_ids: Sequence[JobId], now_ms: int) -> None:
-        known = [head for job_id in job_ids if (head := self._heads.get(job_id)) is not None]
+        known = [head for job_id in job_ids if (head := self._store.heads.get(job_id)) is not None]
         heads = [head for head in known if not self._is_kept(head)]
         due = [head for head in heads if self._is_due(head, now_ms)]
         dated = [head.model_copy(update={"ended_ms": now_ms}) for head in due if head.ended_ms is None]
-        settings = self._settings
+        settings = self._env.settings
         withdrawn = [head.withdrawn() for head in due if self._is_kept_for_none(head)]
         expired = [head for head in due if head.has_result and self._is_over(head, settings.result_retention_s, now_ms)]
         over = [
@@ -178,9 +167,9 @@ class Retention:
         told = [head for head in told if head not in over and head not in expired]
         try:
             if dated:  # their records are damaged, and may not say when they ended: count from now
-                await self._heads.put(dated)
+                await self._store.heads.put(dated)
             if withdrawn:
-                await self._heads.put(withdrawn)
+                await self._store.heads.put(withdrawn)
             if expired:
                 await self._expire(expired)
             if told:
@@ -197,7 +186,7 @@ class Retention:
             was_done = head.clean_up == "none" and head.state is not JobState.SUCCESSFUL and not head.reusable
             clean_up = "none" if was_done and head.broken is None else "all"
             expired.append(head.model_copy(update={"has_result": False, "clean_up": clean_up, "reusable": {}}))
-        await self._heads.put(expired, beside=lambda head: [DeleteRange(Keyspace.Results, f"{head.job_id}/")])
+        await self._store.heads.put(expired, beside=lambda head: [DeleteRange(Keyspace.Results, f"{head.job_id}/")])
 
     async def _archived(self, heads: list[JobHead]) -> list[JobHead]:
         """Return the jobs whose histories need not be in the store any more."""
@@ -219,12 +208,14 @@ class Retention:
     async def _forget_history(self, heads: Sequence[JobHead]) -> None:
         """Remove what happened to jobs that stay known."""
         forgotten = [head.model_copy(update={"has_history": False}) for head in heads]
-        await self._heads.put(forgotten, beside=lambda head: [DeleteRange(Keyspace.History, f"{head.job_id}/")])
+        await self._store.heads.put(forgotten, beside=lambda head: [DeleteRange(Keyspace.History, f"{head.job_id}/")])
 
     async def _remove(self, heads: Sequence[JobHead]) -> None:
         """Remove everything that the store holds of ended jobs."""
-        named = await self._jobs.as_stored([JobId(head.job_id) for head in heads], blobs_of)
-        await self._blobs.release_all((job_id, digest) for job_id, found in named.items() for digest in found or ())
+        named = await self._store.jobs.as_stored([JobId(head.job_id) for head in heads], blobs_of)
+        await self._store.blobs.release_all(
+            (job_id, digest) for job_id, found in named.items() for digest in found or ()
+        )
         readable = [head for head in heads if head.job_id in named]
         if not await self._remove_records(readable) and len(readable) > 1:
             for head in readable:
@@ -234,40 +225,40 @@ class Retention:
         ops: list[Op] = []
         expect: dict[tuple[Keyspace, str], int] = {}
         broken = [(Keyspace.ActiveJobs, head.job_id) for head in heads if head.broken is not None]
-        found = (await self._backend.read_txn(broken)).values if broken else {}
+        found = (await self._store.backend.read_txn(broken)).values if broken else {}
         for head in heads:
             active = found.get((Keyspace.ActiveJobs, head.job_id))
             expect[Keyspace.ActiveJobs, head.job_id] = ABSENT if active is None else active.mod_revision
             ops += [Delete(keyspace, head.job_id) for keyspace in (*HEADER_KEYSPACES, Keyspace.JobHeads)]
             ops += [DeleteRange(keyspace, f"{head.job_id}/") for keyspace in _PARTS]
-        result = await self._backend.put_txn(ops, expect=expect)
+        result = await self._store.backend.put_txn(ops, expect=expect)
         if not isinstance(result, Committed):
             return False
         for head in heads:
-            self._jobs.forget(JobId(head.job_id))
-            self._heads.removed(JobId(head.job_id), result.revision)
+            self._store.jobs.forget(JobId(head.job_id))
+            self._store.heads.removed(JobId(head.job_id), result.revision)
             log.info("job_removed", job_id=head.job_id)
         return True
 
     async def sweep_audit(self) -> None:
         """Remove records of the audit whose time is over, in portions; new ones are younger than those seen."""
-        retention_ms = 1000 * self._settings.audit_retention_s
-        until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
-        now_ms = self._clock.now_ms()
+        retention_ms = 1000 * self._env.settings.audit_retention_s
+        until_s = self._env.clock.monotonic_s() + self._env.settings.sweep_interval_ms / 1000
+        now_ms = self._env.clock.now_ms()
         waited_ms = now_ms - self._audit_over_ms
-        moment_ms = 2 * self._settings.sweep_interval_ms
-        if waited_ms < 0 or not self._precedence.has_come("audit", waited_ms, moment_ms):
+        moment_ms = 2 * self._env.settings.sweep_interval_ms
+        if waited_ms < 0 or not self._cluster.precedence.has_come("audit", waited_ms, moment_ms):
             return
         try:
-            while self._clock.monotonic_s() <= until_s:
-                page = await self._backend.scan_keys(Keyspace.Audit, limit=MAX_TXN_OPS)
+            while self._env.clock.monotonic_s() <= until_s:
+                page = await self._store.backend.scan_keys(Keyspace.Audit, limit=MAX_TXN_OPS)
                 over = [key for key in page if audit.key_ms(key) + retention_ms <= now_ms]
                 if len(over) < len(page) or not over:
                     oldest_ms = next((audit.key_ms(key) for key in page if key not in over), now_ms)
                     self._audit_over_ms = oldest_ms + retention_ms
                 if not over:
                     return
-                await self._backend.put_all(Delete(Keyspace.Audit, key) for key in over)
+                await self._store.backend.put_all(Delete(Keyspace.Audit, key) for key in over)
                 await asyncio.sleep(0)
         except OnagerError as error:
             log.warning("audit_not_removed", error=str(error))
@@ -277,16 +268,10 @@ class Retention:
         is_due = self._rounds.has_begun("audit notes", timing.AUDIT_COUNTED_S)
         if not is_due or not await self._rounds.claim("audit notes", timing.AUDIT_COUNTED_S):
             return
-        keys: list[str] = []
-        start_after: str | None = None
-        while True:
-            page = await self._backend.scan_keys(Keyspace.Audit, limit=_PAGE, start_after=start_after)
-            keys += [key for key in page if is_note(key)]
-            if not page.has_more:
-                break
-            start_after = page.items[-1]
-        too_many = keys[: max(0, len(keys) - self._settings.audit_max_notes)]
-        await self._backend.put_all(Delete(Keyspace.Audit, key) for key in too_many)
+        pages = each_page(self._store.backend.scan_keys, Keyspace.Audit)
+        keys = [key async for page in pages for key in page if is_note(key)]
+        too_many = keys[: max(0, len(keys) - self._env.settings.audit_max_notes)]
+        await self._store.backend.put_all(Delete(Keyspace.Audit, key) for key in too_many)
 
     async def collect_orphans(self) -> int:
         """Remove blobs, and pages of the catalog, that are unreferenced now and were a while ago; return how many.
@@ -297,25 +282,19 @@ class Retention:
         is_due = self._rounds.has_begun("orphans", timing.ORPHAN_AGE_S)
         if not is_due or not await self._rounds.claim("orphans", timing.ORPHAN_AGE_S):
             return 0
-        references, unnamed = await self._blobs.orphans(lambda job_id: self._heads.get(job_id) is not None)
+        references, unnamed = await self._store.blobs.orphans(lambda job_id: self._store.heads.get(job_id) is not None)
         gone, left = references & self._orphans[0], unnamed & self._orphans[1]
-        await self._blobs.release_all(gone)
-        await self._blobs.collect(left)
+        await self._store.blobs.release_all(gone)
+        await self._store.blobs.collect(left)
         self._orphans = (references - gone, unnamed - left)
         histories = await self._histories_without_a_job()
         for job_id in histories & self._histories:
-            await self._backend.delete_range(Keyspace.History, f"{job_id}/")
+            await self._store.backend.delete_range(Keyspace.History, f"{job_id}/")
         self._histories = histories - self._histories
         return len(gone) + len(left) + await self._pages.collect()
 
     async def _histories_without_a_job(self) -> set[str]:
         """Return the jobs that are gone but for their histories."""
-        found: set[str] = set()
-        start_after: str | None = None
-        while True:
-            page = await self._backend.scan_keys(Keyspace.History, limit=_PAGE, start_after=start_after)
-            jobs = {key.partition("/")[0] for key in page}
-            found |= {job_id for job_id in jobs if self._heads.get(JobId(job_id)) is None}
-            if not page.has_more:
-                return found
-            start_after = page.items[-1]
+        pages = each_page(self._store.backend.scan_keys, Keyspace.History)
+        jobs = {key.partition("/")[0] async for page in pages for key in page}
+        return {job_id for job_id in jobs if self._store.heads.get(JobId(job_id)) is None}

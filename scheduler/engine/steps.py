@@ -13,7 +13,6 @@ from typing import Final
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import (
     JobConflictError,
     JobNotFoundError,
@@ -39,15 +38,14 @@ from onager.execution_graph import (
 from onager.ids import BlobDigest, JobId, program_of, step_job_id
 from onager.job_settings import reuse_of
 from onager.protocol.apart import apart
-from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.bundles import ClusterView, Env, Store
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.new_jobs import NewJobs
-from onager.scheduler.jobs.blobs import BlobStore, digest_of
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms
+from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.jobs.job_heads import JobHead, JobTerms
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import Submission, check_spec, encode_spec
-from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.jobs.program_specs import spec_of_child
 from onager.scheduler.loops import whenever
 
@@ -64,24 +62,12 @@ _UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 class Steps:
     """The steps of the programs that this scheduler drives."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        writers: JobWriters,
-        blobs: BlobStore,
-        new_jobs: NewJobs,
-        local: LocalDriver,
-        ownership: Ownership,
-        clock: Clock,
-    ) -> None:
-        self._jobs = jobs
-        self._heads: JobHeads = jobs.heads
-        self._writers = writers
-        self._blobs = blobs
+    def __init__(self, env: Env, store: Store, cluster: ClusterView, new_jobs: NewJobs, local: LocalDriver) -> None:
+        self._env = env
+        self._store = store
+        self._cluster = cluster
         self._new_jobs = new_jobs
         self._local = local
-        self._ownership = ownership
-        self._clock = clock
         self._waiting: dict[JobId, None] = {}
         """The programs to look at."""
         self._awaited: dict[JobId, set[JobId]] = {}
@@ -101,13 +87,13 @@ class Steps:
         """Take in that a job has ended, which may be a step's, or a program with steps that run; or its deadline."""
         self._note_deadline(job_id, head)
         if (program_id := program_of(job_id)) is not None:
-            program = self._heads.get(program_id)
+            program = self._store.heads.get(program_id)
             has_ended = head is None or not head.is_active
             if has_ended or program is None or not program.is_active:
                 self._look_at([program_id])
             if has_ended:
                 self._look_at(sorted(self._awaited.pop(job_id, ())))
-        elif (head is None or not head.is_active) and self._heads.steps_of(job_id):
+        elif (head is None or not head.is_active) and self._store.heads.steps_of(job_id):
             self._look_at([job_id])
 
     def _note_deadline(self, job_id: JobId, head: JobHead | None) -> None:
@@ -120,18 +106,18 @@ class Steps:
     def look_again(self) -> None:
         """Look at all programs: this scheduler may drive others than before, or an event may have been missed."""
         found: set[JobId] = set()
-        for head in self._heads.active():
+        for head in self._store.heads.active():
             program_id = program_of(head.job_id)
             if program_id is not None:
                 found.add(program_id)
-        for job_id in self._ownership.followed:
-            job = self._jobs.cached(job_id)
+        for job_id in self._cluster.ownership.followed:
+            job = self._store.jobs.cached(job_id)
             if job is not None and job.graph.is_program:
                 found.add(job_id)
         self._look_at(sorted(found))
 
     def _look_at(self, programs: Iterable[JobId]) -> None:
-        mine = [program_id for program_id in programs if self._ownership.is_mine(program_id)]
+        mine = [program_id for program_id in programs if self._cluster.ownership.is_mine(program_id)]
         if mine:
             self._waiting |= dict.fromkeys(mine)
             self._wake.set()
@@ -148,7 +134,7 @@ class Steps:
             self._deadline_wake.clear()
             wait_s = None
             if self._deadlines:
-                left_s = (min(self._deadlines.values()) - self._clock.now_ms()) / 1000
+                left_s = (min(self._deadlines.values()) - self._env.clock.now_ms()) / 1000
                 wait_s = min(_LONGEST_WAIT_S, max(_OTHERS_TURN_S, left_s))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -161,13 +147,13 @@ class Steps:
 
     async def pass_deadlines(self) -> None:
         """Fail those of the jobs that this scheduler drives that should have ended by now."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._env.clock.now_ms()
         due = [(job_id, at_ms) for job_id, at_ms in self._deadlines.items() if at_ms <= now_ms]
         for job_id, deadline_ms in due:
-            if not self._ownership.is_mine(job_id):
+            if not self._cluster.ownership.is_mine(job_id):
                 continue
             try:
-                await self._writers.record(job_id, partial(_late, deadline_ms, now_ms))
+                await self._store.writers.record(job_id, partial(_late, deadline_ms, now_ms))
             except _UNREADABLE as error:
                 log.warning("deadline_not_noted", job_id=job_id, error=str(error))
 
@@ -188,7 +174,7 @@ class Steps:
 
     async def _advance(self, program_id: JobId) -> None:
         """Do what the program, as it is stored, owes: submit jobs, take in their ends, or stop them."""
-        if not self._ownership.is_mine(program_id):
+        if not self._cluster.ownership.is_mine(program_id):
             return
         try:
             job = await self._stored(program_id)
@@ -207,17 +193,17 @@ class Steps:
             if end is not None:
                 ended.append(end)
         if ended:
-            await self._writers.record(program_id, lambda _: Decision(ended))
+            await self._store.writers.record(program_id, lambda _: Decision(ended))
 
     async def _stored(self, program_id: JobId) -> StoredJob:
-        if self._ownership.follows(program_id):
-            return await self._jobs.get(program_id)
-        return await self._jobs.fresh(program_id)
+        if self._cluster.ownership.follows(program_id):
+            return await self._store.jobs.get(program_id)
+        return await self._store.jobs.fresh(program_id)
 
     async def _step(self, job: StoredJob, stage: Stage) -> StepEnded | None:
         """Return the end of a running step if it has ended; see to it that it runs."""
         child_id = self._child_id(job.graph, stage)
-        head = self._heads.get(child_id)
+        head = self._store.heads.get(child_id)
         if head is not None:
             return None if head.is_active else await self._end(stage, child_id, head)
         before = await self._done_before(job, stage)
@@ -227,7 +213,7 @@ class Steps:
         if rows is None:
             self._awaited.setdefault(done_id, set()).add(JobId(job.graph.job_id))
             return None
-        return StepEnded(stage_id=stage.spec.stage_id, child_id=done_id, rows=rows, at_ms=self._clock.now_ms())
+        return StepEnded(stage_id=stage.spec.stage_id, child_id=done_id, rows=rows, at_ms=self._env.clock.now_ms())
 
     def _child_id(self, graph: ExecutionGraph, stage: Stage) -> JobId:
         return step_job_id(graph.job_id, stage.spec.stage_id)
@@ -236,8 +222,8 @@ class Steps:
         """Submit the job of a step; whoever was first, there is one."""
         assert stage.spec.plan_digest is not None
         try:
-            program = await self._blobs.get(BlobDigest(job.graph.spec_digest))
-            step = await self._blobs.get(BlobDigest(stage.spec.plan_digest))
+            program = await self._store.blobs.get(BlobDigest(job.graph.spec_digest))
+            step = await self._store.blobs.get(BlobDigest(stage.spec.plan_digest))
         except (NotFoundError, StateCorruptError) as error:
             return self._failed(stage, child_id, f"what it is to do cannot be read any more: {error}")
         spec = await apart(len(program) + len(step), spec_of_child, program, step, stage.spec.name)
@@ -274,13 +260,13 @@ class Steps:
         retry_of = job.header.retry_of
         while retry_of:
             try:
-                earlier = await self._jobs.fresh(JobId(retry_of))
+                earlier = await self._store.jobs.fresh(JobId(retry_of))
             except _UNREADABLE:
                 return None
             if earlier.graph.state is JobState.SUCCESSFUL or earlier.graph.spec_digest != job.graph.spec_digest:
                 return None
             done_id = _done_by(earlier.graph, stage_id)
-            head = self._heads.get(done_id)
+            head = self._store.heads.get(done_id)
             if program_of(done_id) != earlier.graph.job_id or head is not None:
                 return self._done(job.graph, stage, earlier.graph, done_id, head)
             retry_of = earlier.header.retry_of  # that one ended before it came to this step
@@ -310,28 +296,28 @@ class Steps:
 
     async def _end(self, stage: Stage, child_id: JobId, head: JobHead) -> StepEnded | None:
         if head.broken is not None:
-            if self._heads.is_newer(child_id):
+            if self._store.heads.is_newer(child_id):
                 return None  # a newer scheduler goes on with it
             return self._failed(stage, child_id, f"its record cannot be read: {head.broken}")
         if head.state is JobState.SUCCESSFUL:
             return StepEnded(
-                stage_id=stage.spec.stage_id, child_id=child_id, rows=head.result_rows, at_ms=self._clock.now_ms()
+                stage_id=stage.spec.stage_id, child_id=child_id, rows=head.result_rows, at_ms=self._env.clock.now_ms()
             )
-        graph = (await self._jobs.fresh(child_id)).graph
+        graph = (await self._store.jobs.fresh(child_id)).graph
         failure = _failure_of(graph)
         return StepEnded(
-            stage_id=stage.spec.stage_id, child_id=child_id, rows=0, failure=failure, at_ms=self._clock.now_ms()
+            stage_id=stage.spec.stage_id, child_id=child_id, rows=0, failure=failure, at_ms=self._env.clock.now_ms()
         )
 
     def _failed(self, stage: Stage, child_id: JobId, why: str) -> StepEnded:
         failure = Failure(kind=FailureKind.USER_ERROR, message=why)
         return StepEnded(
-            stage_id=stage.spec.stage_id, child_id=child_id, rows=0, failure=failure, at_ms=self._clock.now_ms()
+            stage_id=stage.spec.stage_id, child_id=child_id, rows=0, failure=failure, at_ms=self._env.clock.now_ms()
         )
 
     async def _stop_steps(self, program_id: JobId, why: str) -> None:
-        for child_id in self._heads.steps_of(program_id):
-            head = self._heads.get(child_id)
+        for child_id in self._store.heads.steps_of(program_id):
+            head = self._store.heads.get(child_id)
             if head is None or not head.is_active:
                 continue
             try:

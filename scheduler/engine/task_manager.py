@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -13,8 +13,10 @@ from onager.execution_graph import ExecutorSlot
 from onager.ids import ExecutorId, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import Reports, by_job
+from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import JobDriver, NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.engine.bundles import Env
 from onager.scheduler.engine.feasibility import Feasibility, Fits
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.policy.fair_queue import FairQueue
@@ -34,20 +36,22 @@ class TaskManager:
 
     def __init__(
         self,
+        env: Env,
         local: LocalDriver,
+        forwarding: Forwarding,
         queue: FairQueue,
         loads: JobLoads,
         feasibility: Feasibility,
-        *,
-        driver_of: Callable[[JobId], JobDriver],
-        max_launches: int,
     ) -> None:
+        self._env = env
         self._local = local
+        self._forwarding = forwarding
         self._queue = queue
         self._loads = loads
         self._feasibility = feasibility
-        self._driver_of = driver_of
-        self._max_launches = max_launches
+
+    def _driver_of(self, job_id: JobId) -> JobDriver:
+        return self._forwarding.driver_of(job_id) or self._local
 
     # ---------------------------------------------------------------- filling slots
 
@@ -88,7 +92,7 @@ class TaskManager:
         useless: set[ExecutorId] = set()
         for number, reservation in enumerate(reservations):
             executor_id = reservation.executor_id
-            if number >= self._max_launches or not self._queue.has_runnable:
+            if number >= self._env.settings.max_launches_per_append or not self._queue.has_runnable:
                 return assigned, left + list(reservations[number:])
             is_useless = executor_id in useless
             job_id = None if is_useless else self._queue.take(reservation.job_id, partial(_fits_at, fits, executor_id))

@@ -6,14 +6,14 @@ from typing import Final
 import structlog
 
 from onager.clock import Clock
-from onager.errors import LeaseExpiredError, SchemaVersionError, StateCorruptError
-from onager.ids import ExecutorId
+from onager.errors import LeaseExpiredError
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import timing
 from onager.scheduler.executors.records import ExecutorRecord, ExecutorSession
 from onager.scheduler.loops import a_few_at_once, every, watching
 from onager.scheduler.records import Record
-from onager.state_backend import EventKind, Keyspace, LeaseId, StateBackendClient
+from onager.scheduler.watched_records import WatchedRecords
+from onager.state_backend import Keyspace, LeaseId, StateBackendClient
 from onager.supervision import run_loops
 
 _FIGURES: Final = tuple(field.name for field in pb.ExecutorLoad.DESCRIPTOR.fields)
@@ -65,19 +65,18 @@ class ExecutorLoads:
         self._backend = backend
         self._clock = clock
         self._sessions = sessions
-        self._known: dict[ExecutorId, tuple[int, ExecutorLoadRecord]] = {}
-        """By executor: the revision, and the record."""
+        self.known = WatchedRecords(backend, Keyspace.ExecutorLoads, ExecutorLoadRecord, "executor_id")
 
     def find(self, executor: ExecutorRecord) -> ExecutorLoadRecord | None:
         """Return the load of this life of an executor, by the store as last seen."""
-        found = self._known.get(ExecutorId(executor.executor_id))
-        is_its = found is not None and found[1].incarnation == executor.incarnation and executor.state != "lost"
-        return found[1] if found is not None and is_its else None
+        found = self.known.find(executor.executor_id)
+        is_its = found is not None and found.incarnation == executor.incarnation and executor.state != "lost"
+        return found if is_its else None
 
     async def run(self) -> None:
         """Write and watch loads for as long as the scheduler lives."""
         await run_loops(
-            writes_of_loads=every(timing.LOADS_LOOK_S, self.write_due), watch_of_loads=watching(self._watch)
+            writes_of_loads=every(timing.LOADS_LOOK_S, self.write_due), watch_of_loads=watching(self.known.watch)
         )
 
     async def write_due(self) -> None:
@@ -94,8 +93,8 @@ class ExecutorLoads:
                 at_ms=session.seen_ms,
                 **{name: getattr(load, name) for name in _FIGURES},
             )
-            known = self._known.get(session.executor_id)
-            if known is None or record.differs(known[1]):
+            known = self.known.find(session.executor_id)
+            if known is None or record.differs(known):
                 session.load_due_s = now_s + timing.LOAD_WRITTEN_EVERY_S
                 due.append(self._write(session, record))
         await a_few_at_once(due)
@@ -108,35 +107,4 @@ class ExecutorLoads:
             )
         except LeaseExpiredError:
             return  # it is lost; or it gets another lease, and says its load again
-        self._seen(session.executor_id, revision, record)
-
-    def _seen(self, executor_id: str, revision: int, record: ExecutorLoadRecord) -> None:
-        known = self._known.get(ExecutorId(executor_id))
-        if known is None or known[0] < revision:
-            self._known[ExecutorId(executor_id)] = (revision, record)
-
-    def _take(self, key: str, revision: int, value: bytes) -> None:
-        try:
-            self._seen(key, revision, ExecutorLoadRecord.decoded(value, f"ExecutorLoads/{key}"))
-        except (StateCorruptError, SchemaVersionError) as error:
-            log.warning("executor_load_unreadable", executor_id=key, error=str(error))
-
-    async def refresh(self) -> int:
-        """Read all loads; return the revision to watch from."""
-        page = await self._backend.get_from_prefix(Keyspace.ExecutorLoads, "")
-        found = {item.key for item in page}
-        for executor_id, (revision, _) in list(self._known.items()):
-            if executor_id not in found and revision <= page.revision:
-                del self._known[executor_id]
-        for item in page:
-            self._take(item.key, item.mod_revision, item.value)
-        return page.revision
-
-    async def _watch(self) -> None:
-        revision = await self.refresh()
-        async with self._backend.watch(Keyspace.ExecutorLoads, from_revision=revision + 1) as events:
-            async for event in events:
-                if event.kind is EventKind.PUT:
-                    self._take(event.key, event.mod_revision, event.value)
-                elif self._known.get(ExecutorId(event.key), (0,))[0] < event.mod_revision:
-                    self._known.pop(ExecutorId(event.key), None)
+        self.known.seen(record, revision)

@@ -5,7 +5,6 @@ DIRECTORY/2026-11-23/job.ndjson.zst    the job's head, then the batches of its l
 
 import os
 import secrets
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,7 @@ from onager.scheduler.disk import HISTORIES
 from onager.scheduler.jobs import history
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.records import unpack
-from onager.state_backend import Keyspace, KeyValue, StateBackendClient
+from onager.state_backend import Keyspace, KeyValue, StateBackendClient, each_page
 from onager.synced import sync_directory
 
 _PARTS_AT_ONCE: Final = 8
@@ -43,25 +42,17 @@ class HistoryArchive:
         written = await HISTORIES.call(_Writing, path, late=_Writing.discard)
         try:
             await HISTORIES.call(written.add, head.model_dump_json().encode())
-            async for parts in self._parts(JobId(head.job_id)):
-                await HISTORIES.call(written.add_all, parts)
+            pages = each_page(
+                self._backend.scan, Keyspace.History, history.prefix(JobId(head.job_id)), limit=_PARTS_AT_ONCE
+            )
+            async for parts in pages:
+                await HISTORIES.call(written.add_all, parts.items)
             # Much is written here only.
             await HISTORIES.call(written.finish, within_s=timing.DISK_LONG_S)
         except BaseException:
             HISTORIES.post(written.discard)
             raise
         return path
-
-    async def _parts(self, job_id: JobId) -> AsyncIterator[tuple[KeyValue, ...]]:
-        start_after: str | None = None
-        while True:
-            page = await self._backend.scan(
-                Keyspace.History, history.prefix(job_id), limit=_PARTS_AT_ONCE, start_after=start_after
-            )
-            yield page.items
-            if not page.has_more:
-                return
-            start_after = page.items[-1].key
 
 
 def _is_written(path: Path) -> bool:

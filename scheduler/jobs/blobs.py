@@ -44,6 +44,7 @@ from onager.state_backend import (
     Put,
     StateBackendClient,
     commit_settled,
+    each_page,
     op_bytes,
     revision_found,
     revision_of,
@@ -55,7 +56,6 @@ log = structlog.get_logger(__name__)
 _Read = TypeVar("_Read")
 
 _TRIES: Final = 20
-_PAGE: Final = 1_000
 _BATCH: Final = 24
 """Blobs referenced, or collected, in one transaction: each takes up to three operations, and a condition."""
 _STORED: Final = 1_000
@@ -194,9 +194,7 @@ class BlobStore:
         references: set[tuple[JobId, BlobDigest]] = set()
         unnamed: set[BlobDigest] = set()
         named: str | None = None
-        start_after: str | None = None
-        while True:
-            page = await self._backend.scan_keys(Keyspace.Plans, limit=_PAGE, start_after=start_after)
+        async for page in each_page(self._backend.scan_keys, Keyspace.Plans):
             for key in page:
                 digest, _, rest = key.partition("/")
                 kind, _, job_id = rest.partition("/")
@@ -208,9 +206,7 @@ class BlobStore:
                     unnamed.discard(BlobDigest(digest))
                 if not is_known(JobId(job_id)):
                     references.add((JobId(job_id), BlobDigest(digest)))
-            if not page.has_more:
-                return references, unnamed
-            start_after = page.items[-1]
+        return references, unnamed
 
     async def _collect(self, digests: Sequence[BlobDigest]) -> None:
         left = list(digests)

@@ -40,6 +40,7 @@ from onager.state_backend import (
     Put,
     StateBackendClient,
     commit_settled,
+    each_page,
     revision_found,
 )
 from onager.supervision import run_loops
@@ -362,18 +363,13 @@ class JobHeads:
         Return the revision to watch from. A damaged one is logged, or with *is_strict* a newer one raised.
         """
         found: set[JobId] = set()
-        start_after: str | None = None
-        first_revision: int | None = None
-        while True:
-            page = await self._backend.scan(Keyspace.JobHeads, limit=_PAGE, start_after=start_after)
-            first_revision = page.revision if first_revision is None else first_revision
+        first_revision = 0
+        async for page in each_page(self._backend.scan, Keyspace.JobHeads):
+            first_revision = first_revision or page.revision
             for item in page:
                 found.add(JobId(item.key))
                 if item.mod_revision > self.revision(JobId(item.key)):
                     self._take(item, is_strict=is_strict)
-            if not page.has_more:
-                break
-            start_after = page.items[-1].key
             await asyncio.sleep(0)
         for job_id in [j for j in self._heads if j not in found]:
             if self.revision(job_id) < first_revision:

@@ -27,7 +27,7 @@ def observe(replica: Replica, registry: CollectorRegistry, clock: Clock, refusal
     registry.register(Gauges(ClusterLook(replica, clock)))
     registry.register(Gauges(ProcessLook(replica, replica.settings, clock)))
     registry.register(Counted(catalog.LOG_APPEND_CONFLICTS, lambda: _alone(replica.writers.conflicts)))
-    registry.register(Counted(catalog.PIPELINES_ABANDONED, lambda: _alone(replica.pipelines.abandoned)))
+    registry.register(Counted(catalog.PIPELINES_ABANDONED, lambda: _alone(replica.checks.abandoned)))
     registry.register(Counted(catalog.AUTH_REFUSALS, lambda: {(why,): n for why, n in dict(refusals).items()}))
     registry.register(Counted(catalog.HTTP_REQUESTS, lambda: {(c,): n for c, n in dict(replica.http_requests).items()}))
     return EventLoopLag(registry, clock)

@@ -140,7 +140,7 @@ def run_whole(spark, frame, directory) -> tuple[Node, Node]:
     kernel = Kernel(spark, str(directory), 1)
     try:
         spec = {"layout": "result", "directory": "plain", "nonce": "r", "names": frame.columns, "metrics": "rows"}
-        event, _ = kernel.run_whole(jvm_session(spark), query, spec)
+        event, _ = kernel.run_single_stage(jvm_session(spark), query, spec)
     finally:
         kernel.close()
     content = json.dumps({"nodes": event["operators"]}).encode()

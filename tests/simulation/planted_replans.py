@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
-from onager.scheduler.engine.overdue_work import OverdueWork
+from onager.scheduler.engine import job_checks
 
 
 def _dropped_stages_stay() -> AbstractContextManager[Any]:
@@ -31,10 +31,8 @@ def _replans_have_no_limit() -> AbstractContextManager[Any]:
 def _hung_replan_keeps_the_slots() -> AbstractContextManager[Any]:
     """Nobody looks for re-plans that have had their time, so one that holds the only slot is never given up."""
 
-    async def give_up(self: OverdueWork) -> None:
-        return None
-
-    return mock.patch.object(OverdueWork, "_give_up_re_plans", give_up)
+    needs_checks = job_checks._needs_checks
+    return mock.patch.object(job_checks, "_needs_checks", lambda job: job.graph.replan is None and needs_checks(job))
 
 
 OF_REPLANS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {

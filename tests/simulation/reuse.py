@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onager.execution_graph import ExecutionGraph, OutputsTaken, TakenOutput
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.app import Replica
+from onager.scheduler.executors.manager import ExecutorManager
 from tests.simulation.data import JobPlan, digest
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def add_fingerprints(outcome: pb.PlanOutcome, plan: JobPlan | None) -> None:
 
 def let_space_run_short(replica: Replica, rng: random.Random) -> None:
     """Have outputs withdrawn now and then while others run."""
-    replica.retention._is_space_short = lambda: rng.random() < _SHORT
+
+    class ShortOfSpace(ExecutorManager):
+        is_space_short = property(lambda _: rng.random() < _SHORT)  # type: ignore[assignment]
+
+    replica.executors.__class__ = ShortOfSpace
 
 
 def on_taken(observer: "Observer", job: "SeenJob", event: OutputsTaken, after: ExecutionGraph) -> None:

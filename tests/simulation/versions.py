@@ -12,12 +12,12 @@ from unittest import mock
 from onager.errors import FeatureMissingError
 from onager.execution_graph import EventBatch, ExecutionGraph, RunningStage, StragglersFound, TasksSpeculated
 from onager.scheduler.cluster.members import Members, SchedulerRecord
-from onager.scheduler.engine import overdue_work
+from onager.scheduler.engine import query_coordinator
 from tests.simulation.loop import current
 
 FEATURE = "second-attempts"
 
-_find_stragglers = overdue_work.find_stragglers
+_find_stragglers = query_coordinator.find_stragglers
 
 
 def registration(record: SchedulerRecord, *, is_old: bool) -> SchedulerRecord:
@@ -56,7 +56,7 @@ def two_releases(members: Callable[[], Members | None], fail: Callable[[str], No
             ("onager.execution_graph.codec.check_features", _check_features),
             ("onager.scheduler.engine.reports.check_features", _check_features),
             ("onager.scheduler.cluster.members.shared_features", _shared_features),
-            ("onager.scheduler.engine.overdue_work.find_stragglers", find_stragglers),
+            ("onager.scheduler.engine.query_coordinator.find_stragglers", find_stragglers),
         ):
             stack.enter_context(mock.patch(target, replacement))
         yield

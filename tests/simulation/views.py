@@ -4,7 +4,7 @@ Replicas learn of it by watches. What one of those loses, turns round or keeps t
 whatever comes of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from onager.scheduler.app import Replica
@@ -48,17 +48,17 @@ class Views:
         return next(self.differences(), None) is None
 
 
-def _known(replica: Replica, keyspace: Keyspace) -> dict[str, float]:
+def _known(replica: Replica, keyspace: Keyspace) -> Mapping[str, float]:
     """Return what the replica believes to be stored, and as of which revision."""
     registry = replica.executors.registry
     match keyspace:
         case Keyspace.Schedulers:
-            return {key: revision for key, (revision, _) in replica.members._records.items()}
+            return replica.members._records.revisions()
         case Keyspace.Executors:
-            return {key: revision for key, (revision, _) in registry._records.items()}
+            return registry.revisions()
         case Keyspace.Heartbeats:
             return dict.fromkeys(registry._hearts, float("inf"))  # of which only it is known whether they beat
         case Keyspace.ExecutorLoads:
-            return {key: revision for key, (revision, _) in replica.executors.loads._known.items()}
+            return replica.executors.loads.known.revisions()
         case _:
             return {head.job_id: replica.heads.revision(head.job_id) for head in replica.heads}

@@ -253,25 +253,8 @@ def _change(made: _Made, command: Any, session: ConnectSession) -> entries.Chang
     return entries.made(session.stored, made.kind, made.name, encoded, session.connect.reads("Command", encoded))
 
 
-def _no_rows() -> bytes:
-    request = ExecutePlanRequest()
-    relation = Relation()
-    relation.local_relation.schema = "struct<>"
-    request.plan.root = relation.SerializeToString()
-    return bytes(request.SerializeToString())
-
-
-_NO_ROWS: Final = _no_rows()
+_NO_COLUMNS: Final = Relation(local_relation={"schema": "struct<>"}).SerializeToString()
+_NO_ROWS: Final = ExecutePlanRequest(plan={"root": _NO_COLUMNS}).SerializeToString()
 """The request whose answer is that of a call that returns nothing."""
-
-
-def _empty() -> bytes:
-    relation = Relation()
-    relation.local_relation.schema = "struct<>"
-    response = ExecutePlanResponse()
-    response.sql_command_result.relation = relation.SerializeToString()
-    return bytes(response.SerializeToString())
-
-
-_EMPTY: Final = _empty()
+_EMPTY: Final = ExecutePlanResponse(sql_command_result={"relation": _NO_COLUMNS}).SerializeToString()
 """The response to a statement that gives no rows: a DataFrame without columns. Every client but PySpark requires it."""

@@ -15,8 +15,8 @@ from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel.queries import QueryTools, shown
 from onager.executor.spark.planning.catalog import PlanningCatalog
-from onager.executor.spark.planning.sizing import is_fused
-from onager.executor.spark.planning.sql_script import PlannedScript, plan_script, plan_writer
+from onager.executor.spark.planning.sizing import is_single_stage
+from onager.executor.spark.planning.sql_script import JobQuery, plan_script, plan_write
 from onager.executor.spark.planning.statement_classes import (
     CHANGING,
     DATA_MODIFYING,
@@ -71,9 +71,7 @@ _GATHERING: Final = frozenset(
 _DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
-def connect_query(
-    plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCatalog | None, kept_at: str
-) -> PlannedScript:
+def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCatalog | None, kept_at: str) -> JobQuery:
     """Return the query of an operation, and where its rows go; Spark's errors, `UnsupportedPlanError`.
 
     *kept_at*: where its job writes a checkpoint.
@@ -85,7 +83,7 @@ def connect_query(
     match plan.work:
         case "":
             made.make(made.connect.reads("Relation", request.plan.root))
-            return PlannedScript(_query(made, request.plan.root), None)
+            return JobQuery(_query(made, request.plan.root), None)
         case work if work == STATEMENT:
             text = statement_of(request, made) if request.plan.root else text_of(command.sql_command)[1]
             return _planned(made.spark, text, tables)
@@ -118,10 +116,10 @@ def _query(made: ConnectSession, relation: bytes) -> DataFrame:
 def _is_worth_tasks(frame: DataFrame, conf: Mapping[str, str]) -> bool:
     """Return whether even the first rows of *frame* need much of what it reads, and that is much."""
     tools, execution = QueryTools(Jvm.of(frame.sparkSession)), frame._jdf.queryExecution()  # noqa: SLF001
-    if is_fused(conf, tools.input_bytes(execution.analyzed(), is_optimized=False)):
+    if is_single_stage(conf, tools.input_bytes(execution.analyzed(), is_optimized=False)):
         return False
     optimized = execution.optimizedPlan()
-    is_small = is_fused(conf, tools.input_bytes(optimized, is_optimized=True))
+    is_small = is_single_stage(conf, tools.input_bytes(optimized, is_optimized=True))
     return not is_small and bool(tools.first_of(optimized, _GATHERING))
 
 
@@ -139,9 +137,9 @@ def _check_query(made: ConnectSession, plan: Any) -> None:
         raise refused(f"a relation with a command in it ({effect or kind(plan)})", "give the statement to spark.sql")
 
 
-def _planned(session: SparkSession, text: str, tables: PlanningCatalog | None) -> PlannedScript:
+def _planned(session: SparkSession, text: str, tables: PlanningCatalog | None) -> JobQuery:
     planned = plan_script(session, text, tables)
-    if not isinstance(planned, PlannedScript):
+    if not isinstance(planned, JobQuery):
         raise PlanningError("a statement is a single one")  # it may not become steps
     return planned
 
@@ -149,17 +147,17 @@ def _planned(session: SparkSession, text: str, tables: PlanningCatalog | None) -
 # ---------------------------------------------------------------- writes
 
 
-def _checkpoint(command: Any, made: ConnectSession, kept_at: str) -> PlannedScript:
+def _checkpoint(command: Any, made: ConnectSession, kept_at: str) -> JobQuery:
     frame = _frame(made, command.relation)
     if not frame.columns:
         raise refused("a checkpoint without columns", "select one")
     made.connect.check_kept(frame.schema.json())
     access = made.spark.sparkContext.getConf().get("spark.onager.exchangeAccess", "owner")
     make_private_directory(Path(local_path(kept_at)).parent, str(access))
-    return PlannedScript(frame, pb.Sink(path=kept_at, format="parquet", mode="overwrite"), is_kept=True)
+    return JobQuery(frame, pb.Sink(path=kept_at, format="parquet", mode="overwrite"), is_kept=True)
 
 
-def _write(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:
+def _write(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> JobQuery:
     """Return what Spark's writer makes of a WriteOperation: Spark checks what is written, and into what."""
     write = command.write_operation
     _check_input(made, write.input)
@@ -170,10 +168,10 @@ def _write(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -
     query, file_format = made.connect.written(made.connect.writing(command.SerializeToString()))
     frame = DataFrame(made.connect.dataset(query), made.spark)
     if not file_format:
-        return PlannedScript(frame, None)
+        return JobQuery(frame, None)
     path = write.path or next(value for key, value in write.options.items() if key.lower() == "path")
     if write.mode == _IGNORE and not has_scheme(path) and os.path.lexists(local_path(path)):
-        return PlannedScript(made.spark.range(0), None)
+        return JobQuery(made.spark.range(0), None)
     for name in write.partitioning_columns:  # directories are called as the writer says
         frame = frame.withColumnRenamed(name, name)
     sink = pb.Sink(
@@ -183,10 +181,10 @@ def _write(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -
         options={key: value for key, value in write.options.items() if key.lower() != "path"},
         partition_by=list(write.partitioning_columns),
     )
-    return PlannedScript(frame, sink, takes_any_option=True)
+    return JobQuery(frame, sink, takes_any_option=True)
 
 
-def _write_v2(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:
+def _write_v2(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> JobQuery:
     write = command.write_operation_v2
     if write.with_schema_evolution:
         raise refused("writes that change a table's columns (withSchemaEvolution)", "use ALTER TABLE … ADD COLUMNS")
@@ -203,10 +201,10 @@ def _check_input(made: ConnectSession, relation: bytes) -> None:
     _check_query(made, made.connect.plan(relation))
 
 
-def _into_table(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> PlannedScript:
+def _into_table(command: Any, made: ConnectSession, tables: PlanningCatalog | None) -> JobQuery:
     if tables is None:
         raise refused("tables of the executor's own catalog", "write a dataset (save)")
-    return plan_writer(made.spark, made.connect.writing(command.SerializeToString()), tables)
+    return plan_write(made.spark, made.connect.writing(command.SerializeToString()), tables)
 
 
 __all__ = ["connect_query"]

@@ -4,7 +4,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from onager.errors import CatalogConflictError, InvalidSettingError, OnagerError
+from onager.errors import InvalidSettingError, OnagerError
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
@@ -23,8 +23,8 @@ from onager.executor.spark.failures import is_unanswered
 from onager.executor.spark.kernel.access import kept_as, refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.kernel.execution import Kernel
-from onager.executor.spark.place_checks import NoteRead, planning_in
-from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
+from onager.executor.spark.place_checks import NO_PLACES, planning_in
+from onager.executor.spark.planning.catalog import PlanningCatalog, with_catalog
 from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader, SparkLostError
 from onager.job_settings import PREFIX
@@ -53,7 +53,7 @@ class ConnectRequests:
         foreign: ForeignTables | None = None,
         kernel: Kernel,
         deadlines: Deadlines,
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """*has_own_catalog*: tables are those of this executor's Spark, and not of the store. *foreign*: of others.
 
@@ -85,19 +85,20 @@ class ConnectRequests:
 
     @contextmanager
     def _limited(self, limit_s: float) -> Iterator[None]:
-        name, was_cancelled = f"request {next(_numbers)} of Spark Connect", threading.Event()
-        self._kernel.enter_control(name, f"onager {name}", "")
-        try:
-            self._deadlines.begin(name, partial(self._stop, name, was_cancelled), lambda: None)
-            self._deadlines.limit(name, limit_s)
-            yield
-        except BaseException:
+        """Do a request within the context, in its own job group; it is stopped after *limit_s*."""
+        name, is_stopped = f"request {next(_numbers)} of Spark Connect", threading.Event()
+
+        def was_cancelled() -> bool:
             self._deadlines.stopped(name)  # what goes on in Spark is stopped, too
-            self._kernel.await_control(name, was_cancelled=was_cancelled.is_set())
-            raise
+            return is_stopped.is_set()
+
+        try:
+            with self._kernel.control(name, f"onager {name}", "", was_cancelled):
+                self._deadlines.begin(name, partial(self._stop, name, is_stopped), lambda: None)
+                self._deadlines.limit(name, limit_s)
+                yield
         finally:
             self._deadlines.end(name)
-            self._kernel.leave_control(name)
 
     def _stop(self, name: str, was_cancelled: threading.Event) -> None:
         was_cancelled.set()
@@ -127,34 +128,12 @@ class ConnectRequests:
         reader: CatalogReader | None,
         act: Callable[[ConnectSession, PlanningCatalog | None], pb.ConnectReply],
     ) -> pb.ConnectReply:
-        for _ in range(MOST_PLANNINGS):
-            try:
-                with (
-                    planning_in(self._places) as note_read,
-                    self._session(reader, note_read) as (spark, tables),
-                    opened(call.session, spark, self._exchange_dir) as session,
-                ):
-                    reply = act(session, tables)
-                    if tables is not None:
-                        tables.settle()
-                    return reply
-            except CatalogMovedError:
-                continue
-        raise CatalogConflictError("the catalog", f"it changed each of the {MOST_PLANNINGS} times that it was read")
+        def done(spark: SparkSession, tables: PlanningCatalog | None) -> pb.ConnectReply:
+            with active(spark), opened(call.session, spark, self._exchange_dir) as session:
+                return act(session, tables)
 
-    @contextmanager
-    def _session(
-        self, reader: CatalogReader | None, note_read: NoteRead
-    ) -> Iterator[tuple[SparkSession, PlanningCatalog | None]]:
-        with ExitStack() as stack:
-            tables = (
-                None
-                if reader is None
-                else stack.enter_context(PlanningCatalog(self._spark, reader, self._foreign, note_read))
-            )
-            session = self._spark.newSession() if tables is None else tables.session
-            stack.enter_context(active(session))
-            yield session, tables
+        with planning_in(self._places) as note_read:
+            return with_catalog(self._spark, reader, done, foreign=self._foreign, on_read=note_read, what="it was read")
 
     def _defaults(self) -> pb.ConnectDefaults:
         told = pb.ConnectDefaults(spark_version=self._spark_version)

@@ -17,10 +17,6 @@ class JavaCatalog:
         jvm = Jvm.of(base)
         self._java = jvm.java_class("onager.catalog.OnagerCatalog").next(jvm_session(base))
         self._statements = jvm.java_class("onager.catalog.Statements")
-        self._writes = jvm.java_class("onager.catalog.TableWrite")
-        self._writers = jvm.java_class("onager.catalog.Writers")
-        self._truncation = jvm.java_class("onager.catalog.Truncation")
-        self._json = jvm.java_class("onager.values.Json")
         self.session: JavaObject = self._java.session()
 
     def take(self) -> dict[str, Any] | None:
@@ -52,21 +48,13 @@ class JavaCatalog:
         """Return what has changed; see Java's `Changes`."""
         return dict(json.loads(self._java.changes()))
 
-    def table_write(self, parsed: JavaObject) -> JavaObject:
-        """Plan a statement that writes a table; see Java's `TableWrite`."""
-        return self._writes.of(self._java, parsed)
-
-    def writer(self, command: JavaObject) -> JavaObject:
-        """Plan a command about a table that a writer of Spark's has made; see Java's `Writers`."""
-        return self._writers.of(self._java, command)
-
-    def foreign_write(self, write: JavaObject) -> dict[str, Any]:
-        """Return the fields of Java's `ForeignWrite`."""
-        return dict(json.loads(self._json.text(write)))
+    def table_write(self, command: JavaObject) -> JavaObject:
+        """Plan a parsed statement, or a command of Spark's writers, that writes a table; see Java's `TableWrite`."""
+        return self._statements.write(self._java, command)
 
     def truncate(self, parsed: JavaObject) -> None:
-        """Change the catalog as a statement that truncates a table; see Java's `Truncation`."""
-        self._truncation.run(self._java, parsed)
+        """Change the catalog as a statement that truncates a table."""
+        self._statements.truncate(self._java, parsed)
 
     def other_catalog(self, parsed: JavaObject) -> str:
         """Return the name of another catalog that a parsed statement names, or ""."""

@@ -1,7 +1,8 @@
 """An executor's kernel: it binds stages, runs their tasks, and serves and reads streams."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ def answer_promptly(gateway: Any) -> None:
 def check_lookups(session: SparkSession, classes: Iterable[str]) -> None:
     """Raise when Spark lacks a class or method that the kernel looks up by name, or one of the plan nodes *classes*."""
     jvm = Jvm.of(session)
-    jvm.java_class(KERNEL).check(jvm_session(session), jvm.java_list(sorted(classes)))
+    jvm.java_class("onager.spark43.Lookups").check(jvm_session(session), jvm.java_list(sorted(classes)))
 
 
 class Kernel:
@@ -34,6 +35,8 @@ class Kernel:
         """Start the kernel; names of unfinished files in *exchange_dir* contain *writer*, this incarnation's id."""
         self._jvm = Jvm.of(spark)
         self._java = self._jvm.java_class(KERNEL)(jvm_context(spark), exchange_dir, slots, writer)
+        self._groups, self._stages = self._java.groups(), self._java.stages()
+        self._broadcasts, self._runs = self._java.broadcasts(), self._java.runs()
 
     def close(self, wait_ms: int = 0) -> int:
         """Wait up to *wait_ms* for tasks to end, release everything, restore the context; return how many still run."""
@@ -48,7 +51,7 @@ class Kernel:
 
     def session(self, base: SparkSession, conf: Mapping[str, str]) -> JavaObject:
         """Return a new session over the context of *base*, with the settings *conf* only."""
-        return self._java.session(jvm_session(base), json.dumps(conf))
+        return self._groups.session(jvm_session(base), json.dumps(conf))
 
     def bind(
         self,
@@ -63,7 +66,7 @@ class Kernel:
         *fused*: the fragments of the stages that it names as fused.
         """
         made = self._jvm.java_list
-        return self._java.bind(session, fragment, json.dumps(spec), made(leaves), made(fused))
+        return self._stages.bind(session, fragment, json.dumps(spec), made(leaves), made(fused))
 
     def operators(self, bound: JavaObject) -> list[dict[str, Any]] | None:
         """Return the operators of a bound stage (Java's `BoundPlan.nodes`), or None if its tasks report no metrics."""
@@ -72,32 +75,32 @@ class Kernel:
 
     def submit(self, bound: JavaObject, spec: Spec, expression: bytes) -> None:
         """Start partitions of a bound stage; *spec* has the fields of Java's `OutputSpec`, run, partitions, nonces."""
-        self._java.submit(bound, json.dumps(spec), expression)
+        self._runs.submit(bound, json.dumps(spec), expression)
 
     def cancel(self, run: str, partitions: Iterable[int]) -> None:
         """Stop *partitions* of a run; the others continue."""
-        self._java.cancel(run, self._jvm.java_list(partitions))
+        self._runs.cancel(run, self._jvm.java_list(partitions))
 
     def take(self, wait_ms: int) -> list[Event]:
         """Wait up to *wait_ms* for events of runs, and return them in order; partition -1: the run has ended."""
-        return _unpacked(bytes(self._java.take(wait_ms)))
+        return _unpacked(bytes(self._runs.take(wait_ms)))
 
-    def run_whole(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:
+    def run_single_stage(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:
         """Run the QueryExecution *query* with plain Spark on this thread; *spec*: `OutputSpec`, nonce and metrics.
 
         With metrics, the event has ``operators`` (Java's `BoundPlan.nodes`) and ``op_metrics``, as Base64.
         """
-        (event,) = _unpacked(bytes(self._java.runWhole(session, query, json.dumps(spec))))
+        (event,) = _unpacked(bytes(self._java.runSingleStage(session, query, json.dumps(spec))))
         return event
 
     def readings(self, most: int) -> list[dict[str, Any]]:
-        """Return what running tasks, *most* at most, and queries that run whole have read (Java's `Runs.readings`)."""
+        """Return what running tasks, *most* at most, and single-stage queries have read (Java's `Runs.readings`)."""
         found: list[dict[str, Any]] = json.loads(self._java.readings(most))
         return found
 
     def codegen_ms(self, bound: JavaObject) -> int:
         """Return how long the JVM generated and compiled code while a stage was bound."""
-        return int(self._java.codegenMs(bound))
+        return int(bound.codegenMs())
 
     def jvm_use(self) -> dict[str, int]:
         """Return ``heap_used_bytes``, ``heap_max_bytes``, and ``gc_ms`` since the JVM started."""
@@ -106,21 +109,25 @@ class Kernel:
 
     # ------------------------------------------------------------ job groups and jobs
 
-    def enter_control(self, group: str, description: str, attempt: str) -> None:
-        """Put this thread's Spark jobs into the job group *group* until `leave_control`; they log as *attempt*."""
-        self._java.enterControl(group, description, attempt)
+    @contextmanager
+    def control(self, group: str, description: str, attempt: str, was_cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Put this thread's Spark jobs into the job group *group* within the context; they log as *attempt*.
 
-    def await_control(self, group: str, *, was_cancelled: bool) -> None:
-        """Return once no Spark task of *group* goes on: those of work that was cancelled, or has failed, may."""
-        self._java.awaitControl(group, was_cancelled)
-
-    def leave_control(self, group: str) -> None:
-        """End `enter_control`: this thread's Spark jobs belong to no job group."""
-        self._java.leaveControl(group)
+        If the context fails, it ends once no Spark task of the group goes on: those of work that failed, or
+        *was_cancelled*, may.
+        """
+        self._groups.enterControl(group, description, attempt)
+        try:
+            yield
+        except BaseException:
+            self._groups.awaitControl(group, was_cancelled())
+            raise
+        finally:
+            self._groups.leaveControl(group)
 
     def cancel_control(self, group: str) -> None:
         """Cancel the running and future Spark jobs of *group*, and interrupt its thread."""
-        self._java.cancelControl(group)
+        self._groups.cancelControl(group)
 
     def cancel_group(self, group: str) -> None:
         """Cancel the running and future Spark jobs of *group*, such as the broadcasts of a stage."""
@@ -128,20 +135,20 @@ class Kernel:
 
     def close_job(self, job_id: str) -> None:
         """Release the broadcasts of a job."""
-        self._java.closeJob(job_id)
+        self._broadcasts.closeJob(job_id)
 
     def remove_job(self, job_id: str, keep: Iterable[str]) -> None:
         """Remove a job's files, except *keep*, from an exchange directory that is a URI."""
-        self._java.removeJob(job_id, self._jvm.java_list(keep))
+        self._java.store().removeAll(job_id, self._jvm.java_list(keep))
 
     def broadcast_use(self) -> tuple[int, int, int]:
         """Return the number of broadcasts held, the number ever started, and the bytes that Spark holds for them."""
-        held, begun, size = self._java.broadcastUse()
+        held, begun, size = self._broadcasts.use()
         return held, begun, size
 
     def limit_broadcasts(self, size: int) -> None:
         """Limit the broadcasts that stages hold at once to about *size* bytes."""
-        self._java.limitBroadcasts(size)
+        self._broadcasts.limit(size)
 
     def who_does_not_share(self, tasks: int) -> list[str]:
         """Return why processes of the cluster do not share the exchange directory; probes with *tasks* tasks."""

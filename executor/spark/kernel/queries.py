@@ -9,12 +9,9 @@ from typing import Any
 from onager.executor.spark.jvm import JavaObject, Jvm
 
 
-def statements_of(jvm: Jvm, script: str) -> list[str]:
-    """Return a line for each statement: begin, end, line, column, and its kind.
-
-    That is ``procedure``, ``plain``, or ``analyze:END``, where END is that of the words EXPLAIN ANALYZE.
-    """
-    return str(jvm.java_class("onager.plan.Scripts").statements(script)).splitlines()
+def statements_of(jvm: Jvm, script: str) -> list[dict[str, Any]]:
+    """Return where each statement is; see `Statement` of Java's `Scripts`."""
+    return list(json.loads(jvm.java_class("onager.plan.Scripts").statements(script)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Spark asks for a record in a thread of the JVM, which waits until a thread of th
 planning has read is of one revision of the store, or the planning is repeated.
 """
 
+import json
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +16,10 @@ from typing import Any, Final, Self, TypeVar
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from onager.errors import OnagerError, StateCorruptError
+from onager.errors import CatalogConflictError, OnagerError, StateCorruptError
 from onager.executor.foreign import ForeignTables, ForeignWrite, WriteLayout
 from onager.executor.foreign.iceberg import ANSWER_S, FILES_S, awaited
-from onager.executor.spark.jvm import JavaObject, listed, session_over
+from onager.executor.spark.jvm import JavaObject, jvm_session, session_over
 from onager.executor.spark.kernel.catalog import JavaCatalog
 from onager.executor.spark.kernel.classes import CATALOG_MOVED
 from onager.executor.spark.place_checks import NoteRead
@@ -27,7 +28,7 @@ from onager.protocol import onager_pb2 as pb
 
 T = TypeVar("T")
 
-MOST_PLANNINGS: Final = 5
+MAX_PLANNINGS: Final = 5
 """How often a job is planned while what it reads keeps changing."""
 _READERS: Final = ThreadPoolExecutor(1 << 16, thread_name_prefix="catalog reads")
 """A thread for each planning that goes on, used again: the first call of a new thread into the JVM takes half a ms."""
@@ -106,34 +107,20 @@ class PlanningCatalog:
         finally:
             self._java.allow_changes(may=False)
 
-    def table_write(self, parsed: JavaObject) -> TableWrite | None:
-        """Change the catalog as a parsed statement does that writes a table, and return what it writes; None: nothing.
+    def table_write(self, command: JavaObject) -> TableWrite | None:
+        """Change the catalog as *command* does, which writes a table, and return what it writes; None: nothing.
 
-        Raises Spark's errors, and what the kernel says of tables that cannot be written.
+        *command* is a parsed statement, or what a writer of DataFrames has made, before its analysis. Raises Spark's
+        errors, and what the kernel says of tables that cannot be written.
         """
-        return self._written(self._java.table_write(parsed))
-
-    def writer(self, command: JavaObject) -> TableWrite | None:
-        """Do as `table_write` for a command that a writer of DataFrames has made, before its analysis."""
-        return self._written(self._java.writer(command))
-
-    def _written(self, planned: JavaObject) -> TableWrite | None:
-        if planned.query() is None:
+        planned = self._java.table_write(command)
+        if (query := planned.query()) is None:
             return None
-        if (foreign := planned.foreign()) is not None:
-            write = self._java.foreign_write(foreign)
-            layout = self._foreign.layout(ForeignWrite(**{**write, "identifier": tuple(write["identifier"])}))
-            return TableWrite(planned.query(), listed(planned.names()), pb.Sink(), layout)
-        sink = pb.Sink(
-            path=planned.path(),
-            format=planned.format(),
-            mode=planned.mode(),
-            options=dict(planned.options()),
-            partition_by=listed(planned.partitionBy()),
-            table=_sink_table(planned.table()),
-            buckets=_sink_buckets(planned.buckets()),
-        )
-        return TableWrite(planned.query(), listed(planned.names()), sink)
+        facts = json.loads(planned.facts())
+        if (foreign := facts["foreign"]) is not None:
+            layout = self._foreign.layout(ForeignWrite(**{**foreign, "identifier": tuple(foreign["identifier"])}))
+            return TableWrite(query, facts["names"], pb.Sink(), layout)
+        return TableWrite(query, facts["names"], pb.Sink(**facts["sink"]))
 
     def truncate(self, parsed: JavaObject) -> None:
         """Change the catalog as a parsed statement does that truncates a table; Spark's errors."""
@@ -157,23 +144,12 @@ class PlanningCatalog:
     def changes(self) -> pb.CatalogChanges | None:
         """Return what has changed, with what it needs to be unchanged; None: nothing."""
         told = self._java.changes()
-        puts = [
-            pb.CatalogPut(
-                key=put["key"],
-                value=(put["value"] or "").encode(),
-                expected_revision=put["revision"],
-                removed_pages_of=put["removed_pages_of"],
-            )
-            for put in told["puts"]
-        ]
-        partitions = [pb.PartitionChange(**change) for change in told["partitions"]]
-        if not puts and not partitions:
+        if not told["puts"] and not told["partitions"]:
             return None
-        reads = [pb.CatalogRecord(key=key, revision=revision) for key, revision in told["reads"].items()]
         return pb.CatalogChanges(
-            puts=puts,
-            partitions=partitions,
-            reads=reads,
+            puts=[pb.CatalogPut(**{**put, "value": put["value"].encode()}) for put in told["puts"]],
+            partitions=[pb.PartitionChange(**change) for change in told["partitions"]],
+            reads=[pb.CatalogRecord(key=key, revision=revision) for key, revision in told["reads"].items()],
             folders_made=told["folders_made"],
             folders_retired=told["folders_retired"],
         )
@@ -236,22 +212,31 @@ class PlanningCatalog:
             raise CatalogMovedError from error
 
 
-def _sink_table(table: JavaObject | None) -> pb.SinkTable | None:
-    if table is None:
-        return None
-    return pb.SinkTable(
-        key=table.key(),
-        table_id=table.id(),
-        location=table.location(),
-        replaces=table.replaces(),
-        within=table.within(),
-    )
+def with_catalog(
+    base: SparkSession,
+    reader: CatalogReader | None,
+    work: Callable[[SparkSession, PlanningCatalog | None], T],
+    *,
+    foreign: ForeignTables | None = None,
+    on_read: NoteRead | None = None,
+    what: str,
+) -> T:
+    """Do *work* in a new session like *base*, again while what it reads of the catalog changes.
 
-
-def _sink_buckets(buckets: JavaObject | None) -> pb.SinkBuckets | None:
-    if buckets is None:
-        return None
-    return pb.SinkBuckets(count=buckets.count(), by=list(buckets.by()), sort_by=list(buckets.sortBy()))
+    Without a *reader* the tables are those of the executor's own Spark. *what* was done, for the
+    message of a `CatalogConflictError`.
+    """
+    if reader is None:
+        return work(session_over(base, jvm_session(base).newSession()), None)
+    for _ in range(MAX_PLANNINGS):
+        try:
+            with PlanningCatalog(base, reader, foreign, on_read) as tables:
+                done = work(tables.session, tables)
+                tables.settle()
+                return done
+        except CatalogMovedError:
+            continue
+    raise CatalogConflictError("the catalog", f"it changed each of the {MAX_PLANNINGS} times that {what}")
 
 
 def _text_of(record: pb.CatalogRecord) -> str:

@@ -3,7 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onager.executor.spark.stage_plan import JoinSide, StagePlan
+from onager.executor.spark.stage_plan import JoinSide, MetricsWanted, StagePlan
+
+
+@dataclass(frozen=True, slots=True)
+class CutTerms:
+    """How a query is cut, whenever that happens."""
+
+    column_names: tuple[str, ...]
+    parallel_sort_bytes: int
+    """A sort that reads at least this much runs in several tasks."""
+    metrics: MetricsWanted = "rows"
+    is_sink: bool = False
 
 
 @dataclass(frozen=True, slots=True)

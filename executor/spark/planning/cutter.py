@@ -25,7 +25,7 @@ from onager.executor.spark.planning.boundaries import (
     BegunStages,
     brings_buckets,
 )
-from onager.executor.spark.planning.cut_stages import Cut, CutFeed, CutStage
+from onager.executor.spark.planning.cut_stages import Cut, CutFeed, CutStage, CutTerms
 from onager.executor.spark.planning.determinism import is_deterministic
 from onager.executor.spark.planning.drafts import Draft, filtered, finished, in_one_task, over
 from onager.executor.spark.planning.job_session import planned_settings
@@ -48,7 +48,6 @@ from onager.executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
     LeafInput,
-    MetricsWanted,
     ResultOutput,
     RoundRobinOutput,
     SingleOutput,
@@ -65,30 +64,13 @@ LOOKED_UP = leaves.LEAVES | EXCHANGES | SUBQUERIES | KNOWN.keys() | KNOWN_PARTIT
 
 
 def cut_plan(
-    session: SparkSession,
-    plan: Any,
-    column_names: Sequence[str],
-    *,
-    parallel_sort_bytes: int,
-    metrics: MetricsWanted = "rows",
-    may_grow: bool = False,
-    has_fingerprints: bool = False,
+    session: SparkSession, plan: Any, terms: CutTerms, *, may_grow: bool = False, has_fingerprints: bool = False
 ) -> Cut:
     """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
-        cutter = Cutter(
-            Jvm.of(session),
-            jvm_session(session),
-            plan,
-            conf=planned_settings(session),
-            column_names=column_names,
-            scratch=Path(scratch),
-            parallel_sort_bytes=parallel_sort_bytes,
-            metrics=metrics,
-            may_grow=may_grow,
-            has_fingerprints=has_fingerprints,
-        )
-        return Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
+        conf = planned_settings(session)
+        cutter = Cutter(session, plan, terms, conf, Path(scratch), may_grow=may_grow, has_fingerprints=has_fingerprints)
+        return cutter.cut()
 
 
 class Cutter:
@@ -96,33 +78,27 @@ class Cutter:
 
     def __init__(
         self,
-        jvm: Jvm,
-        session: Any,
+        session: SparkSession,
         plan: Any,
-        *,
+        terms: CutTerms,
         conf: dict[str, str],
-        column_names: Sequence[str],
         scratch: Path,
-        parallel_sort_bytes: int,
-        metrics: MetricsWanted = "rows",
+        *,
         first_stage_id: int = 1,
         begun: BegunStages = NOTHING_BEGUN,
         may_grow: bool = False,
         has_fingerprints: bool = False,
     ) -> None:
-        """Prepare to cut *plan*, which the JVM session *session* made.
+        """Prepare to cut *plan*, which *session* made under *conf*; *scratch* is an empty directory.
 
-        A sort that reads at least *parallel_sort_bytes* runs in several tasks; *scratch* is an empty directory. Stages
-        are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. Those whose files or
-        partitions are not all known get the rest while they run, if they *may_grow*. Those that may be reused get a
-        fingerprint if the plan *has_fingerprints*.
+        Stages are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. If they
+        *may_grow*, stages get files and partitions that are not known yet while they run. If the plan
+        *has_fingerprints*, stages that may be reused get one.
         """
-        self._java = JavaCutting(jvm, session, plan, scratch)
+        self._java = JavaCutting(Jvm.of(session), jvm_session(session), plan, scratch)
         self._outline = Outline(self._java.outline())
         self._conf = conf
-        self._column_names = tuple(column_names)
-        self._parallel_sort_bytes = parallel_sort_bytes
-        self._metrics = metrics
+        self._terms = terms
         self._first_stage_id = first_stage_id
         self._begun = begun
         self._has_fingerprints = has_fingerprints
@@ -133,8 +109,8 @@ class Cutter:
         self._drafts: list[Draft | CutStage] = []
         self._sorted: set[int] = set()
 
-    def cut(self) -> list[CutStage]:
-        """Return the stages, producers before consumers; the last one gives the result.
+    def cut(self) -> Cut:
+        """Return the plan's stages, producers before consumers; the last one gives the result.
 
         Everything is decided from the outline and the descriptions of leaves; then all fragments are made at once.
         Raises `UnsupportedPlanError`, which names the operator, when part of the plan cannot be distributed.
@@ -153,15 +129,15 @@ class Cutter:
                 f"{str(e.java_exception.getMessage()).splitlines()[0]}, which cannot be sent to another process",
                 DEFAULT_ADVICE,
             ) from e
-        return _with_sole_readers(made)
+        return Cut(_with_sole_readers(made), self._exchanges(), self._subqueries())
 
-    def exchanges(self) -> dict[int, int]:
-        """Return the stages of exchanges from which a new plan could read, once the plan is cut, by these' plan ids."""
+    def _exchanges(self) -> dict[int, int]:
+        """Return the stages of exchanges from which a new plan could read, by these' plan ids."""
         ends = [node for node in self._outline.nodes if node.kind in _ENDS and not brings_buckets(node)]
         return {node.plan_id: self._produced[node.plan_id] for node in ends if node.plan_id in self._produced}
 
-    def subqueries(self) -> dict[str, int]:
-        """Return the stages of subqueries, once the plan is cut, by their names."""
+    def _subqueries(self) -> dict[str, int]:
+        """Return the stages of subqueries, by their names."""
         nodes = [node for node in self._outline.nodes if node.kind == "SubqueryExec"]
         made = {node.particulars: self._produced[node.plan_id] for node in nodes if node.plan_id in self._produced}
         return {**self._begun.subqueries, **made}
@@ -211,9 +187,9 @@ class Cutter:
                 inputs=(),
                 output=output,
                 partitions=partitions,
-                column_names=self._column_names if is_result else (),
+                column_names=self._terms.column_names if is_result else (),
                 conf=self._conf,
-                metrics=self._metrics,
+                metrics=self._terms.metrics,
             ),
             is_deterministic=repeats,
             text="",
@@ -277,7 +253,7 @@ class Cutter:
         if exchange.subqueries:
             return 1  # a subquery's value is known within one fragment, and ranges involve two
         is_asked_for = origin != "ENSURE_REQUIREMENTS"  # otherwise Spark added it for a sort
-        is_large = is_asked_for or self._input_bytes(exchange.child) >= self._parallel_sort_bytes
+        is_large = is_asked_for or self._input_bytes(exchange.child) >= self._terms.parallel_sort_bytes
         return int(buckets) if is_large else 1
 
     def _input_bytes(self, node: PlanNode) -> int:

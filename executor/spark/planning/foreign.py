@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812  (what PySpark's own docume
 
 from onager.executor.foreign import WriteLayout
 from onager.executor.foreign.schemas import FIELD_ID
+from onager.executor.spark.planning.names import quoted
 from onager.protocol import onager_pb2 as pb
 
 _WRITTEN: Final = {
@@ -31,7 +32,7 @@ def foreign_rows(frame: DataFrame, layout: WriteLayout) -> tuple[DataFrame, pb.S
     if layout.field_ids:
         with_ids = zip(frame.columns, layout.field_ids, strict=True)
         frame = frame.select(
-            *(F.col(_quoted(name)).alias(name, metadata={FIELD_ID: field_id}) for name, field_id in with_ids)
+            *(F.col(quoted(name)).alias(name, metadata={FIELD_ID: field_id}) for name, field_id in with_ids)
         )
     if layout.partition_keys:
         # Values may be too long for the name of a directory, or differ only in what a name cannot show.
@@ -43,7 +44,3 @@ def foreign_rows(frame: DataFrame, layout: WriteLayout) -> tuple[DataFrame, pb.S
         frame = frame.withColumn(name, F.md5(F.to_json(keys)))
         sink.partition_by.append(name)
     return frame, sink
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -21,26 +21,16 @@ from pyspark.sql import SparkSession
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.queries import FrameTools
 from onager.executor.spark.plan_codec import here
-from onager.executor.spark.planning.cut_stages import Cut, CutStage
-from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, SortedOutput
+from onager.executor.spark.planning.cut_stages import Cut, CutStage, CutTerms
+from onager.executor.spark.stage_plan import ExchangeInput, SortedOutput
 from onager.job_settings import ADAPTIVE, ADAPTIVE_DEFAULT, EXCHANGE
 
 MAGIC: Final = b"ONGRFRAM"
-MOST_FRAME_BYTES: Final = 4 * 1024 * 1024
+MAX_FRAME_BYTES: Final = 4 * 1024 * 1024
 """A larger frame is not kept: what lists so many files, or holds so many rows, is planned once."""
 _PREFIX: Final = struct.Struct(">8sI")
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class FrameTerms:
-    """How a query is cut, whenever that happens."""
-
-    column_names: tuple[str, ...]
-    parallel_sort_bytes: int
-    metrics: MetricsWanted
-    is_sink: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ class FirstFrame:
 class Frame:
     """A frame, as far as Python knows it."""
 
-    terms: FrameTerms
+    terms: CutTerms
     conf: Mapping[str, str]
     """The settings under which the query was planned."""
     reads: Mapping[int, tuple[int, ...]]
@@ -106,7 +96,7 @@ class Frame:
         header: dict[str, Any] = json.loads(data[_PREFIX.size : end])
         terms = header["terms"]
         return Frame(
-            terms=FrameTerms(**{**terms, "column_names": tuple(terms["column_names"])}),
+            terms=CutTerms(**{**terms, "column_names": tuple(terms["column_names"])}),
             conf=header["conf"],
             reads={int(stage_id): tuple(read) for stage_id, read in header["reads"].items()},
             sorted_stages=frozenset(header["sorted"]),
@@ -124,7 +114,7 @@ def keeps_frame(conf: Mapping[str, str], stages: Sequence[CutStage]) -> bool:
     return mode == "force" or (mode == "on" and any(stage.sides for stage in stages))
 
 
-def first_frame(session: SparkSession, execution: Any, plan: Any, cut: Cut, terms: FrameTerms) -> FirstFrame | None:
+def first_frame(session: SparkSession, execution: Any, plan: Any, cut: Cut, terms: CutTerms) -> FirstFrame | None:
     """Return the frame of the query *execution*, planned in *session* as *plan*; None if it cannot be stored."""
     tools, java = FrameTools(Jvm.of(session)), jvm_session(session)
     with tempfile.TemporaryDirectory(prefix="onager-frame-") as scratch:
@@ -139,7 +129,7 @@ def first_frame(session: SparkSession, execution: Any, plan: Any, cut: Cut, term
         kernel = target.read_bytes()
     empty = Frame(terms, cut.stages[-1].plan.conf, {}, frozenset(), {})
     content = empty.with_stages(cut, kernel).encoded()
-    if len(content) > MOST_FRAME_BYTES:
+    if len(content) > MAX_FRAME_BYTES:
         log.info("frame_not_kept", why=f"it has {len(content):,} bytes")
         return None
     return FirstFrame(content, max(0, tools.most_broadcast(java)))

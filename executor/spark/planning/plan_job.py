@@ -1,31 +1,32 @@
 """Plans a job: turns its spec into stages, or runs it as a single stage when it is small."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from onager.datasets import SINK_FORMATS
-from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
+from onager.errors import PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark import plan_codec
-from onager.executor.spark.jvm import Jvm, jvm_session, session_over
+from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.leaves import PagedSources, read_growing
+from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.place_checks import NoteRead
-from onager.executor.spark.planning.catalog import MOST_PLANNINGS, CatalogMovedError, PlanningCatalog
-from onager.executor.spark.planning.cut_stages import CutStage
+from onager.executor.spark.planning.catalog import PlanningCatalog, with_catalog
+from onager.executor.spark.planning.cut_stages import CutStage, CutTerms
 from onager.executor.spark.planning.cutter import cut_plan
 from onager.executor.spark.planning.encoded import add_stages, shortened
 from onager.executor.spark.planning.formats import check_options, completed
-from onager.executor.spark.planning.frames import FirstFrame, FrameTerms, first_frame, keeps_frame
+from onager.executor.spark.planning.frames import FirstFrame, first_frame, keeps_frame
 from onager.executor.spark.planning.job_session import (
     changed_settings,
     job_session,
@@ -37,111 +38,69 @@ from onager.executor.spark.planning.script_steps import ScriptSteps, program
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
     feed_from_files,
-    fuses,
-    is_fused,
+    is_single_stage,
     metrics_wanted,
     setting_bytes,
     sizes,
 )
-from onager.executor.spark.planning.sql_script import PlannedScript, plan_script
+from onager.executor.spark.planning.sql_script import JobQuery, plan_script
 from onager.executor.spark.planning.table_folders import check_no_table_at
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted
 from onager.executor.work import CatalogReader
 from onager.explain_analyze import marked_analyzed
-from onager.job_settings import METRICS, SORT_PARALLEL_FROM_BYTES, overwrites_anything
+from onager.job_settings import FUSION_MAX_BYTES, METRICS, SORT_PARALLEL_FROM_BYTES, overwrites_anything
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
 
-MOST_OUTPUTS = 200_000
+MAX_OUTPUTS = 200_000
 """The maximum number of tasks whose output a stage reads: a message lists them for each task, 60 bytes each."""
-WHOLE = "whole query on one executor"
+SINGLE_STAGE = "whole query on one executor"
 """The name of the stage of a single-stage query."""
 
+RunSingleStage = Callable[[DataFrame, Sequence[str], pb.Sink | None, MetricsWanted], pb.PlanOutcome]
+"""Runs a query with plain Spark on all slots of this executor; returns the ``fused_…`` fields of an outcome.
 
-@dataclass(frozen=True, slots=True)
-class FusedRun:
-    """The outcome of a query that ran as a single stage, in the planning task."""
-
-    output: pb.TaskOutput
-    metrics: pb.TaskMetrics
-    inline_result: bytes = b""
-    """An Arrow IPC stream if `output.inline`."""
-    final_plan: bytes = b""
-    """The operators that Spark ran, as a stage's bound plan; empty: not told."""
-    op_metrics: bytes = b""
-    """What they measured, as tasks report it."""
-    observed: bytes = b""
-    """What the query has observed, as an ExecutePlanResponse of Spark Connect."""
+The result is one ordered partition under the given column names, or the staged files of a sink. Unless metrics are off,
+the outcome has what the operators measured.
+"""
+CallFunction = Callable[[pb.JobSpec, SparkSession], AbstractContextManager[DataFrame]]
+"""Yields the DataFrame that a job's function returns, made in the session; valid within the context."""
+ConnectQuery = Callable[[pb.ConnectPlan, SparkSession, PlanningCatalog | None], AbstractContextManager[JobQuery]]
+"""Yields the query of an operation of Spark Connect, made in the session; valid within the context."""
 
 
-class RunFused(Protocol):
-    """Runs a query with plain Spark on all slots of this executor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTerms:
+    """What planning a job depends on besides its spec."""
 
-    def __call__(
-        self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
-    ) -> FusedRun:
-        """Write the result of *frame* as one ordered partition, or as the staged files of *sink*.
-
-        Unless *metrics* are off, tell what its operators measured.
-        """
-        ...
-
-
-class ArrowSchema(Protocol):
-    """Gives the Arrow schema of a result."""
-
-    def __call__(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
-        """Return the Arrow IPC schema message of the output of *plan*, a JVM plan, under *column_names*."""
-        ...
-
-
-class CallFunction(Protocol):
-    """Calls the Python function of a job."""
-
-    def __call__(self, spec: pb.JobSpec, session: SparkSession) -> AbstractContextManager[DataFrame]:
-        """Yield the DataFrame that the function of *spec* returns, made in *session*; valid within the context."""
-        ...
+    cluster_slots: int
+    """Determines the number of tasks."""
+    run_single_stage: RunSingleStage
+    call_function: CallFunction
+    connect_query: ConnectQuery | None = None
+    private: PrivatePaths = NO_PATHS
+    """Cannot be sinks."""
+    catalog: CatalogReader | None = None
+    """The databases, tables, views and functions of the session; None: those of the executor's own Spark."""
+    foreign: ForeignTables | None = None
+    """Tables of other catalogs."""
+    may_grow: bool = False
+    """Whether the first tasks may run while files, or partitions of a Python data source, are still being listed."""
+    may_step: bool = False
+    """Whether a script with several effects becomes the steps of a program."""
+    has_fingerprints: bool = False
+    """Whether stages that other jobs may have computed before get fingerprints."""
+    on_read: NoteRead | None = None
+    """Takes the paths that are read."""
 
 
-class ConnectQuery(Protocol):
-    """Gives the query of an operation of Spark Connect."""
-
-    def __call__(
-        self, plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
-    ) -> AbstractContextManager[PlannedScript]:
-        """Yield the query of *plan*, made in *session*; valid within the context."""
-        ...
-
-
-def plan_job(
-    spec: pb.JobSpec,
-    spark: SparkSession,
-    *,
-    cluster_slots: int,
-    arrow_schema: ArrowSchema,
-    run_fused: RunFused,
-    call_function: CallFunction,
-    connect_query: ConnectQuery | None = None,
-    private: PrivatePaths = NO_PATHS,
-    may_grow: bool = False,
-    catalog: CatalogReader | None = None,
-    foreign: ForeignTables | None = None,
-    may_step: bool = False,
-    has_fingerprints: bool = False,
-    on_read: NoteRead | None = None,
-) -> pb.PlanOutcome:
+def plan_job(spec: pb.JobSpec, spark: SparkSession, terms: PlanTerms) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
-    If it *may_step*, a script with several effects becomes the steps of a program. If it *has_fingerprints*, stages
-    that other jobs may have computed before get them. *on_read* is told the paths that are read.
-    If it *may_grow*, files of very large directories may be left to be listed while its first tasks run, and so may
-    partitions of Python data sources that can give them bit by bit.
-
-    A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
-    determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. With a
-    *catalog*, the session has its databases, tables, views and functions, and the outcome tells what a script changes
-    of them; the job is planned anew while what it reads of them changes. *foreign*: tables of other catalogs.
+    A query that cannot be distributed also runs at once, whatever its size, and its plan says why. Nothing outside the
+    session changes. With a catalog, the outcome has what a script changes of it; the job is planned again while what it
+    reads of it changes.
 
     Raises `PlanningError` and its subclasses for a job that cannot be planned, `InvalidSettingError` for its conf,
     `SinkError` for a target that cannot be published or may not be replaced, `CatalogConflictError`,
@@ -150,87 +109,17 @@ def plan_job(
 
     def planned(new: SparkSession, tables: PlanningCatalog | None) -> pb.PlanOutcome:
         with job_session(spec, new) as session, _told_in_words(), ExitStack() as until_planned:
-            if may_grow and (from_files := feed_from_files(spec.conf)):
+            if terms.may_grow and (from_files := feed_from_files(spec.conf)):
                 read_growing(Jvm.of(session), jvm_session(session), from_files)
-            query: _Query | ScriptSteps
-            if spec.HasField("connect"):
-                query = _checked(
-                    spec, session, _of_connect(spec, session, tables, connect_query, until_planned), private
-                )
-            else:
-                query = _query(spec, session, tables, call_function, until_planned, private, may_step=may_step)
-            if isinstance(query, ScriptSteps):
+            query = _query(spec, session, tables, terms, until_planned)
+            if isinstance(query, ScriptSteps):  # they change what its statements have changed here
                 return program(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
-            return _plan_query(
-                spec,
-                session,
-                query,
-                cluster_slots=cluster_slots,
-                arrow_schema=arrow_schema,
-                run_fused=run_fused if tables is None else _settled(run_fused, tables),
-                may_grow=may_grow,
-                has_fingerprints=has_fingerprints,
-                on_read=on_read,
-            )
+            query = _checked(spec, session, query, terms.private)
+            outcome = _Planning(spec, session, query, tables, terms).plan()
+        return outcome if tables is None else _with_changes(outcome, tables.changes())
 
-    if catalog is None:
-        return planned(session_over(spark, jvm_session(spark).newSession()), None)
-    for _ in range(MOST_PLANNINGS):
-        try:
-            with PlanningCatalog(spark, catalog, foreign, on_read) as tables:
-                outcome = planned(tables.session, tables)
-                tables.settle()
-                # What a program's statements have changed here, its steps change.
-                is_program = outcome.stages[:1] and outcome.stages[0].work == pb.Work.STEP
-                return outcome if is_program else _with_changes(outcome, tables.changes())
-        except CatalogMovedError:
-            continue
-    raise CatalogConflictError("the catalog", f"it changed each of the {MOST_PLANNINGS} times that the job was planned")
-
-
-def _plan_query(
-    spec: pb.JobSpec,
-    session: SparkSession,
-    query: "_Query",
-    *,
-    cluster_slots: int,
-    arrow_schema: ArrowSchema,
-    run_fused: RunFused,
-    may_grow: bool,
-    has_fingerprints: bool,
-    on_read: NoteRead | None,
-) -> pb.PlanOutcome:
-    metrics = "full" if query.is_analyzed and METRICS not in spec.conf else metrics_wanted(spec.conf)
-    planning = _Planning(session, query, arrow_schema, metrics, may_grow=may_grow)
-    if on_read is not None:
-        on_read(planning.roots())
-    if query.is_done or planning.is_fused(spec.conf):
-        return planning.fused(run_fused)
-    try:
-        may_list = may_grow and feed_from_files(spec.conf) > 0
-        stages = planning.cut(spec, cluster_slots, may_grow=may_list, has_fingerprints=has_fingerprints)
-        _check_width(stages)
-    except UnsupportedPlanError as e:
-        if not e.runs_whole:
-            raise
-        return planning.fused(run_fused, because_of=e)
-    grows = any(stage.feed is not None for stage in stages)
-    if not grows and is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
-        return planning.fused(run_fused)
-    outcome = planning.outcome(stages)
-    if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
-        return planning.fused(run_fused, because_of=_too_large(size))
-    return outcome
-
-
-def _settled(run_fused: RunFused, tables: PlanningCatalog) -> RunFused:
-    """Return *run_fused* for queries that are planned on one revision of the catalog: otherwise they are not run."""
-
-    def run(frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted) -> FusedRun:
-        tables.settle(frame._jdf)  # noqa: SLF001  (PySpark has no public way to it)
-        return run_fused(frame, column_names, sink, metrics)
-
-    return run
+    what = "the job was planned"
+    return with_catalog(spark, terms.catalog, planned, foreign=terms.foreign, on_read=terms.on_read, what=what)
 
 
 def _with_changes(outcome: pb.PlanOutcome, changes: pb.CatalogChanges | None) -> pb.PlanOutcome:
@@ -245,31 +134,13 @@ def _with_changes(outcome: pb.PlanOutcome, changes: pb.CatalogChanges | None) ->
     return outcome
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """What a job asks for."""
-
-    frame: DataFrame
-    sink: pb.Sink | None
-    is_analyzed: bool = False
-    """Whether its result is its plan, as it ran."""
-    is_done: bool = False
-    """Whether it was a statement that changes the catalog: it has no rows, and nothing is left to run."""
-    takes_any_option: bool = False
-    """Whether an option of its sink may be one without effect."""
-    is_table: bool = False
-    """Whether its sink is that of a table."""
-    is_kept: bool = False
-    """Whether it writes a checkpoint."""
-
-
 def _check_width(stages: Sequence[CutStage]) -> None:
     partitions = {stage.stage_id: stage.plan.partitions for stage in stages}
     for stage in stages:
         read = sum(partitions[s.stage_id] for s in stage.plan.inputs if isinstance(s, ExchangeInput))
-        if read > MOST_OUTPUTS:
+        if read > MAX_OUTPUTS:
             raise UnsupportedPlanError(
-                f"a stage that reads the output of {read:,} tasks, more than {MOST_OUTPUTS:,}",
+                f"a stage that reads the output of {read:,} tasks, more than {MAX_OUTPUTS:,}",
                 "read in fewer and larger partitions",
             )
 
@@ -285,38 +156,28 @@ def _query(
     spec: pb.JobSpec,
     session: SparkSession,
     tables: PlanningCatalog | None,
-    call_function: CallFunction,
+    terms: PlanTerms,
     until_planned: ExitStack,
-    private: PrivatePaths,
-    *,
-    may_step: bool,
-) -> _Query | ScriptSteps:
-    """Return the job's query, and its sink with all options; or its steps."""
-    query = _frame(spec, session, tables, call_function, until_planned, private, may_step=may_step)
-    return query if isinstance(query, ScriptSteps) else _checked(spec, session, query, private)
-
-
-def _of_connect(
-    spec: pb.JobSpec,
-    session: SparkSession,
-    tables: PlanningCatalog | None,
-    connect_query: ConnectQuery | None,
-    until_planned: ExitStack,
-) -> _Query:
-    if connect_query is None:
-        raise PlanningError("this executor was made without Spark Connect, and the job is an operation of it")
-    script = until_planned.enter_context(connect_query(spec.connect, session, tables))
-    return _Query(
-        script.frame,
-        script.sink,
-        is_done=script.is_done,
-        takes_any_option=script.takes_any_option,
-        is_table=script.is_table,
-        is_kept=script.is_kept,
+) -> JobQuery | ScriptSteps:
+    """Return the job's query, and the sink if its script names one; or its steps."""
+    if spec.HasField("connect"):
+        if terms.connect_query is None:
+            raise PlanningError("this executor was made without Spark Connect, and the job is an operation of it")
+        return until_planned.enter_context(terms.connect_query(spec.connect, session, tables))
+    register_views(session, spec, terms.private)
+    if spec.HasField("python"):
+        return JobQuery(until_planned.enter_context(terms.call_function(spec, session)), None)
+    return plan_script(
+        session,
+        spec.sql.text,
+        tables,
+        only=frozenset(spec.sql.statements),
+        parameters=spec.sql.parameters,
+        may_step=terms.may_step and not spec.sql.statements,
     )
 
 
-def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: PrivatePaths) -> _Query:
+def _checked(spec: pb.JobSpec, session: SparkSession, query: JobQuery, private: PrivatePaths) -> JobQuery:
     """Return *query* with all options of its sink; `PlanningError` or `SinkError` for one that cannot be."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
     frame, said = query.frame, query.sink
@@ -358,35 +219,6 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: _Query, private: Pr
     return replace(query, frame=frame, sink=sink)
 
 
-def _frame(
-    spec: pb.JobSpec,
-    session: SparkSession,
-    tables: PlanningCatalog | None,
-    call_function: CallFunction,
-    until_planned: ExitStack,
-    private: PrivatePaths,
-    *,
-    may_step: bool,
-) -> _Query | ScriptSteps:
-    """Return the job's query, and the sink if its script names one; or its steps."""
-    register_views(session, spec, private)
-    if spec.HasField("python"):
-        return _Query(until_planned.enter_context(call_function(spec, session)), None)
-    script = plan_script(
-        session,
-        spec.sql.text,
-        tables,
-        only=frozenset(spec.sql.statements),
-        parameters=spec.sql.parameters,
-        may_step=may_step and not spec.sql.statements,
-    )
-    if isinstance(script, ScriptSteps):
-        return script
-    return _Query(
-        script.frame, script.sink, script.is_analyzed, script.is_done, script.takes_any_option, script.is_table
-    )
-
-
 @contextmanager
 def _told_in_words() -> Iterator[None]:
     """Turn a stack overflow or a lack of memory in the JVM into an error that says what to do."""
@@ -412,68 +244,89 @@ class _Planning:
 
     def __init__(
         self,
+        spec: pb.JobSpec,
         session: SparkSession,
-        query: _Query,
-        arrow_schema: ArrowSchema,
-        metrics: MetricsWanted,
-        *,
-        may_grow: bool = False,
+        query: JobQuery,
+        tables: PlanningCatalog | None,
+        terms: PlanTerms,
     ) -> None:
         self._jvm = Jvm.of(session)
+        self._spec = spec
         self._session = session
-        self._query = query.frame._jdf  # noqa: SLF001  (PySpark shows what follows as text alone)
-        self._sink = query.sink
-        self._is_analyzed = query.is_analyzed
-        self._metrics = metrics
-        self._arrow_schema = arrow_schema
+        self._query = query
+        self._tables = tables
+        self._terms = terms
+        self._frame = query.frame._jdf  # noqa: SLF001  (PySpark shows what follows as text alone)
+        self._metrics: MetricsWanted = (
+            "full" if query.is_analyzed and METRICS not in spec.conf else metrics_wanted(spec.conf)
+        )
         self._frame_of_rest: FirstFrame | None = None
         self._tools = QueryTools(self._jvm)
-        self._facts = self._tools.facts(self._query)
+        self._facts = self._tools.facts(self._frame)
         self._schema = StructType.fromJson(json.loads(self._facts["schema"]))
         names = enumerate(self._schema.names)
         self._column_names = [str(place) if query.is_kept else name for place, name in names]
         # The size of a Python data source is not known.
         is_unknown = self._facts["input_bytes"] < 0
-        self._paged = PagedSources(self._jvm, self._analyzed()) if may_grow and is_unknown else None
+        self._paged = PagedSources(self._jvm, self._analyzed()) if terms.may_grow and is_unknown else None
+
+    def plan(self) -> pb.PlanOutcome:
+        """Cut the query into stages, or run it now if it is small, or cannot be cut."""
+        if self._terms.on_read is not None:
+            self._terms.on_read(list(self._facts["roots"]))
+        if self._query.is_done or self._is_small():
+            return self._run()
+        try:
+            stages = self._cut()
+            _check_width(stages)
+        except UnsupportedPlanError as e:
+            if not e.runs_whole:
+                raise
+            return self._run(because_of=e)
+        grows = any(stage.feed is not None for stage in stages)
+        if not grows and is_single_stage(self._spec.conf, sum(stage.input_bytes for stage in stages)):
+            return self._run()
+        outcome = self._outcome_of(stages)
+        if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
+            return self._run(because_of=_too_large(size))
+        return outcome
 
     def _analyzed(self) -> Any:
         """Return the analyzed query; of a command, which has already run, its rows."""
-        return self._query.queryExecution().commandExecuted()
+        return self._frame.queryExecution().commandExecuted()
 
-    def roots(self) -> list[str]:
-        """Return the paths of what the query reads."""
-        return list(self._facts["roots"])
-
-    def is_fused(self, conf: Mapping[str, str]) -> bool:
+    def _is_small(self) -> bool:
         """Return whether the query reads so little that it should run as a single stage.
 
         The query is optimized to find the part that it needs only if all of its files are too large.
         """
-        if not fuses(conf):
-            return False
-        if is_fused(conf, self._facts["input_bytes"]):
+        conf = self._spec.conf
+        if is_single_stage(conf, self._facts["input_bytes"]):
             return True
-        return is_fused(conf, self._tools.needed_bytes(self._whole._jdf))  # noqa: SLF001
+        is_possible = setting_bytes(conf, FUSION_MAX_BYTES) > 0
+        return is_possible and is_single_stage(conf, self._tools.needed_bytes(self._plain._jdf))  # noqa: SLF001
 
     @cached_property
-    def _whole(self) -> DataFrame:
+    def _plain(self) -> DataFrame:
         """The query as plain Spark plans it in the job's session."""
-        return DataFrame(self._tools.planned(jvm_session(self._session), self._query), self._session)
+        return DataFrame(self._tools.planned(jvm_session(self._session), self._frame), self._session)
 
-    def fused(self, run_fused: RunFused, because_of: UnsupportedPlanError | None = None) -> pb.PlanOutcome:
+    def _run(self, because_of: UnsupportedPlanError | None = None) -> pb.PlanOutcome:
         """Run the query now, and return its result as that of a single stage.
 
         *because_of*: why it was not cut; None: it is small.
         """
         if self._paged:
             self._paged.end()
-            self.__dict__.pop("_whole", None)  # as it was planned to be cut
-        run = run_fused(self._whole, self._column_names, self._sink, self._metrics)
-        plan = self._tools.executed(self._whole._jdf)  # noqa: SLF001
+            self.__dict__.pop("_plain", None)  # as it was planned to be cut
+        if self._tables is not None:  # a query that was not planned on one revision of the catalog is not run
+            self._tables.settle(self._plain._jdf)  # noqa: SLF001
+        run = self._terms.run_single_stage(self._plain, self._column_names, self._query.sink, self._metrics)
+        plan = self._tools.executed(self._plain._jdf)  # noqa: SLF001
         text = str(plan.toString())
-        name = WHOLE
+        name = SINGLE_STAGE
         if because_of is not None:
-            name = f"{WHOLE}, because of {because_of.construct}"
+            name = f"{SINGLE_STAGE}, because of {because_of.construct}"
             text = f"{name}.\nTo distribute it: {because_of.advice}.\n\n{text}"
         stage = pb.PlannedStage(
             stage_id=1,
@@ -485,51 +338,41 @@ class _Planning:
             plan=shortened(text),
         )
         outcome = self._outcome([stage], plan, text)
-        outcome.fused_output.CopyFrom(run.output)
-        outcome.fused_metrics.CopyFrom(run.metrics)
-        outcome.fused_inline_result = run.inline_result
-        outcome.fused_observed = run.observed
-        if run.final_plan:
-            digest = plan_codec.digest(run.final_plan)
-            outcome.fused_op_metrics, outcome.fused_bound_plan = run.op_metrics, digest
-            outcome.blobs.add(digest=digest, content=run.final_plan)
+        outcome.MergeFrom(run)
         return outcome
 
-    def cut(
-        self, spec: pb.JobSpec, cluster_slots: int, *, may_grow: bool = False, has_fingerprints: bool = False
-    ) -> list[CutStage]:
+    def _cut(self) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
-        if spec.HasField("connect") and self._tools.first_of(self._analyzed(), {"CollectMetrics"}):
+        conf = self._spec.conf
+        if self._spec.HasField("connect") and self._tools.first_of(self._analyzed(), {"CollectMetrics"}):
             # Of all rows, which only a single stage sees; other clients are not told anyway.
             raise UnsupportedPlanError("observed metrics (observe)", "compute them in a query of their own")
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
-            planned = self._tools.planned(jvm_session(self._session), self._query)
+            planned = self._tools.planned(jvm_session(self._session), self._frame)
             input_bytes = self._tools.needed_bytes(planned)
-            with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
+            with changed_settings(self._session, own, sizes(conf, own, input_bytes, self._terms.cluster_slots)):
                 self._plan = self._tools.executed(planned)
-                parallel_sort_bytes = setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES)
+                terms = CutTerms(
+                    column_names=tuple(self._column_names),
+                    parallel_sort_bytes=setting_bytes(conf, SORT_PARALLEL_FROM_BYTES),
+                    metrics=self._metrics,
+                    is_sink=self._query.sink is not None,
+                )
+                may_list = self._terms.may_grow and feed_from_files(conf) > 0
                 cut = cut_plan(
                     self._session,
                     self._plan,
-                    self._column_names,
-                    parallel_sort_bytes=parallel_sort_bytes,
-                    metrics=self._metrics,
-                    may_grow=may_grow or bool(self._paged),
-                    has_fingerprints=has_fingerprints,
+                    terms,
+                    may_grow=may_list or bool(self._paged),
+                    has_fingerprints=self._terms.has_fingerprints,
                 )
-                if keeps_frame(spec.conf, cut.stages):
-                    terms = FrameTerms(
-                        column_names=tuple(self._column_names),
-                        parallel_sort_bytes=parallel_sort_bytes,
-                        metrics=self._metrics,
-                        is_sink=self._sink is not None,
-                    )
+                if keeps_frame(conf, cut.stages):
                     execution = planned.queryExecution()
                     self._frame_of_rest = first_frame(self._session, execution, self._plan, cut, terms)
                 return cut.stages
 
-    def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
+    def _outcome_of(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
         """Return the stages as the plan task's outcome, with their encoded plans as blobs."""
         outcome = self._outcome([], self._plan, str(self._plan.toString()))
         add_stages(outcome, stages, self._result_layout())
@@ -540,14 +383,14 @@ class _Planning:
         return outcome
 
     def _result_layout(self) -> pb.OutputLayout:
-        return pb.OutputLayout(kind="sink" if self._sink is not None else "result")
+        return pb.OutputLayout(kind="result" if self._query.sink is None else "sink")
 
     def _outcome(self, stages: list[pb.PlannedStage], plan: Any, text: str) -> pb.PlanOutcome:
-        schema = self._arrow_schema(jvm_session(self._session), plan, self._column_names)
+        schema = arrow_schema(jvm_session(self._session), self._jvm, plan, self._column_names)
         return pb.PlanOutcome(
             stages=stages,
-            arrow_schema=marked_analyzed(schema) if self._is_analyzed else schema,
+            arrow_schema=marked_analyzed(schema) if self._query.is_analyzed else schema,
             schema_json=self._schema.json(),
             plan=shortened(text),
-            sink=self._sink,
+            sink=self._query.sink,
         )

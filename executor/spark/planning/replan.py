@@ -4,7 +4,7 @@ It gives the stages of a new plan, which read what earlier ones have given or st
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -19,10 +19,9 @@ from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.classes import REFUSED
 from onager.executor.spark.kernel.queries import FrameTools, NewPlan
 from onager.executor.spark.planning.boundaries import BegunStages
-from onager.executor.spark.planning.cut_stages import Cut
 from onager.executor.spark.planning.cutter import Cutter
 from onager.executor.spark.planning.encoded import add_stages
-from onager.executor.spark.planning.frames import MOST_FRAME_BYTES, Frame
+from onager.executor.spark.planning.frames import MAX_FRAME_BYTES, Frame
 from onager.executor.spark.planning.job_session import session_with
 from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
@@ -126,26 +125,24 @@ def _changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 def _taken(new: NewPlan, frame: Frame, task: pb.ReplanTask, session: SparkSession, scratch: Path) -> pb.PlanOutcome:
     terms = frame.terms
-    cutter = Cutter(
-        Jvm.of(session),
-        jvm_session(session),
+    begun = {each.stage_id for each in task.begun}
+    subqueries = {name: stage_id for name, stage_id in frame.subqueries.items() if stage_id in begun}
+    cut = Cutter(
+        session,
         new.plan,
-        conf=dict(frame.conf),
-        column_names=terms.column_names,
-        scratch=scratch,
-        parallel_sort_bytes=terms.parallel_sort_bytes,
-        metrics=terms.metrics,
+        terms,
+        dict(frame.conf),
+        scratch,
         first_stage_id=task.first_stage_id,
-        begun=BegunStages(frame.sorted_stages, {n: i for n, i in frame.subqueries.items() if i in _ids(task.begun)}),
-    )
-    cut = Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
+        begun=BegunStages(frame.sorted_stages, subqueries),
+    ).cut()
     facts = new.facts()
     outcome = pb.PlanOutcome(decisions=[_changes(facts["before"], facts["after"])])
     add_stages(outcome, cut.stages, pb.OutputLayout(kind="sink" if terms.is_sink else "result"))
     target = scratch / "frame"
     why_not = new.write(cut.exchanges, target)
     content = b"" if why_not else frame.with_stages(cut, target.read_bytes()).encoded()
-    if why_not or len(content) > MOST_FRAME_BYTES:  # the rest is not planned again after this
+    if why_not or len(content) > MAX_FRAME_BYTES:  # the rest is not planned again after this
         log.info("frame_not_kept", why=why_not or f"it has {len(content):,} bytes")
     else:
         outcome.frame_digest = plan_codec.digest(content)
@@ -153,7 +150,3 @@ def _taken(new: NewPlan, frame: Frame, task: pb.ReplanTask, session: SparkSessio
     if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
         return _kept(f"the new plan has {size:,} bytes, more than the {MAX_PLAN_BYTES:,} that fit a message")
     return outcome
-
-
-def _ids(begun: Sequence[pb.BegunStage]) -> set[int]:
-    return {each.stage_id for each in begun}

@@ -126,12 +126,7 @@ def samples_of_run(runs: int) -> int:
     return min(max(MOST_SAMPLES // max(runs, 1) & ~1, 64), 1024)
 
 
-def fuses(conf: Mapping[str, str]) -> bool:
-    """Return whether small queries run as a single stage at all."""
-    return setting_bytes(conf, FUSION_MAX_BYTES) > 0
-
-
-def is_fused(conf: Mapping[str, str], input_bytes: int) -> bool:
+def is_single_stage(conf: Mapping[str, str], input_bytes: int) -> bool:
     """Return whether a query that reads *input_bytes* (-1: unknown) should run as a single stage."""
     most = setting_bytes(conf, FUSION_MAX_BYTES)
     return most > 0 and 0 <= input_bytes <= most

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.errors import PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.queries import Parsed
-from onager.executor.spark.planning.catalog import PlanningCatalog, TableWrite
+from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.foreign import foreign_rows
 from onager.executor.spark.planning.parameters import Parser, parser_with
 from onager.executor.spark.planning.script_steps import ScriptStep, ScriptSteps, check_statements
@@ -42,8 +42,8 @@ from onager.protocol import onager_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedScript:
-    """The query of a script, and the sink if the script names one."""
+class JobQuery:
+    """What a job asks for: its query, and the sink if its script or operation names one."""
 
     frame: DataFrame
     sink: pb.Sink | None
@@ -67,7 +67,7 @@ def plan_script(
     only: Collection[int] = (),
     parameters: Sequence[pb.SqlParameter] = (),
     may_step: bool = False,
-) -> PlannedScript | ScriptSteps:
+) -> JobQuery | ScriptSteps:
     """Run the statements of *text* in *session* in order, and return the last one as a query that has not run.
 
     Of the statements, *only* those with these numbers count, if any are given. A script with an effect before its last
@@ -111,19 +111,20 @@ def plan_script(
 
 def _planned(
     session: SparkSession, last: Statement, plan: Parsed, catalog: PlanningCatalog | None, *, is_alone: bool
-) -> PlannedScript:
+) -> JobQuery:
     """Return what the *last* statement, parsed as *plan*, asks for."""
     if catalog is not None and not last.analyzed_from and changes_catalog(last, plan):
         frame = _changed(session, last, plan, catalog, is_alone=is_alone)
-        return PlannedScript(DataFrame(frame, session), None, is_done=True)
+        return JobQuery(DataFrame(frame, session), None, is_done=True)
     if catalog is not None and writes_table(plan):
         check_no_analysis(last)
-        return _table_write(session, last, plan, catalog, is_alone=is_alone)
+        with placed(last, is_alone=is_alone):
+            return plan_write(session, plan.plan(), catalog)
     sink = last_query(last, plan, has_catalog=catalog is not None)
     if sink is not None or is_command(plan):
         check_no_analysis(last)
     with placed(last, is_alone=is_alone):
-        return PlannedScript(DataFrame(plan.rows(), session), sink, bool(last.analyzed_from))
+        return JobQuery(DataFrame(plan.rows(), session), sink, bool(last.analyzed_from))
 
 
 def _those(statements: Sequence[Statement], numbers: Collection[int]) -> list[Statement]:
@@ -236,30 +237,17 @@ def _changed(
             return plan.rows()
 
 
-def _table_write(
-    session: SparkSession, statement: Statement, plan: Parsed, catalog: PlanningCatalog, *, is_alone: bool
-) -> PlannedScript:
-    """Change the catalog as a statement does that writes a table, and return its query."""
-    with placed(statement, is_alone=is_alone):
-        with catalog.changing():
-            write = catalog.table_write(plan.plan())
-        return _planned_write(session, write)
-
-
-def plan_writer(session: SparkSession, command: Any, catalog: PlanningCatalog) -> PlannedScript:
-    """Change *catalog* as *command* does, which a writer of DataFrames has made of a table, and return its query."""
+def plan_write(session: SparkSession, command: Any, catalog: PlanningCatalog) -> JobQuery:
+    """Change *catalog* as *command* does, which writes a table, and return its query."""
     with catalog.changing():
-        write = catalog.writer(command)
-    return _planned_write(session, write)
-
-
-def _planned_write(session: SparkSession, write: TableWrite | None) -> PlannedScript:
+        write = catalog.table_write(command)
     if write is None:
-        return PlannedScript(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
-    frame = DataFrame(_rows(session, write.query), session).toDF(*write.names)
+        return JobQuery(DataFrame(jvm_session(session).emptyDataFrame(), session), None, is_done=True)
+    datasets = Jvm.of(session).java_class("org.apache.spark.sql.classic.Dataset")
+    frame = DataFrame(datasets.ofRows(jvm_session(session), write.query), session).toDF(*write.names)
     if write.foreign is not None:
-        return PlannedScript(*foreign_rows(frame, write.foreign), takes_any_option=True, is_table=True)
-    return PlannedScript(frame, write.sink, takes_any_option=True, is_table=True)
+        return JobQuery(*foreign_rows(frame, write.foreign), takes_any_option=True, is_table=True)
+    return JobQuery(frame, write.sink, takes_any_option=True, is_table=True)
 
 
 def refuse_commands(session: SparkSession, text: str) -> None:
@@ -272,7 +260,3 @@ def refuse_commands(session: SparkSession, text: str) -> None:
         if is_command(plan) and plan.kind not in SHOWING:
             check_harmless(statement, plan)
         check_reads_only(statement, plan)
-
-
-def _rows(session: SparkSession, plan: Any) -> Any:
-    return Jvm.of(session).java_class("org.apache.spark.sql.classic.Dataset").ofRows(jvm_session(session), plan)

@@ -97,21 +97,10 @@ class Statement:
 
 def split(jvm: Jvm, text: str) -> list[Statement]:
     """Split a script at its semicolons with Spark's lexer, which knows quotes and comments; drop empty statements."""
-    statements: list[Statement] = []
-    for described in statements_of(jvm, text):
-        begin, end, line, column, kind_of = described.split()
-        piece = text[int(begin) : int(end)].rstrip()
-        is_analyze, _, words_end = kind_of.partition(":")
-        statements.append(
-            Statement(
-                number=len(statements) + 1,
-                line=int(line),
-                column=int(column),
-                text=piece,
-                is_procedure=kind_of == "procedure",
-                analyzed_from=int(words_end) - int(begin) if is_analyze == "analyze" else 0,
-            )
-        )
+    statements = []
+    for number, described in enumerate(statements_of(jvm, text), start=1):
+        begin, end = described.pop("begin"), described.pop("end")
+        statements.append(Statement(number=number, text=text[begin:end].rstrip(), **described))
     return statements
 
 

@@ -15,11 +15,10 @@ from pyspark.sql import SparkSession
 
 from onager.exchange_layout import stage_directory
 from onager.executor.exchange.seen_places import SeenPlaces
-from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.kernel.leaves import LeafTools
-from onager.executor.spark.place_checks import check_places
+from onager.executor.spark.place_checks import NO_PLACES, check_places
 from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan, StageSource
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
@@ -120,7 +119,7 @@ class Binder:
         kernel: Kernel,
         name: str,
         check_address: Callable[[str], None],
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """Bind in *kernel*; *check_address* raises if streams must not be read from an address.
 
@@ -132,7 +131,7 @@ class Binder:
         self._check_address = check_address
         self._spark = spark
         self._kernel = kernel
-        self._jvm = Jvm.of(spark)
+        self._leaves = LeafTools(Jvm.of(spark))
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, Future[Any]] = OrderedDict()
         """By conf, in order of last use; made or being made."""
@@ -292,17 +291,16 @@ class Binder:
 
     def _places_of(self, rebuilt: Sequence[Any]) -> frozenset[str]:
         """Return the places in which leaves read files; `PlaceNotSeenError` if one of them is not seen."""
-        if self._places is None:
-            return frozenset()
-        tools = LeafTools(self._jvm)
-        places = frozenset(self._places.of(root for leaf in rebuilt if leaf is not None for root in tools.roots(leaf)))
+        places = frozenset(
+            self._places.of(root for leaf in rebuilt if leaf is not None for root in self._leaves.roots(leaf))
+        )
         check_places(self._places, places)  # binding may compute a broadcast of their rows
         return places
 
     def _leaf(self, session: Any, source: LeafInput, portion: bytes, first: int) -> Any:
         if source.grows:
-            return leaves.rebuild_growing(self._jvm, session, source.description, portion, first)
-        return leaves.rebuild(self._jvm, session, source.description)
+            return self._leaves.rebuild_growing(session, source.description, portion, first)
+        return self._leaves.rebuild(session, source.description)
 
     def _inputs(
         self, job_id: JobId, task_set: pb.TaskSet, sources: Sequence[StageSource]

@@ -9,6 +9,7 @@ from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.stage_plan import MadeBy
 from onager.ids import Nonce, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id
 
 OnReport = Callable[[pb.TaskReport], None]
 """Takes the report of one task; may be called from any thread, once per task."""
@@ -57,11 +58,6 @@ class Run:
         return [task.partition for task in self.task_set.tasks]
 
 
-def name_of(key: TaskKey) -> str:
-    """Return a task's name among the deadlines."""
-    return f"task {key}"
-
-
 def run_metrics(run: Run, event: dict[str, Any]) -> pb.TaskMetrics:
     """Return what a task of *run* cost, by the kernel's *event*."""
     metrics = metrics_of(event)
@@ -77,12 +73,4 @@ def named_attempts(task_set: pb.TaskSet) -> str:
 
 def report_of(key: TaskKey, started_ms: int, ended_ms: int, failure: pb.Failure | None) -> pb.TaskReport:
     """Return a task's report: of its *failure*, or without an outcome yet."""
-    report = pb.TaskReport(started_ms=started_ms, ended_ms=ended_ms)
-    report.task.job_id = key.job_id
-    report.task.stage_id = key.stage_id
-    report.task.stage_attempt = key.stage_attempt
-    report.task.partition = key.partition
-    report.task.task_attempt = key.task_attempt
-    if failure is not None:
-        report.failure.CopyFrom(failure)
-    return report
+    return pb.TaskReport(task=task_id(key), started_ms=started_ms, ended_ms=ended_ms, failure=failure)

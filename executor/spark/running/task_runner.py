@@ -1,6 +1,6 @@
 """Runs the tasks of query stages, for the agent's worker.
 
-    runner = StageRunner(spark, executor_id=…, exchange_dir=…, slots=…, shared=True, clock=SystemClock())
+    runner = StageRunner(spark, executor_id=…, exchange_dir=…, slots=…, clock=SystemClock())
     runner.run(task_set, stage_plan, on_report)   # returns at once; on_report(TaskReport) once per task, any thread
     runner.run(task_set, stage_plan, on_report, {stage_id: its_plan})   # of a task set that names fused stages
     runner.cancel([task_key, …])                  # each is reported as killed once it has ended, unless reported before
@@ -32,12 +32,12 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.executor.spark import failures
-from onager.executor.spark.deadlines import Deadlines
+from onager.executor.spark.deadlines import Deadlines, name_of
 from onager.executor.spark.kernel.execution import Kernel
-from onager.executor.spark.place_checks import check_places, check_task_set, lost_place
+from onager.executor.spark.place_checks import NO_PLACES, check_places, check_task_set, lost_place
 from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.readings import by_run, progress_of
-from onager.executor.spark.running.runs import OnReport, Run, name_of, named_attempts, report_of, run_metrics
+from onager.executor.spark.running.runs import OnReport, Run, named_attempts, report_of, run_metrics
 from onager.executor.spark.running.sink_layout import sink_layout
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
@@ -45,6 +45,7 @@ from onager.executor.spark.stage_plan import ResultOutput, SortedOutput, StagePl
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TOLD_ATTEMPTS
+from onager.protocol.task_keys import task_keys
 
 _POLL_MS = 500
 _instances = itertools.count(1)
@@ -64,12 +65,11 @@ class StageRunner:
         executor_id: str,
         exchange_dir: str,
         slots: int,
-        shared: bool,
         clock: Clock,
         incarnation: str = "",
         streams: StreamSettings | None = None,
         deadlines: Deadlines | None = None,
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """Run tasks in *spark*; names of unfinished files contain *incarnation*, the id of this incarnation.
 
@@ -81,7 +81,6 @@ class StageRunner:
         self._spark = spark
         self._exchange_dir = exchange_dir
         self._executor_id = executor_id
-        self._shared = shared
         self._clock = clock
         self._name = f"{executor_id}.{next(_instances)}"
         """Unique among the runners of this Spark: names of runs and job groups contain it."""
@@ -127,15 +126,8 @@ class StageRunner:
             name = f"{self._name}/{stage}/{self._count}"
             started_ms = self._clock.now_ms()
             run = Run(name, stage_key(task_set), task_set, on_report, started_ms, plan.made_by, fused, portion)
-            for task in task_set.tasks:
-                key = TaskKey(
-                    JobId(task_set.job_id),
-                    run.stage.stage_id,
-                    task_set.stage_attempt,
-                    task.partition,  # type: ignore[arg-type]
-                    task.task_attempt,
-                )
-                run.open[task.partition] = (key, new_nonce())
+            for key in task_keys(task_set):
+                run.open[key.partition] = (key, new_nonce())
             self._runs[name] = run
         self._starters.submit(self._start, run, plan)
 
@@ -231,8 +223,7 @@ class StageRunner:
             else:
                 self._end(run)
         except Exception as e:  # noqa: BLE001 - every error belongs in the reports
-            lost = None if self._places is None else self._places.behind(str(e))
-            self._give_up(run, failures.from_exception(self.kernel, lost or e, run.made_by))
+            self._give_up(run, failures.from_exception(self.kernel, self._places.behind(str(e)) or e, run.made_by))
 
     def _expect_streams(self, run: Run) -> None:
         """Tell readers that the tasks will stream: binding may take long, since it runs the stage's broadcasts."""
@@ -379,7 +370,7 @@ class StageRunner:
         success = report.success
         success.output.nonce = event["nonce"]  # ours, unless Spark started the task again
         success.output.executor_id = self._executor_id
-        success.output.shared = self._shared and not run.is_streamed
+        success.output.shared = not run.is_streamed
         success.output.rows = event["rows"]
         success.output.bytes = event["bytes"]
         success.output.inline = event["inline"]

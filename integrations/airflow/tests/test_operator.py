@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException
+from cluster import Cluster, until
 from onager_airflow.ids import job_id_of
 from onager_airflow.operator import OnagerOperator
 
 import onager
-from tests.conftest import Cluster, until
 from tests.dags import onager_dags
 
 pytestmark = pytest.mark.usefixtures("airflow", "cluster")
@@ -61,7 +61,7 @@ def test_tasks_succeed_whose_scheduler_is_killed_meanwhile(client, cluster: Clus
     def kill() -> None:
         for task in ("waits", "defers"):
             until(lambda: jobs_of(client, f"long.{task}"), f"the job of {task}")  # noqa: B023
-            cluster.kill("scheduler")
+            cluster.child("scheduler").kill()
 
     killing = threading.Thread(target=kill)
     killing.start()

@@ -2,52 +2,19 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from cluster import Cluster
 from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).parents[1] / "project"
 DBT = Path(sys.executable).with_name("dbt")
-
-
-class Cluster:
-    """``onager standalone``: a scheduler and an executor, which it starts again when they die."""
-
-    def __init__(self, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
-        self.remote = f"sc://{address}"
-        command = Path(os.environ["ONAGER_ROOT"], ".venv", "bin", "onager")
-        self._log = (directory / "standalone.log").open("wb")
-        self._process = subprocess.Popen(
-            [command, "standalone", "--listen", address, "--state-dir", directory / "state", "--no-http"],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
-
-    def kill(self, name: str) -> None:
-        """Kill the process *name* (scheduler, executor) as `kill -9` does."""
-        for child in psutil.Process(self._process.pid).children():
-            if name in child.cmdline():
-                child.kill()
-                return
-        raise AssertionError(f"no {name} runs")
-
-    def close(self) -> None:
-        """Stop it."""
-        self._process.terminate()
-        self._process.wait(60)
-        self._log.close()
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | None
 @pytest.fixture(scope="session")
 def remote(cluster: Cluster | None) -> str:
     """Where Spark Connect is served."""
-    return os.environ["ONAGER_DBT_REMOTE"] if cluster is None else cluster.remote
+    return os.environ["ONAGER_DBT_REMOTE"] if cluster is None else f"sc://{cluster.address}"
 
 
 @pytest.fixture(scope="session")
@@ -144,13 +111,3 @@ class Shop:
 def shop(spark: SparkSession, remote: str, tmp_path: Path) -> Shop:
     """A shop with 200 orders."""
     return Shop(spark, remote, tmp_path)
-
-
-def until(holds: Callable[[], Any], what: str, within_s: float = 120.0) -> Any:
-    """Wait until *holds* gives something, and return it."""
-    end_s = time.monotonic() + within_s
-    while time.monotonic() < end_s:
-        if found := holds():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"not within {within_s:g} s: {what}")

@@ -4,8 +4,9 @@ import time
 from decimal import Decimal
 
 import pytest
+from cluster import Cluster
 
-from .conftest import Cluster, Shop
+from .conftest import Shop
 
 PRICED = [order for order in range(200) if order % 10 != 9]
 
@@ -66,7 +67,7 @@ def test_a_build_goes_on_while_scheduler_and_executor_are_killed(cluster: Cluste
     for name in ("scheduler", "executor", "scheduler"):
         time.sleep(3.0)
         if process.poll() is None:
-            cluster.kill(name)
+            cluster.child(name).kill()
     told = shop.results(process)
     assert set(told.values()) == {"success", "pass"}
     assert of_countries(shop) == expected(PRICED)

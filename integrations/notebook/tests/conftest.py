@@ -2,16 +2,14 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from cluster import Cluster
 
 import onager
 
@@ -19,39 +17,6 @@ NOTEBOOK = Path(__file__).parents[1] / "first.ipynb"
 PRINTED = "127.0.0.1:50050"
 """The address in the notebook."""
 EXECUTE = Path(sys.executable).with_name("jupyter-execute")
-
-
-class Cluster:
-    """``onager standalone``: a scheduler and an executor, which it starts again when they die."""
-
-    def __init__(self, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        command = Path(os.environ["ONAGER_ROOT"], ".venv", "bin", "onager")
-        self._path = directory / "standalone.log"
-        self._log = self._path.open("wb")
-        self._process = subprocess.Popen(
-            [command, "standalone", "--listen", self.address, "--state-dir", directory / "state", "--no-http"],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
-        until(lambda: f"onager is ready at {self.address}" in self.told(), "readiness", 240.0)
-
-    def told(self) -> str:
-        """Return what it printed."""
-        return self._path.read_text(errors="replace")
-
-    def child(self, name: str) -> psutil.Process:
-        """Return the process *name*: scheduler or executor."""
-        children = psutil.Process(self._process.pid).children()
-        return next(child for child in children if name in child.cmdline()[:5])
-
-    def close(self) -> None:
-        """Stop it."""
-        self._process.terminate()
-        self._process.wait(60)
-        self._log.close()
 
 
 class Execution:
@@ -112,13 +77,3 @@ def execution(cluster: Cluster, tmp_path: Path) -> Iterator[Execution]:
     made = Execution(cluster, tmp_path)
     yield made
     made.close()
-
-
-def until(holds: Callable[[], Any], what: str, within_s: float = 120.0) -> Any:
-    """Wait until *holds* gives something, and return it."""
-    end_s = time.monotonic() + within_s
-    while time.monotonic() < end_s:
-        if found := holds():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"not within {within_s:g} s: {what}")

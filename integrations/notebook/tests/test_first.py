@@ -4,10 +4,11 @@ import re
 from typing import Any
 
 import pytest
+from cluster import Cluster, until
 
 import onager
 
-from .conftest import Cluster, Execution, until
+from .conftest import Execution
 
 NUMBERS = range(1, 5_000_000)
 TASKS = 32

@@ -19,11 +19,9 @@ from onager.protocol.security.tokens import TokenFile
 from onager.protocol.status import from_rpc_error
 
 TLS_CA: Final = "ONAGER_TLS_CA"
-TLS_CERT: Final = "ONAGER_TLS_CERT"
-TLS_KEY: Final = "ONAGER_TLS_KEY"
-AUTH_TOKEN_FILE: Final = "ONAGER_AUTH_TOKEN_FILE"  # noqa: S105 - the name of a variable
 INSECURE: Final = "ONAGER_INSECURE"
 
+_FILES: Final = ("tls_ca", "tls_cert", "tls_key", "auth_token_file")
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 
 
@@ -43,18 +41,10 @@ class ClientSecurity:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return what the variables ``ONAGER_TLS_CA`` and so on say; empty ones count as unset."""
-
-        def path(name: str) -> Path | None:
-            return Path(environment[name]) if environment.get(name) else None
-
-        return cls(
-            tls_ca=path(TLS_CA),
-            tls_cert=path(TLS_CERT),
-            tls_key=path(TLS_KEY),
-            auth_token_file=path(AUTH_TOKEN_FILE),
-            insecure=is_set(INSECURE, environment),
-        )
+        """Return what the variables say, ``ONAGER_TLS_CA`` for `tls_ca` and so on; empty ones count as unset."""
+        given = {name: environment.get(f"ONAGER_{name.upper()}") for name in _FILES}
+        files = {name: Path(path) for name, path in given.items() if path}
+        return cls(**files, insecure=is_set(INSECURE, environment))
 
 
 def is_set(variable: str, environment: Mapping[str, str] = os.environ) -> bool:

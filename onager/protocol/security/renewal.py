@@ -75,31 +75,17 @@ class RenewedChannel:
         return self._channel
 
     def unary_unary(self, *given: Any, **options: Any) -> Any:
-        """Return a method of the service, as all of these do."""
+        """Return a method of a service. None of our services takes a stream of requests."""
         return _Method(self, lambda channel: channel.unary_unary(*given, **options))
 
     def unary_stream(self, *given: Any, **options: Any) -> Any:
         """Return a method."""
         return _Method(self, lambda channel: channel.unary_stream(*given, **options))
 
-    def stream_unary(self, *given: Any, **options: Any) -> Any:
-        """Return a method."""
-        return _Method(self, lambda channel: channel.stream_unary(*given, **options))
-
-    def stream_stream(self, *given: Any, **options: Any) -> Any:
-        """Return a method."""
-        return _Method(self, lambda channel: channel.stream_stream(*given, **options))
-
     def close(self, *grace: float | None) -> Awaitable[None] | None:
         """Close all of its channels; for asyncio, the result has to be awaited."""
         closed = [channel.close(*grace) for channel in (*self._retired, self._channel)]
         return None if closed[-1] is None else _all(closed)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -225,11 +225,6 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             self._on_refusal(caller_of(context), method, error)
             await abort(context, error)
 
-        return _refusing(refuse)
-
-
-def _refusing(refuse: Callable[[Any, Any], Awaitable[None]]) -> "grpc.RpcMethodHandler[Any, Any]":
-
-    # An error before the first message looks the same to a caller for all kinds of methods. And gRPC reads a stream of
-    # requests only on demand, so nothing is read from a refused caller.
-    return grpc.stream_stream_rpc_method_handler(refuse)
+        # An error before the first message looks the same to a caller for all kinds of methods. And gRPC reads a stream
+        # of requests only on demand, so nothing is read from a refused caller.
+        return grpc.stream_stream_rpc_method_handler(refuse)

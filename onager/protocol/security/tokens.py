@@ -51,10 +51,9 @@ class TokenFile:
     logged once.
     """
 
-    def __init__(self, path: Path, flag: str = "--auth-token-file", *, needs_roles: bool = False) -> None:
+    def __init__(self, path: Path, *, needs_roles: bool = False) -> None:
         """Read *path*; with *needs_roles*, a file in which a token has no role is unusable."""
         self._path = path
-        self._flag = flag
         self._needs_roles = needs_roles
         self._stamp = self._look()
         self._tokens = self._read()
@@ -66,7 +65,7 @@ class TokenFile:
         fitting = [token for token in tokens if token.role is None or token.role in roles]
         if not fitting and len(tokens) > 1:
             why = f"none of its {len(tokens)} lines is for the role {' or '.join(roles)}: add one, or give its file"
-            raise InvalidSettingError(self._flag, str(self._path), why)
+            raise InvalidSettingError("--auth-token-file", str(self._path), why)
         return ((HEADER, _SCHEME + (fitting or tokens)[0].value.decode()),)
 
     def find(self, shown: str) -> Token | None:
@@ -124,10 +123,12 @@ class TokenFile:
             raise self._unreadable(error) from error
         except UnicodeDecodeError:
             # Without its cause, which contains parts of the file.
-            raise InvalidSettingError(self._flag, str(self._path), f"it is not ASCII text; {_ADVICE}") from None
+            raise InvalidSettingError(
+                "--auth-token-file", str(self._path), f"it is not ASCII text; {_ADVICE}"
+            ) from None
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         if not lines:
-            raise InvalidSettingError(self._flag, str(self._path), f"there is no token in it; {_ADVICE}")
+            raise InvalidSettingError("--auth-token-file", str(self._path), f"there is no token in it; {_ADVICE}")
         return tuple(self._parsed(number, line) for number, line in lines)
 
     def _parsed(self, number: int, line: str) -> Token:
@@ -155,8 +156,8 @@ class TokenFile:
             why = f"line {number} has a name of more than 128 characters, or with one that cannot be printed"
         else:
             return Token(words[2].encode(), words[0], Role(words[1]))
-        raise InvalidSettingError(self._flag, str(self._path), why)
+        raise InvalidSettingError("--auth-token-file", str(self._path), why)
 
     def _unreadable(self, error: OSError) -> InvalidSettingError:
         why = os.strerror(error.errno or 0)
-        return InvalidSettingError(self._flag, str(self._path), f"the file cannot be read ({why})")
+        return InvalidSettingError("--auth-token-file", str(self._path), f"the file cannot be read ({why})")

@@ -33,6 +33,7 @@ from onager.executor.spark.connect import ConnectRequests
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import from_exception
 from onager.executor.spark.kernel.classes import REFUSED
+from onager.executor.spark.place_checks import NO_PLACES
 from onager.ids import new_nonce
 from onager.job_settings import PREFIX
 from onager.manifests import TablePlaces
@@ -65,7 +66,7 @@ class ConnectClient:
         executor: OneExecutor,
         catalog: MemoryCatalog,
         deadlines: Deadlines | None = None,
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         self._executor = executor
         self._catalog = catalog

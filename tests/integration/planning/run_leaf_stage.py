@@ -20,7 +20,7 @@ def main(path: str) -> None:
     plan = decode(encoded)
     directory = tempfile.mkdtemp()
     spark = start_session(3, {}, directory)
-    runner = StageRunner(spark, executor_id="e", exchange_dir=directory, slots=3, shared=True, clock=SystemClock())
+    runner = StageRunner(spark, executor_id="e", exchange_dir=directory, slots=3, clock=SystemClock())
     task_set = pb.TaskSet(
         job_id="job",
         stage_id=1,

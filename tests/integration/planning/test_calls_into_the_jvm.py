@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from onager.executor.spark.planning import FusedRun
 from onager.protocol import onager_pb2 as pb
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor
@@ -33,7 +32,8 @@ A_SETTING = 4
 def planner(executor: OneExecutor, monkeypatch: pytest.MonkeyPatch) -> OneExecutor:
     """An executor with a catalog of no tables, as jobs are planned in a cluster; it runs nothing."""
     monkeypatch.setattr(executor, "catalog", MemoryCatalog())
-    monkeypatch.setattr(executor, "run_fused", lambda *_: FusedRun(output=pb.TaskOutput(), metrics=pb.TaskMetrics()))
+    ran = pb.PlanOutcome(fused_output=pb.TaskOutput(), fused_metrics=pb.TaskMetrics())
+    monkeypatch.setattr(executor, "run_single_stage", lambda *_: ran)
     return executor
 
 

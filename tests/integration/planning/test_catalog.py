@@ -468,13 +468,11 @@ def test_a_read_that_never_ends_can_be_interrupted(executor: OneExecutor, catalo
     raised: list[BaseException] = []
 
     def plan() -> None:
-        kernel.enter_control("stuck", "stuck", "stuck")
         try:
-            executor.plan_sql("SELECT * FROM t", conf={})
+            with kernel.control("stuck", "stuck", "stuck", lambda: True):
+                executor.plan_sql("SELECT * FROM t", conf={})
         except BaseException as e:  # noqa: BLE001 - looked at below
             raised.append(e)
-        finally:
-            kernel.leave_control("stuck")
 
     thread = threading.Thread(target=plan)
     thread.start()

@@ -128,7 +128,6 @@ def test_a_task_reads_no_files_in_a_directory_that_is_another_one(executor, file
         executor_id="executor-1",
         exchange_dir=str(executor.directory),
         slots=2,
-        shared=True,
         clock=SystemClock(),
         places=places,
     )

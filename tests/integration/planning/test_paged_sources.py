@@ -192,7 +192,7 @@ def test_what_is_wrong_with_a_source_is_told(executor, bad, says):
 def test_what_cannot_grow_has_all_partitions_from_the_start(executor, tmp_path, monkeypatch, text):
     text = text.replace("…", f"{tmp_path}/notes")
     if "union" not in text:
-        monkeypatch.setattr(sys.modules[plan_job.__module__], "MOST_OUTPUTS", 3)
+        monkeypatch.setattr(sys.modules[plan_job.__module__], "MAX_OUTPUTS", 3)
     outcome = planned(executor, text)
     assert not growing(outcome)
     assert outcome.HasField("fused_output") == ("union" not in text)

@@ -4,7 +4,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from onager.client.connection import Connection
@@ -71,7 +71,8 @@ def new_token(path: Path) -> str:
 
 def ask(address: str, **security: Path | bool) -> None:
     """Make a call and open a stream, or raise what the client raises."""
-    with Connection(address, ClientSecurity(**security), connect_timeout_s=0.0, retry_timeout_s=0.0) as connection:
+    connection = Connection(address, ClientSecurity(**security), connect_timeout_s=0.0, retry_timeout_s=0.0)
+    with closing(connection):
         connection.call("ListJobs", pb.ListJobsRequest())
         first = next(connection.stream(lambda stub, _: stub.CheckState(pb.CheckStateRequest(), timeout=HANGS_S)))
         assert first.begins

@@ -47,7 +47,6 @@ def runner(spark: SparkSession, exchange_dir: Path) -> Iterator[StageRunner]:
         executor_id="executor-1",
         exchange_dir=str(exchange_dir),
         slots=SLOTS,
-        shared=True,
         clock=SystemClock(),
         incarnation=INCARNATION,
     )

@@ -57,7 +57,7 @@ def spark(exchange_dir: Path, private_dir: Path) -> Iterator[SparkSession]:
 @pytest.fixture(scope="package")
 def runner(spark: SparkSession, exchange_dir: Path) -> Iterator[StageRunner]:
     made = StageRunner(
-        spark, executor_id="executor-1", exchange_dir=str(exchange_dir), slots=SLOTS, shared=True, clock=SystemClock()
+        spark, executor_id="executor-1", exchange_dir=str(exchange_dir), slots=SLOTS, clock=SystemClock()
     )
     yield made
     made.close()

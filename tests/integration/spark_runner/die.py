@@ -28,7 +28,7 @@ def sleeps(x):
 
 
 spark = start_session(1, PLANNING_CONF, directory)
-runner = StageRunner(spark, executor_id="e", exchange_dir=directory, slots=1, shared=True, clock=SystemClock())
+runner = StageRunner(spark, executor_id="e", exchange_dir=directory, slots=1, clock=SystemClock())
 (stage,) = cut(spark, spark.range(0, 1, 1, 1).select(sleeps("id")))
 reports = queue.Queue()
 runner.run(JobRun(runner, "job-1", directory).task_set(1, stage.plan, [0]), stage.plan, reports.put)

@@ -47,7 +47,7 @@ def sleeping(seconds):
 
 def whole(runner, spark, frame, job_id):
     spec = {"nonce": "n0", "directory": f"{job_id}/1", "names": frame.columns, "layout": "result"}
-    event, inline = runner.kernel.run_whole(spark._jsparkSession, frame._jdf.queryExecution(), spec)
+    event, inline = runner.kernel.run_single_stage(spark._jsparkSession, frame._jdf.queryExecution(), spec)
     return event, inline
 
 

@@ -89,7 +89,6 @@ def runner(spark: SparkSession, exchange_dir: Path, token_file: Path) -> Iterato
         executor_id="executor-1",
         exchange_dir=str(exchange_dir),
         slots=SLOTS,
-        shared=True,
         clock=SystemClock(),
         streams=StreamSettings(token_file=token_file, limits=LIMITS),
         incarnation=f"{1:016x}",
@@ -110,7 +109,6 @@ def beside(spark: SparkSession, exchange_dir: Path) -> Iterator[Callable[[Stream
                 executor_id=f"beside-{len(made)}",
                 exchange_dir=str(exchange_dir),
                 slots=SLOTS,
-                shared=True,
                 clock=SystemClock(),
                 streams=streams,
             )

@@ -51,7 +51,7 @@ def do_what_executors_do(session: SparkSession, scratch: str) -> None:
     right = left.groupBy("k").count().repartition(2, "k")
     joined = left.join(right, "k").select("k", "s", udf(lambda x: x + 1, "long")(col("count")).alias("n"))
     stages = cut(session, joined.groupBy("k").sum("n").orderBy("k"))
-    runner = StageRunner(session, executor_id="e", exchange_dir=scratch, slots=SLOTS, shared=True, clock=SystemClock())
+    runner = StageRunner(session, executor_id="e", exchange_dir=scratch, slots=SLOTS, clock=SystemClock())
     rows = JobRun(runner, "job", scratch).result(stages).to_pylist()
     assert [row["k"] for row in rows] == list(range(7)), rows
     runner.close()

@@ -17,13 +17,12 @@ from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.connect import connect_query, opened
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel.plans import arrow_schema
-from onager.executor.spark.planning import FusedRun, plan_job
+from onager.executor.spark.planning import PlanTerms, plan_job
 from onager.executor.spark.planning.catalog import PlanningCatalog
-from onager.executor.spark.planning.sql_script import PlannedScript
+from onager.executor.spark.planning.sql_script import JobQuery
 from onager.executor.spark.running.feed import find_more
+from onager.executor.spark.running.single_stage import run_single_stage
 from onager.executor.spark.running.task_runner import StageRunner
-from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import start_session
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import CatalogReader
@@ -31,8 +30,9 @@ from onager.ids import BlobDigest, JobId
 from onager.private_paths import SYSTEM, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.testing.job import JobRun, result_table
-from onager.testing.layout import Layout, Marked, lay_out
+from onager.testing.layout import Layout, lay_out
 from onager.testing.run import rows_of
+from onager.testing.stages import stage_of
 from tests.support.waiting import HANGS_S
 
 FOREIGN = "ice"
@@ -71,7 +71,6 @@ class OneExecutor:
             executor_id="executor-1",
             exchange_dir=str(directory),
             slots=2,
-            shared=True,
             clock=SystemClock(),
         )
         self.jobs = 0
@@ -79,15 +78,12 @@ class OneExecutor:
         """The paths that the last planning, or the last task of a feed, has listed."""
         self.fused: list[tuple[DataFrame, Sequence[str], pb.Sink | None]] = []
 
-    def arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
-        return arrow_schema(session, Jvm.of(self.spark), plan, column_names)
-
-    def run_fused(
+    def run_single_stage(
         self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
-    ) -> FusedRun:
+    ) -> pb.PlanOutcome:
         self.fused.append((frame, column_names, sink))
         self.jobs += 1
-        return run_whole(self.runner.kernel, "executor-1", self.job_id, frame, column_names, sink, metrics)
+        return run_single_stage(self.runner.kernel, "executor-1", self.job_id, frame, column_names, sink, metrics)
 
     @property
     def job_id(self) -> JobId:
@@ -103,12 +99,9 @@ class OneExecutor:
         has_fingerprints: bool = False,
     ) -> pb.PlanOutcome:
         self.read.clear()
-        return plan_job(
-            spec,
-            self.spark,
+        terms = PlanTerms(
             cluster_slots=slots,
-            arrow_schema=self.arrow_schema,
-            run_fused=self.run_fused,
+            run_single_stage=self.run_single_stage,
             call_function=lambda job, session: self.functions.called(job, session, self.job_id, Cancellation()),
             connect_query=self._connect_query,
             may_grow=may_grow,
@@ -118,11 +111,12 @@ class OneExecutor:
             has_fingerprints=has_fingerprints,
             on_read=self.read.extend,
         )
+        return plan_job(spec, self.spark, terms)
 
     @contextmanager
     def _connect_query(
         self, plan: pb.ConnectPlan, session: SparkSession, tables: PlanningCatalog | None
-    ) -> Iterator[PlannedScript]:
+    ) -> Iterator[JobQuery]:
         with opened(plan.session, session, str(self.directory)) as made:
             yield connect_query(plan, made, tables, str(self.directory / checkpoint(self.job_id)))
 
@@ -169,7 +163,7 @@ class OneExecutor:
         self.jobs += 1
         blobs = {blob.digest: blob.content for blob in outcome.blobs}
         stages = {stage.stage_id: blobs[stage.plan_digest] for stage in outcome.stages}
-        laid = lay_out(layout, [_marked(stage) for stage in outcome.stages])
+        laid = lay_out(layout, [stage_of(stage, stages[stage.stage_id]) for stage in outcome.stages])
         sink = outcome.sink if outcome.HasField("sink") else None
         job = JobRun([self.runner], self.job_id, stages, laid, sink=sink)
         try:
@@ -177,17 +171,6 @@ class OneExecutor:
             yield job
         finally:
             self.runner.close_job(self.job_id)
-
-
-def _marked(stage: pb.PlannedStage) -> Marked:
-    return Marked(
-        stage_id=stage.stage_id,
-        tasks=stage.partitions,
-        reads=frozenset(source.stage_id for source in stage.inputs),
-        buckets=stage.partitions if stage.may_merge else 0,
-        may_fuse=stage.may_fuse,
-        may_split=frozenset(source.stage_id for source in stage.inputs if source.may_split),
-    )
 
 
 def as_multiset(rows: Sequence[tuple[Any, ...]]) -> Counter[str]:

@@ -12,8 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from onager.exchange_layout import result_file
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.planning.cut_stages import CutStage
+from onager.executor.spark.planning.cut_stages import CutStage, CutTerms
 from onager.executor.spark.planning.cutter import Cutter
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
@@ -38,16 +37,8 @@ def cut(
     plan = frame._jdf.queryExecution().executedPlan()
     conf = PLANNING_CONF | (conf or {})
     with tempfile.TemporaryDirectory() as scratch:
-        cutter = Cutter(
-            Jvm.of(spark),
-            spark._jsparkSession,
-            plan,
-            conf=conf,
-            column_names=frame.columns,
-            scratch=Path(scratch),
-            parallel_sort_bytes=parallel_sort_bytes,
-        )
-        return cutter.cut()
+        terms = CutTerms(tuple(frame.columns), parallel_sort_bytes)
+        return Cutter(spark, plan, terms, conf, Path(scratch)).cut().stages
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Values of results as text."""
 
-import io
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -39,10 +38,9 @@ def test_repeated_names_get_a_number_that_is_free():
     assert unique_names(["a", "b", "a", "a_2", "a"]) == ["a", "b", "a_3", "a_2", "a_4"]
 
 
-def test_tables_align_numbers_to_the_right_and_cut_long_texts():
-    out = io.StringIO()
-    print_table(("n", "text"), [(1, "x"), (100, "y" * 100)], out)
-    lines = out.getvalue().splitlines()
+def test_tables_align_numbers_to_the_right_and_cut_long_texts(capsys):
+    print_table(("n", "text"), [(1, "x"), (100, "y" * 100)])
+    lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("  1  x")
     assert lines[3] == f"100  {'y' * 59}…"
 

@@ -10,9 +10,9 @@ from onager.client.spec import parameter_messages
 from onager.errors import InvalidRequestError
 
 
-def new(sent=None, **fields):
-    given = {"name": "", "views": {}, "conf": {}, "labels": {}, "deadline": None}
-    return Program(lambda spec, job_id: (sent if sent is not None else []).append((spec, job_id)), **given | fields)
+def new(sent=None, name="", **options):
+    given = {"views": {}, "conf": {}} | options
+    return Program(lambda spec, job_id: (sent if sent is not None else []).append((spec, job_id)), name, given)
 
 
 def test_a_step_comes_after_those_that_it_waits_for():

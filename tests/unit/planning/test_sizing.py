@@ -5,7 +5,7 @@ from onager.executor.spark.planning.nodes import KNOWN, Tasks
 from onager.executor.spark.planning.partitions import combined
 from onager.executor.spark.planning.sizing import (
     MIB,
-    is_fused,
+    is_single_stage,
     metrics_wanted,
     samples_of_run,
     setting_bytes,
@@ -75,10 +75,10 @@ def test_which_metrics_are_wanted(text, expected):
 
 
 def test_small_queries_are_fused_unless_that_is_off_or_their_size_unknown():
-    assert is_fused({}, 16 * MIB)
-    assert not is_fused({}, 16 * MIB + 1)
-    assert not is_fused({}, -1)
-    assert not is_fused({"onager.fusion.maxBytes": "0"}, 0)
+    assert is_single_stage({}, 16 * MIB)
+    assert not is_single_stage({}, 16 * MIB + 1)
+    assert not is_single_stage({}, -1)
+    assert not is_single_stage({"onager.fusion.maxBytes": "0"}, 0)
 
 
 @pytest.mark.parametrize(

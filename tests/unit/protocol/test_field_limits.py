@@ -1,4 +1,4 @@
-"""Limits of requests: every field has one, and requests beyond them are refused."""
+"""Limits of requests: every text, list and map has one, and requests beyond them are refused."""
 
 import pytest
 from google.protobuf.descriptor import Descriptor
@@ -6,7 +6,7 @@ from google.protobuf.descriptor import Descriptor
 from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import MESSAGE_LIMITS
-from onager.protocol.checking import check, check_parts
+from onager.protocol.checking import check, check_parts, limit_of
 from onager.protocol.field_limits import FIELD_LIMITS, MAX_LISTED_TASKS, Bytes, Many, Number, Pairs, Part, Text, Unused
 from onager.protocol.limits_page import PAGE, page
 from onager.protocol.serving import _method
@@ -23,28 +23,33 @@ def reachable() -> dict[str, Descriptor]:
         if descriptor.name in found or descriptor.GetOptions().map_entry:
             continue
         found[descriptor.name] = descriptor
-        limits = FIELD_LIMITS.get(descriptor.name, {})
         waiting += [
             field.message_type
             for field in descriptor.fields
-            if field.message_type is not None and not isinstance(limits.get(field.name), Unused)
+            if field.message_type is not None and not isinstance(limit_of(descriptor, field), Unused)
         ]
     return found
 
 
-def test_every_field_of_every_request_has_a_limit() -> None:
-    named = {name: set(limits) for name, limits in FIELD_LIMITS.items()}
-    assert named == {name: {field.name for field in d.fields} for name, d in reachable().items()}
+def test_the_table_names_only_fields_of_requests() -> None:
+    known = {(name, field.name) for name, descriptor in reachable().items() for field in descriptor.fields}
+    assert {(name, field) for name, limits in FIELD_LIMITS.items() for field in limits} <= known
 
 
-def test_every_method_has_a_limit() -> None:
-    assert set(MESSAGE_LIMITS) == {method.name for method in METHODS}
+def test_a_text_without_an_entry_in_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onager.protocol.checking.FIELD_LIMITS", {})
+    with pytest.raises(KeyError):
+        limit_of(pb.WatchJobRequest.DESCRIPTOR, pb.WatchJobRequest.DESCRIPTOR.fields_by_name["job_id"])
+
+
+def test_every_limit_is_of_a_method() -> None:
+    assert set(MESSAGE_LIMITS) <= {method.name for method in METHODS}
 
 
 def test_limits_are_of_the_kind_that_their_fields_are() -> None:
     for name, descriptor in reachable().items():
         for field in descriptor.fields:
-            limit = FIELD_LIMITS[name][field.name]
+            limit = limit_of(descriptor, field)
             is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
             kinds = {
                 field.TYPE_STRING: Text,
@@ -77,7 +82,7 @@ def at_the_limit(limit: object) -> object:
 @pytest.mark.parametrize("name", sorted(reachable()))
 def test_a_field_may_be_as_large_as_its_limit_and_no_larger(name: str) -> None:
     message_class = getattr(pb, name)
-    for field_name, limit in FIELD_LIMITS[name].items():
+    for field_name, limit in FIELD_LIMITS.get(name, {}).items():
         if not isinstance(limit, Text | Bytes | Number):
             continue
         most = at_the_limit(limit)
@@ -174,4 +179,6 @@ def test_repeating_a_plain_field_counts_too() -> None:
 
 
 def test_the_page_about_limits_is_current() -> None:
-    assert PAGE.read_text() == page(), "run python -m onager.protocol.limits_page"
+    text = PAGE.read_text()
+    assert all(f"<!-- limits: {name} -->" in text for name in ("jobs", "calls", "stalled", "streams", "http", "fields"))
+    assert text == page(text), "run python -m onager.protocol.limits_page"

@@ -19,7 +19,7 @@ async def test_jobs_are_told_of_losses_that_the_store_did_not_take_when_they_wer
         if len(told) == 1:
             raise StateUnavailableError("down")
 
-    monkeypatch.setattr(adoption, "_recent_losses", lambda: losses)
+    monkeypatch.setattr(pair.here.executors, "recent_losses", lambda: losses)
     monkeypatch.setattr(pair.here.local, "lose_executor", lose)
     adoption.waiting = dict.fromkeys(jobs)
     with pytest.raises(StateUnavailableError):

@@ -21,6 +21,7 @@ from onager.scheduler.jobs.blobs import BlobStore, blobs_of
 from tests.support.catalogs import changes, database, message, partitions, put, table, view
 from tests.support.fakes.scripted_executor import plan_outcome
 from tests.unit.execution_graph.builder import Job
+from tests.unit.scheduler.parts import executors
 
 T = "tables/default/t"
 
@@ -141,7 +142,7 @@ def planning():
 
 
 async def read(backend, job, catalog, *, sink=None, **how):
-    reader = ReportReader(BlobStore(backend), None, SimpleNamespace(now_ms=lambda: 9), **how)
+    reader = ReportReader(BlobStore(backend), None, SimpleNamespace(now_ms=lambda: 9), executors(), **how)
     success = pb.TaskSuccess(plan=plan_outcome([(1, 1, "result")]))
     if catalog is not None:
         success.plan.catalog.CopyFrom(catalog)

@@ -14,7 +14,6 @@ from onager.execution_graph import JobCancelled, SinkSpec, apply_all
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.cluster.members import Members
-from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.cluster.rounds import HELD_S
 from onager.scheduler.engine import clean_ups
 from onager.scheduler.engine.clean_ups import CleanUps, Leftovers, clean_up_of
@@ -25,8 +24,8 @@ from onager.scheduler.jobs.job_log import JobHeader, StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec, encode_spec
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.results import InlineResult, ResultStore
-from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
+from tests.unit.scheduler.parts import env, stored, view
 from tests.unit.scheduler.small_graphs import graph, keys, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches, running, step
 
@@ -43,9 +42,8 @@ class House:
         self.blobs = BlobStore(backend)
         self.results = ResultStore(backend)
         self.members = Members(backend, clock, scheduler_id="s", address="", lease_ttl_s=1)
-        precedence = Precedence(self.members)
-        self.keeping = CleanUps(SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, precedence, clock)
-        self.retention = Retention(SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, precedence, clock)
+        bundles = env(clock), stored(backend, self.jobs, clock, self.blobs), view(self.members)
+        self.keeping, self.retention = CleanUps(*bundles), Retention(*bundles)
         self.heads.listen(self.keeping.on_head)
         self.heads.listen(self.retention.on_head)
 

@@ -21,19 +21,19 @@ from onager.scheduler import timing
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
+from onager.scheduler.engine.job_checks import JobChecks
 from onager.scheduler.engine.local_driver import LocalDriver
-from onager.scheduler.engine.overdue_work import OverdueWork
 from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.task_manager import TaskManager
-from onager.scheduler.jobs.blobs import BlobStore
-from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.jobs.results import ResultStore
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.supervision import LoopEndedError
 from tests.support.waiting import HANGS_S
+from tests.unit.scheduler.parts import env, executors, stored, view
 from tests.unit.scheduler.small_graphs import acting_alone, graph, planned, session_of, store, succeeded
 
 JOB = JobId("job-1")
@@ -44,18 +44,20 @@ class Hall:
     def __init__(self, backend, clock):
         self.clock = clock
         self.jobs = store(backend, clock)
-        self.writers = JobWriters(self.jobs, clock)
+        self.store = stored(backend, self.jobs, clock)
+        self.writers = self.store.writers
         self.queue = FairQueue()
-        reader = ReportReader(BlobStore(backend), ResultStore(backend), clock)
         self.ownership = ownership = acting_alone(backend, clock)
         loads = JobLoads(self.queue, self.jobs.heads, ownership, clock)
         self.jobs.listen(lambda job, _: ownership.read(job.graph.job_id))
-        self.local = local = LocalDriver(
-            self.jobs, self.writers, reader, self.queue, ownership, Cluster(lambda: 4), clock, max_launches=100
-        )
+        self.view = view(ownership=ownership, found=executors("e1", "e2"))
+        reader = ReportReader(self.store.blobs, ResultStore(backend), clock, self.view.executors)
+        self.env = env(clock, max_launches_per_append=100)
+        self.local = local = LocalDriver(self.env, self.store, self.view, Cluster(lambda: 4), reader, self.queue, loads)
         self.jobs.listen(local.on_commit)
-        feasibility = Feasibility(self.jobs, ownership, loads, clock, lambda: frozenset({"e1", "e2"}))
-        self.tasks = TaskManager(local, self.queue, loads, feasibility, driver_of=lambda _: local, max_launches=100)
+        feasibility = Feasibility(self.env, self.store, self.view, loads)
+        alone = SimpleNamespace(driver_of=lambda _: None)
+        self.tasks = TaskManager(self.env, local, alone, self.queue, loads, feasibility)
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
         self.jobs.listen(loads.on_commit)
         self.jobs.listen(lambda *_: self.dispatcher.wake())
@@ -262,7 +264,7 @@ async def straggling(hall, tasks=4):
     await hall.tasks.fill_reservations([_reservation(session_of())] * tasks)
     await hall.writers.record(JOB, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
     hall.clock.advance(60_000)
-    await hall.local.coordinator(JOB).speculate(["e1", "e2"])
+    await hall.local.coordinator(JOB).record_overdue(["e1", "e2"], [])
     return hall.jobs.cached(JOB).graph
 
 
@@ -290,11 +292,12 @@ async def test_stragglers_are_found_only_in_jobs_that_this_replica_drives(hall):
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)
     ownership = SimpleNamespace(followed=[])
-    overdue = OverdueWork(hall.jobs, hall.local, ownership, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"})
-    await overdue.look()
+    cluster = view(ownership=ownership, found=executors("e1", "e2"))
+    checks = JobChecks(hall.env, hall.store, cluster, hall.local, lambda _: None)
+    await checks.check_all()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another replica acts"
     ownership.followed = hall.ownership.followed
-    await overdue.look()
+    await checks.check_all()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (3,)
 
 

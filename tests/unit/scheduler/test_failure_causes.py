@@ -10,6 +10,7 @@ from onager.protocol.task_keys import by_key
 from onager.scheduler import wire
 from onager.scheduler.engine.reports import ReportReader
 from tests.unit.execution_graph.builder import Job, planned, stage
+from tests.unit.scheduler.parts import executors
 
 SLOT = ExecutorSlot("a", "a1", 1)
 
@@ -33,7 +34,7 @@ def test_a_cause_says_whether_a_report_counts_and_is_what_people_are_told(kind, 
 
 
 def reader(*taking_work):
-    return ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), taking_work=lambda: frozenset(taking_work))
+    return ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), executors(*taking_work))
 
 
 async def read(made: ReportReader, job: Job, failure: pb.Failure, partition: int = 0) -> Failure:
@@ -66,13 +67,8 @@ def unseen(error_class):
 
 
 def reader_where(*, place, may_see):
-    return ReportReader(
-        None,
-        None,
-        SimpleNamespace(now_ms=lambda: 9),
-        taking_work=lambda: frozenset("a"),
-        may_see={place: may_see}.__getitem__,
-    )
+    found = executors("a", may_see={place: may_see}.__getitem__)
+    return ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), found)
 
 
 @pytest.mark.parametrize(

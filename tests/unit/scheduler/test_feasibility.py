@@ -14,6 +14,7 @@ from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.parts import env, stored, view
 from tests.unit.scheduler.small_graphs import planned
 
 STRAGGLING, OTHER = JobId("job-1"), JobId("job-2")
@@ -86,7 +87,7 @@ class Elsewhere:
         self.place = (3, 1)
         ownership = SimpleNamespace(follows=lambda _: False)
         loads = SimpleNamespace(position=lambda _: self.place)
-        self.feasibility = Feasibility(None, ownership, loads, clock, frozenset)
+        self.feasibility = Feasibility(env(clock), None, view(ownership=ownership), loads)
 
     def fits(self, executor_id="e1"):
         return self.feasibility.as_of_now()(STRAGGLING, ExecutorId(executor_id))
@@ -118,7 +119,6 @@ async def test_an_executor_of_no_use_is_left_alone_only_for_a_while(clock):
 
 
 def test_a_job_of_which_nothing_is_known_is_worth_a_try(clock):
-    feasibility = Feasibility(
-        SimpleNamespace(cached=lambda _: None), SimpleNamespace(follows=lambda _: True), None, clock, frozenset
-    )
+    store = stored(None, SimpleNamespace(cached=lambda _: None), clock)
+    feasibility = Feasibility(env(clock), store, view(ownership=SimpleNamespace(follows=lambda _: True)), None)
     assert feasibility.as_of_now()(STRAGGLING, ExecutorId("e1"))

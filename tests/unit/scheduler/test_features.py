@@ -57,5 +57,5 @@ async def test_a_feature_waits_for_the_last_executor_that_lacks_it(backend, cloc
 
 def test_what_needs_a_feature_that_is_missing_is_refused_by_name():
     check_features(["first"], "a report")
-    with pytest.raises(FeatureMissingError, match="a report needs third, zeroth, which Onager .* lacks: use a newer"):
+    with pytest.raises(FeatureMissingError, match=r"a report needs third, zeroth, which Onager .* lacks: use a newer"):
         check_features(["zeroth", "first", "third"], "a report")

@@ -90,7 +90,7 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeyp
     launches, _ = await pair.here.reconciler.take(asked, 2, set(here))
     found = [launch.task_set for launch in launches]
     assert bool(found) == is_first, "the first list of an executor is told at once, any other within a second"
-    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
     await pair.here.reconciler.compare_all()
     found += asked.late_task_sets
     assert [key.partition for task_set in found for key in task_keys(task_set)] == [0]
@@ -105,7 +105,7 @@ async def with_a_launch_that_waits_for_a_poll(pair, monkeypatch):
     await pair.fill(1)
     pair.fate = "ok"
     asked = session_of(list_number=2)  # which does not have it; the poll was answered with something else
-    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
     await pair.here.reconciler.compare_all()
     assert [task_set.stage_id for task_set in asked.late_task_sets] == [1]
     pair.clock.advance(int(2 * timing.LAUNCH_YOUNG_S * 1000))
@@ -145,7 +145,7 @@ async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_aw
     await pair.fill(1)
     pair.fate = "ok"
     asked = session_of(list_number=2)
-    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
     forward, is_held, go_on = pair.forward, asyncio.Event(), asyncio.Event()
 
     async def slow(scheduler_id, request):
@@ -173,7 +173,7 @@ async def test_launches_that_the_scheduler_polled_before_asked_for_may_come_afte
 ):
     job_id, asked = job_of(driver), session_of(list_number=last_list)
     await pair.run_job(job_id, 1)
-    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
     await pair.here.reconciler.take(asked, 8, set())
     before = replace(SLOT, list_number=7)
     await pair.replicas[driver].local.fill(job_id, [ExecutorReservation.of(before)])
@@ -265,7 +265,7 @@ async def test_the_driver_says_which_tasks_are_unwanted(pair, monkeypatch):
     keys = await pair.fill(1)
     asked = session_of(list_number=1)
     asked.held = dict.fromkeys(keys, 0.0)
-    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
     await pair.there.local.lose_executor(lost)
     await pair.here.reconciler.compare_all()

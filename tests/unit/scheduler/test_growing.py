@@ -20,6 +20,7 @@ from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import BlobStore, blobs_of, digest_of
 from onager.scheduler.jobs.job_writers import JobWriters
 from tests.unit.execution_graph.builder import output
+from tests.unit.scheduler.parts import executors
 from tests.unit.scheduler.small_graphs import SLOT, graph, store
 from tests.unit.scheduler.test_layouts import JOB
 
@@ -58,7 +59,7 @@ class AtWork:
     async def reported(self, stage_id, partition, success):
         """Report a success; return the event that it is, and what is launched."""
         key = TaskKey(JOB, StageId(stage_id), 0, Partition(partition), 0)
-        reader = ReportReader(BlobStore(self.backend), None, SimpleNamespace(now_ms=lambda: 50))
+        reader = ReportReader(BlobStore(self.backend), None, SimpleNamespace(now_ms=lambda: 50), executors())
         events = await reader.read(
             await self.graph(), SLOT, by_key([pb.TaskReport(task=task_id(key), success=success)])
         )

@@ -15,7 +15,7 @@ from onager.errors import DiskError, JobNotFoundError
 from onager.execution_graph import JobCancelled, JobState, apply_all, decode_batch
 from onager.ids import JobId
 from onager.scheduler.cluster.members import Members
-from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.engine.bundles import Env
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.jobs import history, job_store
 from onager.scheduler.jobs.archive import HistoryArchive
@@ -26,6 +26,7 @@ from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from tests.support.disks import settled
+from tests.unit.scheduler.parts import stored, view
 from tests.unit.scheduler.small_graphs import append, graph, keys, store, succeeded
 from tests.unit.scheduler.test_job_store import running, step
 
@@ -175,7 +176,7 @@ def keeper(backend, clock, tmp_path):
         jobs = store(backend, clock, "s1")
         members = Members(backend, clock, scheduler_id="s1", address="", lease_ttl_s=1)
         blobs = BlobStore(backend)
-        made = Retention(settings, backend, jobs, jobs.heads, blobs, Precedence(members), clock)
+        made = Retention(Env(settings, clock), stored(backend, jobs, clock, blobs), view(members))
         jobs.heads.listen(made.on_head)
         return jobs, made
 

@@ -6,8 +6,8 @@ import pytest
 
 from onager.clock import ManualClock
 from onager.ids import JobId
-from onager.scheduler.engine.overdue_work import OverdueWork
-from onager.scheduler.engine.pipelines import Pipelines
+from onager.scheduler.engine.job_checks import JobChecks
+from tests.unit.scheduler.parts import env, stored, view
 from tests.unit.scheduler.small_graphs import graph
 
 
@@ -22,12 +22,9 @@ def plain():
     return SimpleNamespace(cached=lambda _: job), SimpleNamespace(followed=[JobId("j")])
 
 
-async def test_executors_are_gone_through_only_for_jobs_that_want_second_attempts(plain):
+async def test_executors_are_gone_through_only_for_jobs_that_need_checks(plain):
     jobs, ownership = plain
-    await OverdueWork(jobs, None, ownership, ManualClock(), interval_s=1, executors=unasked).look()
-
-
-async def test_executors_are_gone_through_only_for_jobs_that_stream(plain):
-    jobs, ownership = plain
-    looks = {"executors": unasked, "streaming": unasked, "on_abandoned": lambda _: None}
-    await Pipelines(jobs, None, ownership, ManualClock(), interval_s=1, **looks).look()
+    found = SimpleNamespace(taking_work=unasked, streaming=unasked)
+    clock = ManualClock()
+    store, cluster = stored(None, jobs, clock), view(ownership=ownership, found=found)
+    await JobChecks(env(clock), store, cluster, None, lambda _: None).check_all()

@@ -31,6 +31,7 @@ from onager.scheduler.jobs.job_adaptive import adaptive_of
 from onager.scheduler.jobs.job_heads import head_of
 from onager.scheduler.jobs.job_specs import terms_of
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from tests.unit.scheduler.parts import executors
 from tests.unit.scheduler.small_graphs import SLOT, graph, planned, store, succeeded
 
 JOB = JobId("job-1")
@@ -97,7 +98,7 @@ async def test_tasks_are_told_which_buckets_they_read_at_every_launch(backend, c
 async def test_sizes_are_taken_of_the_buckets_that_there_are_and_where_they_are_wanted(backend, clock):
     jobs, _ = await at_work(backend, clock, stage(1, 2), stage(2, BUCKETS, [1], kind="result"))
     found = (await jobs.get(JOB)).graph
-    reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9))
+    reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), executors())
 
     async def taken(graph_now, sizes):
         key = TaskKey(JOB, StageId(1), 0, Partition(0), 0)

@@ -64,7 +64,7 @@ async def stored(store):
 
 async def told(manager):
     await manager.refresh()
-    await manager.loads.refresh()
+    await manager.loads.known.refresh()
     (info,) = manager.infos()
     return info.running, info.load
 

@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from onager.scheduler import main
-from onager.scheduler.engine.overdue_work import OverdueWork
+from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.settings import SchedulerSettings
 
 
@@ -25,6 +25,6 @@ def test_a_scheduler_of_which_a_loop_ends_exits_as_failed_and_says_which(setting
         if how == "is cut":
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(OverdueWork, "run", end)
+    monkeypatch.setattr(Dispatcher, "run", end)
     assert main.run(settings) == 1
-    assert "overdue_work has ended" in capsys.readouterr().err
+    assert "dispatcher has ended" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from onager.scheduler.api.operators import Metric, Operator, operators_of
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import blobs_of, digest_of
 from tests.unit.execution_graph.builder import planned, stage
+from tests.unit.scheduler.parts import executors
 
 
 def node(number, name, children=(), **metrics):
@@ -89,7 +90,7 @@ def job():
 
 async def read(job, *reports):
     blobs = Blobs()
-    reader = ReportReader(blobs, None, SimpleNamespace(now_ms=lambda: 9))
+    reader = ReportReader(blobs, None, SimpleNamespace(now_ms=lambda: 9), executors())
     return await reader.read(job.graph, ExecutorSlot("a", "a1", 1), by_key(reports)), blobs.kept
 
 

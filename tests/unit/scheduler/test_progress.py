@@ -4,7 +4,6 @@ from types import SimpleNamespace
 import pytest
 
 from onager.client import JobProgress
-from onager.client.progress import TaskRetry
 from onager.execution_graph import (
     ExecutorSlot,
     Failure,
@@ -278,7 +277,8 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
     failure = failed(0, 9, "exchange directory /x is full")
     cause = Failure(kind=FailureKind.TASK_KILLED, message=failure.failure.message, cause=FailureCause.NO_SPACE)
     found = apply_all(found, [replace(failure, failure=cause)])
-    retry = TaskRetry.from_message(teller(now_ms=9).progress(found).retry)
+    retry = JobProgress.from_message(teller(now_ms=9).progress(found)).retry
+    assert retry is not None
     assert (retry.next_try, retry.max_tries) == (1, 0)
     assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; retry in 5.0 s"
 

@@ -30,6 +30,7 @@ from onager.scheduler.jobs.blobs import BlobStore, blobs_of, digest_of
 from onager.scheduler.jobs.job_heads import head_of
 from onager.scheduler.jobs.job_specs import terms_of
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from tests.unit.scheduler.parts import executors
 from tests.unit.scheduler.small_graphs import SLOT, graph, planned, store, succeeded
 from tests.unit.scheduler.test_layouts import JOB, stage
 
@@ -80,7 +81,7 @@ def outcome(*, is_kept=False):
 
 async def report(backend, jobs, coordinator, success):
     found = (await jobs.get(JOB)).graph
-    reader = ReportReader(BlobStore(backend), None, SimpleNamespace(now_ms=lambda: 50))
+    reader = ReportReader(BlobStore(backend), None, SimpleNamespace(now_ms=lambda: 50), executors())
     events = await reader.read(found, SLOT, by_key([pb.TaskReport(task=task_id(REPLAN), success=success)]))
     launches = await coordinator.report(events, Share(SLOT, 5))
     return events, launches, (await jobs.get(JOB)).graph

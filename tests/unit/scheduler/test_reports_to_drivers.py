@@ -63,7 +63,7 @@ async def test_a_list_does_not_disprove_what_the_driver_launched_meanwhile(pair,
     for number, lost in ((2, 0), (3, 1)):
         asked = session_of(list_number=1)
         asked.list_number = number
-        monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda asked=asked: [asked])
+        monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
         await pair.here.reconciler.compare_all()
         assert (await pair.stored(job_id)).running[1].lost_launches == lost
 

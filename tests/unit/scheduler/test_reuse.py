@@ -20,6 +20,7 @@ from onager.protocol.task_keys import by_key, task_id, task_keys
 from onager.scheduler.api.stage_lines import stage_info
 from onager.scheduler.app import Replica
 from onager.scheduler.engine.clean_ups import Leftovers
+from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.policy.reservations import ExecutorReservation
@@ -251,10 +252,10 @@ async def test_files_of_steps_stay_until_their_program_ends(cluster):
     assert (await cluster.asked())["p.1"][:1] == ["3/0-p_1-3-0.arrow"], "the result stays"
 
 
-async def test_files_go_where_space_is_short(cluster):
+async def test_files_go_where_space_is_short(cluster, monkeypatch):
     await cluster.run(A)
     await cluster.asked()
-    cluster.replica.retention._is_space_short = lambda: True
+    monkeypatch.setattr(ExecutorManager, "is_space_short", True)
     await cluster.replica.retention.sweep()
     assert (await cluster.asked())[A] == ["3/0-a-3-0.arrow", "3/1-a-3-1.arrow"]
 

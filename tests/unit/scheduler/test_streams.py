@@ -5,10 +5,12 @@ from types import SimpleNamespace
 from onager.execution_graph import ExecutorLost, ExecutorSlot, Pipeline, PipelineAbandoned, apply
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_key
-from onager.scheduler.engine.pipelines import Pipelines
+from onager.scheduler.engine.job_checks import JobChecks
+from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.streams import Streams
 from tests.unit.execution_graph.builder import chain, planned
+from tests.unit.scheduler.parts import env, executors, stored, view
 
 GONE = ExecutorLost(executor_id="a", incarnation="a1", reason="gone", at_ms=9)
 
@@ -69,7 +71,9 @@ def test_a_slot_of_an_executor_without_an_address_is_not_for_streams():
 
 async def test_failures_of_tasks_that_stream_are_nobodys_mark():
     heard = []
-    reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), lambda *seen: heard.append(seen[2]))
+    reader = ReportReader(
+        None, None, SimpleNamespace(now_ms=lambda: 9), executors(), lambda *seen: heard.append(seen[2])
+    )
     task = pb.TaskId(job_id="job-1", stage_id=1, stage_attempt=0, partition=0, task_attempt=0)
     report = pb.TaskReport(task=task, failure=pb.Failure(kind="io_error", message="a stream broke off"))
     events = await reader.read(at_work(), ExecutorSlot("a", "a1", 1), by_key([report]))
@@ -90,41 +94,36 @@ class Watched:
         self.graph, self.told, self.given_up = graph, [], []
         job = lambda _: SimpleNamespace(graph=self.graph)  # noqa: E731
         self.jobs = SimpleNamespace(cached=job)
-        local = SimpleNamespace(coordinator=lambda _: SimpleNamespace(abandon_pipeline=self.abandon))
+        coordinator = QueryCoordinator("job-1", SimpleNamespace(record=self.record), clock, Cluster(lambda: 2))
+        local = SimpleNamespace(coordinator=lambda _: coordinator)
         self.follows = True
         ownership = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
         self.executors, self.streaming = {"a", "b"}, {"b"}
-        self.pipelines = Pipelines(
-            self.jobs,
-            local,
-            ownership,
-            clock,
-            interval_s=1,
-            executors=lambda: self.executors,
-            streaming=lambda: self.streaming,
-            on_abandoned=self.told.append,
+        found = SimpleNamespace(taking_work=lambda: self.executors, streaming=lambda: self.streaming)
+        self.checks = JobChecks(
+            env(clock), stored(None, self.jobs, clock), view(ownership=ownership, found=found), local, self.told.append
         )
 
     def commit(self):
-        self.pipelines.on_commit(SimpleNamespace(graph=self.graph), SimpleNamespace(job_id="job-1"))
+        self.checks.on_commit(SimpleNamespace(graph=self.graph), SimpleNamespace(job_id="job-1"))
 
     def end(self):
-        self.pipelines.on_head("job-1", None)
+        self.checks.on_head("job-1", None)
 
-    async def abandon(self, executors, streaming):
-        self.given_up.append((set(executors), set(streaming)))
+    async def record(self, job_id, decide):
+        self.given_up += [(job_id, event.type) for event in decide(self.graph).events]
 
 
 async def test_jobs_that_nobody_can_run_are_given_up(clock):
     job = planned(*chain(2), pipeline=Pipeline())
     watched = Watched(clock, job.graph)
-    await watched.pipelines.look()
+    await watched.checks.check_all()
     assert watched.given_up == []
     watched.streaming = set()
-    await watched.pipelines.look()
-    assert watched.given_up == [({"a", "b"}, set())]
+    await watched.checks.check_all()
+    assert watched.given_up == [("job-1", "pipeline_abandoned")]
     watched.graph = at_work()
-    await watched.pipelines.look()
+    await watched.checks.check_all()
     assert len(watched.given_up) == 1, "its tasks are all at work"
 
 
@@ -136,7 +135,7 @@ def test_what_was_given_up_is_stopped_and_counted_once(clock):
     watched.commit()
     watched.commit()
     assert watched.told == ["job-1"]
-    assert watched.pipelines.abandoned == 1
+    assert watched.checks.abandoned == 1
 
 
 def test_another_replicas_job_is_stopped_and_not_counted(clock):
@@ -146,7 +145,7 @@ def test_another_replicas_job_is_stopped_and_not_counted(clock):
     watched.graph = apply(watched.graph, GONE)
     watched.commit()
     assert len(watched.told) == 1
-    assert watched.pipelines.abandoned == 0
+    assert watched.checks.abandoned == 0
 
 
 def test_a_job_that_ends_as_it_began_has_given_nothing_up(clock):

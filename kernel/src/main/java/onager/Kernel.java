@@ -15,9 +15,8 @@ import onager.jobs.JobGroups;
 import onager.run.Outputs;
 import onager.run.Probe;
 import onager.run.Runs;
-import onager.run.Whole;
+import onager.run.SingleStage;
 import onager.run.WriteResult;
-import onager.spark43.Lookups;
 import onager.store.Store;
 import onager.stream.StreamedTasks;
 import onager.stream.Streams;
@@ -54,11 +53,6 @@ public final class Kernel {
         this.runs = new Runs(sc, outputs, broadcasts, groups);
     }
 
-    /** Throw if this Spark lacks something that is looked up by name; *classes*: operators and partitionings that the planner knows. */
-    public static void check(SparkSession session, List<String> classes) {
-        Lookups.check(session, classes);
-    }
-
     /**
      * Wait for this kernel's tasks, which must have been cancelled, to end; release everything, and restore the context. Return how many
      * tasks still run after *waitMs*.
@@ -69,17 +63,29 @@ public final class Kernel {
         return groups.close(waitMs);
     }
 
+    // ------------------------------------------------------------ its parts, which Python calls itself
+
+    public JobGroups groups() {
+        return groups;
+    }
+
+    public Broadcasts broadcasts() {
+        return broadcasts;
+    }
+
+    public Stages stages() {
+        return stages;
+    }
+
+    public Runs runs() {
+        return runs;
+    }
+
+    public Store store() {
+        return store;
+    }
+
     // ------------------------------------------------------------ stages and their tasks
-
-    /** See `JobGroups.session`. */
-    public SparkSession session(SparkSession base, String conf) throws IOException, IllegalAccessException {
-        return groups.session(base, conf);
-    }
-
-    /** See `Stages.bind`. */
-    public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves, List<byte[]> fused) throws Exception {
-        return stages.bind(session, fragment, spec, leaves, fused);
-    }
 
     /** Return the operators of a bound stage as JSON, see `BoundPlan.nodes`; empty if its tasks report no metrics. */
     public static String operators(Bound bound) throws IOException {
@@ -87,37 +93,11 @@ public final class Kernel {
     }
 
     /**
-     * Start partitions of a bound stage, and return at once; `take` returns their outcomes.
-     *
-     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..], attempts: "..." (see `Attempt`)} and the fields of `OutputSpec` and, for streams, of `StreamedTasks`;
-     * *expression* is the serialised bucket expression, with *samples* the serialised ordering of the rows, or empty.
-     */
-    public void submit(Bound bound, String spec, byte[] expression) throws Exception {
-        runs.submit(bound, spec, expression);
-    }
-
-    /**
-     * Stop *partitions* of a run; the others continue. Once no task of such a partition goes on, `take` returns an event {stopped: true}
-     * of it, whatever became of the task.
-     */
-    public void cancel(String run, List<Integer> partitions) {
-        runs.cancel(run, partitions);
-    }
-
-    /**
-     * Wait up to *timeoutMs* for events, and return all of them (up to about 8 MiB): the int32 length of a JSON list of events, the list,
-     * and the inline results one after another. Partition -1 in an event means that its run has ended.
-     */
-    public byte[] take(long timeoutMs) throws IOException, InterruptedException {
-        return runs.take(timeoutMs);
-    }
-
-    /**
      * Run a single-stage query with plain Spark, on this thread and in its job group, and write its result as one partition. Spark's
      * exceptions are thrown unchanged. *spec* is JSON: {nonce} and the fields of `OutputSpec`. Returns one event in the format of `take`.
      */
-    public byte[] runWhole(SparkSession session, QueryExecution query, String spec) throws Exception {
-        return Whole.run(sc, store, outputs, groups, session, query, spec);
+    public byte[] runSingleStage(SparkSession session, QueryExecution query, String spec) throws Exception {
+        return SingleStage.run(sc, store, outputs, groups, session, query, spec);
     }
 
     /** Return the Arrow IPC schema message of a result with *plan*'s output columns, named *names*, a JSON list. */
@@ -135,11 +115,6 @@ public final class Kernel {
         return Json.text(runs.readings(most));
     }
 
-    /** Return how many milliseconds Spark generated and compiled code while a stage was bound, other stages' at the same time included. */
-    public static long codegenMs(Bound bound) {
-        return bound.codegenMs();
-    }
-
     /** Return what this JVM uses, as JSON: {heap_used_bytes, heap_max_bytes, gc_ms}. */
     public static String jvmUse() throws IOException {
         MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
@@ -149,25 +124,6 @@ public final class Kernel {
 
     // ------------------------------------------------------------ job groups and jobs
 
-    /** Run this thread's Spark jobs in the job group *group* and in their own scheduler pool until `leaveControl`; all log as *attempt*. */
-    public void enterControl(String group, String description, String attempt) {
-        groups.enterControl(group, description, attempt);
-    }
-
-    /** Wait until no Spark task of *group* goes on, after its work was cancelled or has failed. */
-    public void awaitControl(String group, boolean wasCancelled) {
-        groups.awaitControl(group, wasCancelled);
-    }
-
-    public void leaveControl(String group) {
-        groups.leaveControl(group);
-    }
-
-    /** Cancel the running and future Spark jobs of *group*, and interrupt its thread. */
-    public void cancelControl(String group) {
-        groups.cancelControl(group);
-    }
-
     /** Cancel the running and future Spark jobs of a job group, such as the broadcasts of a stage that is being bound. */
     public void cancelGroup(String group) {
         Streams open = streams;
@@ -176,26 +132,6 @@ public final class Kernel {
         }
         sc.cancelJobGroupAndFutureJobs(group);
         broadcasts.cancel(group);
-    }
-
-    /** Release the broadcasts of a job. */
-    public void closeJob(String job) {
-        broadcasts.closeJob(job);
-    }
-
-    /** Remove a job's files, except *keep*, from an exchange directory that is a URI. */
-    public void removeJob(String job, List<String> keep) throws IOException {
-        store.removeAll(job, keep);
-    }
-
-    /** Return {broadcasts held, broadcasts ever started, bytes of memory that Spark holds for them}. */
-    public long[] broadcastUse() {
-        return broadcasts.use();
-    }
-
-    /** Limit the broadcasts that stages hold at once to about *bytes*. */
-    public void limitBroadcasts(long bytes) {
-        broadcasts.limit(bytes);
     }
 
     /** Return why processes of the cluster do not share the exchange directory; empty if all do. Probes with *tasks* tasks. */

@@ -10,7 +10,6 @@ import onager.spark43.Nodes;
 import onager.values.Seqs;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.BaseSubqueryExec;
 import org.apache.spark.sql.execution.ExecSubqueryExpression;
@@ -20,7 +19,6 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.UnionExec;
 import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import org.apache.spark.sql.execution.python.EvalPythonUDTFExec;
-import scala.collection.immutable.Seq;
 
 /**
  * Makes a decoded fragment executable: replaces its placeholders with leaves, copies every node (transient fields, such as the session, are
@@ -29,27 +27,15 @@ import scala.collection.immutable.Seq;
 final class Binder {
     static final String PLACEHOLDER = "onager-input:";
 
-    /** Gives the leaf for each placeholder. */
-    interface Leaves {
-        /** Return the leaf for input *index*; *broadcast*: it is directly below what accepts any number of partitions, as a broadcast does. */
-        SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
-
-        /** Return the node that replaces *exchange*, a broadcast of input *index*, if it is shared; else null. */
-        SparkPlan shared(int index, BroadcastExchangeExec exchange);
-
-        /** Return the leaf for input *index* with its rows in *order*, or null if they cannot be read in that order. */
-        SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order);
-    }
-
     private final SparkSession session;
     private final boolean inOneTask;
-    private final Leaves leaves;
+    private final StageInputs inputs;
     private final Map<SparkPlan, SparkPlan> made = new IdentityHashMap<>();
 
-    private Binder(SparkSession session, boolean inOneTask, Leaves leaves) {
+    private Binder(SparkSession session, boolean inOneTask, StageInputs inputs) {
         this.session = session;
         this.inOneTask = inOneTask;
-        this.leaves = leaves;
+        this.inputs = inputs;
     }
 
     /** Return the index of the placeholder *plan*, or -1 if it is not one. */
@@ -63,8 +49,8 @@ final class Binder {
      * Return *plan* with leaves, executed up to its RDD, which must have *wanted* partitions; *session* must be active. *inOneTask*: the plan
      * is that of several stages, and what has several partitions in it is coalesced.
      */
-    static Bound bind(SparkSession session, SparkPlan plan, int wanted, boolean inOneTask, Leaves leaves) {
-        var binder = new Binder(session, inOneTask, leaves);
+    static Bound bind(SparkSession session, SparkPlan plan, int wanted, boolean inOneTask, StageInputs inputs) {
+        var binder = new Binder(session, inOneTask, inputs);
         SparkPlan bound = binder.prepared(binder.node(plan, false));
         RDD<InternalRow> rdd = bound.execute();
         if (rdd.getNumPartitions() != wanted) {
@@ -104,7 +90,7 @@ final class Binder {
 
     private SparkPlan anew(SparkPlan plan, boolean broadcast) {
         if (index(plan) >= 0) {
-            return leaves.leaf(index(plan), (RDDScanExec) plan, broadcast);
+            return inputs.leaf(index(plan), (RDDScanExec) plan, broadcast);
         }
         SparkPlan instead = instead(plan);
         if (instead != null) {
@@ -127,10 +113,10 @@ final class Binder {
     /** The replacement of a shared broadcast of a placeholder, or of a sort whose input can be read in that order; else null. */
     private SparkPlan instead(SparkPlan plan) {
         if (plan instanceof BroadcastExchangeExec exchange && index(exchange.child()) >= 0) {
-            return leaves.shared(index(exchange.child()), exchange);
+            return inputs.shared(index(exchange.child()), exchange);
         }
         if (plan instanceof SortExec sort && index(sort.child()) >= 0) {
-            return leaves.sorted(index(sort.child()), (RDDScanExec) sort.child(), sort.sortOrder());
+            return inputs.sorted(index(sort.child()), (RDDScanExec) sort.child(), sort.sortOrder());
         }
         return null;
     }

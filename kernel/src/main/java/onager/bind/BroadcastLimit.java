@@ -1,6 +1,5 @@
 package onager.bind;
 
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
@@ -35,18 +34,6 @@ import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
  * number of partitions is unknown.
  */
 final class BroadcastLimit {
-    /** The inputs of broadcasts. */
-    interface Inputs {
-        /** Return the key of a broadcast of input *index*, or null if its size is unknown. */
-        Object key(int index, BroadcastExchangeExec exchange);
-
-        /** Return its approximate size in memory, in bytes. */
-        long broadcastBytes(int index) throws IOException;
-
-        /** Make each of *partitions* partitions read all of input *index*. */
-        void readByEach(int index, int partitions);
-    }
-
     /** The uses of one broadcast in a stage. */
     private static final class Use {
         final long bytes;
@@ -58,13 +45,13 @@ final class BroadcastLimit {
         }
     }
 
-    private final Inputs inputs;
+    private final StageInputs inputs;
     private final int partitions;
     private final Map<Object, Use> uses = new LinkedHashMap<>(); // by key
     private final Set<Integer> sorted = new HashSet<>(); // indexes
 
     /** Analyse *plan*, which has *partitions* partitions; *free*: the order of its rows does not matter. */
-    BroadcastLimit(Inputs inputs, SparkPlan plan, int partitions, boolean free) throws IOException {
+    BroadcastLimit(StageInputs inputs, SparkPlan plan, int partitions, boolean free) {
         this.inputs = inputs;
         this.partitions = partitions;
         look(plan, free, true);
@@ -90,7 +77,7 @@ final class BroadcastLimit {
     }
 
     /** *whole*: *node* has as many partitions as the stage. */
-    private void look(SparkPlan node, boolean free, boolean whole) throws IOException {
+    private void look(SparkPlan node, boolean free, boolean whole) {
         if (node instanceof BroadcastExchangeExec exchange) {
             note(exchange, false);
         }
@@ -108,7 +95,7 @@ final class BroadcastLimit {
         }
     }
 
-    private void note(BroadcastExchangeExec exchange, boolean canBeSorted) throws IOException {
+    private void note(BroadcastExchangeExec exchange, boolean canBeSorted) {
         int index = Binder.index(exchange.child());
         Object key = index < 0 ? null : inputs.key(index, exchange);
         if (key == null) {

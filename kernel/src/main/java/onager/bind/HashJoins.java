@@ -1,6 +1,5 @@
 package onager.bind;
 
-import java.io.IOException;
 import java.util.ArrayList;
 import onager.plan.Fragments;
 import onager.spark43.Nodes;
@@ -33,23 +32,17 @@ import scala.collection.immutable.Seq;
  * operator above relies on its order.
  */
 final class HashJoins {
-    /** The sizes of inputs. */
-    interface Sizes {
-        /** Return the uncompressed size in bytes of the largest bucket of input *index*; -1 if unknown. */
-        long largestBucket(int index) throws IOException;
-    }
-
-    private final Sizes sizes;
+    private final StageInputs inputs;
     private long left;
 
     /** *most*: the maximum size of all hash tables of a task, in bytes. */
-    HashJoins(Sizes sizes, long most) {
-        this.sizes = sizes;
+    HashJoins(StageInputs inputs, long most) {
+        this.inputs = inputs;
         this.left = most;
     }
 
     /** Return *node* with its joins changed where possible; *free*: the order of its rows does not matter. */
-    SparkPlan visit(SparkPlan node, boolean free) throws IOException {
+    SparkPlan visit(SparkPlan node, boolean free) {
         SparkPlan out = node;
         if (free && node instanceof SortMergeJoinExec join) {
             SparkPlan hashed = hashed(join);
@@ -73,7 +66,7 @@ final class HashJoins {
     }
 
     /** Return the join with a hash table of its smaller side, or null if neither side qualifies. */
-    private SparkPlan hashed(SortMergeJoinExec join) throws IOException {
+    private SparkPlan hashed(SortMergeJoinExec join) {
         if (left <= 0 || !areHashable(join.leftKeys()) || !areHashable(join.rightKeys())) {
             return null;
         }
@@ -107,7 +100,7 @@ final class HashJoins {
     }
 
     /** Return an upper bound in bytes of a task's rows of *side*, by the size of its input; -1: there is none. */
-    private long bytes(SparkPlan side) throws IOException {
+    private long bytes(SparkPlan side) {
         double growth = 1.0;
         SparkPlan node = side;
         while (addsNoRows(node)) {
@@ -115,7 +108,7 @@ final class HashJoins {
             node = node.children().head();
         }
         int index = Binder.index(node);
-        long bytes = index < 0 || Double.isInfinite(growth) ? -1L : sizes.largestBucket(index);
+        long bytes = index < 0 || Double.isInfinite(growth) ? -1L : inputs.largestBucket(index);
         return bytes < 0 ? -1L : (long) Math.ceil(growth * bytes);
     }
 

@@ -24,7 +24,6 @@ import org.apache.spark.sql.types.DecimalType;
  */
 final class RowSizes {
     private static final int WORD = 8;
-    private static final int BITS_OF_WORD = 64;
 
     private RowSizes() {}
 
@@ -58,7 +57,7 @@ final class RowSizes {
 
     /** Return the size of a row of *fields* fields without what fields of any length hold. */
     private static long fixed(int fields) {
-        return (long) WORD * ((fields + BITS_OF_WORD - 1) / BITS_OF_WORD + fields);
+        return UnsafeRow.calculateBitSetWidthInBytes(fields) + (long) WORD * fields;
     }
 
     /** Return how many bytes a value takes beyond its eight; -1: any number. */

@@ -36,7 +36,7 @@ import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import scala.collection.immutable.Seq;
 
 /** Provides the inputs of a stage's plan: its own leaves, and the files and streams of other stages. */
-final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimit.Inputs {
+final class StageInputs {
     /** The indexes of an input with more files are not read to decide how it is joined. */
     private static final int MOST_INDEXES = 64;
     /** The assumed ratio of uncompressed to stored size, if indexes are not read. */
@@ -63,8 +63,8 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         this.leaves = leaves;
     }
 
-    @Override
-    public SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast) {
+    /** Return the leaf for input *index*; *broadcast*: it is directly below what accepts any number of partitions, as a broadcast does. */
+    SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast) {
         InputSpec input = spec.inputs().get(index);
         Seq<Attribute> output = placeholder.output();
         if (input == null) {
@@ -81,16 +81,16 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
     /** Identifies a broadcast of files. It is dropped with the job, and other jobs may read the same files. */
     private record Key(String job, String directory, List<String> nonces, Object mode) {}
 
-    @Override
-    public Object key(int index, BroadcastExchangeExec exchange) {
+    /** Return the key of a broadcast of input *index*, or null if its size is unknown. */
+    Object key(int index, BroadcastExchangeExec exchange) {
         InputSpec input = spec.inputs().get(index);
         return input == null || input.isStream()
                 ? null
                 : new Key(spec.job(), input.directory(), List.of(input.nonces()), exchange.mode().canonicalized());
     }
 
-    @Override
-    public long broadcastBytes(int index) {
+    /** Return the approximate size in memory of a broadcast of input *index*, in bytes. */
+    long broadcastBytes(int index) {
         return largeness.computeIfAbsent(index, i -> {
             InputSpec input = spec.inputs().get(i);
             long plain = input.writers() > MOST_INDEXES ? UNPACKED * input.bytes() : files(input, Mode.ALL, 1).largestPartition();
@@ -98,13 +98,13 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         });
     }
 
-    @Override
-    public void readByEach(int index, int partitions) {
+    /** Make each of *partitions* partitions read all of input *index*. */
+    void readByEach(int index, int partitions) {
         readByEach.put(index, partitions);
     }
 
-    @Override
-    public SparkPlan shared(int index, BroadcastExchangeExec exchange) {
+    /** Return the node that replaces *exchange*, a broadcast of input *index*, if it is shared; else null. */
+    SparkPlan shared(int index, BroadcastExchangeExec exchange) {
         Object key = key(index, exchange);
         if (key == null) {
             return null;
@@ -114,8 +114,8 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         return Nodes.reused(exchange.output(), shared.exchange);
     }
 
-    @Override
-    public SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order) {
+    /** Return the leaf for input *index* with its rows in *order*, or null if they cannot be read in that order. */
+    SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order) {
         InputSpec input = spec.inputs().get(index);
         if (input == null || input.ordering() == null || input.writers() > RangeRDD.MOST_MERGED) {
             return null;
@@ -124,8 +124,8 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         return runs.satisfies(order) ? ranges(index, input, runs, placeholder.output(), true) : null;
     }
 
-    @Override
-    public long largestBucket(int index) {
+    /** Return the uncompressed size in bytes of the largest bucket of input *index*; -1 if unknown. */
+    long largestBucket(int index) {
         InputSpec input = spec.inputs().get(index);
         boolean isKnown = input != null && !input.isStream() && input.ordering() == null && input.writers() <= MOST_INDEXES;
         if (isKnown && spec.isFused()) {

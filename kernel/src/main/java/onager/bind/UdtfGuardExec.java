@@ -6,7 +6,6 @@ import org.apache.spark.Partition;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -39,11 +38,6 @@ final class UdtfGuardExec extends OwnExec {
     @Override
     public RDD<InternalRow> doExecute() {
         return new Guarded(child.execute(), isAbove);
-    }
-
-    @Override
-    public Seq<Attribute> output() {
-        return child.output();
     }
 
     @Override

@@ -1,6 +1,5 @@
 package onager.catalog;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -34,8 +33,6 @@ final class CatalogReads {
             isOver = true; // a late answer must not be taken for that to another request
             Thread.currentThread().interrupt();
             throw new IllegalStateException("interrupted while the catalog was read", e);
-        } catch (JsonProcessingException e) {
-            throw new IllegalStateException(e);
         }
     }
 

@@ -1,6 +1,5 @@
 package onager.catalog;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
@@ -10,6 +9,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import onager.spark43.CatalogCodec;
+import onager.values.Json;
 import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
 import org.apache.spark.sql.catalyst.catalog.CatalogFunction;
 
@@ -19,7 +19,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogFunction;
  */
 record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> reads, Set<String> foldersMade, Set<String> foldersRetired) {
     /** *value*: null if the record is removed. *removedPagesOf*: the ids of tables that are no more. */
-    record Put(String key, String value, long revision, List<String> removedPagesOf) {}
+    record Put(String key, String value, long expectedRevision, List<String> removedPagesOf) {}
 
     /**
      * *set*, *expected*: partitions as JSON, by path; empty: there is none. *staleStats*: whether statistics hold no longer.
@@ -40,7 +40,7 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
             if (slot.isOther()) {
                 boolean isGone = slot.before instanceof TableRecord old && !live.contains(old.id);
                 List<String> removed = isGone ? List.of(((TableRecord) slot.before).id) : List.of();
-                made.puts.add(new Put(key, slot.now == null ? null : value(slot.now), slot.revision, removed));
+                made.puts.add(new Put(key, slot.now == null ? "" : value(slot.now), slot.revision, removed));
                 if (slot.now != null && slot.revision == 0) {
                     made.readDatabaseOf(key, slots);
                 }
@@ -59,16 +59,12 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
     }
 
     private static String value(Object object) {
-        try {
-            if (object instanceof TableRecord table) {
-                return TableRecord.text(table.record());
-            }
-            boolean isDatabase = object instanceof CatalogDatabase;
-            ObjectNode node = JsonNodeFactory.instance.objectNode().put("kind", isDatabase ? "database" : "function").put("version", 1);
-            node.set("spark", isDatabase ? CatalogCodec.of((CatalogDatabase) object) : CatalogCodec.of((CatalogFunction) object));
-            return TableRecord.text(node);
-        } catch (JsonProcessingException e) {
-            throw new IllegalStateException(e);
+        if (object instanceof TableRecord table) {
+            return Json.text(table.record());
         }
+        boolean isDatabase = object instanceof CatalogDatabase;
+        ObjectNode node = JsonNodeFactory.instance.objectNode().put("kind", isDatabase ? "database" : "function").put("version", 1);
+        node.set("spark", isDatabase ? CatalogCodec.of((CatalogDatabase) object) : CatalogCodec.of((CatalogFunction) object));
+        return Json.text(node);
     }
 }

@@ -76,6 +76,14 @@ public final class ForeignCatalog implements TableCatalog, SupportsNamespaces {
         return answer.has("missing") ? null : answer;
     }
 
+    private JsonNode askOf(String[] namespace, String what) {
+        JsonNode answer = ask(what, Map.of("identifier", List.of(namespace)));
+        if (answer == null) {
+            throw CatalogErrors.noNamespace(namespace);
+        }
+        return answer;
+    }
+
     private OnagerCatalog reads() {
         var session = (SparkSession) org.apache.spark.sql.SparkSession.active();
         if (session.sessionState().catalog().externalCatalog() instanceof ExternalCatalogWithListener listening
@@ -87,10 +95,7 @@ public final class ForeignCatalog implements TableCatalog, SupportsNamespaces {
 
     @Override
     public Identifier[] listTables(String[] namespace) {
-        JsonNode answer = ask("tables", Map.of("identifier", List.of(namespace)));
-        if (answer == null) {
-            throw CatalogErrors.noNamespace(namespace);
-        }
+        JsonNode answer = askOf(namespace, "tables");
         var found = new ArrayList<Identifier>();
         answer.get("names").forEach(each -> found.add(Identifier.of(namespace, each.asText())));
         return found.toArray(Identifier[]::new);
@@ -103,10 +108,7 @@ public final class ForeignCatalog implements TableCatalog, SupportsNamespaces {
 
     @Override
     public String[][] listNamespaces(String[] namespace) {
-        JsonNode answer = ask("namespaces", Map.of("identifier", List.of(namespace)));
-        if (answer == null) {
-            throw CatalogErrors.noNamespace(namespace);
-        }
+        JsonNode answer = askOf(namespace, "namespaces");
         var found = new ArrayList<String[]>();
         answer.get("names").forEach(each -> {
             var parts = new ArrayList<String>();
@@ -118,10 +120,7 @@ public final class ForeignCatalog implements TableCatalog, SupportsNamespaces {
 
     @Override
     public Map<String, String> loadNamespaceMetadata(String[] namespace) {
-        JsonNode answer = ask("namespace", Map.of("identifier", List.of(namespace)));
-        if (answer == null) {
-            throw CatalogErrors.noNamespace(namespace);
-        }
+        JsonNode answer = askOf(namespace, "namespace");
         return ForeignTable.texts(answer.get("properties"));
     }
 

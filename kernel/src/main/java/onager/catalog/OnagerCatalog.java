@@ -1,6 +1,5 @@
 package onager.catalog;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.net.URI;
 import java.security.SecureRandom;
@@ -23,7 +22,6 @@ import onager.plan.NotesReads;
 import onager.spark43.CatalogCodec;
 import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;
-import onager.values.Background;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.hadoop.fs.Path;
@@ -42,6 +40,7 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.ThreadUtils;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
@@ -61,7 +60,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
 
     /** One that is ready for the next planning: to make it takes as long as a small query. */
     private static final AtomicReference<OnagerCatalog> SPARE = new AtomicReference<>();
-    private static final ExecutorService MAKER = Background.thread("onager makes the next session");
+    private static final ExecutorService MAKER = ThreadUtils.newDaemonSingleThreadExecutor("onager makes the next session");
 
     private final SparkSession base;
     private final CatalogReads reads = new CatalogReads();
@@ -169,7 +168,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     }
 
     /** Returns what has changed, as JSON; see `Changes`. */
-    public synchronized String changes() throws JsonProcessingException {
+    public synchronized String changes() {
         return Json.text(Changes.of(slots, folders));
     }
 
@@ -314,11 +313,11 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     @Override
     public synchronized void dropTable(String database, String name, boolean ignoreIfNotExists, boolean purge) {
         checkMayChange();
-        if (tableExists(database, name)) {
-            drop(table(database, name));
-        } else if (!ignoreIfNotExists) {
-            throw CatalogErrors.noTable(database, name);
+        if (ignoreIfNotExists && !tableExists(database, name)) {
+            return;
         }
+        requireTableExists(database, name);
+        drop(table(database, name));
     }
 
     @Override
@@ -448,10 +447,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
         TableRecord table = existing(database, name);
         var there = table.partitions(records);
         if (!ignoreIfExists) {
-            var twice = Seqs.list(made).stream().map(CatalogTablePartition::spec).filter(each -> there.containsKey(table.path(each))).toList();
-            if (!twice.isEmpty()) {
-                throw CatalogErrors.partitionsExist(database, name, twice);
-            }
+            requireNoPartitions(table, specs(made));
         }
         var root = table.newPartitionsAt(newId());
         for (var each : Seqs.list(made)) {
@@ -484,11 +480,8 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
         checkMayChange();
         TableRecord table = existing(database, name);
         requirePartitions(table, from);
+        requireNoPartitions(table, to);
         var there = table.partitions(records);
-        var taken = Seqs.list(to).stream().filter(each -> there.containsKey(table.path(each))).toList();
-        if (!taken.isEmpty()) {
-            throw CatalogErrors.partitionsExist(database, name, taken);
-        }
         for (int i = 0; i < from.size(); i++) {
             CatalogTablePartition old = there.get(table.path(from.apply(i)));
             table.change(records, table.path(from.apply(i)), null, true);
@@ -501,7 +494,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     public synchronized void alterPartitions(String database, String name, Seq<CatalogTablePartition> to) {
         checkMayChange();
         TableRecord table = existing(database, name);
-        requirePartitions(table, Seqs.seq(Seqs.list(to).stream().map(CatalogTablePartition::spec).toList()));
+        requirePartitions(table, specs(to));
         Seqs.list(to).forEach(each -> table.change(records, table.path(each.spec()), each, true));
     }
 
@@ -520,6 +513,18 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
             record.change(records, record.path(each.spec()), CatalogCodec.at(each, each.spec(), location), true);
         }
         change(table.database(), name, CatalogCodec.withStats(table, Option.empty()));
+    }
+
+    private static Seq<scala.collection.immutable.Map<String, String>> specs(Seq<CatalogTablePartition> partitions) {
+        return Seqs.seq(Seqs.list(partitions).stream().map(CatalogTablePartition::spec).toList());
+    }
+
+    private void requireNoPartitions(TableRecord table, Seq<scala.collection.immutable.Map<String, String>> specs) {
+        var there = table.partitions(records);
+        var taken = Seqs.list(specs).stream().filter(each -> there.containsKey(table.path(each))).toList();
+        if (!taken.isEmpty()) {
+            throw CatalogErrors.partitionsExist(table.spark.database(), table.spark.identifier().table(), taken);
+        }
     }
 
     private void requirePartitions(TableRecord table, Seq<scala.collection.immutable.Map<String, String>> specs) {
@@ -576,9 +581,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     @Override
     public synchronized void createFunction(String database, CatalogFunction made) {
         checkMayChange();
-        if (functionExists(database, made.identifier().funcName())) {
-            throw CatalogErrors.functionExists(database, made.identifier().funcName());
-        }
+        requireFunctionNotExists(database, made.identifier().funcName());
         function(database, made.identifier().funcName()).set(made);
     }
 
@@ -605,9 +608,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
 
     @Override
     public synchronized CatalogFunction getFunction(String database, String name) {
-        if (!functionExists(database, name)) {
-            throw CatalogErrors.noFunction(database, name);
-        }
+        requireFunctionExists(database, name);
         return (CatalogFunction) function(database, name).now;
     }
 
@@ -645,9 +646,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     }
 
     private TableRecord existing(String database, String name) {
-        if (!tableExists(database, name)) {
-            throw CatalogErrors.noTable(database, name);
-        }
+        requireTableExists(database, name);
         return (TableRecord) table(database, name).now;
     }
 
@@ -672,15 +671,11 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
 
     private static Object object(JsonNode value) {
         JsonNode spark = value.path("spark");
-        try {
-            return switch (value.path("kind").asText()) {
-                case "database" -> CatalogCodec.database(spark);
-                case "function" -> CatalogCodec.function(spark);
-                default -> new TableRecord(value);
-            };
-        } catch (JsonProcessingException e) {
-            throw new IllegalStateException(e);
-        }
+        return switch (value.path("kind").asText()) {
+            case "database" -> CatalogCodec.database(spark);
+            case "function" -> CatalogCodec.function(spark);
+            default -> new TableRecord(value);
+        };
     }
 
     /** Returns the names of what is below *kind* and *parts*, sorted. */

@@ -2,6 +2,7 @@ package onager.catalog;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.UncheckedIOException;
 import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
@@ -98,8 +99,9 @@ final class Records {
                         + "upgrade this executor");
             }
             return value;
-        } catch (JsonProcessingException e) {
-            throw new RefusedException("the record " + record.path("key").asText() + " of the catalog is damaged: " + e.getOriginalMessage());
+        } catch (UncheckedIOException e) {
+            throw new RefusedException("the record " + record.path("key").asText() + " of the catalog is damaged: "
+                    + ((JsonProcessingException) e.getCause()).getOriginalMessage());
         }
     }
 

@@ -1,6 +1,5 @@
 package onager.catalog;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -43,7 +42,7 @@ final class TableRecord {
     }
 
     /** One that is stored as *record*; its pages hold its partitions. */
-    TableRecord(JsonNode record) throws JsonProcessingException {
+    TableRecord(JsonNode record) {
         this.id = record.path("id").asText();
         this.spark = CatalogCodec.table(record.path("spark"));
         this.before = (ObjectNode) record;
@@ -79,7 +78,7 @@ final class TableRecord {
     void change(Records records, String path, CatalogTablePartition to, boolean isStrict) {
         var all = partitions(records);
         if (!changed.containsKey(path) && isStrict) {
-            expected.put(path, stored.containsKey(path) ? text(stored.get(path)) : "");
+            expected.put(path, stored.containsKey(path) ? Json.text(stored.get(path)) : "");
         }
         changed.put(path, to);
         if (to == null) {
@@ -100,7 +99,7 @@ final class TableRecord {
 
     /** Returns partitions into which rows are written, as JSON, but for what they are, and where. */
     String template() {
-        return awaitsRows ? text(CatalogCodec.of(CatalogCodec.partitionLike(spark))) : "";
+        return awaitsRows ? Json.text(CatalogCodec.of(CatalogCodec.partitionLike(spark))) : "";
     }
 
     /** Returns how often the stored partitions had been changed when they were read. */
@@ -129,7 +128,7 @@ final class TableRecord {
     /** Returns what partitions have become, by path; empty: removed. */
     Map<String, String> set() {
         var set = new TreeMap<String, String>();
-        changed.forEach((path, each) -> set.put(path, each == null ? "" : text(CatalogCodec.of(each))));
+        changed.forEach((path, each) -> set.put(path, each == null ? "" : Json.text(CatalogCodec.of(each))));
         return set;
     }
 
@@ -138,7 +137,7 @@ final class TableRecord {
     }
 
     /** Returns the record as it is to be stored; what is not known here of a stored one is kept. */
-    ObjectNode record() throws JsonProcessingException {
+    ObjectNode record() {
         boolean isView = spark.tableType().equals(CatalogTableType.VIEW());
         ObjectNode node = before.deepCopy().put("kind", isView ? "view" : "table").put("version", 1).put("id", id);
         node.set("spark", CatalogCodec.of(spark));
@@ -155,13 +154,5 @@ final class TableRecord {
         var all = partitions(records).values();
         return partial.isEmpty() ? all
                 : all.stream().filter(each -> ExternalCatalogUtils.isPartialPartitionSpec(partial.get(), each.spec())).toList();
-    }
-
-    static String text(JsonNode node) {
-        try {
-            return Json.text(node);
-        } catch (JsonProcessingException e) {
-            throw new IllegalStateException(e);
-        }
     }
 }

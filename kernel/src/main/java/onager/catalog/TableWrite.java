@@ -1,5 +1,6 @@
 package onager.catalog;
 
+import com.fasterxml.jackson.annotation.JsonIgnore;
 import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -11,6 +12,7 @@ import onager.failure.RefusedException;
 import onager.spark43.CatalogCodec;
 import onager.spark43.CatalogErrors;
 import onager.spark43.CatalogSessions;
+import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
@@ -33,16 +35,17 @@ import scala.jdk.javaapi.CollectionConverters;
  * replace others go to a folder that nothing else has ever had, so that readers of the old ones are not disturbed.
  *
  * @param query its plan, analyzed; null: there is nothing to write
- * @param mode as of a sink: error, overwrite or append
- * @param foreign given if it is a table of another catalog: then there is no sink yet
+ * @param sink null for a table of another catalog
+ * @param foreign given if it is a table of another catalog
  */
-public record TableWrite(LogicalPlan query, List<String> names, String path, String format, Map<String, String> options, String mode,
-        List<String> partitionBy, Buckets buckets, OfTable table, ForeignWrite foreign) {
-    static final TableWrite NOTHING = new TableWrite(null, List.of(), "", "", Map.of(), "", List.of(), null, null,
-            null);
+public record TableWrite(@JsonIgnore LogicalPlan query, List<String> names, Sink sink, ForeignWrite foreign) {
+    static final TableWrite NOTHING = new TableWrite(null, List.of(), null, null);
+
+    /** The fields of the protocol's `Sink`. */
+    record Sink(String path, String format, Map<String, String> options, String mode, List<String> partitionBy, Buckets buckets, OfTable table) {}
 
     /** The buckets of a table, by columns, and the columns by which each file is sorted. */
-    public record Buckets(int count, List<String> by, List<String> sortBy) {}
+    record Buckets(int count, List<String> by, List<String> sortBy) {}
 
     /**
      * The table whose partitions rows go into.
@@ -51,10 +54,15 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
      * @param replaces nothing, written (the partitions that get rows) or matching (those below *within* besides)
      * @param within the path of a partition; empty: the table
      */
-    public record OfTable(String key, String id, String location, String replaces, String within) {}
+    record OfTable(String key, String tableId, String location, String replaces, String within) {}
+
+    /** Return all but the query, as JSON. */
+    public String facts() {
+        return Json.text(this);
+    }
 
     /** Plans the statement *parsed*, which writes a table of *catalog*. */
-    public static TableWrite of(OnagerCatalog catalog, LogicalPlan parsed) {
+    static TableWrite of(OnagerCatalog catalog, LogicalPlan parsed) {
         LogicalPlan analyzed = CatalogSessions.analyzed(catalog.session(), parsed);
         if (analyzed instanceof InsertIntoHadoopFsRelationCommand insert && insert.catalogTable().isDefined()) {
             return inserted(catalog, insert);
@@ -65,7 +73,7 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         ForeignWrite foreign = ForeignWrite.of(analyzed);
         if (foreign != null) {
             LogicalPlan query = ((V2WriteCommand) analyzed).query();
-            return new TableWrite(query, ForeignWrite.names(analyzed), "", "", Map.of(), "", List.of(), null, null, foreign);
+            return new TableWrite(query, ForeignWrite.names(analyzed), null, foreign);
         }
         if (analyzed instanceof V2CreateTableAsSelectPlan made && made.name() instanceof ResolvedIdentifier name
                 && !CatalogV2Util$.MODULE$.isSessionCatalog(name.catalog())) {
@@ -89,42 +97,32 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         CatalogTable after = moves ? catalog.emptied(table.database(), name) : catalog.written(table.database(), name);
         boolean inPartitions = !after.partitionColumnNames().isEmpty();
         String mode = moves || replaces && inPartitions ? "error" : replaces ? "overwrite" : "append";
-        TableWrite write = into(after, insert.query(), Seqs.list(insert.outputColumnNames()), mode);
-        if (!inPartitions) {
-            return write;
-        }
         String replaced = !replaces ? "nothing" : insert.dynamicPartitionOverwrite() ? "written" : "matching";
+        TableWrite write = into(after, insert.query(), Seqs.list(insert.outputColumnNames()), mode);
         return write.intoPartitions(catalog, after, replaced, insert.staticPartitions(), replaces && !moves);
-    }
-
-    private static TableWrite appended(OnagerCatalog catalog, CatalogTable table, LogicalPlan query, List<String> names) {
-        TableWrite write = into(table, query, names, "append");
-        return table.partitionColumnNames().isEmpty() ? write
-                : write.intoPartitions(catalog, table, "nothing", Seqs.map(Map.of()), false);
     }
 
     private static TableWrite made(OnagerCatalog catalog, CreateDataSourceTableAsSelectCommand command) {
         SparkSession session = catalog.session();
         var tables = session.sessionState().catalog();
         var name = tables.qualifyIdentifier(command.table().identifier());
+        List<String> names = Seqs.list(command.outputColumnNames());
         if (tables.tableExists(name)) {
             if (command.mode() == SaveMode.Ignore) {
                 return NOTHING;
             }
             if (command.mode() == SaveMode.Append) {
-                return appended(catalog, catalog.written(name.database().get(), name.table()), command.query(), Seqs.list(command.outputColumnNames()));
+                CatalogTable table = catalog.written(name.database().get(), name.table());
+                return into(table, command.query(), names, "append").intoPartitions(catalog, table, "nothing", Seqs.map(Map.of()), false);
             }
             throw CatalogErrors.tableExists(name.database().get(), name.table());
         }
         String mode = modeAt(session, command);
-        List<String> names = Seqs.list(command.outputColumnNames());
         CatalogTable table = CatalogCodec.withSchema(command.table(), CatalogSessions.schemaOfTable(command.query(), names));
         boolean tracks = !table.partitionColumnNames().isEmpty() && session.sessionState().conf().manageFilesourcePartitions();
         tables.createTable(tracks ? CatalogCodec.withTrackedPartitions(table) : table, false, false);
         CatalogTable there = catalog.getTable(name.database().get(), name.table());
-        TableWrite write = into(there, command.query(), names, mode);
-        return there.partitionColumnNames().isEmpty() ? write
-                : write.intoPartitions(catalog, there, "matching", Seqs.map(Map.of()), false);
+        return into(there, command.query(), names, mode).intoPartitions(catalog, there, "matching", Seqs.map(Map.of()), false);
     }
 
     /** Returns the mode in which files of a new table are written; Spark's error if there are others at a place that was given. */
@@ -137,12 +135,16 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         return "overwrite";
     }
 
-    /** Returns this, into partitions of *table*; below a new folder of its own if *hasOwn*. */
+    /** Returns this, into partitions of *table*, if it has any; below a new folder of its own if *hasOwn*. */
     private TableWrite intoPartitions(OnagerCatalog catalog, CatalogTable table, String replaces,
             scala.collection.immutable.Map<String, String> within, boolean hasOwn) {
+        List<String> columns = Seqs.list(table.partitionColumnNames());
+        if (columns.isEmpty()) {
+            return this;
+        }
         OfTable of = catalog.writtenPartitions(table, replaces, within);
-        String below = hasOwn ? catalog.newFolder(table) : path;
-        return new TableWrite(query, names, below, format, options, mode, Seqs.list(table.partitionColumnNames()), buckets, of, null);
+        String below = hasOwn ? catalog.newFolder(table) : sink.path;
+        return new TableWrite(query, names, new Sink(below, sink.format, sink.options, sink.mode, columns, sink.buckets, of), null);
     }
 
     private static TableWrite into(CatalogTable table, LogicalPlan query, List<String> names, String mode) {
@@ -150,8 +152,7 @@ public record TableWrite(LogicalPlan query, List<String> names, String path, Str
         options.remove("path");
         options.remove("serialization.format");
         String format = table.provider().get().toLowerCase(Locale.ROOT);
-        return new TableWrite(query, names, Folders.path(table.location()), format, options, mode, List.of(), buckets(table), null,
-                null);
+        return new TableWrite(query, names, new Sink(Folders.path(table.location()), format, options, mode, List.of(), buckets(table), null), null);
     }
 
     private static Buckets buckets(CatalogTable table) {

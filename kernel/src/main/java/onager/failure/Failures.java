@@ -245,9 +245,7 @@ public final class Failures {
             out.put("kind", "task_killed");
         } else if (fetch != null) {
             out.put("kind", "fetch_failed");
-            out.put("fetch_stage", fetch.stage);
-            out.put("fetch_partition", fetch.partition);
-            out.put("fetch_nonce", fetch.nonce);
+            out.put("fetch", Map.of("input_stage_id", fetch.stage, "input_partition", fetch.partition, "nonce", fetch.nonce));
         } else {
             boolean isIo = isIo(chain);
             boolean isUsers = !isIo && isUsers(chain);

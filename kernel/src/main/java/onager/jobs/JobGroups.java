@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.Callable;
 import java.util.concurrent.TimeoutException;
 import onager.spark43.ProgramFiles;
 import onager.values.Json;
@@ -21,15 +22,15 @@ public final class JobGroups {
 
     private final SparkContext sc;
     private final Tracker tracker;
-    private final GroupProgress progress = new GroupProgress();
+    private final GroupProgress progress;
     private final Pools pools = new Pools();
     private final Map<String, Thread> controls = new HashMap<>(); // threads that plan jobs
 
     public JobGroups(SparkContext sc) {
         this.sc = sc;
         this.tracker = new Tracker(sc);
+        this.progress = new GroupProgress(sc);
         sc.addSparkListener(tracker);
-        sc.addSparkListener(progress);
     }
 
     public Tracker tracker() {
@@ -40,20 +41,6 @@ public final class JobGroups {
         return progress;
     }
 
-    /** Do *work* in this thread's job group, and follow how far its Spark jobs are, of *expected* stages. */
-    public <T> T followed(int expected, Work<T> work) throws Exception {
-        String group = sc.getLocalProperty(SparkContext$.MODULE$.SPARK_JOB_GROUP_ID());
-        if (group == null) {
-            return work.run();
-        }
-        progress.begin(group, expected);
-        try {
-            return work.run();
-        } finally {
-            progress.end(group);
-        }
-    }
-
     /** Wait for tasks of runs to end, and restore the context; return how many tasks still run after *waitMs*. */
     public int close(long waitMs) throws InterruptedException, TimeoutException {
         if (waitMs > 0L) {
@@ -61,7 +48,6 @@ public final class JobGroups {
         }
         int left = tracker.awaitEnd(waitMs);
         sc.removeSparkListener(tracker);
-        sc.removeSparkListener(progress);
         return left;
     }
 
@@ -86,23 +72,18 @@ public final class JobGroups {
         return session;
     }
 
-    /** Work that runs in a job group. */
-    public interface Work<T> {
-        T run() throws Exception;
-    }
-
     /** Do *work* on this thread under *session*'s settings, in the job group *group* and with its own scheduler pool. */
-    public <T> T within(SparkSession session, String group, Work<T> work) throws Exception {
+    public <T> T within(SparkSession session, String group, Callable<T> work) throws Exception {
         return within(session, group, null, work);
     }
 
     /** The same for the tasks of *attempts* (see `Attempt.NAMES`), which log under their names. */
-    public <T> T within(SparkSession session, String group, String attempts, Work<T> work) throws Exception {
-        String pool = takePool();
+    public <T> T within(SparkSession session, String group, String attempts, Callable<T> work) throws Exception {
+        String pool = pools.take();
         try {
             enter(session, group, pool);
             sc.setLocalProperty(Attempt.NAMES, attempts);
-            return work.run();
+            return work.call();
         } finally {
             pools.give(pool);
             tracker.forget(group);
@@ -110,12 +91,8 @@ public final class JobGroups {
     }
 
     /** Return a scheduler pool that nothing else uses. */
-    public String takePool() {
-        return pools.take();
-    }
-
     /** Run this thread's Spark jobs under *session*'s settings, in the job group *group* and the scheduler pool *pool*. */
-    public void enter(SparkSession session, String group, String pool) {
+    private void enter(SparkSession session, String group, String pool) {
         var p = new Properties();
         for (var setting : Seqs.each(session.sessionState().conf().getAllConfs().iterator())) {
             if (setting._1().startsWith("spark.")) {

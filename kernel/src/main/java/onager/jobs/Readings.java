@@ -12,19 +12,7 @@ public final class Readings {
     private Readings() {}
 
     /** A running task; two are never equal. */
-    public static final class Reading {
-        private final String run;
-        private final TaskContext context;
-
-        private Reading(String run, TaskContext context) {
-            this.run = run;
-            this.context = context;
-        }
-
-        public String run() {
-            return run;
-        }
-
+    public record Reading(String run, TaskContext context) {
         public int partition() {
             return context.partitionId();
         }

@@ -1,6 +1,5 @@
 package onager.plan;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -33,7 +32,7 @@ public final class Cutting {
     }
 
     /** Returns the nodes as JSON: see `Outline.Node`. */
-    public String outline() throws JsonProcessingException {
+    public String outline() {
         return Json.text(outline.described);
     }
 

@@ -62,7 +62,7 @@ public final class Feeds {
     /** What a feed finds files for: a scan without files, the filters that leave directories out, and how many it finds at a time. */
     private record Directory(Leaves.FilesOf scan, boolean isFlat, List<Expression> partitionFilters, int most) implements Source {
         Place place(SparkSession session) throws IOException {
-            return Place.of(session, scan.roots().get(0), scan.options(), isFlat);
+            return Place.of(session, scan.files().roots().get(0), scan.files().options(), isFlat);
         }
 
         @Override
@@ -79,7 +79,7 @@ public final class Feeds {
         @Override
         public SparkPlan leaf(SparkSession session, byte[] portion, int first) throws Exception {
             Portion found = Serialization.decode(portion);
-            return scan.scan(session, found.directories().stream().map(Leaves.Directory::listed).toList());
+            return scan.scan(session, scan.files().index(found.directories().stream().map(Leaves.Directory::listed).toList()));
         }
     }
 
@@ -117,7 +117,7 @@ public final class Feeds {
 
     /** Returns the directories that the feed of *source* lists, a line each. */
     public static String roots(byte[] source) throws Exception {
-        return Serialization.<Source>decode(source) instanceof Directory directory ? String.join("\n", directory.scan().roots()) : "";
+        return Serialization.<Source>decode(source) instanceof Directory directory ? String.join("\n", directory.scan().files().roots()) : "";
     }
 
     private static String found(SparkSession session, Directory feed, byte[] before, String target) throws Exception {
@@ -135,11 +135,11 @@ public final class Feeds {
                 found.add(file);
             }
         }
-        StructType schema = feed.scan().partitionSchema();
+        StructType schema = feed.scan().files().partitionSchema();
         var directories = Partitioned.directories(place, schema, found, feed.partitionFilters());
         String after = found.isEmpty() ? last.after() : found.get(found.size() - 1).position();
         Serialization.write(target, keep(hasEnded ? null : listing, directories, after));
-        int tasks = directories.isEmpty() ? 0 : Files.tasks(feed.scan().scan(session, directories).relation(), Seqs.seq(directories));
+        int tasks = directories.isEmpty() ? 0 : Files.tasks(feed.scan().scan(session, feed.scan().files().index(directories)).relation(), Seqs.seq(directories));
         return tasks + "\t" + found.size() + "\t" + (hasEnded ? "1" : "0");
     }
 

@@ -100,10 +100,11 @@ public final class Fingerprint {
 
     private void leaf(Leaves.Description leaf) throws IOException {
         text(leaf.getClass().getName());
-        if (leaf instanceof Leaves.FilesOf files) {
-            add(files.output());
-            columns(files.required());
-            add(files.dataFilters());
+        if (leaf instanceof Leaves.FilesOf scan) {
+            StoredFiles files = scan.files();
+            add(scan.output());
+            columns(scan.required());
+            add(scan.dataFilters());
             columns(files.partitionSchema());
             columns(files.dataSchema());
             text(files.format());

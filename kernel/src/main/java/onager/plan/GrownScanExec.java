@@ -1,15 +1,11 @@
 package onager.plan;
 
-import onager.spark43.Nodes;
 import onager.spark43.OwnExec;
 import onager.values.Seqs;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import scala.collection.immutable.Seq;
 
 /**
  * A scan of one portion of the files of a growing stage. Its partitions have the numbers that they have in the stage, so that what depends
@@ -47,16 +43,6 @@ public final class GrownScanExec extends OwnExec {
     @Override
     public boolean supportsColumnar() {
         return child.supportsColumnar();
-    }
-
-    @Override
-    public Seq<Attribute> output() {
-        return child.output();
-    }
-
-    @Override
-    public Partitioning outputPartitioning() {
-        return Nodes.unknown(0);
     }
 
     @Override

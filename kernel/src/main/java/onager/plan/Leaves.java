@@ -8,9 +8,7 @@ import java.io.Serializable;
 import java.net.URI;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -36,6 +34,7 @@ import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.RangeExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
@@ -52,30 +51,20 @@ public final class Leaves {
         SparkPlan leaf(SparkSession session) throws ReflectiveOperationException;
     }
 
-    record FilesOf(Seq<Attribute> output, StructType required, Seq<Expression> dataFilters, StructType partitionSchema,
-            StructType dataSchema, String format, Map<String, String> options, List<String> roots, List<Directory> directories)
-            implements Description {
-        /** *directories*: what *scan* reads. */
-        static FilesOf of(FileSourceScanExec scan, List<Directory> directories) {
-            HadoopFsRelation relation = scan.relation();
-            var roots = new ArrayList<>(Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).toList());
-            var options = new HashMap<>(scala.jdk.javaapi.CollectionConverters.asJava(relation.options()));
-            return new FilesOf(scan.output(), scan.requiredSchema(), Seqs.seq(planned(scan.dataFilters())), relation.partitionSchema(),
-                    relation.dataSchema(), relation.fileFormat().getClass().getName(), options, roots, new ArrayList<>(directories));
+    record FilesOf(Seq<Attribute> output, StructType required, Seq<Expression> dataFilters, StoredFiles files) implements Description {
+        /** *listed*: what *scan* reads. */
+        static FilesOf of(FileSourceScanExec scan, List<PartitionDirectory> listed) {
+            return new FilesOf(scan.output(), scan.requiredSchema(), Seqs.seq(planned(scan.dataFilters())), StoredFiles.of(scan.relation(), listed));
         }
 
         @Override
         public SparkPlan leaf(SparkSession session) throws ReflectiveOperationException {
-            return scan(session, directories.stream().map(Directory::listed).toList());
+            return scan(session, files.index());
         }
 
-        /** The scan over *listed* instead of the directories that were described. */
-        FileSourceScanExec scan(SparkSession session, List<PartitionDirectory> listed) throws ReflectiveOperationException {
-            var loader = Thread.currentThread().getContextClassLoader();
-            var made = (FileFormat) Class.forName(format, true, loader).getConstructor().newInstance();
-            Seq<Path> paths = Seqs.seq(roots.stream().map(Path::new).toList());
-            var index = new FixedFileIndex(paths, listed, partitionSchema);
-            return Files.scan(index, dataSchema, made, Seqs.map(options), session, output, required, dataFilters);
+        /** The scan over *index* instead of the files that were described. */
+        FileSourceScanExec scan(SparkSession session, FixedFileIndex index) throws ReflectiveOperationException {
+            return Files.scan(index, files.dataSchema(), files.newFormat(), Seqs.map(files.options()), session, output, required, dataFilters);
         }
     }
 
@@ -179,25 +168,19 @@ public final class Leaves {
         HadoopFsRelation relation = scan.relation();
         var dataFilters = Seqs.seq(planned(scan.dataFilters()));
         var listed = relation.location().listFiles(Seqs.seq(planned(scan.partitionFilters())), dataFilters);
-        long bytes = 0;
-        long files = 0;
-        for (var directory : Seqs.list(listed)) {
-            for (var file : Seqs.list(directory.files())) {
-                bytes += file.getLen();
-                files++;
-            }
-        }
-        Serialization.write(target, FilesOf.of(scan, Seqs.list(listed).stream().map(Directory::of).toList()));
-        bytes = (long) (bytes * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
+        var files = Seqs.list(listed).stream().flatMap(directory -> Seqs.list(directory.files()).stream()).toList();
+        Serialization.write(target, FilesOf.of(scan, Seqs.list(listed)));
+        long all = files.stream().mapToLong(FileStatusWithMetadata::getLen).sum();
+        long bytes = (long) (all * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
         String root = scan.tableIdentifier().isDefined() ? scan.tableIdentifier().get().table()
-                : Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).findFirst().orElse("");
-        return Facts.ofFiles(bytes, Files.tasks(relation, listed), root, files, relation.fileFormat(), false);
+                : StoredFiles.roots(relation.location()).findFirst().orElse("");
+        return Facts.ofFiles(bytes, Files.tasks(relation, listed), root, files.size(), relation.fileFormat(), false);
     }
 
     /** Returns where the files lie that *leaf* reads, one URI a line. */
     public static String roots(SparkPlan leaf) {
         Stream<String> found = leaf instanceof FileSourceScanExec scan
-                ? Seqs.list(scan.relation().location().rootPaths()).stream().map(Path::toString)
+                ? StoredFiles.roots(scan.relation().location())
                 : leaf instanceof PartitionsScanExec source ? source.files() : Stream.of();
         return found.collect(Collectors.joining("\n"));
     }

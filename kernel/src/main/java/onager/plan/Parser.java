@@ -1,6 +1,5 @@
 package onager.plan;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -56,7 +55,7 @@ public final class Parser {
             boolean isLocal, boolean hasFiles, String assigned, boolean hasValue, Directory directory) {}
 
     /** Parses *text*, whose places get the values of *parameters*, unless null; returns `Facts` as JSON. */
-    public String parse(String text, ParameterContext parameters) throws JsonProcessingException, ParseException {
+    public String parse(String text, ParameterContext parameters) throws ParseException {
         var sql = session.sessionState().sqlParser();
         LogicalPlan plan = parameters == null ? sql.parsePlan(text) : sql.parsePlanWithParameters(text, parameters);
         parsed.add(plan);

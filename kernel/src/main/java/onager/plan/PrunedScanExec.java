@@ -7,7 +7,6 @@ import onager.spark43.OwnExec;
 import onager.values.Seqs;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -86,11 +85,6 @@ public final class PrunedScanExec extends OwnExec {
     @Override
     public boolean supportsColumnar() {
         return child.supportsColumnar();
-    }
-
-    @Override
-    public Seq<Attribute> output() {
-        return child.output();
     }
 
     @Override

@@ -1,6 +1,5 @@
 package onager.plan;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -78,7 +77,7 @@ public final class Queries {
     record Facts(String schema, long inputBytes, Set<String> roots) {}
 
     /** Returns `Facts` of a query as JSON. A command, such as SHOW TABLES, has already run; then it is its rows. */
-    public static String facts(Dataset<Row> query) throws JsonProcessingException {
+    public static String facts(Dataset<Row> query) {
         LogicalPlan analyzed = query.queryExecution().commandExecuted();
         var roots = new TreeSet<String>();
         addRoots(analyzed, roots);
@@ -102,9 +101,9 @@ public final class Queries {
 
     private static void addRoots(LogicalPlan plan, Set<String> found) {
         if (plan instanceof LogicalRelation files && files.relation() instanceof HadoopFsRelation relation) {
-            Seqs.list(relation.location().rootPaths()).forEach(path -> found.add(path.toString()));
+            StoredFiles.roots(relation.location()).forEach(found::add);
         } else if (plan instanceof DataSourceV2Relation source && source.table() instanceof FileTable table) {
-            Seqs.list(table.fileIndex().rootPaths()).forEach(path -> found.add(path.toString()));
+            StoredFiles.roots(table.fileIndex()).forEach(found::add);
         }
         below(plan).forEach(each -> addRoots(each, found));
     }

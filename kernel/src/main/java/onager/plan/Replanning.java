@@ -19,6 +19,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec;
+import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import org.apache.spark.sql.execution.exchange.Exchange;
 
 /** Plans the rest of a query again from its `Frame`, with what the stages that have begun measured. */
@@ -128,7 +129,7 @@ public final class Replanning {
             put.add(made);
             hide(node);
             boolean isLarge = stage.done && stage.bytes > Adaptive.mostBroadcast(session);
-            mayCostMore = mayCostMore || (isLarge && Adaptive.isBroadcast(exchange));
+            mayCostMore = mayCostMore || (isLarge && exchange instanceof BroadcastExchangeExec);
             return made;
         }
         if (node.children().isEmpty()) {

@@ -1,6 +1,8 @@
 package onager.plan;
 
+import java.util.ArrayList;
 import onager.spark43.Lookups;
+import onager.values.Json;
 import org.antlr.v4.runtime.Token;
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer;
 
@@ -9,36 +11,41 @@ public final class Scripts {
     private Scripts() {}
 
     /**
-     * Returns a line for each statement: its start and end in code points, the line and column of its start, and what it is: a procedure
-     * ({@code BEGIN}, with or without a label), {@code EXPLAIN ANALYZE} with the end of these words, which Spark does not know, or plain.
-     * Comments between statements are left out.
+     * A statement: its start and end in code points, and the line and column of its start. A procedure starts with {@code BEGIN}, with or
+     * without a label; *analyzedFrom*: where the query of {@code EXPLAIN ANALYZE} begins, which Spark does not know; 0: it is none.
+     */
+    record Statement(int begin, int end, int line, int column, boolean isProcedure, int analyzedFrom) {}
+
+    /**
+     * Returns the statements, as JSON. Comments between statements are left out.
      *
      * <p>Spark's lexer recognises strings and comments independently of settings, which only its parser reads.
      */
     public static String statements(String text) {
         SqlBaseLexer lexer = Lookups.lexer(text);
-        var out = new StringBuilder();
+        var found = new ArrayList<Statement>();
         Token first = null;
         Token before = null; // the previous token of the same statement
         int tokens = 0;
         boolean isProcedure = false;
-        int analyzed = -1; // where EXPLAIN ANALYZE ends
+        int analyzed = 0; // where EXPLAIN ANALYZE ends
         while (true) {
             Token token = lexer.nextToken();
             int type = token.getType();
             if (type == Token.EOF || type == SqlBaseLexer.SEMICOLON) {
                 if (first != null) {
-                    out.append(first.getStartIndex()).append(' ').append(token.getStartIndex()).append(' ').append(first.getLine())
-                            .append(' ').append(first.getCharPositionInLine()).append(isProcedure ? " procedure" : analyzed < 0 ? " plain" : " analyze:" + analyzed).append('\n');
+                    int begin = first.getStartIndex();
+                    found.add(new Statement(begin, token.getStartIndex(), first.getLine(), first.getCharPositionInLine(), isProcedure,
+                            analyzed == 0 ? 0 : analyzed - begin));
                 }
                 if (type == Token.EOF) {
-                    return out.toString();
+                    return Json.text(found);
                 }
                 first = null;
                 before = null;
                 tokens = 0;
                 isProcedure = false;
-                analyzed = -1;
+                analyzed = 0;
             } else if (token.getChannel() == Token.DEFAULT_CHANNEL) {
                 first = first == null ? token : first;
                 tokens++;

@@ -1,7 +1,5 @@
 package onager.plan;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import java.util.List;
 import java.util.TreeMap;
 import onager.spark43.ProgramFiles;
 import onager.values.Json;
@@ -32,7 +30,7 @@ public final class Sessions {
      * Returns the settings of *session* by their names, as JSON, but for static ones, which only a new process can set; among them, which files
      * of a program it has. *names*, a JSON list, are settings that are there with their defaults, too.
      */
-    public static String settings(SparkSession session, String names) throws JsonProcessingException {
+    public static String settings(SparkSession session, String names) {
         var found = new TreeMap<String, String>();
         for (String name : Json.read(names, String[].class)) {
             found.put(name, session.conf().get(name));
@@ -52,7 +50,7 @@ public final class Sessions {
     }
 
     /** Makes *changes*, values of settings as JSON; null unsets one. */
-    public static void change(SparkSession session, String changes) throws JsonProcessingException {
+    public static void change(SparkSession session, String changes) {
         for (var change : Json.tree(changes).properties()) {
             if (change.getValue().isNull()) {
                 session.conf().unset(change.getKey());
@@ -63,7 +61,7 @@ public final class Sessions {
     }
 
     /** Returns the rows of files at *path*; *options* and *schema* are JSON, and without *schema* (null) it is found. */
-    public static Dataset<Row> read(SparkSession session, String format, String options, String schema, String path) throws JsonProcessingException {
+    public static Dataset<Row> read(SparkSession session, String format, String options, String schema, String path) {
         var reader = session.read().format(format);
         Json.tree(options).properties().forEach(each -> reader.option(each.getKey(), each.getValue().asText()));
         return (schema == null ? reader : reader.schema((StructType) DataType.fromJson(schema))).load(path);

@@ -61,7 +61,12 @@ public final class Runs {
         });
     }
 
-    /** See `Kernel.submit`. */
+    /**
+     * Start partitions of a bound stage, and return at once; `take` returns their outcomes.
+     *
+     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..], attempts: "..." (see `Attempt`)} and the fields of `OutputSpec` and, for streams, of `StreamedTasks`;
+     * *expression* is the serialised bucket expression, with *samples* the serialised ordering of the rows, or empty.
+     */
     public void submit(Bound bound, String spec, byte[] expression) throws Exception {
         var set = Json.read(spec, Spec.class);
         var nonces = new HashMap<Integer, String>();
@@ -78,7 +83,10 @@ public final class Runs {
         run.start();
     }
 
-    /** See `Kernel.cancel`. */
+    /**
+     * Stop *partitions* of a run; the others continue. Once no task of such a partition goes on, `take` returns an event {stopped: true}
+     * of it, whatever became of the task.
+     */
     public void cancel(String name, List<Integer> partitions) {
         Run run = runs.get(name);
         if (run != null) {
@@ -221,7 +229,10 @@ public final class Runs {
         events.add(new Event("", new Outcome(-1, Map.of(), null)));
     }
 
-    /** As `Kernel.take` says. */
+    /**
+     * Wait up to *timeoutMs* for events, and return all of them (up to about 8 MiB): the int32 length of a JSON list of events, the list,
+     * and the inline results one after another. Partition -1 in an event means that its run has ended.
+     */
     public byte[] take(long timeoutMs) throws IOException, InterruptedException {
         var taken = new ArrayList<Map<String, Object>>();
         var blobs = new ByteArrayOutputStream();

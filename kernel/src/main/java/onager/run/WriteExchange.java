@@ -5,6 +5,7 @@ import onager.rows.ExchangeSink;
 import onager.rows.FrameWriter;
 import onager.values.Seqs;
 import org.apache.spark.TaskContext;
+import org.apache.spark.scheduler.MapStatus;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -16,6 +17,9 @@ import scala.collection.immutable.Seq;
 /** Writes a partition's rows to the exchange, by bucket, until they end or nobody reads them any more. */
 @SuppressWarnings("serial")
 final class WriteExchange extends Task {
+    /** With more buckets, nobody lays out who reads them. */
+    private static final int MAX_SIZES = 4096;
+
     private final ExchangeOutput to;
     private final Expression bucketOf;
     private final Seq<Attribute> output;
@@ -59,12 +63,24 @@ final class WriteExchange extends Task {
             done.rows = writer.rows();
             done.bytes = sink.bytes();
             done.plainBytes = writer.bytes();
-            done.bucketSizes = BucketSizes.of(sink.bytesOfBuckets());
+            done.bucketSizes = sizes(sink.bytesOfBuckets());
         } catch (Throwable e) {
             sink.abort(e);
             throw e;
         }
         return done;
+    }
+
+    /** Return a byte for each bucket; none if there is one bucket, if there are too many, or if *bytes*, by bucket, are not known (null). */
+    private static byte[] sizes(long[] bytes) {
+        if (bytes == null || bytes.length < 2 || bytes.length > MAX_SIZES) {
+            return new byte[0];
+        }
+        var sizes = new byte[bytes.length];
+        for (int i = 0; i < sizes.length; i++) {
+            sizes[i] = MapStatus.compressSize(bytes[i]);
+        }
+        return sizes;
     }
 
     @Override

@@ -2,6 +2,7 @@ package onager.run;
 
 import java.io.IOException;
 import java.util.List;
+import java.util.concurrent.Callable;
 import onager.failure.Failures;
 import onager.failure.NoSpace;
 import onager.spark43.SinkFiles;
@@ -124,14 +125,10 @@ final class WriteSink extends Task {
         return files.names();
     }
 
-    private interface Write<T> {
-        T run() throws Exception;
-    }
-
     /** Call *write*; turn an error about missing space into a `NoSpace` that names the place. */
-    private <T> T told(Write<T> write) throws Exception {
+    private <T> T told(Callable<T> write) throws Exception {
         try {
-            return write.run();
+            return write.call();
         } catch (Exception e) {
             throw NoSpace.is(e)
                     ? new NoSpace("there is no space left where the result is written, " + staging + ": free space there ("

@@ -31,7 +31,6 @@ import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
-import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import org.apache.spark.sql.execution.exchange.ENSURE_REQUIREMENTS$;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
@@ -136,11 +135,6 @@ public final class Adaptive {
 
     public static LogicalPlan nothing(Seq<Attribute> output) {
         return new LocalRelation(output, Seqs.seq(), false, Option.empty());
-    }
-
-    /** Whether *exchange* carries a broadcast. */
-    public static boolean isBroadcast(SparkPlan exchange) {
-        return exchange instanceof BroadcastExchangeExec;
     }
 
     /** Return up to how many bytes Spark broadcasts in *session*. */

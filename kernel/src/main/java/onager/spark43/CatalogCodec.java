@@ -1,6 +1,5 @@
 package onager.spark43;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
@@ -46,7 +45,7 @@ public final class CatalogCodec {
         return node;
     }
 
-    public static ObjectNode of(CatalogTable table) throws JsonProcessingException {
+    public static ObjectNode of(CatalogTable table) {
         ObjectNode node = node();
         TableIdentifier name = table.identifier();
         text(node, "catalog", name.catalog());
@@ -161,7 +160,7 @@ public final class CatalogCodec {
                 texts(node.path("properties")));
     }
 
-    public static CatalogTable table(JsonNode node) throws JsonProcessingException {
+    public static CatalogTable table(JsonNode node) {
         var name = new TableIdentifier(node.path("name").asText(), text(node, "database"), text(node, "catalog"));
         JsonNode buckets = node.path("bucketSpec");
         Option<BucketSpec> bucketSpec = buckets.isMissingNode() ? Option.empty()

@@ -3,9 +3,7 @@ package onager.spark43;
 import java.util.List;
 import onager.values.Seqs;
 import org.apache.spark.sql.catalyst.analysis.DatabaseAlreadyExistsException;
-import org.apache.spark.sql.catalyst.analysis.FunctionAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchDatabaseException;
-import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchPartitionsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -31,10 +29,6 @@ public final class CatalogErrors {
         throw thrown(QueryCompilationErrors.cannotDropNonemptyDatabaseError(name));
     }
 
-    public static RuntimeException noTable(String database, String name) {
-        throw thrown(new NoSuchTableException(database, name));
-    }
-
     public static RuntimeException noTable(Identifier ident) {
         throw thrown(new NoSuchTableException(ident));
     }
@@ -53,14 +47,6 @@ public final class CatalogErrors {
 
     public static RuntimeException partitionsExist(String database, String table, List<Map<String, String>> specs) {
         throw thrown(new PartitionsAlreadyExistException(database, table, Seqs.seq(specs)));
-    }
-
-    public static RuntimeException noFunction(String database, String name) {
-        throw thrown(new NoSuchFunctionException(database, name));
-    }
-
-    public static RuntimeException functionExists(String database, String name) {
-        throw thrown(new FunctionAlreadyExistsException(database, name));
     }
 
     public static RuntimeException truncatesExternal(String table) {

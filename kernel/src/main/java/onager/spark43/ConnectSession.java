@@ -1,6 +1,5 @@
 package onager.spark43;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -16,7 +15,6 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import onager.failure.Advice;
 import onager.failure.RefusedException;
-import onager.values.Background;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkThrowable;
@@ -46,6 +44,7 @@ import org.apache.spark.sql.connect.utils.ErrorUtils$;
 import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.ThreadUtils;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
 import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
@@ -63,7 +62,7 @@ public final class ConnectSession implements AutoCloseable {
     private static final long LOOK_NANOS = 500_000;
     private static final SparkConnectService$ SERVICE = SparkConnectService$.MODULE$;
 
-    private static final ExecutorService CLEANER = Background.thread("onager cleans up sessions");
+    private static final ExecutorService CLEANER = ThreadUtils.newDaemonSingleThreadExecutor("onager cleans up sessions");
 
     private final Map<String, Dataset<Row>> kept = new HashMap<>();
     private final Consumer<Message> check;
@@ -257,7 +256,7 @@ public final class ConnectSession implements AutoCloseable {
     public record Setting(String key, String value, boolean isFixed, boolean isSet) {}
 
     /** Return the settings that sessions have, as a JSON array of {@link Setting}. */
-    public static String settings(SparkSession session) throws JsonProcessingException {
+    public static String settings(SparkSession session) {
         Connect$.MODULE$.CONNECT_SESSION_PLAN_COMPRESSION_THRESHOLD(); // once its class is known, its settings are
         var conf = session.sessionState().conf();
         List<Setting> found = new ArrayList<>();

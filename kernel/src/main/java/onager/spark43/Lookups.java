@@ -47,7 +47,6 @@ import scala.Function1;
 import scala.Option;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
-import scala.runtime.AbstractFunction1;
 
 /** All look-ups in Spark by name or position. `check` resolves them, so that an executor does not start if one fails. */
 public final class Lookups {
@@ -114,16 +113,13 @@ public final class Lookups {
     public static Tuple3<FunctionIdentifier, ExpressionInfo, Function1<Seq<Expression>, Expression>> checked(String name,
             BiConsumer<String, String> check) {
         var builder = FunctionRegistry$.MODULE$.builtin().lookupFunctionBuilder(new FunctionIdentifier(name)).get();
-        return replaced(name, new AbstractFunction1<>() {
-            @Override
-            public Expression apply(Seq<Expression> arguments) {
-                for (Expression argument : Seqs.list(arguments).stream().skip(1).toList()) {
-                    if (argument instanceof CreateMap map) {
-                        Seqs.each(ExprUtils$.MODULE$.convertToMapData(map).iterator()).forEach(each -> check.accept(each._1(), each._2()));
-                    }
+        return replaced(name, arguments -> {
+            for (Expression argument : Seqs.list(arguments).stream().skip(1).toList()) {
+                if (argument instanceof CreateMap map) {
+                    Seqs.each(ExprUtils$.MODULE$.convertToMapData(map).iterator()).forEach(each -> check.accept(each._1(), each._2()));
                 }
-                return builder.apply(arguments);
             }
+            return builder.apply(arguments);
         });
     }
 

@@ -1,6 +1,7 @@
 package onager.spark43;
 
 import onager.values.Seqs;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.execution.SparkPlan;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
@@ -22,6 +23,11 @@ public abstract class OwnExec extends SparkPlan {
 
     /** Return its parameters, for Spark's text of a plan. */
     protected abstract Object[] parts();
+
+    @Override
+    public Seq<Attribute> output() {
+        return child.output();
+    }
 
     @Override
     public final Seq<SparkPlan> children() {

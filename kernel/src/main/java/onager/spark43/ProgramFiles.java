@@ -14,7 +14,6 @@ import org.apache.spark.sql.internal.SessionState;
 import scala.Function0;
 import scala.Option;
 import scala.collection.immutable.Seq;
-import scala.runtime.AbstractFunction0;
 
 /**
  * The files of a program, for the Python of its sessions. They are called by a digest, which Spark takes for the id of a job's artifacts:
@@ -71,12 +70,7 @@ public final class ProgramFiles {
     public static void give(SparkSession session, String digest, List<String> includes) throws IllegalAccessException {
         var state = new JobArtifactState(digest, Option.empty());
         var manager = new Manager(session, state, List.copyOf(includes));
-        Function0<ArtifactManager> builder = new AbstractFunction0<>() {
-            @Override
-            public ArtifactManager apply() {
-                return manager;
-            }
-        };
+        Function0<ArtifactManager> builder = () -> manager;
         var spark = session.sessionState();
         Fields.of(SessionState.class, "artifactManagerBuilder").set(spark, builder); // if it is asked for from now on
         Fields.of(SessionState.class, "artifactManager").set(spark, manager); // if it was asked for before

@@ -1,11 +1,9 @@
 package onager.spark43;
 
-import io.netty.channel.Channel;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
 import org.apache.spark.network.TransportContext;
-import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.client.TransportClientBootstrap;
 import org.apache.spark.network.crypto.AuthClientBootstrap;
 import org.apache.spark.network.crypto.AuthServerBootstrap;
@@ -44,11 +42,6 @@ public final class Transport {
         if (secrets == null) {
             return List.of();
         }
-        return List.of(new TransportClientBootstrap() {
-            @Override
-            public void doBootstrap(TransportClient client, Channel channel) {
-                new AuthClientBootstrap(conf, name.get(), secrets).doBootstrap(client, channel);
-            }
-        });
+        return List.of((client, channel) -> new AuthClientBootstrap(conf, name.get(), secrets).doBootstrap(client, channel));
     }
 }

@@ -27,12 +27,10 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util$;
 import org.apache.spark.sql.execution.command.SaveAsV1TableCommand;
 import org.apache.spark.sql.execution.datasources.CreateTable;
-import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.noop.NoopTable$;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.BooleanType$;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -65,17 +63,13 @@ public final class WriterPlans {
                 throw new RefusedException("only those partitions of a dataset would be replaced that get rows: write a table (saveAsTable, "
                         + "insertInto), or replace all with spark.sql.sources.partitionOverwriteMode=static");
             }
-            return new Dataset(insert.query(), name(insert.fileFormat()));
+            return new Dataset(insert.query(), Formats.name(insert.fileFormat()));
         }
         if (analyzed instanceof V2WriteCommand write && write.table() instanceof DataSourceV2Relation to && to.table() == NoopTable$.MODULE$) {
             return new Dataset(drained(write.query()), "");
         }
         throw new RefusedException("rows are written to files only, or into tables: write parquet, orc, csv, json, text or xml, or "
                 + "use saveAsTable()");
-    }
-
-    private static String name(FileFormat format) {
-        return format instanceof DataSourceRegister named ? named.shortName() : format.getClass().getName();
     }
 
     /** Return the table of files that *named* stands for in the session's own catalog, or null: it is something else. */

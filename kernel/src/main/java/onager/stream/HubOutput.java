@@ -34,17 +34,17 @@ final class HubOutput implements ExchangeOutput {
 
     @Override
     public int frameBytes() {
-        return StreamHub.of(hub).limits().frameBytes;
+        return StreamPeers.of(hub).hub().limits().frameBytes;
     }
 
     @Override
     public void prepare() throws IOException {
-        StreamHub.of(hub).prepare(directory);
+        StreamPeers.of(hub).hub().prepare(directory);
     }
 
     @Override
     public ExchangeSink open(int partition, String nonce) throws IOException {
-        StreamHub at = StreamHub.of(hub);
+        StreamHub at = StreamPeers.of(hub).hub();
         return new Sink(at, at.begin(tasks.get(partition), buckets, directory, partition + "-" + nonce + ".frames"));
     }
 

@@ -9,7 +9,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import onager.failure.BrokenStream;
@@ -30,14 +29,12 @@ import org.apache.spark.TaskKilledException;
  * is closed. Thread-safe.
  */
 final class StreamHub {
-    private static final Map<String, StreamHub> HUBS = new ConcurrentHashMap<>();
     private static final int MOST_CLOSED_JOBS = 4096;
     /** How long requests for tasks that never start are remembered. */
     private static final long ABSENT_NS = 300L * 1_000_000_000L;
     private static final long TICK_MS = 250L;
     private static final long END_MS = 10_000L;
 
-    private final String name;
     private final Store store;
     private final StreamLimits limits;
     private final ReentrantLock lock = new ReentrantLock();
@@ -50,22 +47,11 @@ final class StreamHub {
     private long spilled = 0;
     private boolean isClosed = false;
 
-    /** *name*: unique in this process. */
-    StreamHub(String name, Store store, StreamLimits limits) {
-        this.name = name;
+    StreamHub(Store store, StreamLimits limits) {
         this.store = store;
         this.limits = limits;
-        HUBS.put(name, this);
         keeper.setDaemon(true);
         keeper.start();
-    }
-
-    static StreamHub of(String name) {
-        StreamHub hub = HUBS.get(name);
-        if (hub == null) {
-            throw new UncheckedIOException(new IOException("the streams of this executor are closed"));
-        }
-        return hub;
     }
 
     StreamLimits limits() {
@@ -390,7 +376,6 @@ final class StreamHub {
 
     /** Drop everything, and end the hub's thread; the hub is not used any more. */
     void close() {
-        HUBS.remove(name);
         quietly(done -> {
             isClosed = true;
             tasks.values().forEach(task -> fail(task, "the executor stops", done));

@@ -43,6 +43,10 @@ final class StreamPeers {
         return found;
     }
 
+    StreamHub hub() {
+        return hub;
+    }
+
     StreamLimits limits() {
         return hub.limits();
     }

@@ -35,7 +35,7 @@ public final class Streams {
         String tokens = spec.get("token_file").asText();
         String advertised = spec.get("advertise").asText();
         StreamSecrets secrets = tokens.isEmpty() ? null : new StreamSecrets(tokens);
-        hub = new StreamHub(name, store, new StreamLimits(spec));
+        hub = new StreamHub(store, new StreamLimits(spec));
         try {
             server = new StreamServer(hub, spec.get("host").asText(), spec.get("port").asInt(), secrets);
         } catch (Throwable e) {

@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.MapperFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.PropertyNamingStrategies;
 import com.fasterxml.jackson.databind.json.JsonMapper;
+import java.io.UncheckedIOException;
 
 /** JSON between Python and the kernel: its names are in snake case, Java's in camel case. */
 public final class Json {
@@ -16,19 +17,31 @@ public final class Json {
     private Json() {}
 
     /** Return the object in *text* as an *as*; members that *as* lacks are ignored. */
-    public static <T> T read(String text, Class<T> as) throws JsonProcessingException {
-        return MAPPER.readValue(text, as);
+    public static <T> T read(String text, Class<T> as) {
+        return unchecked(() -> MAPPER.readValue(text, as));
     }
 
-    public static JsonNode tree(String text) throws JsonProcessingException {
-        return MAPPER.readTree(text);
+    public static JsonNode tree(String text) {
+        return unchecked(() -> MAPPER.readTree(text));
     }
 
-    public static byte[] bytes(Object value) throws JsonProcessingException {
-        return MAPPER.writeValueAsBytes(value);
+    public static byte[] bytes(Object value) {
+        return unchecked(() -> MAPPER.writeValueAsBytes(value));
     }
 
-    public static String text(Object value) throws JsonProcessingException {
-        return MAPPER.writeValueAsString(value);
+    public static String text(Object value) {
+        return unchecked(() -> MAPPER.writeValueAsString(value));
+    }
+
+    private interface Work<T> {
+        T run() throws JsonProcessingException;
+    }
+
+    private static <T> T unchecked(Work<T> work) {
+        try {
+            return work.run();
+        } catch (JsonProcessingException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 }

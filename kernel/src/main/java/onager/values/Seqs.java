@@ -6,13 +6,13 @@ import java.util.Collection;
 import java.util.List;
 import java.util.function.Function;
 import scala.PartialFunction;
+import scala.PartialFunction$;
 import scala.collection.Iterator;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
-import scala.runtime.AbstractPartialFunction;
 
 /** Conversions between the collections and functions of Scala and Java. */
 public final class Seqs {
@@ -46,29 +46,8 @@ public final class Seqs {
         return ClassTag$.MODULE$.apply(of);
     }
 
-    /** Return the partial function that applies *change* to each *kind*. */
+    /** Return the function that applies *change* to each *kind*, and leaves everything else as it is. */
     public static <A, S extends A> PartialFunction<A, A> change(Class<S> kind, Function<S, ? extends A> change) {
-        return new Change<>(kind, change);
-    }
-
-    private static final class Change<A, S extends A> extends AbstractPartialFunction<A, A> {
-        private final Class<S> kind;
-        private final Function<S, ? extends A> change;
-
-        Change(Class<S> kind, Function<S, ? extends A> change) {
-            this.kind = kind;
-            this.change = change;
-        }
-
-        @Override
-        public boolean isDefinedAt(A item) {
-            return kind.isInstance(item);
-        }
-
-        @Override
-        @SuppressWarnings("unchecked")
-        public <B extends A, C> C applyOrElse(B item, scala.Function1<B, C> otherwise) {
-            return kind.isInstance(item) ? (C) change.apply(kind.cast(item)) : otherwise.apply(item);
-        }
+        return PartialFunction$.MODULE$.fromFunction(item -> kind.isInstance(item) ? change.apply(kind.cast(item)) : item);
     }
 }

@@ -1,17 +1,17 @@
 package onager.values;
 
-import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.NotSerializableException;
-import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
-import java.io.ObjectStreamClass;
 import java.io.OutputStream;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.serializer.SerializerInstance;
+import scala.reflect.ClassTag$;
 
 /** Java's serialisation of plans, expressions and descriptions of leaves. */
 public final class Serialization {
@@ -30,12 +30,10 @@ public final class Serialization {
         Files.write(Path.of(target), encode(thing));
     }
 
-    /** Decode the output of `encode`, which the caller knows to be a T. */
-    @SuppressWarnings("unchecked")
+    /** Decode the output of `encode`, which the caller knows to be a T, with the classes of the thread's class loader. */
     public static <T> T decode(byte[] bytes) throws IOException, ClassNotFoundException {
-        try (var stream = new Decoder(new ByteArrayInputStream(bytes))) {
-            return (T) stream.readObject();
-        }
+        SerializerInstance java = SparkEnv.get().closureSerializer().newInstance();
+        return java.deserialize(ByteBuffer.wrap(bytes), Thread.currentThread().getContextClassLoader(), ClassTag$.MODULE$.<T>apply(Object.class));
     }
 
     /**
@@ -53,22 +51,6 @@ public final class Serialization {
                 throw new NotSerializableException(Broadcast.class.getName());
             }
             return object;
-        }
-    }
-
-    /** Loads classes with the thread's class loader. */
-    private static final class Decoder extends ObjectInputStream {
-        Decoder(InputStream in) throws IOException {
-            super(in);
-        }
-
-        @Override
-        protected Class<?> resolveClass(ObjectStreamClass c) throws IOException, ClassNotFoundException {
-            try {
-                return Class.forName(c.getName(), false, Thread.currentThread().getContextClassLoader());
-            } catch (ClassNotFoundException e) {
-                return super.resolveClass(c);
-            }
         }
     }
 }

@@ -27,7 +27,7 @@ import org.apache.spark.sql.execution.exchange.Exchange;
 import scala.runtime.BoxedUnit;
 
 /** A single-stage query, which plain Spark runs; the outcomes of all partitions are combined into one. */
-public final class Whole {
+public final class SingleStage {
     private static final int END_MARK = 8;
     private static final long MOST_HELD = 64L << 20;
 
@@ -37,7 +37,7 @@ public final class Whole {
     private final String nonce;
     private final Outcome[] outcomes;
 
-    private Whole(SparkContext sc, Store store, OutputSpec output, String nonce, int partitions) {
+    private SingleStage(SparkContext sc, Store store, OutputSpec output, String nonce, int partitions) {
         this.sc = sc;
         this.store = store;
         this.output = output;
@@ -48,12 +48,12 @@ public final class Whole {
     /** *metrics*: whether the operators, and what they measured, are told; null: no. */
     private record Spec(String nonce, BoundPlan.Wanted metrics) {}
 
-    /** See `Kernel.runWhole`. */
+    /** See `Kernel.runSingleStage`. */
     public static byte[] run(SparkContext sc, Store store, Outputs outputs, JobGroups groups, SparkSession session, QueryExecution query,
             String spec) throws Exception {
         SparkPlan plan = query.executedPlan();
         Spec told = Json.read(spec, Spec.class);
-        Outcome made = groups.followed(exchanges(plan) + 1, () -> {
+        Outcome made = groups.progress().followed(exchanges(plan) + 1, () -> {
             long started = System.currentTimeMillis();
             OutputSpec output = Json.read(spec, OutputSpec.class);
             RDD<InternalRow> rows = query.toRdd(); // an adaptive query runs all stages but the last
@@ -61,7 +61,7 @@ public final class Whole {
                 rows = sc.parallelize(Seqs.seq(), 1, Seqs.tag(InternalRow.class)); // as in Spark, a file tells the columns
             }
             var bound = new Bound(session, plan, rows, List.of(), null, 0L);
-            var whole = new Whole(sc, store, output, told.nonce, bound.partitions());
+            var whole = new SingleStage(sc, store, output, told.nonce, bound.partitions());
             return whole.run(bound, outputs, started);
         });
         var measured = told.metrics == null || told.metrics == BoundPlan.Wanted.OFF ? null : BoundPlan.measured(plan);
@@ -78,7 +78,7 @@ public final class Whole {
 
     private static int exchanges(SparkPlan plan) {
         SparkPlan found = plan instanceof AdaptiveSparkPlanExec adaptive ? adaptive.initialPlan() : plan;
-        int below = Seqs.list(found.children()).stream().mapToInt(Whole::exchanges).sum();
+        int below = Seqs.list(found.children()).stream().mapToInt(SingleStage::exchanges).sum();
         return found instanceof Exchange ? below + 1 : below;
     }
 

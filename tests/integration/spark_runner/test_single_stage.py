@@ -11,7 +11,7 @@ from onager.executor.spark.kernel.plans import arrow_schema
 
 def run_whole(runner, spark, frame, job_id, **spec):
     spec = {"nonce": "n0", "directory": f"{job_id}/1", "names": frame.columns, "layout": "result"} | spec
-    return runner.kernel.run_whole(spark._jsparkSession, frame._jdf.queryExecution(), spec)
+    return runner.kernel.run_single_stage(spark._jsparkSession, frame._jdf.queryExecution(), spec)
 
 
 def test_a_small_result_is_one_inline_stream_in_order(spark, runner, job):

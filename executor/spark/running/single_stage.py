@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -10,7 +9,6 @@ from pyspark.sql import DataFrame
 from onager.exchange_layout import stage_directory
 from onager.executor.spark.jvm import jvm_session
 from onager.executor.spark.kernel.execution import Kernel
-from onager.executor.spark.planning import FusedRun
 from onager.executor.spark.running.binder import bound_plan
 from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.running.sink_layout import sink_layout
@@ -22,7 +20,7 @@ STAGE_ID = 1
 """The only stage of such a query."""
 
 
-def run_whole(
+def run_single_stage(
     kernel: Kernel,
     executor_id: str,
     job_id: JobId,
@@ -30,10 +28,11 @@ def run_whole(
     column_names: Sequence[str],
     sink: pb.Sink | None,
     metrics: MetricsWanted = "off",
-) -> FusedRun:
+) -> pb.PlanOutcome:
     """Run the query of *frame* in this thread's job group; write one result partition or the files of *sink*.
 
-    Unless *metrics* are off, it tells what the operators of Spark's final plan measured: all that the driver knows.
+    Returns the ``fused_…`` fields of an outcome. Unless *metrics* are off, it has what the operators of Spark's final
+    plan measured: all that the driver knows.
     """
     nonce = new_nonce()
     layout: dict[str, Any] = (
@@ -43,7 +42,7 @@ def run_whole(
     )
     spec = {**layout, "nonce": nonce, "names": list(column_names), "metrics": metrics}
     query: Any = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no public way to it
-    event, inline = kernel.run_whole(jvm_session(frame.sparkSession), query, spec)
+    event, inline = kernel.run_single_stage(jvm_session(frame.sparkSession), query, spec)
     output = pb.TaskOutput(
         nonce=nonce,
         executor_id=executor_id,
@@ -54,8 +53,14 @@ def run_whole(
         checksum=event["checksum"],
         files=event["files"],
     )
-    run = FusedRun(output, metrics_of(event), inline, observed=base64.b64decode(event.get("observed", "")))
-    nodes = event.get("operators")
-    if nodes is None:
-        return run
-    return replace(run, final_plan=bound_plan(nodes).content, op_metrics=base64.b64decode(event["op_metrics"]))
+    outcome = pb.PlanOutcome(
+        fused_output=output,
+        fused_metrics=metrics_of(event),
+        fused_inline_result=inline,
+        fused_observed=base64.b64decode(event.get("observed", "")),
+    )
+    if (nodes := event.get("operators")) is not None:
+        plan = bound_plan(nodes)
+        outcome.fused_op_metrics, outcome.fused_bound_plan = base64.b64decode(event["op_metrics"]), plan.digest
+        outcome.blobs.add(digest=plan.digest, content=plan.content)
+    return outcome
