@@ -48,6 +48,12 @@ def test_pages_link_to_pages_and_to_copies_of_sources(site):
     assert (site / "source/onager/errors.py.txt").read_text() == (ROOT / "onager/errors.py").read_text()
 
 
+def test_the_index_of_decisions_has_every_decision():
+    decisions = ROOT / "docs" / "decisions"
+    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (decisions / "README.md").read_text())
+    assert listed == sorted(path.name for path in decisions.glob("[0-9]*.md"))
+
+
 def test_a_broken_link_a_broken_anchor_and_a_page_that_nothing_lists_are_found(tmp_path):
     settings = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[0]
     (tmp_path / "mkdocs.yml").write_text(f"{settings}\nnav: [README.md, rest.md, {{Decisions: []}}]\n")
