@@ -1,4 +1,4 @@
-"""What the site needs beside MkDocs: pages from outside ``docs/``, links to source files, and the list of decisions.
+"""What the site needs beside MkDocs: pages from outside ``docs/``, links to source files, decisions in the navigation.
 
 The Markdown files link to each other as Git hosting resolves links. MkDocs knows only the files below ``docs/``, so the
 links of each page are rewritten: to the page of the site, or to a copy of the source file below ``source/``.
@@ -21,7 +21,6 @@ PAGES: Final = {
     "examples/README.md": "examples.md",
 }
 """Pages of the site that are not below ``docs/``: their files, and their names in the site."""
-_DECISIONS: Final = "decisions/README.md"
 _FENCE: Final = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
 _INDENT: Final = re.compile(r"^ {2,}(?=\S)", re.MULTILINE)
 _LINK: Final = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\])\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
@@ -30,7 +29,7 @@ _LINK: Final = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\])\((?!\w+:|#)([^)#\s]+)(
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add every decision to the navigation, in the order of their numbers."""
     pages: list[Any] = next(part["Decisions"] for part in config.nav or [] if "Decisions" in part)
-    pages += [f"decisions/{path.name}" for path in _decisions()]
+    pages += [f"decisions/{path.name}" for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))]
     return config
 
 
@@ -42,14 +41,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite the links of *page*, and list the decisions on their first page."""
+    """Rewrite the links of *page*."""
     name = page.file.src_uri
     source = next((source for source, known in PAGES.items() if known == name), f"docs/{name}")
 
     def rewrite(link: re.Match[str]) -> str:
         text, target, anchor = link[1], link[2], link[3] or ""
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        if path == "docs" or (ROOT / path / "README.md").is_file():
+        if (ROOT / path / "README.md").is_file():
             path = f"{path}/README.md"
         if (ROOT / path).is_dir():
             return text[1:-1]
@@ -60,8 +59,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             found = _add_source(path, config, files)
         return f"{text}({posixpath.relpath(found, posixpath.dirname(name))}{anchor})"
 
-    if name == _DECISIONS:
-        markdown += "\n" + "".join(f"- [{_title(path)}]({path.name})\n" for path in _decisions())
     parts = _FENCE.split(markdown)
     return "".join(part if _FENCE.fullmatch(part) else _nested(_LINK.sub(rewrite, part)) for part in parts)
 
@@ -78,11 +75,3 @@ def _add_source(path: str, config: MkDocsConfig, files: Files) -> str:
         content = (ROOT / path).read_text()
         files.append(File.generated(config, name, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
     return name
-
-
-def _decisions() -> list[Path]:
-    return sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
-
-
-def _title(path: Path) -> str:
-    return path.read_text().partition("\n")[0].removeprefix("# ")

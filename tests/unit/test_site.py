@@ -48,12 +48,21 @@ def test_pages_link_to_pages_and_to_copies_of_sources(site):
     assert (site / "source/onager/errors.py.txt").read_text() == (ROOT / "onager/errors.py").read_text()
 
 
+def test_the_index_of_decisions_has_every_decision():
+    decisions = ROOT / "docs" / "decisions"
+    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (decisions / "README.md").read_text())
+    assert listed == sorted(path.name for path in decisions.glob("[0-9]*.md"))
+
+
 def test_a_broken_link_a_broken_anchor_and_a_page_that_nothing_lists_are_found(tmp_path):
-    for name in ("docs", "examples"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("mkdocs.yml", *(name for name in PAGES if "/" not in name)):
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "docs" / "orphan.md").write_text("# Orphan\n\n[gone](gone.md) [no such part](rest.md#none-of-it)\n")
+    settings = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[0]
+    (tmp_path / "mkdocs.yml").write_text(f"{settings}\nnav: [README.md, rest.md, {{Decisions: []}}]\n")
+    pages = {"docs/README.md": "# Documentation\n", "docs/rest.md": "# REST\n", **dict.fromkeys(PAGES, "# Another\n")}
+    pages["docs/orphan.md"] = "# Orphan\n\n[gone](gone.md) [no such part](rest.md#none-of-it)\n"
+    for name, text in pages.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    shutil.copy(ROOT / "docs" / "site_hooks.py", tmp_path / "docs")
     done = build(tmp_path, tmp_path / "site")
     assert done.returncode != 0
     for found in (
