@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from onager.clock import Clock
 from onager.errors import InvalidRequestError
 from onager.execution_graph import ExecutionGraph, FailedStage, RunningStage, Stage
 from onager.ids import JobId, TaskKey
@@ -27,26 +27,19 @@ _MOST_FOLLOWED: Final = 1_000
 _MOST_NAMED: Final = 8
 
 
+@dataclass(eq=False, repr=False)
 class JobLogs:
     """The logs of jobs, for clients of any scheduler."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        history: JobHistory,
-        executors: ExecutorManager,
-        asks: ExecutorAsks,
-        members: Members,
-        calls: MemberCalls,
-        clock: Clock,
-    ) -> None:
-        self._jobs = jobs
-        self._ends = KeptEnds(history)
-        self._executors = executors
-        self._asks = asks
-        self._members = members
-        self._calls = calls
-        self._clock = clock
+    jobs: JobStore
+    history: JobHistory
+    executors: ExecutorManager
+    asks: ExecutorAsks
+    members: Members
+    calls: MemberCalls
+
+    def __post_init__(self) -> None:
+        self._ends = KeptEnds(self.history)
 
     async def fetch(self, request: pb.FetchLogsRequest) -> AsyncGenerator[pb.AttemptLog, None]:
         """Yield logs in the order of the tasks, and what is missing as notes; when followed, until the job has ended.
@@ -57,7 +50,7 @@ class JobLogs:
         after = {task_key(each.task): each.position for each in request.after}
         is_first, before, seen = True, set[str](), -1
         while True:
-            job = await self._jobs.fresh(job_id)
+            job = await self.jobs.fresh(job_id)
             graph = job.graph
             if is_first:
                 check_wanted(graph, request)
@@ -94,8 +87,8 @@ class JobLogs:
         far = pb.AskExecutorsRequest(ask=ask, wait_ms=round(1000 * wait_s), executor_ids=only)
         answers = await a_few_at_once(
             [
-                self._asks.ask(ask, wait_s, only),
-                *(self._calls.ask_executors(s, far) for s in sorted(self._members.live) if s != self._members.id),
+                self.asks.ask(ask, wait_s, only),
+                *(self.calls.ask_executors(s, far) for s in sorted(self.members.live) if s != self.members.id),
             ]
         )
         whole = pb.AskExecutorsResponse()
@@ -147,7 +140,7 @@ class JobLogs:
         for note in notes(
             ran_on=ran_on,
             answered=set(live.answered),
-            alive={record.executor_id for record in self._executors.registry if record.state != "lost"},
+            alive={record.executor_id for record in self.executors.registry if record.state != "lost"},
             left_out=live.left_out,
             is_any=bool(after) or (request.follow and graph.is_active),
         ):

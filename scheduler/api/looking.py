@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from onager.clock import Clock
@@ -64,38 +65,29 @@ class _ProgressFeed(Feed):
             self.latest = SharedMessage(progress)
 
 
+@dataclass(eq=False, repr=False)
 class JobLooks:
     """Shows jobs, whichever scheduler drives them."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        ownership: Ownership,
-        forwarding: Forwarding,
-        view: ProgressView,
-        watchers: JobWatchers,
-        history: JobHistory,
-        wall_times: WallTimes,
-        blobs: BlobStore,
-        clock: Clock,
-    ) -> None:
-        self._jobs = jobs
-        self._ownership = ownership
-        self._forwarding = forwarding
-        self._view = view
-        self._watchers = watchers
-        self._history = history
-        self._wall_times = wall_times
-        self._blobs = blobs
-        self._clock = clock
+    jobs: JobStore
+    ownership: Ownership
+    forwarding: Forwarding
+    view: ProgressView
+    watchers: JobWatchers
+    history: JobHistory
+    wall_times: WallTimes
+    blobs: BlobStore
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._reading_blobs = asyncio.Semaphore(_SPECS_AT_ONCE)
         self._feeds: Feeds[_ProgressFeed] = Feeds(_ProgressFeed, self._read_progress)
         self._followers = 0
 
     async def fresh(self, job_id: JobId) -> StoredJob:
         """Return a job as it is stored; `StateUnavailableError` when another scheduler may be able to read it."""
-        with self._ownership.left_to_others():
-            return await self._jobs.fresh(job_id)
+        with self.ownership.left_to_others():
+            return await self.jobs.fresh(job_id)
 
     async def standing(self, job_id: JobId) -> Standing:
         """Return how far a job is, as its record says."""
@@ -112,13 +104,13 @@ class JobLooks:
         except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
         if page.is_later:
-            answer = self._view.detail(job, pb.JobSpec(), UNEXPLAINED, page)
+            answer = self.view.detail(job, pb.JobSpec(), UNEXPLAINED, page)
             if page.stage_id >= len(job.graph.stages):  # no page of tasks: somebody asks for the progress alone
                 await self._add_times(job, answer.progress)
             return answer
         async with self._reading_blobs:
-            spec = await self._blobs.find(job.graph.spec_digest, decode_spec_shown) or pb.JobSpec()
-            answer = self._view.detail(job, spec, await explained(job.graph, self._blobs), page)
+            spec = await self.blobs.find(job.graph.spec_digest, decode_spec_shown) or pb.JobSpec()
+            answer = self.view.detail(job, spec, await explained(job.graph, self.blobs), page)
         await self._add_times(job, answer.progress)
         return answer
 
@@ -126,8 +118,8 @@ class JobLooks:
         """Return a page of a job's plan as it ran, or as it runs."""
         job = await self.fresh(job_id)
         async with self._reading_blobs:
-            stages = self._view.progress(job.graph, job.header).stages
-            return await final_plan(job.graph, stages, self._blobs, first_stage_id)
+            stages = self.view.progress(job.graph, job.header).stages
+            return await final_plan(job.graph, stages, self.blobs, first_stage_id)
 
     async def progress(self, job_id: JobId) -> AsyncGenerator[pb.JobProgress, None]:
         """Yield a job's progress, now and at every change, until the job has ended."""
@@ -154,7 +146,7 @@ class JobLooks:
 
     async def _read_progress(self, feed: _ProgressFeed, job_id: str) -> AsyncGenerator[None, None]:
         seq, is_fresh = 0, False
-        with self._watchers.following(JobId(job_id), feed.changed) as changed:
+        with self.watchers.following(JobId(job_id), feed.changed) as changed:
             while True:
                 changed.clear()
                 came = feed.came
@@ -170,15 +162,15 @@ class JobLooks:
     async def events(self, job_id: JobId, after: int, *, follow: bool) -> AsyncGenerator[pb.EventBatch, None]:
         """Yield what happened to a job after a position of its log, batch by batch: all, or up to now."""
         position = after
-        with self._watchers.following(job_id) as changed:
+        with self.watchers.following(job_id) as changed:
             while True:
                 changed.clear()
                 job = await self.fresh(job_id)
                 is_over = not job.graph.is_active
                 entries: list[Entry] = []
                 if job.seq > position:
-                    with self._ownership.left_to_others():
-                        entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
+                    with self.ownership.left_to_others():
+                        entries = await self.history.after(job_id, position, _EVENTS_A_PAGE)
                 for message in await apart(size_of(entries), lambda page: list(told(page)), entries):
                     yield message
                 if entries:
@@ -196,7 +188,7 @@ class JobLooks:
                 setattr(progress, name, getattr(by_driver.progress, name))
             for mine, its in zip(progress.stages, by_driver.progress.stages, strict=False):
                 mine.fraction, mine.rows_read, mine.bytes_read = its.fraction, its.rows_read, its.bytes_read
-        shares = await self._wall_times.shares(job)
+        shares = await self.wall_times.shares(job)
         progress.time_shares.extend([pb.TimeShare(use=use.value, ms=ms) for use, ms in shares])
 
     async def _next_look(
@@ -208,14 +200,14 @@ class JobLooks:
         false when there was no change for a while: another scheduler may have changed the job.
         """
         every_s = pace_s(self._followers)
-        earliest_s = self._clock.monotonic_s() + every_s
+        earliest_s = self.clock.monotonic_s() + every_s
         try:
             async with asyncio.timeout(max(timing.WATCH_LOOK_S, every_s)):
                 while True:
                     await changed.wait()
                     changed.clear()
-                    job = self._jobs.cached(job_id)
-                    left_s = earliest_s - self._clock.monotonic_s()
+                    job = self.jobs.cached(job_id)
+                    left_s = earliest_s - self.clock.monotonic_s()
                     if left_s <= 0 or job is None or not job.graph.is_active or is_awaited():
                         return True
                     try:
@@ -231,26 +223,26 @@ class JobLooks:
 
         It is asked of the job's driver, or else read from the store; with *is_fresh* always from the store.
         """
-        driver = None if is_fresh or self._ownership.follows(job_id) else self._forwarding.driver_of(job_id)
+        driver = None if is_fresh or self.ownership.follows(job_id) else self.forwarding.driver_of(job_id)
         if driver is not None:
             with contextlib.suppress(NotDrivingError):
                 watched = await driver.progress(job_id)
                 if watched.log_seq >= seq:
                     return watched.log_seq, watched.progress
         try:
-            is_current = self._ownership.follows(job_id) and not is_fresh
-            with self._ownership.left_to_others():
-                job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
+            is_current = self.ownership.follows(job_id) and not is_fresh
+            with self.ownership.left_to_others():
+                job = await (self.jobs.get(job_id) if is_current else self.jobs.fresh(job_id))
             by_driver = await self._told_by_driver(job) if is_fresh else None
-            return (job.seq, self._view.told(job)) if by_driver is None else (by_driver.log_seq, by_driver.progress)
+            return (job.seq, self.view.told(job)) if by_driver is None else (by_driver.log_seq, by_driver.progress)
         except StateCorruptError as error:
             return seq, self._broken(job_id, str(error))
 
     async def _told_by_driver(self, job: StoredJob) -> pb.WatchedJob | None:
         """Return the progress as another scheduler tells it that drives the job: it alone knows how far tasks are."""
         job_id = JobId(job.graph.job_id)
-        driver = self._forwarding.driver_of(job_id) if job.graph.is_active else None
-        if driver is None or self._ownership.follows(job_id):
+        driver = self.forwarding.driver_of(job_id) if job.graph.is_active else None
+        if driver is None or self.ownership.follows(job_id):
             return None
         try:
             watched = await driver.progress(job_id)
@@ -259,7 +251,7 @@ class JobLooks:
         return watched if watched.log_seq >= job.seq else None
 
     def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
-        head = self._jobs.heads.get(job_id)
+        head = self.jobs.heads.get(job_id)
         if head is None:
             return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
         return progress_of_head(head.model_copy(update={"broken": why}))

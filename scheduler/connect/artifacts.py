@@ -61,25 +61,20 @@ class _Upload:
     answer: Any = field(default_factory=AddArtifactsResponse)
 
 
+@dataclass(eq=False, repr=False)
 class Artifacts:
     """Takes files in, and removes those of no session."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        exchange_dir: str,
-        check_exchange: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Make it; *check_exchange* raises `PlaceNotSeenError` when another directory is there, and calls its disk."""
-        self._check_exchange = check_exchange
-        self._sessions = sessions
-        self._exchange_dir = exchange_dir
+    sessions: Sessions
+    exchange_dir: str
+    check_exchange: Callable[[], None]
+    """Raises `PlaceNotSeenError` when another directory is there. It calls the disk."""
 
     @property
     def _folder(self) -> Path:
-        if has_scheme(self._exchange_dir):
+        if has_scheme(self.exchange_dir):
             raise unsupported("files (addArtifacts) while the exchange directory is a URI")
-        return Path(local_path(self._exchange_dir)) / CONNECT_ARTIFACTS
+        return Path(local_path(self.exchange_dir)) / CONNECT_ARTIFACTS
 
     async def add(self, session: Session, first: Any, others: AsyncIterator[Any]) -> Any:
         """Take in the files of a call, and return its answer; what does not match its checksum is left out."""
@@ -93,7 +88,7 @@ class Artifacts:
                 EXCHANGE.post(upload.coming.path.unlink)
         if upload.coming is not None:
             raise _bad(f"{upload.coming.name} ended before its last piece")
-        await EXCHANGE.call(self._check_exchange)
+        await EXCHANGE.call(self.check_exchange)
         return await self._keep(session, upload.taken, upload.answer)
 
     async def _take(self, upload: _Upload, request: Any) -> None:
@@ -142,7 +137,7 @@ class Artifacts:
         digest = file.digest.hexdigest()
         if file.name.startswith(f"{_CACHE}/") and file.name != f"{_CACHE}/{digest}":
             raise _bad(f"{file.name} has other content than its name says")
-        target = Path(local_path(self._exchange_dir)) / connect_artifact(digest)
+        target = Path(local_path(self.exchange_dir)) / connect_artifact(digest)
         await EXCHANGE.call(_settle, file.path, target, within_s=timing.DISK_LONG_S)
         upload.taken.append(ArtifactRecord(name=file.name, digest=digest, size_bytes=file.size))
 
@@ -156,17 +151,17 @@ class Artifacts:
             return record.model_copy(update={"artifacts": artifacts})
 
         for _ in range(_TRIES):
-            if not taken or await self._sessions.change(session, added) is not None:
+            if not taken or await self.sessions.change(session, added) is not None:
                 if clashes:
                     raise _clash(clashes)
                 return answer
-            session = await self._sessions.open(session.key)
+            session = await self.sessions.open(session.key)
         raise BusyError("the session changes too often for files to be added")
 
     async def sweep(self, kept: Collection[str]) -> None:
         """Remove files that no session has, once nobody can be reading them any more."""
-        if not has_scheme(self._exchange_dir):
-            await EXCHANGE.call(self._check_exchange)  # what lies in another directory may be another cluster's
+        if not has_scheme(self.exchange_dir):
+            await EXCHANGE.call(self.check_exchange)  # what lies in another directory may be another cluster's
             await EXCHANGE.call(_remove_old, self._folder, kept, within_s=timing.DISK_LONG_S)
 
 
