@@ -12,7 +12,7 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import LARGE_BYTES, apart
 from onager.scheduler.api.explained import explained
-from onager.scheduler.api.operators import Operator, operators_of
+from onager.scheduler.api.operators import operators_of
 from onager.scheduler.api.spark_log import Known, chosen, lines
 from onager.scheduler.api.timeline import Timelines
 from onager.scheduler.api.timeline.picture import picture
@@ -71,7 +71,7 @@ class JobExports:
         graph = job.graph
         spec = await self._blobs.find(graph.spec_digest, decode_spec_shown) or pb.JobSpec()
         planned = await explained(graph, self._blobs)
-        plans: dict[int, Sequence[Operator]] = {}
+        plans: dict[int, Sequence[pb.FinalOperator]] = {}
         for stage in graph.stages:
             if (totals := chosen(stage.ledger.operators)) is not None:
                 plan = await self._blobs.find(totals.bound_plan, partial(operators_of, totals=totals))

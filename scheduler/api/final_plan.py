@@ -57,17 +57,5 @@ def _stage(stage: Stage, info: pb.StageInfo, expected: Mapping[str, int]) -> pb.
 
 
 async def _operators(totals: OperatorTotals, blobs: BlobStore) -> pb.FinalOperators:
-    operators = await blobs.find(totals.bound_plan, partial(_messages, totals=totals))
+    operators = await blobs.find(totals.bound_plan, partial(operators_of, totals=totals))
     return pb.FinalOperators(bound_plan=totals.bound_plan, tasks=totals.tasks, operators=operators or ())
-
-
-def _messages(content: bytes, totals: OperatorTotals) -> list[pb.FinalOperator]:
-    return [
-        pb.FinalOperator(
-            name=each.name,
-            text=each.text,
-            children=each.children,
-            metrics=[pb.OperatorMetric(name=m.name, type=m.type, value=m.value) for m in each.metrics],
-        )
-        for each in operators_of(content, totals)
-    ]
