@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from onager.execution_graph import ExecutionGraph
-from onager.execution_graph.intervals import Attempt, Place, StageRun
+from onager.execution_graph.intervals import Place
 from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
 from onager.scheduler.api.timeline.story import Story
 
@@ -24,7 +24,7 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
     """
     is_short, log = not story.is_long, story.log
     places = log.places if is_short else _few(log.places)
-    bars = [_bar(attempt) for attempt in log.attempts if attempt.position > after] if is_short else []
+    bars = [Bar.model_validate(each) for each in log.attempts if each.position > after] if is_short else []
     bucket_ms = 0 if is_short else _length_ms(log.now_ms - log.submitted_ms, len(places))
     return Timeline(
         job_id=job.job_id,
@@ -38,52 +38,12 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
         is_partial=log.is_partial,
         attempts=len(log.attempts),
         outcomes=dict(sorted(story.outcomes().items())),
-        lanes=tuple(Lane(executor_id=place.executor_id, rows=place.rows) for place in places),
-        stages=tuple(_stage(run) for run in log.stage_runs[-_MOST_STAGES:]),
+        lanes=tuple(map(Lane.model_validate, places)),
+        stages=tuple(map(StageTimes.model_validate, log.stage_runs[-_MOST_STAGES:])),
         bars=tuple(bars),
         bucket_ms=bucket_ms,
         buckets=() if is_short else tuple(story.buckets(bucket_ms, len(places))),
-        marks=tuple(
-            Mark.model_validate(moment, from_attributes=True)
-            for moment in story.moments
-            if moment.position > after or not after
-        ),
-    )
-
-
-def _bar(attempt: Attempt) -> Bar:
-    metrics = attempt.metrics
-    return Bar(
-        lane=attempt.lane,
-        row=attempt.row,
-        stage=attempt.stage_id,
-        stage_attempt=attempt.stage_attempt,
-        partition=attempt.partition,
-        attempt=attempt.number,
-        from_ms=attempt.from_ms,
-        to_ms=attempt.to_ms,
-        outcome=attempt.outcome,
-        kind=attempt.kind,
-        message=attempt.message,
-        queued_ms=0 if metrics is None else metrics.queued_ms,
-        run_ms=0 if metrics is None else metrics.run_ms,
-        fetch_ms=0 if metrics is None else metrics.fetch_ms,
-        commit_ms=0 if metrics is None else metrics.commit_ms,
-        speculative=attempt.is_second,
-        also_stage=attempt.fused_stage,
-    )
-
-
-def _stage(run: StageRun) -> StageTimes:
-    return StageTimes(
-        stage=run.spec.stage_id,
-        attempt=run.attempt,
-        name=run.spec.name,
-        work=run.spec.work,
-        partitions=run.spec.partitions,
-        from_ms=run.from_ms,
-        to_ms=run.to_ms,
-        outcome=run.outcome,
+        marks=tuple(Mark.model_validate(each) for each in story.moments if each.position > after or not after),
     )
 
 
