@@ -27,11 +27,8 @@ _MOST_WARNINGS: Final = 100
 @router.get("/executors", response_model=models.Executors)
 async def list_executors(here: Here, by: By) -> Response:
     """All executors, those lost lately included."""
-    return encoding.answer(await here.calls.told(by, "ListExecutors", pb.ListExecutorsRequest(), _page_of_executors))
-
-
-def _page_of_executors(answer: pb.ListExecutorsResponse) -> bytes:
-    return encoding.page(answer.executors)
+    page = cursors.page_of("executors", "executors")
+    return encoding.answer(await here.calls.told(by, "ListExecutors", pb.ListExecutorsRequest(), page))
 
 
 @router.post(
@@ -55,11 +52,8 @@ async def drain_executor(
 @router.get("/schedulers", response_model=models.Schedulers)
 async def list_schedulers(here: Here, by: By) -> Response:
     """All live schedulers."""
-    return encoding.answer(await here.calls.told(by, "ListSchedulers", pb.ListSchedulersRequest(), _page_of_schedulers))
-
-
-def _page_of_schedulers(answer: pb.ListSchedulersResponse) -> bytes:
-    return encoding.page(answer.schedulers)
+    page = cursors.page_of("schedulers", "schedulers")
+    return encoding.answer(await here.calls.told(by, "ListSchedulers", pb.ListSchedulersRequest(), page))
 
 
 @router.get("/cluster", response_model=models.Cluster)
@@ -133,9 +127,8 @@ async def list_partitions(
 async def _catalog(here: Here, by: By, request: pb.GetCatalogRequest, query: models.CatalogQuery) -> Response:
     listing = f"catalog/{request.database}/{request.name}"
     request.limit, request.cursor = query.limit, cursors.read(listing, query.cursor)
-    answer: pb.GetCatalogResponse = await here.calls.call(by, "GetCatalog", request)
-    items = answer.partitions if request.partitions else answer.entries
-    return encoding.answer(encoding.page(items, cursors.make(listing, answer.next) if answer.next else None))
+    page = cursors.page_of(listing, "partitions" if request.partitions else "entries")
+    return encoding.answer(await here.calls.told(by, "GetCatalog", request, page, form="page"))
 
 
 def _first_entry(answer: pb.GetCatalogResponse) -> bytes:
@@ -154,8 +147,4 @@ async def list_audit(here: Here, by: By, query: Annotated[models.AuditQuery, Que
         limit=query.limit,
         cursor=cursors.read("audit", query.cursor),
     )
-    return encoding.answer(await here.calls.told(by, "ListAudit", request, _page_of_acts))
-
-
-def _page_of_acts(answer: pb.ListAuditResponse) -> bytes:
-    return encoding.page(answer.entries, cursors.make("audit", answer.next) if answer.next else None)
+    return encoding.answer(await here.calls.told(by, "ListAudit", request, cursors.page_of("audit", "entries")))

@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from onager.scheduler.http import encoding
 from onager.scheduler.http.problems import mistaken
 
 _MARK_BYTES: Final = 6
@@ -13,6 +15,16 @@ _MOST: Final = 2**31 - 1
 def make(listing: str, place: str) -> str:
     """Return the cursor for *place* in *listing*."""
     return base64.urlsafe_b64encode(_mark(listing, place) + place.encode()).decode().rstrip("=")
+
+
+def page_of(listing: str, items: str) -> Callable[[Any], bytes]:
+    """Return what encodes a page of *listing*: the field *items* of an answer, and the cursor of the next page."""
+
+    def encode(answer: Any) -> bytes:
+        after = getattr(answer, "next", "")
+        return encoding.page(getattr(answer, items), make(listing, after) if after else None)
+
+    return encode
 
 
 def read(listing: str, cursor: str) -> str:

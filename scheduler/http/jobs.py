@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from google.protobuf import json_format
@@ -58,7 +58,7 @@ async def list_jobs(here: Here, by: By, query: Annotated[models.JobsQuery, Query
         cursor=cursors.read("jobs", query.cursor),
         limit=query.limit,
     )
-    return encoding.answer(await here.calls.told(by, "ListJobs", request, _page_of_jobs))
+    return encoding.answer(await here.calls.told(by, "ListJobs", request, cursors.page_of("jobs", "jobs")))
 
 
 def _labels(texts: list[str]) -> dict[str, str]:
@@ -69,10 +69,6 @@ def _labels(texts: list[str]) -> dict[str, str]:
             raise InvalidRequestError(f"label {text[:80]!r} is no KEY=VALUE")
         found[key] = value
     return found
-
-
-def _page_of_jobs(answer: pb.ListJobsResponse) -> bytes:
-    return encoding.page(answer.jobs, cursors.make("jobs", answer.next) if answer.next else None)
 
 
 @router.post("/jobs", response_model=models.Submitted, status_code=201, openapi_extra=models.body(models.SubmitJob))
@@ -106,25 +102,16 @@ async def list_tasks(
     listing = f"tasks {job_id} {stage_id}"
     first = cursors.read_number(listing, query.cursor)
     request = pb.GetJobRequest(job_id=job_id, stage_id=stage_id, partition=first, limit=query.limit)
-    return encoding.answer(await here.calls.told(by, "GetJob", request, _PageOfTasks(listing, job_id, stage_id)))
 
-
-class _PageOfTasks(tuple[str, str, int]):
-    """Encodes the tasks of one stage; equal ones encode alike."""
-
-    __slots__ = ()
-
-    def __new__(cls, listing: str, job_id: str, stage_id: int) -> Self:
-        return super().__new__(cls, (listing, job_id, stage_id))
-
-    def __call__(self, detail: pb.JobDetail) -> bytes:
-        listing, job_id, stage_id = self
+    def page(detail: pb.JobDetail) -> bytes:
         stage = next((s for s in detail.progress.stages if s.stage_id == stage_id), None)
         if stage is None:
             last = detail.progress.stages[-1].stage_id if detail.progress.stages else "none"
             raise NotFoundError(f"job {job_id} has no stage {stage_id}: the last one is {last}")
         more = detail.HasField("next") and detail.next.stage_id == stage_id
         return encoding.page(stage.tasks, cursors.make(listing, str(detail.next.partition)) if more else None)
+
+    return encoding.answer(await here.calls.told(by, "GetJob", request, page, form="tasks"))
 
 
 @router.get("/jobs/{job_id}/events", response_model=models.Events, responses=_EVENTS)

@@ -42,6 +42,11 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
+def _page(name: str, item: type[BaseModel], about: str) -> type[BaseModel]:
+    """Return the model of a page of a listing."""
+    return create_model(name, __base__=Answer, __doc__=about, items=(list[item], ...), next=(Next, ...))  # type: ignore[valid-type]
+
+
 # ---------------------------------------------------------------- jobs
 
 JobProgress = answer_of(pb.JobProgress)
@@ -59,18 +64,10 @@ JobDetail = create_model(
 )
 
 
-class Jobs(Answer):
-    """A page of jobs, newest first; stages are left out."""
-
-    items: list[JobProgress]  # type: ignore[valid-type]
-    next: Next
+Jobs = _page("Jobs", JobProgress, "A page of jobs, newest first; stages are left out.")
 
 
-class Tasks(Answer):
-    """A page of the tasks of a stage, by partition."""
-
-    items: list[TaskInfo]  # type: ignore[valid-type]
-    next: Next
+Tasks = _page("Tasks", TaskInfo, "A page of the tasks of a stage, by partition.")
 
 
 class JobEvent(BaseModel):
@@ -188,23 +185,13 @@ class RetryJob(Request):
 Retried = answer_of(pb.RetryJobResponse)
 
 
-class AttemptLog(Answer):
-    """Some of what one attempt of a task logged. One without a task holds only a note."""
-
-    task: answer_of(pb.TaskId) | None = None  # type: ignore[valid-type]
-    executor_id: str
-    text: Annotated[str, Field(description="Whole lines.")]
-    begin: Annotated[int, Field(ge=0, description="The position of its first byte in all that the attempt logged.")]
-    end: Annotated[int, Field(ge=0, description="The position after its last byte.")]
-    kept: Annotated[bool, Field(description="It is what was kept with the failure: positions say nothing.")]
-    note: Annotated[str, Field(description="What is not here, and why.")]
-
-
-class Logs(Answer):
-    """What attempts of a job's tasks logged."""
-
-    items: list[AttemptLog]
-    next: Next
+AttemptLog = create_model(
+    "AttemptLog",
+    __base__=answer_of(pb.AttemptLog),
+    __doc__="Some of what one attempt of a task logged. One without a task holds only a note.",
+    text=(str, Field(description="Whole lines.")),
+)
+Logs = _page("Logs", AttemptLog, "What attempts of a job's tasks logged.")
 
 
 class LogsQuery(Request):
@@ -231,36 +218,20 @@ SchedulerInfo = answer_of(pb.SchedulerInfo)
 AuditEntry = answer_of(pb.AuditEntry)
 
 
-class Executors(Answer):
-    """All executors, those lost lately included, by id."""
-
-    items: list[ExecutorInfo]  # type: ignore[valid-type]
-    next: Next
+Executors = _page("Executors", ExecutorInfo, "All executors, those lost lately included, by id.")
 
 
-class Schedulers(Answer):
-    """All live schedulers."""
-
-    items: list[SchedulerInfo]  # type: ignore[valid-type]
-    next: Next
+Schedulers = _page("Schedulers", SchedulerInfo, "All live schedulers.")
 
 
 CatalogEntry = answer_of(pb.CatalogEntry)
 CatalogPartition = answer_of(pb.CatalogPartition)
 
 
-class Catalog(Answer):
-    """A page of databases, or of what is in one."""
-
-    items: list[CatalogEntry]  # type: ignore[valid-type]
-    next: Next
+Catalog = _page("Catalog", CatalogEntry, "A page of databases, or of what is in one.")
 
 
-class CatalogPartitions(Answer):
-    """A page of the partitions of a table."""
-
-    items: list[CatalogPartition]  # type: ignore[valid-type]
-    next: Next
+CatalogPartitions = _page("CatalogPartitions", CatalogPartition, "A page of the partitions of a table.")
 
 
 class CatalogQuery(Request):
@@ -270,11 +241,7 @@ class CatalogQuery(Request):
     limit: Annotated[int, Field(ge=1, le=MAX_CATALOG_A_PAGE)] = 100
 
 
-class Audit(Answer):
-    """A page of who changed what, other than by submitting jobs, oldest first."""
-
-    items: list[AuditEntry]  # type: ignore[valid-type]
-    next: Next
+Audit = _page("Audit", AuditEntry, "A page of who changed what, other than by submitting jobs, oldest first.")
 
 
 class AuditQuery(Request):

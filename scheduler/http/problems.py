@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -25,7 +25,6 @@ from onager.protocol.security import Caller
 from onager.protocol.security.servers import REFUSALS, OnRefusal
 from onager.protocol.serving import told
 from onager.protocol.status import http_status
-from onager.scheduler.http.models import Problem
 
 MEDIA_TYPE: Final = "application/problem+json"
 _SHOWN_CHARS: Final = 200
@@ -126,23 +125,20 @@ def _answer(
     title: str,
     detail: str,
     headers: Mapping[str, str] | None = None,
-    *,
-    retryable: bool = False,
-    mistakes: Sequence[Mapping[str, str]] = (),
-    fields: Mapping[str, object] | None = None,
+    **more: object,
 ) -> Response:
-    body = Problem.model_validate(
-        {
-            "type": kind,
-            "title": title,
-            "status": status.value,
-            "detail": detail[:_MOST_CHARS],
-            "instance": f"{request.method} {request.url.path}"[:_SHOWN_CHARS],
-            "retryable": retryable,
-            "mistakes": mistakes,
-            "fields": fields or {},
-        }
-    ).model_dump()
+    """Return an answer that is a `models.Problem`; *more*: its fields that are not empty."""
+    body = {
+        "type": kind,
+        "title": title,
+        "status": status.value,
+        "detail": detail[:_MOST_CHARS],
+        "instance": f"{request.method} {request.url.path}"[:_SHOWN_CHARS],
+        "retryable": False,
+        "mistakes": [],
+        "fields": {},
+        **more,
+    }
     content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
     return Response(content, status, {"cache-control": "no-store", **(headers or {})}, MEDIA_TYPE)
 

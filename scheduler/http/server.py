@@ -215,18 +215,13 @@ def _bound(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
+        family, *_, address = found[0]
+        listener = socket.create_server(
+            address, family=family, backlog=_BACKLOG, dualstack_ipv6=family is socket.AF_INET6
+        )
     except OSError as error:
         raise unusable_address(FLAG, listen) from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise unusable_address(FLAG, listen) from error
+    listener.setblocking(False)
     return listener
 
 
