@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from onager.errors import BusyError
 from onager.exchange_layout import CONNECT_ARTIFACTS, CONNECT_UNPACKED, connect_artifact, has_scheme, local_path
 from onager.program_files import ARCHIVES, program_file
 from onager.protocol.spark_connect import AddArtifactsResponse
 from onager.scheduler import timing
 from onager.scheduler.connect.failures import RUNTIME, ConnectError, too_large, unsupported
-from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord, SessionRecord
+from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.disk import EXCHANGE
 from onager.synced import sync_directory
@@ -34,7 +33,6 @@ _REFUSED: Final = {
     "forward_to_fs": "copyFromLocalToFs: write the file where the executors find it",
 }
 _ORPHAN_S: Final = 24 * 3_600
-_TRIES: Final = 8
 
 
 @dataclass(slots=True)
@@ -142,21 +140,18 @@ class Artifacts:
         upload.taken.append(ArtifactRecord(name=file.name, digest=digest, size_bytes=file.size))
 
     async def _keep(self, session: Session, taken: list[ArtifactRecord], answer: Any) -> Any:
-        clashes: list[str] = []
-
-        def added(record: SessionRecord) -> SessionRecord:
-            artifacts, clashes[:] = merged(record.artifacts, taken)
+        async def tried(session: Session) -> Session | None:
+            artifacts, clashes[:] = merged(session.record.artifacts, taken)
             if len(artifacts) > MAX_ARTIFACTS:
                 raise too_large("the session", len(artifacts), MAX_ARTIFACTS, "files")
-            return record.model_copy(update={"artifacts": artifacts})
+            return await self.sessions.change(session, {"artifacts": artifacts})
 
-        for _ in range(_TRIES):
-            if not taken or await self.sessions.change(session, added) is not None:
-                if clashes:
-                    raise _clash(clashes)
-                return answer
-            session = await self.sessions.open(session.key)
-        raise BusyError("the session changes too often for files to be added")
+        clashes: list[str] = []
+        if taken:
+            await self.sessions.until_done(session, tried)
+        if clashes:
+            raise _clash(clashes)
+        return answer
 
     async def sweep(self, kept: Collection[str]) -> None:
         """Remove files that no session has, once nobody can be reading them any more."""

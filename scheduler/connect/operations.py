@@ -4,16 +4,14 @@ A job's id follows from user, session and operation, so whoever asks again, at w
 A command's answer is stored in one transaction with its effect.
 """
 
-import asyncio
 import base64
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, Final, NamedTuple
 
 from onager.clock import Clock
-from onager.errors import BusyError, JobConflictError, JobNotFoundError
+from onager.errors import JobConflictError, JobNotFoundError
 from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.job_settings import PREFIX
@@ -42,13 +40,9 @@ from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendC
 
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
-_TRIES: Final = 30
 _TAGS: Final = 32
 _TAG_CHARS: Final = 200
 _PLAN, _PIECES = "connect.plan", "connect.pieces"
-
-
-_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +91,19 @@ class Operations:
     readers: SchedulerService
     """The service whose readers of results count together with these."""
 
-    def __post_init__(self) -> None:
-        self._turns: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
-
     # ---------------------------------------------------------------- asking Spark
 
     async def ask(self, session: Session, call: pb.ConnectCall) -> pb.ConnectReply:
         """Return Spark's reply; `ConnectError` for an error of Spark's."""
         call.session.CopyFrom(session.message)
-        reply = await self.calls.call(call, session.key.path, SPARK_S)
-        if reply.HasField("failure"):
-            raise from_reply(reply.failure)
-        return reply
+        return await self._reply(call, session.key.path)
 
-    async def describe(self) -> pb.ConnectReply:
+    async def describe(self) -> pb.ConnectDefaults:
         """Return what every session has by default."""
-        reply = await self.calls.call(pb.ConnectCall(describe=True), "", SPARK_S)
+        return (await self._reply(pb.ConnectCall(describe=True), "")).defaults
+
+    async def _reply(self, call: pb.ConnectCall, session_path: str) -> pb.ConnectReply:
+        reply = await self.calls.call(call, session_path, SPARK_S)
         if reply.HasField("failure"):
             raise from_reply(reply.failure)
         return reply
@@ -126,17 +117,7 @@ class Operations:
                 return bytes(applied.responses[0]) if applied.responses else b""
             return None
 
-        return await self._until_done(session, tried)
-
-    async def _until_done(self, session: Session, tried: Callable[[Session], Awaitable[_Done | None]]) -> _Done:
-        """Try to change a session until that is done: the first time at once, and then one after the other."""
-        if (done := await tried(session)) is not None:
-            return done
-        async with self._turns.setdefault(session.key, asyncio.Lock()):
-            for _ in range(_TRIES):
-                if (done := await tried(await self.sessions.open(session.key))) is not None:
-                    return done
-        raise BusyError("the session changes too often: try again")
+        return await self.sessions.until_done(session, tried)
 
     # ---------------------------------------------------------------- beginning
 
@@ -202,7 +183,7 @@ class Operations:
                 return found
             return None
 
-        return await self._until_done(session, tried)
+        return await self.sessions.until_done(session, tried)
 
     async def _find(self, operation: Operation) -> _Recorded | None:
         found = await self.backend.get(*operation.place)

@@ -57,7 +57,7 @@ class SparkConnectService:
     executors: ExecutorManager
 
     def __post_init__(self) -> None:
-        self._defaults = Defaults(self._describe)
+        self._defaults = Defaults(self.operations.describe)
         self._errors: OrderedDict[str, tuple[SessionKey, ConnectError]] = OrderedDict()
 
     # ---------------------------------------------------------------- plans
@@ -208,10 +208,6 @@ class SparkConnectService:
                 self._errors.popitem(last=False)
 
     # ---------------------------------------------------------------- parts
-
-    async def _describe(self) -> pb.ConnectDefaults:
-        reply = await self.operations.describe()
-        return reply.defaults
 
     async def _open(self, request: Any) -> Session:
         observed = getattr(request, "client_observed_server_side_session_id", "")

@@ -1,12 +1,14 @@
 """Sessions in the store: opened by whoever asks first, changed only as they were read, ended by name or by age."""
 
+import asyncio
 import re
 import secrets
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -50,9 +52,12 @@ _USED_EVERY_MS: Final = 60_000
 """How often the store is told that a session is used."""
 _TOMBSTONE_MS: Final = 3_600_000
 _TRIES: Final = 20
+_CHANGE_TRIES: Final = 30
 _PAGE: Final = 200
 _NAMES: Final = re.compile(rb"[0-9a-f]{64}|connect-[0-9a-f]{32}")
 """What looks like the digest of a file, or the id of a checkpoint, in a record that cannot be read: that stays."""
+
+_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class Sessions:
         self._clock = clock
         self._retention_ms = retention_s * 1000
         self._at_hand: OrderedDict[SessionKey, Session] = OrderedDict()
+        self._turns: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
 
     # ---------------------------------------------------------------- reading
 
@@ -154,11 +160,9 @@ class Sessions:
         if len(of_user) >= MAX_SESSIONS:
             raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, "sessions (end some of them)")
 
-    async def change(
-        self, session: Session, change: Callable[[SessionRecord], SessionRecord], extra: Extra = NOTHING_MORE
-    ) -> Session | None:
-        """Write what *change* makes of a session, with *extra*; None when either is not as it was read."""
-        return await self._write(session, _next(change(session.record)), [], extra)
+    async def change(self, session: Session, changed: Mapping[str, Any]) -> Session | None:
+        """Write a session with *changed* fields of its record; None when it is not as it was read."""
+        return await self._write(session, _next(session.record.model_copy(update=changed)), [], NOTHING_MORE)
 
     async def apply(self, session: Session, applied: pb.ConnectApplied, extra: Extra) -> Session | None:
         """Write what a command made of a session, with *extra*; None when either is not as it was read."""
@@ -193,6 +197,16 @@ class Sessions:
             }
         )
         return await self._write(session, _next(changed), ops, extra)
+
+    async def until_done(self, session: Session, tried: Callable[[Session], Awaitable[_Done | None]]) -> _Done:
+        """Try to change a session until that is done: the first time at once, and then one after the other."""
+        if (done := await tried(session)) is not None:
+            return done
+        async with self._turns.setdefault(session.key, asyncio.Lock()):
+            for _ in range(_CHANGE_TRIES):
+                if (done := await tried(await self.open(session.key))) is not None:
+                    return done
+        raise BusyError("the session changes too often: try again")
 
     async def close(self, key: SessionKey) -> Session | None:
         """End a session, for good; return it as it was, None if there is none."""
