@@ -13,9 +13,10 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import LARGE_BYTES, apart
 from onager.scheduler.api.explained import explained
 from onager.scheduler.api.operators import operators_of
-from onager.scheduler.api.spark_log import Known, chosen, lines
-from onager.scheduler.api.timeline import Timelines
+from onager.scheduler.api.spark_log.log import lines
+from onager.scheduler.api.spark_log.plan import Known, chosen
 from onager.scheduler.api.timeline.picture import picture
+from onager.scheduler.api.timeline.reading import Timelines
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_log import StoredJob

@@ -17,7 +17,7 @@ from onager.scheduler.api.events import told
 from onager.scheduler.api.explained import UNEXPLAINED, explained
 from onager.scheduler.api.feeds import Feed, Feeds, pace_s
 from onager.scheduler.api.final_plan import final_plan
-from onager.scheduler.api.progress import Page, ProgressView, broken_failure, progress_of_head
+from onager.scheduler.api.progress import ProgressView, broken_failure, is_later_page, progress_of_head
 from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
@@ -97,13 +97,13 @@ class JobLooks:
             return Standing(0, is_over=True)
         return Standing(job.seq, is_over=not job.graph.is_active)
 
-    async def detail(self, job_id: JobId, page: Page) -> pb.JobDetail:
+    async def detail(self, job_id: JobId, page: pb.GetJobRequest) -> pb.JobDetail:
         """Return a job's details."""
         try:
             job = await self.fresh(job_id)
         except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
-        if page.is_later:
+        if is_later_page(page):
             answer = self.view.detail(job, pb.JobSpec(), UNEXPLAINED, page)
             if page.stage_id >= len(job.graph.stages):  # no page of tasks: somebody asks for the progress alone
                 await self._add_times(job, answer.progress)

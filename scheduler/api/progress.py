@@ -27,7 +27,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE
 from onager.redaction import without_logins
 from onager.scheduler import timing, wire
-from onager.scheduler.api.explained import UNEXPLAINED, Explained
+from onager.scheduler.api.explained import Explained
 from onager.scheduler.api.stage_lines import stage_info, task_infos
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
@@ -41,24 +41,6 @@ _MOST_NAMED = 8
 _STAGE_TEXTS_CHARS = 4 * 1024 * 1024
 _TOLD_JOBS = 64
 _NO_TERMS = JobTerms()
-
-
-class Page(NamedTuple):
-    """The tasks of a job that a client asks about."""
-
-    stage_id: int = 0
-    partition: int = 0
-    limit: int = MAX_TASKS_A_PAGE
-
-    @classmethod
-    def of(cls, request: pb.GetJobRequest) -> "Page":
-        """Return what *request* asks for."""
-        return cls(request.stage_id, request.partition, request.limit or MAX_TASKS_A_PAGE)
-
-    @property
-    def is_later(self) -> bool:
-        """Return whether this is not the first page."""
-        return bool(self.stage_id or self.partition)
 
 
 class _Told(NamedTuple):
@@ -179,18 +161,18 @@ class ProgressView:
         for info, part in zip(progress.stages, far.stages, strict=False):
             info.fraction, info.rows_read, info.bytes_read = part
 
-    def detail(
-        self, job: StoredJob, spec: pb.JobSpec, explained: Explained = UNEXPLAINED, page: Page | None = None
-    ) -> pb.JobDetail:
-        """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification."""
-        page = page or Page()
+    def detail(self, job: StoredJob, spec: pb.JobSpec, explained: Explained, page: pb.GetJobRequest) -> pb.JobDetail:
+        """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification.
+
+        *page* says which tasks. Only the first page has the schema.
+        """
         graph = job.graph
         progress = self.progress(graph, job.header, is_detailed=True)
-        left = page.limit
+        left = page.limit or MAX_TASKS_A_PAGE
         answer = pb.JobDetail(
             spec=spec,
             plan=explained.plan,
-            schema_json=graph.plan.schema_json if graph.plan is not None and not page.is_later else "",
+            schema_json=graph.plan.schema_json if graph.plan is not None and not is_later_page(page) else "",
             log_seq=job.seq,
         )
         left_chars = _STAGE_TEXTS_CHARS
@@ -255,6 +237,11 @@ class ProgressView:
             for session in self._executors.sessions
             if self._executors.takes_work(session) and len(session.held) < session.record.slots
         ]
+
+
+def is_later_page(page: pb.GetJobRequest) -> bool:
+    """Return whether *page* is not the first one."""
+    return bool(page.stage_id or page.partition)
 
 
 def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:

@@ -19,7 +19,6 @@ from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.job_list import listed
 from onager.scheduler.api.job_logs import JobLogs
 from onager.scheduler.api.looking import JobLooks, asked_job_id
-from onager.scheduler.api.progress import Page
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.catalog.reading import CatalogLooks
@@ -83,7 +82,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.JobDetail:  # noqa: ARG002, N802
         """Return a job's details."""
-        return await self.looks.detail(asked_job_id(request.job_id), Page.of(request))
+        return await self.looks.detail(asked_job_id(request.job_id), request)
 
     @translated
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802
@@ -91,19 +90,14 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         return await listed(list(self.heads), request)
 
     @translated_stream
-    async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[SharedMessage]:  # noqa: ARG002, N802
+    def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[SharedMessage]:  # noqa: ARG002, N802
         """Yield a job's progress, now and at every change, until the job has ended."""
-        async with contextlib.aclosing(self.looks.shared_progress(asked_job_id(request.job_id))) as changes:
-            async for progress in changes:
-                yield progress
+        return self.looks.shared_progress(asked_job_id(request.job_id))
 
     @translated_stream
-    async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.EventBatch]:  # noqa: ARG002, N802
+    def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.EventBatch]:  # noqa: ARG002, N802
         """Yield what happened to a job after a position of its log, batch by batch."""
-        job_id = asked_job_id(request.job_id)
-        async with contextlib.aclosing(self.looks.events(job_id, request.after, follow=request.follow)) as batches:
-            async for batch in batches:
-                yield batch
+        return self.looks.events(asked_job_id(request.job_id), request.after, follow=request.follow)
 
     @translated_stream
     async def ExportJob(self, request: pb.ExportJobRequest, context: Context) -> AsyncIterator[pb.ExportChunk]:  # noqa: ARG002, N802
@@ -212,11 +206,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         return await self.state.get(request)
 
     @translated_stream
-    async def WatchState(self, request: pb.WatchStateRequest, context: Context) -> AsyncIterator[pb.StateChange]:  # noqa: ARG002, N802
+    def WatchState(self, request: pb.WatchStateRequest, context: Context) -> AsyncIterator[pb.StateChange]:  # noqa: ARG002, N802
         """Yield every change of a record."""
-        async with contextlib.aclosing(self.state.watch(request)) as changes:
-            async for change in changes:
-                yield change
+        return self.state.watch(request)
 
     @translated
     async def RemoveState(self, request: pb.RemoveStateRequest, context: Context) -> pb.RemoveStateResponse:  # noqa: N802
@@ -227,10 +219,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         return response
 
     @translated_stream
-    async def CheckState(self, request: pb.CheckStateRequest, context: Context) -> AsyncIterator[pb.StateCheck]:  # noqa: ARG002, N802
+    def CheckState(self, request: pb.CheckStateRequest, context: Context) -> AsyncIterator[pb.StateCheck]:  # noqa: ARG002, N802
         """Check the whole store for damage."""
-        async for part in self.state.check(request):
-            yield part
+        return self.state.check(request)
 
     @translated_stream
     async def BackupState(self, request: pb.BackupStateRequest, context: Context) -> AsyncIterator[pb.StateBackup]:  # noqa: N802

@@ -16,8 +16,8 @@ from onager.errors import StateCorruptError, UnsupportedPlanError
 from onager.protocol.apart import apart
 from onager.scheduler.catalog.changes import CatalogChanges
 from onager.scheduler.catalog.merging import Found, Merged, merge, pages_needed
+from onager.scheduler.catalog.stored import stored
 from onager.state_backend import (
-    MAX_TXN_OPS,
     Delete,
     DeleteRange,
     Keyspace,
@@ -108,15 +108,13 @@ class CatalogCommits:
         """Return the records of *changes*, and the pages that are needed of them."""
         why = ""
         for _ in range(_TRIES):
-            stored = (await self._backend.read_txn([(_CATALOG, key) for key in changes.keys])).values
-            found = {key: _found(key, stored[_CATALOG, key]) for key in changes.keys}
+            records = (await self._backend.read_txn([(_CATALOG, key) for key in changes.keys])).values
+            found = {key: _found(key, records[_CATALOG, key]) for key in changes.keys}
             needed = pages_needed(changes, found)
-            pages: dict[str, Entries] = {}
-            for start in range(0, len(needed), MAX_TXN_OPS):
-                some = [(_CATALOG, key) for key in needed[start : start + MAX_TXN_OPS]]
-                for (_, key), item in (await self._backend.read_txn(some)).values.items():
-                    if item is not None:
-                        pages[key] = await apart(len(item.value), _page, key, item.value)
+            pages = {
+                key: await apart(len(item.value), _page, key, item.value)
+                for key, item in (await stored(self._backend, needed)).items()
+            }
             missing = [key for key in needed if key not in pages]
             if not missing:
                 return found, pages

@@ -14,7 +14,8 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.plain import plain
-from onager.scheduler.api.timeline import STYLE_HASH, Timeline
+from onager.scheduler.api.timeline.model import Timeline
+from onager.scheduler.api.timeline.picture import STYLE_HASH
 from onager.scheduler.http import cursors, encoding, models
 from onager.scheduler.http.access import Caller
 from onager.scheduler.http.bodies import read_json

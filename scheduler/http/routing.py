@@ -38,26 +38,19 @@ class Server:
         self.feeds = JobFeeds(self.calls.source, self.calls.standing)
 
 
-def server_of(request: Request) -> Server:
-    """Return the server that serves *request*."""
+async def _server(request: Request) -> Server:
     found: Any = request.app.state.server
     assert isinstance(found, Server)
     return found
 
 
-def caller_of(request: Request) -> Caller:
-    """Return who makes *request*; errors as in `Access.identify`."""
-    return server_of(request).access.identify(request)
-
-
-async def _server(request: Request) -> Server:
-    return server_of(request)
-
-
-async def _caller(request: Request) -> Caller:
-    return caller_of(request)
-
-
 Here = Annotated[Server, Depends(_server)]
+
+
+async def _caller(here: Here, request: Request) -> Caller:
+    """Return who makes *request*; errors as in `Access.identify`."""
+    return here.access.identify(request)
+
+
 By = Annotated[Caller, Depends(_caller)]
 JobId = Annotated[str, Path(description="The job's id.", max_length=256, examples=["job-1"])]

@@ -17,8 +17,12 @@ from onager.execution_graph import (
     TasksLaunched,
     TaskSucceeded,
 )
+from onager.execution_graph.intervals import Outcome
 from onager.ids import JobId
-from onager.scheduler.api.timeline import MOST_BARS, MarkKind, Outcome, Story, Timelines, timeline_of
+from onager.scheduler.api.timeline.model import MarkKind
+from onager.scheduler.api.timeline.reading import Timelines
+from onager.scheduler.api.timeline.story import MOST_BARS, Story
+from onager.scheduler.api.timeline.telling import timeline_of
 from onager.scheduler.jobs.history import JobHistory
 from tests.unit.execution_graph.builder import Job, chain, new_graph, planned, stage
 from tests.unit.scheduler.small_graphs import forget, graph, store, succeeded
