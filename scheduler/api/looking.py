@@ -234,7 +234,11 @@ class JobLooks:
             with self.ownership.left_to_others():
                 job = await (self.jobs.get(job_id) if is_current else self.jobs.fresh(job_id))
             by_driver = await self._told_by_driver(job) if is_fresh else None
-            return (job.seq, self.view.told(job)) if by_driver is None else (by_driver.log_seq, by_driver.progress)
+            return (
+                (job.seq, self.view.progress(job.graph, job.header))
+                if by_driver is None
+                else (by_driver.log_seq, by_driver.progress)
+            )
         except StateCorruptError as error:
             return seq, self._broken(job_id, str(error))
 

@@ -105,7 +105,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         job = self.jobs.cached(job_id)
         if job is None or (job.graph.is_active and not self.ownership.follows(job_id)):
             return pb.WatchedJob(job_id=job_id)
-        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.view.told(job))
+        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.view.progress(job.graph, job.header))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
         slot, reports = replace(_slot(part), is_empty=part.empty), by_key(part.reports)

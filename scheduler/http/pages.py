@@ -36,7 +36,7 @@ class Pages:
         self._size = 0
 
     async def get(self, job_id: str, after: int) -> list[Kept]:
-        """Return the page that follows the position *after* in a job's log; an empty one at its end."""
+        """Return batches that follow the position *after* in a job's log; none at its end."""
         key = (job_id, after)
         known = self._known(key)
         if known is not None:
@@ -44,7 +44,12 @@ class Pages:
 
         async def read() -> list[Kept]:
             # Somebody may have read it while this one waited for his turn.
-            return self._known(key) or self._keep(key, await self._read(job_id, after))
+            if (known := self._known(key)) is not None:
+                return known
+            page = await self._read(job_id, after)
+            if sum(len(batch.events) for batch in page) >= PAGE_EVENTS:  # else the log may go on after it
+                self.put(job_id, after, page)
+            return page
 
         return await self._coalesced.get(key, read)
 
@@ -55,9 +60,11 @@ class Pages:
         self._pages.move_to_end(key)
         return known[1]
 
-    def _keep(self, key: tuple[str, int], page: list[Kept]) -> list[Kept]:
-        if sum(len(batch.events) for batch in page) < PAGE_EVENTS:
-            return page  # the log may go on after it
+    def put(self, job_id: str, after: int, page: list[Kept]) -> None:
+        """Keep batches that follow the position *after* for some time; others may follow them."""
+        key = (job_id, after)
+        if key in self._pages:
+            self._forget(key, self._pages[key][0])
         self._number += 1
         self._pages[key] = self._number, page
         self._size += _size(page)
@@ -66,7 +73,6 @@ class Pages:
             self._size -= _size(gone)
         # It is named by its number: a timer would hold the page itself, even when others have taken its place.
         asyncio.get_running_loop().call_later(KEPT_S, self._forget, key, self._number)
-        return page
 
     def _forget(self, key: tuple[str, int], number: int) -> None:
         known = self._pages.get(key)

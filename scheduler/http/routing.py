@@ -1,6 +1,7 @@
 """What all routes are given."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path, Request
@@ -16,25 +17,21 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
+@dataclass(eq=False, repr=False)
 class Server:
     """The parts of the HTTP interface of a scheduler."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        access: Access,
-        clock: Clock,
-        registry: "CollectorRegistry | None" = None,
-        refusals: Counter[str] | None = None,
-    ) -> None:
-        """Serve *replica*, and the metrics of *registry*; count refused callers in *refusals*."""
-        self.replica = replica
-        self.access = access
-        self.clock = clock
-        self.registry = registry
-        self.refusals = Counter[str]() if refusals is None else refusals
-        self.calls = Calls(replica.service)
-        self.streams = Streams(replica.stopping)
+    replica: Replica
+    access: Access
+    clock: Clock
+    registry: "CollectorRegistry | None"
+    """The metrics that are served."""
+    refusals: Counter[str]
+    """Counts refused callers."""
+
+    def __post_init__(self) -> None:
+        self.calls = Calls(self.replica.service)
+        self.streams = Streams(self.replica.stopping)
         self.feeds = JobFeeds(self.calls.source, self.calls.standing)
 
 

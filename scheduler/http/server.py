@@ -57,7 +57,7 @@ async def serving_http(
     port = listener.getsockname()[1]
     addresses = [listen, *([settings.advertise] if settings.advertise else [])]
     access = Access(security, listen, addresses, settings.http_names, clock)
-    here = Server(replica, access, clock, registry, refusals)
+    here = Server(replica, access, clock, registry, Counter() if refusals is None else refusals)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what callers do wrong is no error here
     server = _Uvicorn(
         uvicorn.Config(

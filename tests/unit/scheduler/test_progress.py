@@ -24,8 +24,10 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.explained import UNEXPLAINED, Explained
 from onager.scheduler.api.progress import ProgressView, progress_of_head, why_nobody_works
+from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.job_heads import JobTerms, head_of
 from onager.scheduler.jobs.job_specs import decode_spec_shown, encode_spec
+from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.policy.fair_queue import FairQueue
 from tests.unit.scheduler.small_graphs import failed, graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
@@ -46,7 +48,8 @@ def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
         sessions=[session] if slots else [],
         infos=lambda: [pb.ExecutorInfo(state="draining" if draining else "alive")] if slots else [],
     )
-    return ProgressView(executors, queue, SimpleNamespace(now_ms=lambda: now_ms))
+    clock = SimpleNamespace(now_ms=lambda: now_ms)
+    return ProgressView(executors, queue, clock, ExchangeSizes(), LiveProgress(), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -283,22 +286,6 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
     retry = TaskRetry.from_message(teller(now_ms=9).progress(found).retry)
     assert (retry.next_try, retry.max_tries) == (1, 0)
     assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; retry in 5.0 s"
-
-
-def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(clock):
-    made = teller()
-    made._clock = clock
-    job = SimpleNamespace(header=HEADER, seq=1, graph=graph())
-    first = made.told(job)
-    assert made.told(job) is first
-    moved_on = SimpleNamespace(header=job.header, seq=2, graph=apply_all(job.graph, launches(job.graph)))
-    assert made.told(moved_on).stages[0].running == 1
-    clock.advance(51)
-    assert made.told(job) is not first
-    for number in range(100):
-        header = SimpleNamespace(job_id=f"j-{number}", principal="", retry_of="", session="", labels={}, deadline_ms=0)
-        made.told(SimpleNamespace(header=header, seq=1, graph=graph(header.job_id)))
-    assert len(made._told) == 64
 
 
 def test_the_path_of_a_sink_is_shown_without_its_login():
