@@ -182,7 +182,7 @@ class JobLooks:
 
     async def _add_times(self, job: StoredJob, progress: pb.JobProgress) -> None:
         """Add what only those see who ask for a job: how far it is by its driver, and where its time went."""
-        by_driver = await self._told_by_driver(job)
+        by_driver = await self._told_by_driver(JobId(job.graph.job_id), job.seq) if job.graph.is_active else None
         if by_driver is not None:
             for name in ("fraction", "fraction_fell", "eta_low_ms", "eta_high_ms"):
                 setattr(progress, name, getattr(by_driver.progress, name))
@@ -223,36 +223,30 @@ class JobLooks:
 
         It is asked of the job's driver, or else read from the store; with *is_fresh* always from the store.
         """
-        driver = None if is_fresh or self.ownership.follows(job_id) else self.forwarding.driver_of(job_id)
-        if driver is not None:
-            with contextlib.suppress(NotDrivingError):
-                watched = await driver.progress(job_id)
-                if watched.log_seq >= seq:
-                    return watched.log_seq, watched.progress
-        try:
-            is_current = self.ownership.follows(job_id) and not is_fresh
-            with self.ownership.left_to_others():
-                job = await (self.jobs.get(job_id) if is_current else self.jobs.fresh(job_id))
-            by_driver = await self._told_by_driver(job) if is_fresh else None
-            return (
-                (job.seq, self.view.progress(job.graph, job.header))
-                if by_driver is None
-                else (by_driver.log_seq, by_driver.progress)
-            )
-        except StateCorruptError as error:
-            return seq, self._broken(job_id, str(error))
+        by_driver = None if is_fresh else await self._told_by_driver(job_id, seq)
+        if by_driver is None:
+            try:
+                is_current = self.ownership.follows(job_id) and not is_fresh
+                with self.ownership.left_to_others():
+                    job = await (self.jobs.get(job_id) if is_current else self.jobs.fresh(job_id))
+                if is_fresh and job.graph.is_active:
+                    by_driver = await self._told_by_driver(job_id, job.seq)
+                if by_driver is None:
+                    return job.seq, self.view.progress(job.graph, job.header)
+            except StateCorruptError as error:
+                return seq, self._broken(job_id, str(error))
+        return by_driver.log_seq, by_driver.progress
 
-    async def _told_by_driver(self, job: StoredJob) -> pb.WatchedJob | None:
-        """Return the progress as another scheduler tells it that drives the job: it alone knows how far tasks are."""
-        job_id = JobId(job.graph.job_id)
-        driver = self.forwarding.driver_of(job_id) if job.graph.is_active else None
-        if driver is None or self.ownership.follows(job_id):
-            return None
-        try:
-            watched = await driver.progress(job_id)
-        except NotDrivingError:
-            return None
-        return watched if watched.log_seq >= job.seq else None
+    async def _told_by_driver(self, job_id: JobId, seq: int) -> pb.WatchedJob | None:
+        """Return the progress as another scheduler tells it that drives the job: it alone knows how far tasks are.
+
+        None if no other scheduler does, or if what it tells is of before *seq*.
+        """
+        driver = None if self.ownership.follows(job_id) else self.forwarding.driver_of(job_id)
+        with contextlib.suppress(NotDrivingError):
+            if driver is not None and (watched := await driver.progress(job_id)).log_seq >= seq:
+                return watched
+        return None
 
     def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
         head = self.jobs.heads.get(job_id)

@@ -9,18 +9,8 @@ from typing import Any, Final
 from onager.errors import ConnectUnservedError
 from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
+from onager.protocol import spark_connect as sc
 from onager.protocol.security import principal
-from onager.protocol.spark_connect import (
-    AnalyzePlanResponse,
-    ArtifactStatusesResponse,
-    CloneSessionResponse,
-    ConfigResponse,
-    FetchErrorDetailsResponse,
-    GetStatusResponse,
-    InterruptResponse,
-    ReleaseExecuteResponse,
-    ReleaseSessionResponse,
-)
 from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
@@ -90,12 +80,12 @@ class SparkConnectService:
         session = session or await self._open(request)
         if is_all:
             await self.running.interrupt(session.key, operation_id=request.operation_id.lower())
-        return self._answer(session, ReleaseExecuteResponse(operation_id=request.operation_id))
+        return self._answer(session, sc.ReleaseExecuteResponse(operation_id=request.operation_id))
 
     async def AnalyzePlan(self, request: Any, content: bytes) -> Any:  # noqa: N802
         """Have Spark analyse a plan."""
         session = await self._open(request)
-        answer = AnalyzePlanResponse()
+        answer = sc.AnalyzePlanResponse()
         if request.WhichOneof("analyze") == "spark_version":
             answer.spark_version.version = (await self._defaults.get()).spark_version
             return self._answer(session, answer)
@@ -122,12 +112,12 @@ class SparkConnectService:
         elif request.interrupt_type == _BY_OPERATION:
             wanted["operation_id"] = request.operation_id.lower()
         interrupted = [] if "" in wanted.values() else await self.running.interrupt(session.key, **wanted)
-        return self._answer(session, InterruptResponse(interrupted_ids=interrupted))
+        return self._answer(session, sc.InterruptResponse(interrupted_ids=interrupted))
 
     async def GetStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """Tell the states of operations."""
         session = await self._open(request)
-        answer = GetStatusResponse()
+        answer = sc.GetStatusResponse()
         if request.HasField("operation_status"):
             asked = {given.lower(): given for given in request.operation_status.operation_ids}
             states = await self.running.states(session.key, asked)
@@ -144,7 +134,7 @@ class SparkConnectService:
         session = await self._open(request)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
             check_settings({pair.key: pair.value for pair in request.operation.set.pairs})
-            answer = ConfigResponse.FromString(await self.operations.configure(session, content))
+            answer = sc.ConfigResponse.FromString(await self.operations.configure(session, content))
         else:
             answer = await self._defaults.read(session, request.operation)
         return self._answer(session, answer)
@@ -154,7 +144,7 @@ class SparkConnectService:
         key = self._key(request)
         session = await self.sessions.close(key)
         await self.running.interrupt(key)  # from now on, none begins
-        answer = ReleaseSessionResponse(session_id=key.session_id)
+        answer = sc.ReleaseSessionResponse(session_id=key.session_id)
         if session is not None:
             answer.server_side_session_id = session.record.server_side_session_id
         return answer
@@ -164,7 +154,7 @@ class SparkConnectService:
         session = await self._open(request)
         new = SessionKey(session.key.user, request.new_session_id.lower() or str(uuid.uuid4()))
         made = await self.sessions.clone(session, new)
-        answer = CloneSessionResponse(
+        answer = sc.CloneSessionResponse(
             new_session_id=new.session_id, new_server_side_session_id=made.record.server_side_session_id
         )
         return self._answer(session, answer)
@@ -178,7 +168,7 @@ class SparkConnectService:
         """Tell which files are there."""
         session = await self._open(request)
         names = {artifact.name for artifact in session.record.artifacts}
-        answer = ArtifactStatusesResponse()
+        answer = sc.ArtifactStatusesResponse()
         for name in request.names:
             answer.statuses[name].exists = name in names
         return self._answer(session, answer)
@@ -188,7 +178,7 @@ class SparkConnectService:
     async def FetchErrorDetails(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """Tell all that is known of an error; nothing of one that only another scheduler knows."""
         session = await self._open(request)
-        answer = FetchErrorDetailsResponse()
+        answer = sc.FetchErrorDetailsResponse()
         error: ConnectError | None = None
         if request.error_id.startswith(OF_OPERATION):
             error = await self.operations.failure(session.key, request.error_id.removeprefix(OF_OPERATION))

@@ -130,8 +130,8 @@ class Access:
                 raise TokenRefusedError
             return _caller(address, found, "token")
         if cookie := request.cookies.get(self.cookie):
-            session = self._cookies.read(cookie)
-            return _caller(address, session.token, "cookie", session.expires_ms)
+            token, expires_ms = self._cookies.read(cookie)
+            return _caller(address, token, "cookie", expires_ms)
         raise TokenMissingError
 
     def _check_host(self, request: HTTPConnection) -> None:

@@ -138,13 +138,5 @@ def _first_entry(answer: pb.GetCatalogResponse) -> bytes:
 @router.get("/audit", response_model=models.Audit)
 async def list_audit(here: Here, by: By, query: Annotated[models.AuditQuery, Query()]) -> Response:
     """Who changed what, other than by submitting jobs, oldest first."""
-    request = pb.ListAuditRequest(
-        since_ms=query.since,
-        until_ms=query.until,
-        action=query.action,
-        target=query.target,
-        principal=query.principal,
-        limit=query.limit,
-        cursor=cursors.read("audit", query.cursor),
-    )
+    request = pb.ListAuditRequest(**query.model_dump(exclude={"cursor"}), cursor=cursors.read("audit", query.cursor))
     return encoding.answer(await here.calls.told(by, "ListAudit", request, cursors.page_of("audit", "entries")))

@@ -1,7 +1,8 @@
 """What followers of a job share: one reader for each job, whose messages are encoded once.
 
-A slow follower does not hold up the others, and takes no memory. Of a job's progress it gets the latest. It reads events
-that are not kept any more from the history, at its own pace. Followers that read the same at the same time share pages.
+A slow follower does not hold up the others, and takes no memory. Of a job's progress it gets the latest. It reads
+events that are not kept any more from the history, at its own pace. Followers that read the same at the same time share
+pages.
 """
 
 import asyncio

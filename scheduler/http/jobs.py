@@ -47,18 +47,9 @@ Stage = Annotated[int, Path(ge=0, lt=2**31, description="The stage's id.", examp
 @router.get("/jobs", response_model=models.Jobs)
 async def list_jobs(here: Here, by: By, query: Annotated[models.JobsQuery, Query()]) -> Response:
     """Jobs, newest first."""
-    request = pb.ListJobsRequest(
-        state=query.state or "",
-        name=query.q,
-        session=query.session,
-        principal=query.principal,
-        labels=_labels(query.label),
-        steps=query.steps,
-        since_ms=query.since,
-        until_ms=query.until,
-        cursor=cursors.read("jobs", query.cursor),
-        limit=query.limit,
-    )
+    request = pb.ListJobsRequest(**query.model_dump(exclude={"labels", "cursor"}, exclude_none=True))
+    request.labels.update(_labels(query.labels))
+    request.cursor = cursors.read("jobs", query.cursor)
     return encoding.answer(await here.calls.told(by, "ListJobs", request, cursors.page_of("jobs", "jobs")))
 
 
@@ -251,10 +242,7 @@ async def retry_job(here: Here, by: By, request: Request, job_id: JobId) -> Resp
 @router.get("/jobs/{job_id}/logs", response_model=models.Logs)
 async def get_logs(here: Here, by: By, job_id: JobId, query: Annotated[models.LogsQuery, Query()]) -> Response:
     """What attempts of a job's tasks logged: from executors while they live, else what was kept with a failure."""
-    request = pb.FetchLogsRequest(job_id=job_id, tail_bytes=query.tail)
-    for name, value in (("stage_id", query.stage), ("partition", query.part), ("attempt", query.attempt)):
-        if value is not None:
-            setattr(request, name, value)
+    request = pb.FetchLogsRequest(job_id=job_id, **query.model_dump(exclude_none=True))
     async with aclosing(here.calls.stream(by, "FetchLogs", request)) as attempts:
         logs: list[pb.AttemptLog] = [attempt async for attempt in attempts]
     size = sum(len(log.text) for log in logs)

@@ -95,18 +95,22 @@ class Events(Answer):
 
 
 class JobsQuery(Request):
-    """Which jobs."""
+    """Which jobs. The names are those of `pb.ListJobsRequest`."""
 
     state: Annotated[JobState | None, Field(description="Only those in this state.")] = None
-    q: Annotated[str, Field(max_length=1_024, description="Only those with this in their name, in any case.")] = ""
+    name: Annotated[
+        str, Field(alias="q", max_length=1_024, description="Only those with this in their name, in any case.")
+    ] = ""
     session: Annotated[str, Field(max_length=1_024, description="Only those of this session.")] = ""
     principal: Annotated[
         str, Field(max_length=128, description="Only those submitted with the token of this name.")
     ] = ""
-    label: Annotated[list[str], Field(max_length=64, description="Only those with all of these, each KEY=VALUE.")] = []
+    labels: Annotated[
+        list[str], Field(alias="label", max_length=64, description="Only those with all of these, each KEY=VALUE.")
+    ] = []
     steps: Annotated[bool, Field(description="Also the jobs of programs' steps.")] = False
-    since: Annotated[TimeMs, Field(description="Submitted then or later.")] = 0
-    until: Annotated[TimeMs, Field(description="Submitted before; 0: up to now.")] = 0
+    since_ms: Annotated[TimeMs, Field(alias="since", description="Submitted then or later.")] = 0
+    until_ms: Annotated[TimeMs, Field(alias="until", description="Submitted before; 0: up to now.")] = 0
     cursor: Cursor = ""
     limit: Annotated[int, Field(ge=1, le=MAX_JOBS_A_PAGE)] = 100
 
@@ -195,12 +199,16 @@ Logs = _page("Logs", AttemptLog, "What attempts of a job's tasks logged.")
 
 
 class LogsQuery(Request):
-    """Which attempts."""
+    """Which attempts. The names are those of `pb.FetchLogsRequest`."""
 
-    stage: Annotated[int | None, Field(ge=0, lt=2**31, description="None: all stages.")] = None
-    part: Annotated[int | None, Field(ge=0, lt=2**31, description="The partition; none: all.")] = None
+    stage_id: Annotated[int | None, Field(alias="stage", ge=0, lt=2**31, description="None: all stages.")] = None
+    partition: Annotated[int | None, Field(alias="part", ge=0, lt=2**31, description="The partition; none: all.")] = (
+        None
+    )
     attempt: Annotated[int | None, Field(ge=0, lt=2**31, description="From 0 on; none: all.")] = None
-    tail: Annotated[int, Field(ge=1, le=MAX_LOG_BYTES, description="Of each attempt, the last so many bytes.")] = 65_536
+    tail_bytes: Annotated[
+        int, Field(alias="tail", ge=1, le=MAX_LOG_BYTES, description="Of each attempt, the last so many bytes.")
+    ] = 65_536
 
 
 class DrainExecutor(Request):
@@ -245,10 +253,10 @@ Audit = _page("Audit", AuditEntry, "A page of who changed what, other than by su
 
 
 class AuditQuery(Request):
-    """Which acts."""
+    """Which acts. The names are those of `pb.ListAuditRequest`."""
 
-    since: TimeMs = 0
-    until: Annotated[TimeMs, Field(description="Not included; 0: to the newest.")] = 0
+    since_ms: Annotated[TimeMs, Field(alias="since")] = 0
+    until_ms: Annotated[TimeMs, Field(alias="until", description="Not included; 0: to the newest.")] = 0
     action: Annotated[str, Field(max_length=64, description="Only this; empty: any, as for the next two.")] = ""
     target: Annotated[str, Field(max_length=4_096)] = ""
     principal: Annotated[str, Field(max_length=256)] = ""
