@@ -1,6 +1,6 @@
 """What is derived from the history of a job, as files for other programs, and for people."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
@@ -64,7 +64,7 @@ class JobExports:
     async def _spark_event_log(self, job_id: JobId, _: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
         story, job = await self.timelines.story(job_id)
         events = lines(story, job.graph, await self._known(job))
-        while some := await apart(LARGE_BYTES, _some, events):
+        while some := await apart(LARGE_BYTES, lambda: b"".join(islice(events, _LINES_AT_ONCE))):
             yield some
 
     async def _known(self, job: StoredJob) -> Known:
@@ -86,8 +86,3 @@ class JobExports:
             stage_plans=plans,
             principal=job.header.principal,
         )
-
-
-def _some(log: Iterator[bytes]) -> bytes:
-    """Return the next lines of a log; none at its end."""
-    return b"".join(islice(log, _LINES_AT_ONCE))

@@ -5,7 +5,7 @@ table has become meanwhile, unless it is another table, lies elsewhere, or a par
 it was.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -103,9 +103,13 @@ def _check_unchanged(key: str, revision: int, found: Found | None) -> None:
 
 
 def _conflict(key: str, found: Found | None, why: str) -> CatalogConflictError:
+    return CatalogConflictError(_told(key, None if found is None else found.record), why)
+
+
+def _told(key: str, record: Mapping[str, Any] | None = None) -> str:
     parsed = CatalogKey.parsed(key)
     assert parsed is not None
-    return CatalogConflictError(parsed.told(None if found is None else found.record), why)
+    return parsed.told(record)
 
 
 def _check_pages(
@@ -119,12 +123,8 @@ def _check_pages(
     for put in changes.puts:
         if put.record is not None and not {*_keys_of_pages(put.record)} <= known:
             raise PlanningError(f"the planner returned {put.key} with partitions that it does not have")
-        if not {*put.removed_pages_of} <= _gone(before) - kept:
+        if not {*put.removed_pages_of} <= {record["id"] for record in before} - kept:
             raise PlanningError(f"the planner removes the partitions of {put.key} and keeps the table")
-
-
-def _gone(before: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {record["id"] for record in before}
 
 
 def _table_of(
@@ -150,12 +150,6 @@ def _check_expected(change: PartitionsSet, record: Mapping[str, Any], pages: Map
         if unnumbered(now) != unnumbered(expected):
             why = "removed" if now is None else "added" if expected is None else "altered"
             raise CatalogConflictError(_told(change.key), f"its partition {path} was {why}")
-
-
-def _told(key: str) -> str:
-    parsed = CatalogKey.parsed(key)
-    assert parsed is not None
-    return parsed.told()
 
 
 def _entries(change: PartitionsSet, record: Mapping[str, Any], pages: Mapping[str, Entries]) -> Entries:

@@ -8,7 +8,7 @@ pages.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from onager.errors import StateUnavailableError
 from onager.protocol import onager_pb2 as pb
@@ -22,11 +22,8 @@ from onager.scheduler.http.pages import PAGE_EVENTS, Kept, Pages
 EVENT_BYTES: Final = 300
 
 
-class Source(Protocol):
-    """Calls a method that answers with a stream."""
-
-    def __call__(self, method: str, request: Any) -> AsyncGenerator[Any, None]:
-        """Yield the answers."""
+Source = Callable[[str, Any], AsyncGenerator[Any, None]]
+"""Calls a method, with its request, that answers with a stream."""
 
 
 class ProgressFeed(Feed):
