@@ -112,7 +112,11 @@ async def list_database(
 async def get_catalog_entry(here: Here, by: By, database: Database, name: Name) -> Response:
     """A table, view or function; `json` is what the store has of it."""
     request = pb.GetCatalogRequest(database=database, name=name)
-    return encoding.answer(await here.calls.told(by, "GetCatalog", request, _first_entry))
+
+    def entry(answer: pb.GetCatalogResponse) -> bytes:
+        return encoding.message(answer.entries[0])
+
+    return encoding.answer(await here.calls.told(by, "GetCatalog", request, entry))
 
 
 @router.get("/catalog/{database}/{name}/partitions", response_model=models.CatalogPartitions)
@@ -129,10 +133,6 @@ async def _catalog(here: Here, by: By, request: pb.GetCatalogRequest, query: mod
     request.limit, request.cursor = query.limit, cursors.read(listing, query.cursor)
     page = cursors.page_of(listing, "partitions" if request.partitions else "entries")
     return encoding.answer(await here.calls.told(by, "GetCatalog", request, page, form="page"))
-
-
-def _first_entry(answer: pb.GetCatalogResponse) -> bytes:
-    return encoding.message(answer.entries[0])
 
 
 @router.get("/audit", response_model=models.Audit)

@@ -188,14 +188,13 @@ async def get_plan(here: Here, by: By, job_id: JobId, query: Annotated[models.Pl
     listing = f"plan {job_id}"
     first = cursors.read_number(listing, query.cursor)
     request = pb.GetFinalPlanRequest(job_id=job_id, stage_id=first)
-    return encoding.answer(await here.calls.told(by, "GetFinalPlan", request, _page_of_plan))
 
+    def page(plan: pb.FinalPlan) -> bytes:
+        told = plain(plan)
+        stages, after = told.pop("stages"), told.pop("next")
+        return encoding.encoded({**told, "items": stages, "next": cursors.make(listing, str(after)) if after else None})
 
-def _page_of_plan(plan: pb.FinalPlan) -> bytes:
-    told = plain(plan)
-    stages, after = told.pop("stages"), told.pop("next")
-    cursor = cursors.make(f"plan {plan.job_id}", str(after)) if after else None
-    return encoding.encoded({**told, "items": stages, "next": cursor})
+    return encoding.answer(await here.calls.told(by, "GetFinalPlan", request, page))
 
 
 @router.get("/jobs/{job_id}/progress", responses=_STREAMED, response_class=Response)

@@ -78,7 +78,7 @@ async def serving_http(
         )
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    url = f"{'http' if tls is None else 'https'}://{_shown(listen, port)}/"
+    url = f"{'http' if tls is None else 'https'}://{listen.rpartition(':')[0]}:{port}/"
     log.info("http_ready", url=url)
     try:
         yield url
@@ -223,7 +223,3 @@ def _bound(listen: str) -> socket.socket:
         raise unusable_address(FLAG, listen) from error
     listener.setblocking(False)
     return listener
-
-
-def _shown(listen: str, port: int) -> str:
-    return f"{listen.rpartition(':')[0]}:{port}"
