@@ -309,7 +309,6 @@ SHARED_THREADS = {
     "disk.py": "threads of its own",
     "main.py": "loads a module",
     "http/probes.py": "writes down metrics",
-    "connect/responses.py": "computes",
     "api/tracing.py": "sends traces to a collector, with a time limit",
 }
 

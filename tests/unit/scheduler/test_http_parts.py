@@ -116,7 +116,7 @@ async def test_callers_share_work_that_begins_after_they_came():
     assert await first == 0
     assert set(await asyncio.gather(*later)) == {1}
     assert await shared.get("key", work) == 2
-    assert not shared._flights
+    assert not shared._rounds
 
 
 async def test_one_who_leaves_takes_nothing_from_the_others_and_errors_reach_all():
