@@ -29,6 +29,7 @@ MAX_KEYS: Final = 64
 MAX_CHANGED_PARTITIONS: Final = 50_000
 MAX_PLACES: Final = 1_000
 """Locations of partitions outside of their table's, and of tables and databases."""
+SMALLER_RECORD: Final = "give it fewer columns, or shorter comments and properties"
 _FEWER: Final = "make fewer changes in one job, and the others in jobs of their own"
 
 
@@ -138,9 +139,9 @@ def changes_from(message: pb.CatalogChanges) -> CatalogChanges:
     """
     count = len(message.puts) + len(message.partitions)
     if count > MAX_CHANGED:
-        raise _too_many(f"a change of {count:,} records of the catalog, more than {MAX_CHANGED} in one job,")
+        raise over_limit(f"a change of {count:,} records of the catalog, more than {MAX_CHANGED} in one job,")
     if (count := sum(len(change.set) for change in message.partitions)) > MAX_CHANGED_PARTITIONS:
-        raise _too_many(f"a change of {count:,} partitions, more than {MAX_CHANGED_PARTITIONS:,} in one job,")
+        raise over_limit(f"a change of {count:,} partitions, more than {MAX_CHANGED_PARTITIONS:,} in one job,")
     changes = CatalogChanges(
         tuple(_put_from(put) for put in message.puts),
         tuple(_partitions_from(change) for change in message.partitions),
@@ -150,15 +151,18 @@ def changes_from(message: pb.CatalogChanges) -> CatalogChanges:
     return changes
 
 
-def _too_many(what: str) -> UnsupportedPlanError:
-    return UnsupportedPlanError(what, _FEWER, runs_whole=False)
+def over_limit(what: str, advice: str = _FEWER) -> UnsupportedPlanError:
+    """Return the error for *what* is over a limit of the catalog: the query does not run in another way, either."""
+    return UnsupportedPlanError(what, advice, runs_whole=False)
 
 
 def _check_together(message: pb.CatalogChanges, changes: CatalogChanges) -> None:
     if len(changes.keys) > MAX_KEYS:
-        raise _too_many(f"a change that depends on {len(changes.keys):,} records of the catalog, more than {MAX_KEYS},")
+        raise over_limit(
+            f"a change that depends on {len(changes.keys):,} records of the catalog, more than {MAX_KEYS},"
+        )
     if (count := len(set(changes.locations()))) > MAX_PLACES:
-        raise _too_many(f"a change of {count:,} places outside of the folders of tables, more than {MAX_PLACES:,},")
+        raise over_limit(f"a change of {count:,} places outside of the folders of tables, more than {MAX_PLACES:,},")
     for key in changes.reads:
         _key_of(key)
     for name, keys in (("puts", [p.key for p in message.puts]), ("partitions", [c.key for c in message.partitions])):
@@ -185,11 +189,8 @@ def _put_from(put: pb.CatalogPut) -> RecordPut:
     record = None
     if put.value:
         if len(put.value) > MAX_RECORD_BYTES:
-            raise UnsupportedPlanError(
-                f"{key.told()}, whose description has {len(put.value):,} bytes, more than {MAX_RECORD_BYTES:,},",
-                "give it fewer columns, or shorter comments and properties",
-                runs_whole=False,
-            )
+            what = f"{key.told()}, whose description has {len(put.value):,} bytes, more than {MAX_RECORD_BYTES:,},"
+            raise over_limit(what, SMALLER_RECORD)
         record = _object(put.key, put.value)
         try:
             record = checked(key, record, put.key)

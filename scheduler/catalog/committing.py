@@ -12,9 +12,9 @@ from onager.catalog_records import (
     read_page,
     read_record,
 )
-from onager.errors import StateCorruptError, UnsupportedPlanError
+from onager.errors import StateCorruptError
 from onager.protocol.apart import apart
-from onager.scheduler.catalog.changes import CatalogChanges
+from onager.scheduler.catalog.changes import CatalogChanges, over_limit
 from onager.scheduler.catalog.merging import Found, Merged, merge, pages_needed
 from onager.scheduler.catalog.stored import stored
 from onager.state_backend import (
@@ -74,10 +74,8 @@ class CatalogCommits:
     ) -> CatalogWrites:
         left = MAX_BYTES - request_bytes(ops, expect) - op_bytes(Put(_CATALOG, MARK_KEY, b"{}"))
         if left < 0:
-            raise UnsupportedPlanError(
-                f"a change of the catalog of {MAX_BYTES - left:,} bytes, more than {MAX_BYTES:,} in one job,",
-                "make fewer changes in one job, and the others in jobs of their own",
-                runs_whole=False,
+            raise over_limit(
+                f"a change of the catalog of {MAX_BYTES - left:,} bytes, more than {MAX_BYTES:,} in one job,"
             )
         before: list[Op] = []
         for key, content in merged.pages.items():
@@ -97,11 +95,8 @@ class CatalogCommits:
     async def _stored(self, pages: list[Op]) -> dict[tuple[Keyspace, str], int]:
         """Store *pages*, and return their revisions: while they are at these, none has been collected."""
         if len(pages) > _MAX_BEFORE:
-            raise UnsupportedPlanError(
-                f"a change of the catalog that takes {len(pages)} pages of partitions, more than {_MAX_BEFORE},",
-                "add or remove fewer partitions in one job",
-                runs_whole=False,
-            )
+            what = f"a change of the catalog that takes {len(pages)} pages of partitions, more than {_MAX_BEFORE},"
+            raise over_limit(what, "add or remove fewer partitions in one job")
         return await self._backend.put_all(pages)
 
     async def _read(self, changes: CatalogChanges) -> tuple[dict[str, Found | None], dict[str, Entries]]:

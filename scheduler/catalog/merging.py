@@ -25,10 +25,10 @@ from onager.catalog_records import (
     plain_json,
     unnumbered,
 )
-from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
+from onager.errors import CatalogConflictError, PlanningError
 from onager.exchange_layout import is_below, join, location_path, uri_quoted
 from onager.manifests import Place, TablePlaces
-from onager.scheduler.catalog.changes import CatalogChanges, PartitionsSet
+from onager.scheduler.catalog.changes import SMALLER_RECORD, CatalogChanges, PartitionsSet, over_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +229,8 @@ def _with_partitions(
         return {**record, "pages": [*kept, *added]}
     partitions = folded([*(pages[key] for key in _keys_of_pages(record)), stamped])
     if len(partitions) > MAX_PARTITIONS:
-        raise UnsupportedPlanError(
-            f"{_told(change.key)} with {len(partitions):,} partitions, more than {MAX_PARTITIONS:,},",
-            "partition it by fewer columns, or more coarsely",
-            runs_whole=False,
-        )
+        what = f"{_told(change.key)} with {len(partitions):,} partitions, more than {MAX_PARTITIONS:,},"
+        raise over_limit(what, "partition it by fewer columns, or more coarsely")
     added = _added(record, partitions, new_pages)
     return {**record, "pages": added, "merged": len(added)}
 
@@ -247,9 +244,6 @@ def _added(record: Mapping[str, Any], entries: Entries, new_pages: dict[str, byt
 def _value(key: str, record: dict[str, Any]) -> bytes:
     value = plain_json(record)
     if len(value) > MAX_RECORD_BYTES:
-        raise UnsupportedPlanError(
-            f"{_told(key)}, whose record has {len(value):,} bytes, more than {MAX_RECORD_BYTES:,},",
-            "give it fewer columns, or shorter comments and properties",
-            runs_whole=False,
-        )
+        what = f"{_told(key)}, whose record has {len(value):,} bytes, more than {MAX_RECORD_BYTES:,},"
+        raise over_limit(what, SMALLER_RECORD)
     return value

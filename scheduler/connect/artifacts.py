@@ -17,7 +17,7 @@ from onager.exchange_layout import CONNECT_ARTIFACTS, CONNECT_UNPACKED, connect_
 from onager.program_files import ARCHIVES, program_file
 from onager.protocol.spark_connect import AddArtifactsResponse
 from onager.scheduler import timing
-from onager.scheduler.connect.failures import RUNTIME, ConnectError, too_large, unsupported
+from onager.scheduler.connect.failures import RUNTIME, ConnectError, failed, too_large, unsupported
 from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.disk import EXCHANGE
@@ -244,10 +244,8 @@ def _linked_from(folder: Path) -> list[str]:
 
 def _clash(names: list[str]) -> ConnectError:
     why = f"the session has another {', '.join(names[:5])}, which cannot be replaced: give the new one another name"
-    return ConnectError(
-        "ARTIFACT_ALREADY_EXISTS", f"[ARTIFACT_ALREADY_EXISTS] {why}. SQLSTATE: 42713", "42713", classes=RUNTIME
-    )
+    return failed("ARTIFACT_ALREADY_EXISTS", "42713", f"{why}.", classes=RUNTIME)
 
 
 def _bad(why: str) -> ConnectError:
-    return ConnectError("INVALID_ARTIFACT", f"[INVALID_ARTIFACT] {why}. SQLSTATE: 22023", "22023")
+    return failed("INVALID_ARTIFACT", "22023", f"{why}.")

@@ -23,7 +23,7 @@ from onager.scheduler.api.looking import JobLooks
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
-from onager.scheduler.connect.failures import ConnectError, from_job, from_reply, invalid, too_large
+from onager.scheduler.connect.failures import ConnectError, failed, from_job, from_reply, invalid, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
 from onager.scheduler.connect.responses import Cursor, Ids, cursor_after, progress, rows
@@ -329,9 +329,7 @@ class Operations:
 
 def cancelled() -> ConnectError:
     """Return the error of an operation that was interrupted."""
-    return ConnectError(
-        "OPERATION_CANCELED", "[OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008", "HY008"
-    )
+    return failed("OPERATION_CANCELED", "HY008", "Operation has been canceled.")
 
 
 def _forgotten(operation: Operation) -> ConnectError:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MIB
 from onager.protocol.spark_connect import ExecutePlanResponse
-from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.failures import failed
 from onager.scheduler.connect.schemas import schema_message
 from onager.scheduler.jobs.results import ResultBatch
 
@@ -74,12 +74,8 @@ def cursor_after(response_id: str) -> Cursor:
         return Cursor(has_schema=True)
     found = _CURSOR.fullmatch(response_id)
     if found is None:
-        raise ConnectError(
-            "INVALID_CURSOR.POSITION_NOT_FOUND",
-            f"[INVALID_CURSOR.POSITION_NOT_FOUND] The cursor is invalid. {response_id[:80]!r} is no response of the "
-            "operation. SQLSTATE: HY109",
-            "HY109",
-        )
+        why = f"The cursor is invalid. {response_id[:80]!r} is no response of the operation."
+        raise failed("INVALID_CURSOR.POSITION_NOT_FOUND", "HY109", why)
     partition, batch, rows = (int(found[at]) for at in (1, 2, 3))
     if found[4]:
         return Cursor(partition, batch, rows, int(found[4]), has_schema=True)

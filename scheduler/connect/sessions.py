@@ -130,9 +130,7 @@ class Sessions:
             if session.record.closed_ms:
                 raise invalid("SESSION_CLOSED", key.session_id, "Session was closed.")
             if self._clock.now_ms() - session.record.used_ms > _USED_EVERY_MS:
-                session = (
-                    await self._write(session, session.record, [], NOTHING_MORE) or await self.find(key) or session
-                )
+                session = await self._write(session, session.record) or await self.find(key) or session
             return session
         raise BusyError(f"session {key.session_id} changes too often to be opened")
 
@@ -149,7 +147,7 @@ class Sessions:
         await self._check_room(key)
         record = SessionRecord(user=key.user, session_id=key.session_id, server_side_session_id=str(uuid.uuid4()))
         session = Session(record.model_copy(update={"created_ms": self._clock.now_ms()}), ABSENT, pb.ConnectSession())
-        made = await self._write(session, session.record, [], NOTHING_MORE)
+        made = await self._write(session, session.record)
         if made is not None:
             log.info("connect_session_opened", user=key.user, session=key.session_id)
         return made
@@ -162,7 +160,7 @@ class Sessions:
 
     async def change(self, session: Session, changed: Mapping[str, Any]) -> Session | None:
         """Write a session with *changed* fields of its record; None when it is not as it was read."""
-        return await self._write(session, _next(session.record.model_copy(update=changed)), [], NOTHING_MORE)
+        return await self._write(session, _next(session.record.model_copy(update=changed)))
 
     async def apply(self, session: Session, applied: pb.ConnectApplied, extra: Extra) -> Session | None:
         """Write what a command made of a session, with *extra*; None when either is not as it was read."""
@@ -217,7 +215,7 @@ class Sessions:
                 return session
             gone = {"closed_ms": self._clock.now_ms(), "conf": {}, "entries": (), "artifacts": ()}
             ops: list[Op] = [DeleteRange(Keyspace.ConnectEntries, f"{key.path}/"), Put(*end_of(key), b"{}")]
-            if await self._write(session, _next(session.record.model_copy(update=gone)), ops, NOTHING_MORE) is not None:
+            if await self._write(session, _next(session.record.model_copy(update=gone)), ops) is not None:
                 log.info("connect_session_closed", user=key.user, session=key.session_id)
                 return session
         raise BusyError(f"session {key.session_id} changes too often to be closed")
@@ -240,7 +238,7 @@ class Sessions:
         await self._backend.put_all(stored)
         own = {"user", "session_id", "server_side_session_id", "created_ms", "cloned_from"}
         record = session.record.model_copy(update=found.record.model_dump(include=own))
-        made = await self._write(found, record, [], NOTHING_MORE)
+        made = await self._write(found, record)
         if made is None:
             raise BusyError(f"session {to.session_id} is being made by another call: try again")
         return made
@@ -258,9 +256,11 @@ class Sessions:
             cloned_from=session.record.server_side_session_id,
             is_made=False,
         )
-        return await self._write(Session(record, ABSENT, pb.ConnectSession()), record, [], NOTHING_MORE)
+        return await self._write(Session(record, ABSENT, pb.ConnectSession()), record)
 
-    async def _write(self, session: Session, record: SessionRecord, ops: Sequence[Op], extra: Extra) -> Session | None:
+    async def _write(
+        self, session: Session, record: SessionRecord, ops: Sequence[Op] = (), extra: Extra = NOTHING_MORE
+    ) -> Session | None:
         mine = secrets.token_hex(8)
         record = record.model_copy(update={"used_ms": self._clock.now_ms(), "written_by": mine})
         place = (Keyspace.ConnectSessions, record.key.path)
