@@ -26,20 +26,13 @@ Source = Callable[[str, Any], AsyncGenerator[Any, None]]
 """Calls a method, with its request, that answers with a stream."""
 
 
-class ProgressFeed(Feed):
-    """The latest progress of a job."""
+class JobFeed(Feed):
+    """What was read last of a job: its progress, or its log, whose batches are in `Pages`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.latest = b""
-
-
-class EventFeed(Feed):
-    """How far a job's log has been read; the batches are in `Pages`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.position = 0
+    latest = b""
+    """The progress."""
+    position = 0
+    """Up to which the log was read."""
 
 
 class JobFeeds:
@@ -49,8 +42,8 @@ class JobFeeds:
         """Read from *source*; *standing* returns how far a job is."""
         self._source = source
         self._standing = standing
-        self._progress: Feeds[ProgressFeed] = Feeds(ProgressFeed, self._read_progress)
-        self._events: Feeds[EventFeed] = Feeds(EventFeed, self._read_events)
+        self._progress: Feeds[JobFeed] = Feeds(JobFeed, self._read_progress)
+        self._events: Feeds[JobFeed] = Feeds(JobFeed, self._read_events)
         self._pages = Pages(self._read_page)
 
     async def progress(self, job_id: str) -> AsyncGenerator[bytes, None]:
@@ -104,14 +97,14 @@ class JobFeeds:
                     break
         return found
 
-    async def _read_progress(self, feed: ProgressFeed, job_id: str) -> AsyncIterator[None]:
+    async def _read_progress(self, feed: JobFeed, job_id: str) -> AsyncIterator[None]:
         async with aclosing(self._source("WatchJob", pb.WatchJobRequest(job_id=job_id))) as messages:
             async for progress in messages:
                 feed.latest = await apart(progress.ByteSize(), encoding.message, progress)
                 yield
                 await asyncio.sleep(pace_s(feed.followers) - timing.WATCH_EVERY_S)
 
-    async def _read_events(self, feed: EventFeed, job_id: str) -> AsyncIterator[None]:
+    async def _read_events(self, feed: JobFeed, job_id: str) -> AsyncIterator[None]:
         feed.position = (await self._standing(job_id)).position
         yield
         request = pb.WatchEventsRequest(job_id=job_id, after=feed.position, follow=True)
