@@ -22,7 +22,7 @@ from onager.execution_graph import (
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
-from onager.scheduler.api import tracing
+from onager.scheduler.api import spans
 from onager.scheduler.app import Replica
 from onager.scheduler.engine import webhooks
 from onager.scheduler.jobs.job_specs import decode_spec, encode_spec
@@ -443,7 +443,7 @@ async def all_told(replica):
             request = pb.ExportJobRequest(job_id=job_id, format=form)
             found += [str(chunk.content) async for chunk in service.ExportJob(request, PEER)]
         story, job = await replica.exports.timelines.story(JobId(job_id))
-        found += [span.to_json() for span in tracing.spans(story, job.graph)]
+        found += [span.to_json() for span in spans.spans(story, job.graph)]
         found.append(str(webhooks._body(replica.heads.get(job_id))))
     return found
 
