@@ -28,7 +28,7 @@ from onager.protocol.field_limits import MAX_TASKS_A_PAGE
 from onager.redaction import without_logins
 from onager.scheduler import wire
 from onager.scheduler.api.explained import Explained
-from onager.scheduler.api.stage_lines import stage_info, task_infos
+from onager.scheduler.api.stage_lines import stage_info, task_info
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.job_heads import JobHead, JobTerms
@@ -152,7 +152,7 @@ class ProgressView:
                 continue
             first = page.partition if info.stage_id == page.stage_id else 0
             some = range(first, min(first + left, stage.spec.partitions))
-            info.tasks.extend(task_infos(stage, some))
+            info.tasks.extend(task_info(stage, partition) for partition in some)
             for task in info.tasks:
                 if info.state == _STOPPED and task.state == "running":
                     task.state = _STOPPED

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from onager.execution_graph import ExecutorSlot
@@ -108,7 +108,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.view.progress(job.graph, job.header))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
-        slot, reports = replace(_slot(part), is_empty=part.empty), by_key(part.reports)
+        slot, reports = _slot(part, is_empty=part.empty), by_key(part.reports)
         updated = await self.local.update(slot, reports, part.freed_slots)
         is_all = len(updated.acknowledged) == len(reports)
         return pb.AppliedReports(
@@ -119,7 +119,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     async def _fill(self, part: pb.ForwardedSlots) -> pb.FilledSlots:
         try:
-            slot = replace(_slot(part), is_empty=part.empty)
+            slot = _slot(part, is_empty=part.empty)
             launches = await self.local.fill_shares(JobId(part.job_id), [Share(slot, part.slots)])
         except NotDrivingError:
             return pb.FilledSlots(failed=True)
@@ -134,5 +134,5 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         )
 
 
-def _slot(part: Part) -> ExecutorSlot:
-    return ExecutorSlot(part.executor_id, part.incarnation, part.list_number)
+def _slot(part: Part, *, is_empty: bool = False) -> ExecutorSlot:
+    return ExecutorSlot(part.executor_id, part.incarnation, part.list_number, is_empty=is_empty)

@@ -128,12 +128,8 @@ def _latency(part: str, metric: LatencyMetric) -> pb.Latency:
     )
 
 
-def task_infos(stage: Stage, partitions: range) -> Sequence[pb.TaskInfo]:
-    """Return the states of *partitions* of a stage."""
-    return [_task_info(stage, partition) for partition in partitions]
-
-
-def _task_info(stage: Stage, partition: int) -> pb.TaskInfo:
+def task_info(stage: Stage, partition: int) -> pb.TaskInfo:
+    """Return the state of a task."""
     ledger = stage.ledger
     output = ledger.outputs.get(partition)
     running = stage.running.get(partition) if isinstance(stage, RunningStage) else None

@@ -12,7 +12,6 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
-from onager.execution_graph import ExecutionGraph
 from onager.ids import JobId
 from onager.job_settings import TRACEPARENT
 from onager.protocol.apart import apart
@@ -73,13 +72,10 @@ class Tracing:
             except (JobNotFoundError, StateCorruptError, SchemaVersionError) as error:
                 log.warning("trace_not_exported", job_id=job_id, error=str(error))
                 return
-            found = spans(story, job.graph, await self._traceparent(job.graph))
+            spec = await self._blobs.find(job.graph.spec_digest, decode_spec)
+            found = spans(story, job.graph, "" if spec is None else spec.conf.get(TRACEPARENT, ""))
             while some := await apart(_SPANS_AT_ONCE * 1024, lambda: list(islice(found, _SPANS_AT_ONCE))):
                 # The exporter waits for the answer, and tries again for some seconds.
                 if await asyncio.to_thread(exporter.export, some) is not SpanExportResult.SUCCESS:
                     raise NotDeliveredError("the endpoint did not take the spans")
         log.info("trace_exported", job_id=job_id, spans=len(story.log.attempts) + len(story.log.stage_runs) + 1)
-
-    async def _traceparent(self, graph: ExecutionGraph) -> str:
-        spec = await self._blobs.find(graph.spec_digest, decode_spec)
-        return "" if spec is None else spec.conf.get(TRACEPARENT, "")
