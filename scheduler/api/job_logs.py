@@ -23,8 +23,8 @@ from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.loops import a_few_at_once
 
 _TAIL_BYTES: Final = 64 * 1024
-_MOST_FOLLOWED: Final = 1_000
-_MOST_NAMED: Final = 8
+_MAX_FOLLOWED: Final = 1_000
+_MAX_NAMED: Final = 8
 
 
 @dataclass(eq=False, repr=False)
@@ -78,7 +78,7 @@ class JobLogs:
         ask = pb.LogsAsk(
             job_id=request.job_id,
             tail_bytes=min(request.tail_bytes or _TAIL_BYTES, MAX_LOG_BYTES),
-            after=[pb.LogPosition(task=task_id(key), position=at) for key, at in list(after.items())[-_MOST_FOLLOWED:]],
+            after=[pb.LogPosition(task=task_id(key), position=at) for key, at in list(after.items())[-_MAX_FOLLOWED:]],
         )
         for name in ("stage_id", "partition", "attempt"):
             if request.HasField(name):
@@ -225,7 +225,7 @@ def notes(
 
 
 def _named(executors: Collection[str]) -> str:
-    some = list(executors)[:_MOST_NAMED]
+    some = list(executors)[:_MAX_NAMED]
     more = len(executors) - len(some)
     return f"executor{'s' * (len(executors) > 1)} {', '.join(some)}" + (f" and {more} more" if more else "")
 

@@ -15,11 +15,11 @@ from onager.redaction import shown_text
 from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_log import StoredJob
 
-_MOST_KEPT: Final = 1_000
+_MAX_KEPT: Final = 1_000
 """Failures of which the kept ends are told in one answer: the latest."""
-_MOST_REMEMBERED: Final = 2_000
+_MAX_REMEMBERED: Final = 2_000
 """Failures, of all that was asked about lately: up to 16 KiB each."""
-_MOST_ASKED: Final = 100
+_MAX_ASKED: Final = 100
 
 _Wanted = tuple[int | None, int | None, int | None]
 """The stage, the partition and the attempt that are wanted; None: all."""
@@ -48,7 +48,7 @@ class KeptEnds:
         self._read: OrderedDict[tuple[JobId, int, _Wanted], _Read] = OrderedDict()
 
     async def of(self, job: StoredJob, request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
-        """Return what is kept of the wanted failed attempts of a job, of the latest `_MOST_KEPT`."""
+        """Return what is kept of the wanted failed attempts of a job, of the latest `_MAX_KEPT`."""
         job_id = JobId(job.header.job_id)
         stage, partition, attempt = (
             getattr(request, name) if request.HasField(name) else None for name in ("stage_id", "partition", "attempt")
@@ -61,7 +61,7 @@ class KeptEnds:
             async with aclosing(self._history.pages(job_id, read.position, to=job.seq)) as pages:
                 async for entries in pages:
                     read.ends |= await apart(size_of(entries), _failures, job_id, entries, wanted)
-                    for key in list(read.ends)[:-_MOST_KEPT]:
+                    for key in list(read.ends)[:-_MAX_KEPT]:
                         del read.ends[key]
                     read.position = entries[-1].position
             ends = dict(read.ends)
@@ -70,7 +70,7 @@ class KeptEnds:
 
     def _forget(self) -> None:
         remembered = sum(len(read.ends) for read in self._read.values())
-        while remembered > _MOST_REMEMBERED or len(self._read) > _MOST_ASKED:
+        while remembered > _MAX_REMEMBERED or len(self._read) > _MAX_ASKED:
             _, read = self._read.popitem(last=False)
             remembered -= len(read.ends)
 

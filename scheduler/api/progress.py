@@ -37,7 +37,7 @@ from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.policy.fair_queue import FairQueue
 
 _BUSY_JOBS = 3
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 _STAGE_TEXTS_CHARS = 4 * 1024 * 1024
 _NO_TERMS = JobTerms()
 
@@ -243,8 +243,8 @@ def _why_all_are_gone(by_state: Mapping[str, Sequence[pb.ExecutorInfo]]) -> str:
 
 def _named(executors: Sequence[tuple[pb.ExecutorInfo, str]]) -> str:
     """Return the names of the first *executors*, each with its remark, and how many more there are."""
-    more = len(executors) - _MOST_NAMED
-    told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MOST_NAMED]]
+    more = len(executors) - _MAX_NAMED
+    told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MAX_NAMED]]
     return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
 
 

@@ -11,7 +11,7 @@ from onager.protocol.spark_connect import PERSISTED, StorageLevel
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.records import NOTHING_MORE
 
-MOST: Final = 200
+MAX_LEVELS: Final = 200
 """DataFrames of which a session remembers it."""
 _DEFAULT: Final = StorageLevel(use_disk=True, use_memory=True, deserialized=True, replication=1)
 
@@ -39,7 +39,7 @@ async def persist(sessions: Sessions, session: Session, asked: Any) -> None:
         known = [entry for entry in session.message.entries if entry.kind == PERSISTED]
         if any(entry.name == name for entry in known):
             return session
-        return await _changed(sessions, session, [put], known[: len(known) + 1 - MOST])
+        return await _changed(sessions, session, [put], known[: len(known) + 1 - MAX_LEVELS])
 
     await sessions.until_done(session, tried)
 

@@ -21,7 +21,7 @@ router: Final = APIRouter(tags=["cluster"], responses=RESPONSES)
 _ALIVE: Final = "alive"
 Database = Annotated[str, Path(description="The database.", max_length=1024, examples=["default"])]
 Name = Annotated[str, Path(description="Of a table, view or function.", max_length=1024, examples=["sales"])]
-_MOST_WARNINGS: Final = 100
+_MAX_WARNINGS: Final = 100
 
 
 @router.get("/executors", response_model=models.Executors)
@@ -91,7 +91,7 @@ def _warnings(replica: Replica, executors: list[pb.ExecutorInfo]) -> list[dict[s
         {"kind": "job_damaged", "target": job_id, "message": "its head cannot be read: run onager state check"}
         for job_id, _ in replica.heads.damaged
     ]
-    return found[:_MOST_WARNINGS]
+    return found[:_MAX_WARNINGS]
 
 
 @router.get("/catalog", response_model=models.Catalog)

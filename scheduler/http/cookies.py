@@ -25,7 +25,7 @@ LIFE_S: Final = 12 * 3600
 _VERSION: Final = "1"
 _PURPOSE: Final = b"onager: the cookie of the page, version 1"
 _KEY_BYTES: Final = 32
-_MOST_CHARS: Final = 512
+_MAX_CHARS: Final = 512
 _PARTS: Final = 4
 
 
@@ -48,7 +48,7 @@ class Cookies:
         `SessionEndedError` for a value that is not valid now.
         """
         parts = value.split(".")
-        if len(value) > _MOST_CHARS or len(parts) != _PARTS or parts[0] != _VERSION or not value.isascii():
+        if len(value) > _MAX_CHARS or len(parts) != _PARTS or parts[0] != _VERSION or not value.isascii():
             raise SessionEndedError
         signed, _, shown = value.rpartition(".")
         found = None

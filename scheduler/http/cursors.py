@@ -9,7 +9,7 @@ from onager.scheduler.http import encoding
 from onager.scheduler.http.problems import mistaken
 
 _MARK_BYTES: Final = 6
-_MOST: Final = 2**31 - 1
+_MAX_PLACE: Final = 2**31 - 1
 
 
 def make(listing: str, place: str) -> str:
@@ -44,7 +44,7 @@ def read(listing: str, cursor: str) -> str:
 def read_number(listing: str, cursor: str) -> int:
     """Return the place of a cursor in a *listing* by number, 0 for none; errors as in `read`."""
     place = read(listing, cursor) or "0"
-    if not (place.isascii() and place.isdecimal() and int(place[:11]) <= _MOST):
+    if not (place.isascii() and place.isdecimal() and int(place[:11]) <= _MAX_PLACE):
         raise _refusal()
     return int(place[:11])
 

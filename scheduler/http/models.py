@@ -21,7 +21,7 @@ from onager.protocol.field_limits import (
 )
 from onager.scheduler.http.messages import answer_of, fields_of, request_of
 
-MOST_EVENTS: Final = 10_000
+MAX_EVENTS: Final = 10_000
 
 Cursor = Annotated[str, Field(max_length=1_024, description="`next` of the page before.")]
 TimeMs = Annotated[int, Field(ge=0, le=MAX_TIME_MS, description="Milliseconds since 1970, UTC.")]
@@ -127,7 +127,7 @@ class EventsQuery(Request):
 
     after: Annotated[int, Field(ge=0, lt=2**63, description="Only those after this position of the job's log.")] = 0
     limit: Annotated[
-        int, Field(ge=1, le=MOST_EVENTS, description="About so many in a page: batches are never cut; JSON only.")
+        int, Field(ge=1, le=MAX_EVENTS, description="About so many in a page: batches are never cut; JSON only.")
     ] = 1_000
 
 

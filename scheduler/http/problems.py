@@ -28,8 +28,8 @@ from onager.protocol.status import http_status
 
 MEDIA_TYPE: Final = "application/problem+json"
 _SHOWN_CHARS: Final = 200
-_MOST_CHARS: Final = 8 * 1024
-_MOST_MISTAKES: Final = 20
+_MAX_CHARS: Final = 8 * 1024
+_MAX_MISTAKES: Final = 20
 _AGAIN_S: Final = 1
 TOLD: Final = "onager.told"
 """Set in the scope of a request whose error has been told, and logged if it was a defect."""
@@ -77,7 +77,7 @@ def install(app: FastAPI, refusals: Counter[str], on_refusal: OnRefusal) -> None
 
     async def of_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        mistakes = [_mistake(each) for each in error.errors()[:_MOST_MISTAKES]]
+        mistakes = [_mistake(each) for each in error.errors()[:_MAX_MISTAKES]]
         detail = "; ".join(f"{m['where']}: {m['what']}" for m in mistakes)
         return _answer(
             request,
@@ -132,7 +132,7 @@ def _answer(
         "type": kind,
         "title": title,
         "status": status.value,
-        "detail": detail[:_MOST_CHARS],
+        "detail": detail[:_MAX_CHARS],
         "instance": f"{request.method} {request.url.path}"[:_SHOWN_CHARS],
         "retryable": False,
         "mistakes": [],
@@ -157,5 +157,5 @@ def _mistake(error: Mapping[str, Any]) -> dict[str, str]:
 
 def _plain(value: object) -> object:
     if isinstance(value, str):
-        return value[:_MOST_CHARS]
-    return value if value is None or isinstance(value, bool | int | float) else str(value)[:_MOST_CHARS]
+        return value[:_MAX_CHARS]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:_MAX_CHARS]

@@ -11,8 +11,8 @@ from typing import Any, Final
 from onager.execution_graph import ExecutionGraph, OperatorTotals, Stage
 from onager.protocol import onager_pb2 as pb
 
-_MOST_NODES: Final = 2_000
-_MOST_DEPTH: Final = 200
+_MAX_NODES: Final = 2_000
+_MAX_DEPTH: Final = 200
 """Spark's reader is recursive."""
 _TEXT_CHARS: Final = 2_000
 _LINE: Final = re.compile(r"^((?:[: ]  )*)(:- |\+- )?(?:\*\(\d+\) )?(\S.*)$")
@@ -50,7 +50,7 @@ class PlanInfo:
 
     def __init__(self, root: Node) -> None:
         self.updates: list[tuple[int, int]] = []
-        self._left = _MOST_NODES
+        self._left = _MAX_NODES
         self.plan = self._info(root, 0)
 
     def _info(self, node: Node, depth: int) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class PlanInfo:
         for metric in node.metrics:
             metrics.append({"name": metric.name, "accumulatorId": len(self.updates), "metricType": metric.type})
             self.updates.append((len(self.updates), metric.value))
-        children = [self._info(c, depth + 1) for c in node.children if depth < _MOST_DEPTH and self._left > 0]
+        children = [self._info(c, depth + 1) for c in node.children if depth < _MAX_DEPTH and self._left > 0]
         text = node.text[:_TEXT_CHARS]
         return {
             "nodeName": node.name,
@@ -141,7 +141,7 @@ def _leaves(root: Node) -> Iterator[Node]:
 def _parsed(text: str) -> Node | None:
     """Return the tree that Spark's text of a plan shows, None if there is none."""
     path: list[Node] = []
-    for line in text.splitlines()[:_MOST_NODES]:
+    for line in text.splitlines()[:_MAX_NODES]:
         found = _LINE.match(line)
         if found is None or line.startswith("=="):
             continue

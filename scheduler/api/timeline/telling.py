@@ -8,9 +8,9 @@ from onager.execution_graph.intervals import Place
 from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
 from onager.scheduler.api.timeline.story import Story
 
-_MOST_BUCKETS: Final = 3_000
-_MOST_LANES: Final = 150
-_MOST_STAGES: Final = 500
+_MAX_BUCKETS: Final = 3_000
+_MAX_LANES: Final = 150
+_MAX_STAGES: Final = 500
 _LENGTHS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 _MINUTE_MS: Final = 60_000
 OTHERS: Final = "(others)"
@@ -39,7 +39,7 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
         attempts=len(log.attempts),
         outcomes=dict(sorted(story.outcomes().items())),
         lanes=tuple(map(Lane.model_validate, places)),
-        stages=tuple(map(StageTimes.model_validate, log.stage_runs[-_MOST_STAGES:])),
+        stages=tuple(map(StageTimes.model_validate, log.stage_runs[-_MAX_STAGES:])),
         bars=tuple(bars),
         bucket_ms=bucket_ms,
         buckets=() if is_short else tuple(story.buckets(bucket_ms, len(places))),
@@ -49,15 +49,15 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
 
 def _few(places: Sequence[Place]) -> Sequence[Place]:
     """Return the first of *places*, and one that stands for all others."""
-    if len(places) <= _MOST_LANES:
+    if len(places) <= _MAX_LANES:
         return places
-    others = places[_MOST_LANES - 1 :]
-    return [*places[: _MOST_LANES - 1], Place(OTHERS, sum(place.rows for place in others))]
+    others = places[_MAX_LANES - 1 :]
+    return [*places[: _MAX_LANES - 1], Place(OTHERS, sum(place.rows for place in others))]
 
 
 def _length_ms(span_ms: int, lanes: int) -> int:
-    """Return a round length such that there are at most `_MOST_BUCKETS`."""
-    least_ms = (span_ms + 1) / max(1, _MOST_BUCKETS // max(1, lanes))
+    """Return a round length such that there are at most `_MAX_BUCKETS`."""
+    least_ms = (span_ms + 1) / max(1, _MAX_BUCKETS // max(1, lanes))
     for length_ms in _LENGTHS_MS:
         if length_ms >= least_ms:
             return length_ms

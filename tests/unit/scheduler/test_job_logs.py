@@ -334,7 +334,7 @@ async def test_a_look_reads_of_the_history_only_what_is_new(cluster, monkeypatch
 
 async def test_no_line_is_told_twice_when_more_attempts_log_than_executors_are_told_of(cluster, monkeypatch):
     monkeypatch.setattr(timing, "LOGS_FOLLOWED_EVERY_S", 0.01)
-    monkeypatch.setattr(job_logs, "_MOST_FOLLOWED", 1)
+    monkeypatch.setattr(job_logs, "_MAX_FOLLOWED", 1)
     job_id = job_of(HERE)
     await cluster.run_job(job_id, tasks=2)
     keys = await cluster.fill(2)
