@@ -25,7 +25,7 @@ async def final_plan(
 ) -> pb.FinalPlan:
     """Return a page of the plan of *graph* from stage *first* on; *infos* has the progress of each stage.
 
-    A plan that is not in the store, or is damaged, is left out: the rest is told all the same.
+    A plan that is missing in the store, or damaged, is left out. The rest is returned all the same.
     """
     answer = pb.FinalPlan(job_id=graph.job_id, state=wire.STATE[graph.state])
     expected = (await explained(graph, blobs)).expected_rows

@@ -108,7 +108,7 @@ class JobLogs:
             known = after.get(key, 0)
             if each.end <= known:
                 continue
-            after.pop(key, None)  # so that those that go on come last: executors are told the last positions only
+            after.pop(key, None)  # attempts that go on come last: executors get the last positions only
             after[key] = each.end
             if each.begin < known and len(each.text) == each.end - each.begin:  # else something in it is redacted
                 each.text, each.begin = each.text[known - each.begin :], known

@@ -128,7 +128,7 @@ class JobLooks:
                 yield message.message
 
     async def shared_progress(self, job_id: JobId) -> AsyncGenerator[SharedMessage, None]:
-        """Yield a job's progress as messages that all who follow it share; the more there are, the less often."""
+        """Yield a job's progress as messages that all followers share; the more followers, the less often."""
         shown: SharedMessage | None = None
         self._followers += 1
         try:
@@ -181,7 +181,7 @@ class JobLooks:
                     await self._next_look(job_id, changed)
 
     async def _add_times(self, job: StoredJob, progress: pb.JobProgress) -> None:
-        """Add what only those see who ask for a job: how far it is by its driver, and where its time went."""
+        """Add what only a job's details show: how far it is by its driver, and where its time went."""
         by_driver = await self._told_by_driver(JobId(job.graph.job_id), job.seq) if job.graph.is_active else None
         if by_driver is not None:
             for name in ("fraction", "fraction_fell", "eta_low_ms", "eta_high_ms"):
@@ -196,7 +196,7 @@ class JobLooks:
     ) -> bool:
         """Wait for a change, and for `WATCH_EVERY_S` at least: only the job's end is reported at once.
 
-        It is waited for longer the more there are who follow jobs here, unless somebody waits (*is_awaited*). Return
+        The wait is longer the more followers of jobs there are here, unless one of them waits (*is_awaited*). Return
         false when there was no change for a while: another scheduler may have changed the job.
         """
         every_s = pace_s(self._followers)
@@ -238,9 +238,9 @@ class JobLooks:
         return by_driver.log_seq, by_driver.progress
 
     async def _told_by_driver(self, job_id: JobId, seq: int) -> pb.WatchedJob | None:
-        """Return the progress as another scheduler tells it that drives the job: it alone knows how far tasks are.
+        """Return the progress from the job's driver, if it is another scheduler: it alone knows how far tasks are.
 
-        None if no other scheduler does, or if what it tells is of before *seq*.
+        None if no other scheduler drives it, or if the progress is from before *seq*.
         """
         driver = None if self.ownership.follows(job_id) else self.forwarding.driver_of(job_id)
         with contextlib.suppress(NotDrivingError):

@@ -21,14 +21,14 @@ class _Table(NamedTuple):
 
 
 class OrphanedPages:
-    """Pages that nobody named when this scheduler looked last."""
+    """Pages that no table named when this scheduler looked last."""
 
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
         self._seen: frozenset[str] = frozenset()
 
     async def collect(self) -> int:
-        """Remove pages that nobody names now and nobody named at the last call; return how many.
+        """Remove pages that no table names now and none named at the last call; return how many.
 
         The transaction expects the table's record as it was read. If there is none, it expects that the pages were not
         written again, and that no commit has pages that it stored before: either would be a table that begins to be.
@@ -71,7 +71,7 @@ class OrphanedPages:
             start_after = page.items[-1]
 
     async def _tables(self) -> dict[str, _Table] | None:
-        """Return all tables by id, at one revision; None if one cannot be read: nobody knows which pages it names."""
+        """Return all tables by id, at one revision; None if one cannot be read: its pages are not known."""
         found: dict[str, _Table] = {}
         seen = await self._backend.read_txn(ranges=[KeyRange(_CATALOG, "tables/")])
         for item in seen.ranges[0]:

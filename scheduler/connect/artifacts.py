@@ -154,7 +154,7 @@ class Artifacts:
         return answer
 
     async def sweep(self, kept: Collection[str]) -> None:
-        """Remove files that no session has, once nobody can be reading them any more."""
+        """Remove files that no session has, once no reader can be left."""
         if not has_scheme(self.exchange_dir):
             await EXCHANGE.call(self.check_exchange)  # what lies in another directory may be another cluster's
             await EXCHANGE.call(_remove_old, self._folder, kept, within_s=timing.DISK_LONG_S)

@@ -190,7 +190,7 @@ class SparkConnectService:
         return self._answer(session, answer)
 
     def note(self, request: Any, error: ConnectError) -> None:
-        """Keep an error for who asks for more of it."""
+        """Cache the error for FetchErrorDetails."""
         if not error.error_id:
             error.error_id = str(uuid.uuid4())
             self._errors[error.error_id] = (self._key(request), error)

@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 _AT_HAND: Final = 256
 """Sessions whose commands are kept at hand."""
 _USED_EVERY_MS: Final = 60_000
-"""How often the store is told that a session is used."""
+"""Interval between writes that say that a session is used."""
 _TOMBSTONE_MS: Final = 3_600_000
 _TRIES: Final = 20
 _CHANGE_TRIES: Final = 30
@@ -89,7 +89,7 @@ class Sessions:
     # ---------------------------------------------------------------- reading
 
     async def find(self, key: SessionKey) -> Session | None:
-        """Return a session, also one that has ended; None if nobody has opened it."""
+        """Return a session, also one that has ended; None if it was never opened."""
         at_hand = self._at_hand.get(key)
         place = (Keyspace.ConnectSessions, key.path)
         if at_hand is not None:

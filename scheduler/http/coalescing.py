@@ -8,11 +8,10 @@ T = TypeVar("T")
 
 
 class Coalesced(Generic[T]):
-    """Does the same work once for all who wait for it.
+    """Does the same work once for all callers that wait for it.
 
-    Work that had begun before a caller came is not for this caller: what he has changed himself would not be in it. So
-    however many callers there are, work for a key is done once at a time, and each of them waits for two rounds at
-    most.
+    A caller does not get the result of work that began before it came: its own changes would not be in it. So work for
+    a key is done once at a time, however many callers there are, and each of them waits for two rounds at most.
     """
 
     def __init__(self) -> None:
@@ -34,7 +33,7 @@ class Coalesced(Generic[T]):
 
     def _ended(self, key: Hashable, done: "asyncio.Future[T]") -> None:
         if not done.cancelled():
-            done.exception()  # all who waited for it may have gone
+            done.exception()  # all callers may have gone
         self._rounds[key].remove(done)
         if not self._rounds[key]:
             del self._rounds[key]

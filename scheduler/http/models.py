@@ -181,7 +181,7 @@ Cancelled = answer_of(pb.CancelJobResponse)
 
 
 class RetryJob(Request):
-    """The id of the new job; who names one may send the request again."""
+    """The id of the new job. With an id the request can be sent again."""
 
     new_job_id: Annotated[str | None, Field(description="Made by the scheduler if left out.")] = None
 

@@ -1,4 +1,4 @@
-"""Pages of jobs' histories, encoded, for all who read them at about the same time."""
+"""Pages of jobs' histories, encoded once for all readers at about the same time."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,7 +12,7 @@ PAGE_EVENTS: Final = 1_000
 KEPT_BYTES: Final = 16 * 1024 * 1024
 """Bytes of pages that are kept, of all jobs together."""
 KEPT_S: Final = 10.0
-"""How long one is kept: who opens a job reads on within that time, and a job's id may be that of another job later."""
+"""How long a page is kept. A reader reads on within that time; later the job's id may be that of another job."""
 
 
 class Kept(NamedTuple):
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 
 
 class Pages:
-    """Reads each page once for all who wait for it, and keeps those of the last moments."""
+    """Reads each page once for all that wait for it, and keeps recent pages."""
 
     def __init__(self, read: Callable[[str, int], Awaitable[list[Kept]]]) -> None:
         """Read by *read*: batches of a job's log after a position, `PAGE_EVENTS` if there are that many."""
@@ -43,7 +43,7 @@ class Pages:
             return known
 
         async def read() -> list[Kept]:
-            # Somebody may have read it while this one waited for his turn.
+            # Another caller may have read it meanwhile.
             if (known := self._known(key)) is not None:
                 return known
             page = await self._read(job_id, after)

@@ -34,7 +34,7 @@ _AGAIN_S: Final = 1
 TOLD: Final = "onager.told"
 """Set in the scope of a request whose error has been told, and logged if it was a defect."""
 _KNOWN: Final = (HostRefusedError, LoginsLimitedError, OriginRefusedError, RoleRefusedError)
-"""Refusals of a caller who need not say who he is."""
+"""Refusals for which a token would not help."""
 
 
 def problem(request: Request, error: OnagerError) -> Response:

@@ -96,7 +96,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests, finish those that are being answered, and cut off every connection."""
+        """Take no more requests, finish the current ones, and cut off every connection."""
         for server in getattr(self, "servers", ()):
             server.close()
         if self.server_state.tasks:

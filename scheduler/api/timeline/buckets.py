@@ -34,7 +34,7 @@ class Buckets:
         return len(self._lanes)
 
     def add(self, spans: Iterable[Attempt], now_ms: int) -> None:
-        """Count *spans* as well; those that go on, up to *now_ms*."""
+        """Add *spans*. Attempts that go on count up to *now_ms*."""
         length_ms, last_lane = self.length_ms, len(self._lanes) - 1
         for span in spans:
             lane = self._lanes[min(span.lane, last_lane)]

@@ -255,7 +255,7 @@ def _marks(
 
 
 def _listed(marks: Sequence[Mark]) -> list[Mark]:
-    """Return the marks that get a number, by time: those that are told in words below the picture."""
+    """Return the marks with a number, by time: the legend below the picture describes them."""
     chosen = sorted(marks, key=lambda mark: (list(_SYMBOLS).index(mark.kind), mark.number))
     kept: list[Mark] = []
     of_kind: Counter[MarkKind] = Counter()

@@ -27,7 +27,7 @@ from onager.scheduler.api.timeline.buckets import Buckets
 from onager.scheduler.api.timeline.model import Bucket, MarkKind
 
 MAX_BARS: Final = 2_000
-"""A job with more attempts is told by buckets: either way the JSON stays below about half a megabyte."""
+"""A job with more attempts has buckets: either way the JSON stays below about half a megabyte."""
 _TEXT_CHARS: Final = 300
 _MAX_MARKS: Final = 500
 """Of each kind; further ones are counted with the last one."""

@@ -1,4 +1,4 @@
-"""Where the wall time of jobs went: kept for jobs that ended, read again for those that run."""
+"""Where the wall time of jobs went: kept for ended jobs, read again for running ones."""
 
 import asyncio
 from collections import OrderedDict
@@ -79,7 +79,7 @@ class WallTimes:
         return found.shares
 
     def _has_room(self) -> bool:
-        """Return whether one more job can be followed, instead of one that nobody has looked at for a while."""
+        """Return whether one more job can be followed, maybe in place of one that was not looked at for a while."""
         going_on = {key: each for key, each in self._followed.items() if not each.is_final}
         if len(going_on) < _RUNNING_JOBS:
             return True
