@@ -239,7 +239,7 @@ class Replica:
             self.ownership,
             self.heads,
             self.exports,
-            JobLogs(self.jobs, self.history, self.executors, self.asks, self.members, self.forwarding.calls, clock),
+            JobLogs(self.jobs, self.history, self.executors, self.asks, self.members, self.forwarding.calls),
             self.results,
             self.executors,
             Draining(backend, self.executors, clock),
@@ -269,7 +269,7 @@ class Replica:
         )
         artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
-        self.spark_connect = SparkConnectService(sessions, operations, running, artifacts, checkpoints, clock)
+        self.spark_connect = SparkConnectService(sessions, operations, running, artifacts, checkpoints)
         self.gateway = ExecutorGateway(
             settings,
             self.executors,

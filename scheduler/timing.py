@@ -75,8 +75,6 @@ CLEAN_UP_MOMENT_S: Final = 1.0
 """How long a scheduler leaves a clean-up to the one before it, which may have no executor to ask."""
 ORPHAN_AGE_S: Final = 600
 """How long a blob may wait for its job to be stored."""
-PROGRESS_KEPT_S: Final = 0.05
-"""How long the reason why a job waits may be shown unchanged: the rest changes with the position of its log."""
 WATCH_EVERY_S: Final = 0.1
 """The least time between two messages to a watcher of a job."""
 HEARTBEAT_S: Final = 15.0

@@ -99,8 +99,9 @@ def translated_stream(method: Stream) -> Stream:
             note_peer(context)
             message = await admitted(method.__name__, request)
             with counted(self, method.__name__, STREAM_LIMITS[method.__name__]):
-                async for answer in method(self, message, context):
-                    yield answer
+                async with aclosing(method(self, message, context)) as answers:  # type: ignore[type-var] # generators
+                    async for answer in answers:
+                        yield answer
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - as above

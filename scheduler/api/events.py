@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 from onager.execution_graph import Event, encode_event
@@ -19,15 +18,14 @@ def told(entries: Sequence[Entry]) -> Iterator[pb.EventBatch]:
         if entry.batch is None:
             yield pb.EventBatch(position=entry.position, not_kept=True)
             continue
-        events = iter(entry.batch.events)
-        left = len(entry.batch.events)
-        while some := list(islice(events, _EVENTS_A_MESSAGE)):
-            left -= len(some)
+        events = entry.batch.events
+        for start in range(0, len(events), _EVENTS_A_MESSAGE):
+            end = start + _EVENTS_A_MESSAGE
             yield pb.EventBatch(
                 position=entry.position,
                 scheduler_id=entry.batch.writer,
-                events=[_told(event) for event in some],
-                more=left > 0,
+                events=map(_told, events[start:end]),
+                more=end < len(events),
             )
 
 

@@ -1,6 +1,6 @@
 """What is derived from the history of a job, as files for other programs, and for people."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
@@ -12,10 +12,11 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import LARGE_BYTES, apart
 from onager.scheduler.api.explained import explained
-from onager.scheduler.api.operators import Operator, operators_of
-from onager.scheduler.api.spark_log import Known, chosen, lines
-from onager.scheduler.api.timeline import Timelines
+from onager.scheduler.api.operators import operators_of
+from onager.scheduler.api.spark_log.log import lines
+from onager.scheduler.api.spark_log.plan import Known, chosen
 from onager.scheduler.api.timeline.picture import picture
+from onager.scheduler.api.timeline.reading import Timelines
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_log import StoredJob
@@ -32,46 +33,39 @@ class JobExports:
     def __init__(self, jobs: JobStore, history: JobHistory, blobs: BlobStore, clock: Clock) -> None:
         self.timelines = Timelines(jobs, history, clock)
         self._blobs = blobs
-        self._formats: dict[str, Callable[[JobId, pb.ExportJobRequest], AsyncGenerator[bytes, None]]] = {
-            "timeline": self._timeline,
-            "timeline-svg": self._picture,
-            "spark-event-log": self._spark_event_log,
-        }
 
     async def export(self, job_id: JobId, asked: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
         """Yield what is *asked* about a job in pieces of up to `_CHUNK_BYTES`.
 
         `InvalidRequestError` for a format that there is not. Other errors as for the job's events.
         """
-        write = self._formats.get(asked.format)
-        if write is None:
-            raise InvalidRequestError(
-                f"{asked.format!r} is nothing that can be exported: use {', '.join(self._formats)}"
-            )
-        async with aclosing(write(job_id, asked)) as contents:
+        async with aclosing(self._contents(job_id, asked)) as contents:
             async for content in contents:
                 for start in range(0, len(content), _CHUNK_BYTES):
                     yield content[start : start + _CHUNK_BYTES]
 
-    async def _timeline(self, job_id: JobId, asked: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
-        yield await self.timelines.as_json(job_id, asked.after, soon=asked.soon)
-
-    async def _picture(self, job_id: JobId, _: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
-        timeline = await self.timelines.get(job_id)
-        yield (await apart(LARGE_BYTES, picture, timeline)).encode()
-
-    async def _spark_event_log(self, job_id: JobId, _: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
-        story, job = await self.timelines.story(job_id)
-        events = lines(story, job.graph, await self._known(job))
-        while some := await apart(LARGE_BYTES, _some, events):
-            yield some
+    async def _contents(self, job_id: JobId, asked: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
+        match asked.format:
+            case "timeline":
+                yield await self.timelines.as_json(job_id, asked.after, soon=asked.soon)
+            case "timeline-svg":
+                timeline = await self.timelines.get(job_id)
+                yield (await apart(LARGE_BYTES, picture, timeline)).encode()
+            case "spark-event-log":
+                story, job = await self.timelines.story(job_id)
+                events = lines(story, job.graph, await self._known(job))
+                while some := await apart(LARGE_BYTES, lambda: b"".join(islice(events, _LINES_AT_ONCE))):
+                    yield some
+            case _:
+                formats = "timeline, timeline-svg, spark-event-log"
+                raise InvalidRequestError(f"{asked.format!r} is nothing that can be exported: use {formats}")
 
     async def _known(self, job: StoredJob) -> Known:
         """Return what is in the store beside the job's graph; what is missing or damaged there is left out."""
         graph = job.graph
         spec = await self._blobs.find(graph.spec_digest, decode_spec_shown) or pb.JobSpec()
         planned = await explained(graph, self._blobs)
-        plans: dict[int, Sequence[Operator]] = {}
+        plans: dict[int, Sequence[pb.FinalOperator]] = {}
         for stage in graph.stages:
             if (totals := chosen(stage.ledger.operators)) is not None:
                 plan = await self._blobs.find(totals.bound_plan, partial(operators_of, totals=totals))
@@ -85,8 +79,3 @@ class JobExports:
             stage_plans=plans,
             principal=job.header.principal,
         )
-
-
-def _some(log: Iterator[bytes]) -> bytes:
-    """Return the next lines of a log; none at its end."""
-    return b"".join(islice(log, _LINES_AT_ONCE))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from onager.execution_graph import ExecutionGraph, FusedStage, OperatorTotals, Stage, SupersededStage
+from onager.execution_graph import ExecutionGraph, FusedStage, Stage, SupersededStage
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 from onager.scheduler.api.explained import explained
@@ -25,7 +25,7 @@ async def final_plan(
 ) -> pb.FinalPlan:
     """Return a page of the plan of *graph* from stage *first* on; *infos* has the progress of each stage.
 
-    A plan that is not in the store, or is damaged, is left out: the rest is told all the same.
+    A plan that is missing in the store, or damaged, is left out. The rest is returned all the same.
     """
     answer = pb.FinalPlan(job_id=graph.job_id, state=wire.STATE[graph.state])
     expected = (await explained(graph, blobs)).expected_rows
@@ -36,7 +36,8 @@ async def final_plan(
             break
         told = _stage(stage, info, expected)
         for totals in stage.ledger.operators:
-            told.plans.append(await _operators(totals, blobs))
+            operators = await blobs.find(totals.bound_plan, partial(operators_of, totals=totals))
+            told.plans.add(bound_plan=totals.bound_plan, tasks=totals.tasks, operators=operators or ())
         answer.stages.append(told)
         size += told.ByteSize()
         await asyncio.sleep(0)  # other calls may be waiting
@@ -54,20 +55,3 @@ def _stage(stage: Stage, info: pb.StageInfo, expected: Mapping[str, int]) -> pb.
         estimated_rows=rows or 0,
         reported=sum(totals.tasks for totals in stage.ledger.operators),
     )
-
-
-async def _operators(totals: OperatorTotals, blobs: BlobStore) -> pb.FinalOperators:
-    operators = await blobs.find(totals.bound_plan, partial(_messages, totals=totals))
-    return pb.FinalOperators(bound_plan=totals.bound_plan, tasks=totals.tasks, operators=operators or ())
-
-
-def _messages(content: bytes, totals: OperatorTotals) -> list[pb.FinalOperator]:
-    return [
-        pb.FinalOperator(
-            name=each.name,
-            text=each.text,
-            children=each.children,
-            metrics=[pb.OperatorMetric(name=m.name, type=m.type, value=m.value) for m in each.metrics],
-        )
-        for each in operators_of(content, totals)
-    ]

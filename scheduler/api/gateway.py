@@ -1,6 +1,7 @@
 """The calls of executors: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -36,42 +37,25 @@ Context = Any
 Call = pb.HeartbeatRequest | pb.PollWorkRequest | pb.ReportTasksRequest | pb.ReadCatalogRequest
 
 
+@dataclass(eq=False, repr=False)
 class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     """The service for executors."""
 
-    def __init__(
-        self,
-        settings: SchedulerSettings,
-        executors: ExecutorManager,
-        tasks: TaskManager,
-        reconciler: Reconciler,
-        dispatcher: Dispatcher,
-        polls: Polls,
-        calls: ExecutorCalls,
-        clean_ups: CleanUps,
-        blobs: BlobStore,
-        hear_progress: Callable[[Sequence[pb.AttemptProgress]], None],
-        asks: ExecutorAsks,
-        connect: ConnectCalls,
-        connect_at: Callable[[], Sequence[str]],
-        backend: StateBackendClient,
-        places: PlaceAdmission,
-    ) -> None:
-        self._settings = settings
-        self._executors = executors
-        self._tasks = tasks
-        self._reconciler = reconciler
-        self._dispatcher = dispatcher
-        self._polls = polls
-        self._calls = calls
-        self._clean_ups = clean_ups
-        self._blobs = blobs
-        self._hear_progress = hear_progress
-        self._asks = asks
-        self._connect = connect
-        self._connect_at = connect_at
-        self._backend = backend
-        self._places = places
+    settings: SchedulerSettings
+    executors: ExecutorManager
+    tasks: TaskManager
+    reconciler: Reconciler
+    dispatcher: Dispatcher
+    polls: Polls
+    calls: ExecutorCalls
+    clean_ups: CleanUps
+    blobs: BlobStore
+    hear_progress: Callable[[Sequence[pb.AttemptProgress]], None]
+    asks: ExecutorAsks
+    connect: ConnectCalls
+    connect_at: Callable[[], Sequence[str]]
+    backend: StateBackendClient
+    places: PlaceAdmission
 
     @translated
     async def RegisterExecutor(  # noqa: N802
@@ -80,12 +64,12 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         context: Context,  # noqa: ARG002
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
-        self._calls.check(request)
-        session = await self._executors.register(request)
+        self.calls.check(request)
+        session = await self.executors.register(request)
         return pb.RegisterExecutorResponse(
-            scheduler_id=self._settings.scheduler_id,
-            lease_ttl_ms=self._settings.executor_lease_ttl_ms,
-            places=await self._places.judge(session, request.places),
+            scheduler_id=self.settings.scheduler_id,
+            lease_ttl_ms=self.settings.executor_lease_ttl_ms,
+            places=await self.places.judge(session, request.places),
         )
 
     @translated
@@ -93,30 +77,30 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         """Renew the executor's lease, and name the tasks that the executor need not continue."""
         session = await self._heard(request, is_heartbeat=True)
         if request.draining:
-            await self._executors.drain(session)
-        elif await self._executors.note_space(session, request.no_space):
-            self._dispatcher.wake()
+            await self.executors.drain(session)
+        elif await self.executors.note_space(session, request.no_space):
+            self.dispatcher.wake()
         if request.exchange.looked_ms:
             session.exchange = request.exchange
         if request.HasField("load"):
             session.load = request.load
         if request.progress:
-            self._hear_progress(request.progress)
+            self.hear_progress(request.progress)
         answer = pb.HeartbeatResponse(
-            clean_ups=await self._clean_ups.forgotten(request.kept_jobs), connect_at=self._connect_at()
+            clean_ups=await self.clean_ups.forgotten(request.kept_jobs), connect_at=self.connect_at()
         )
         if not session.is_draining:
-            leftovers = await self._clean_ups.leftovers(request.exchange_files, self._executors.registry.lives)
+            leftovers = await self.clean_ups.leftovers(request.exchange_files, self.executors.registry.lives)
             answer.clean_ups.extend(leftovers.clean_ups)
             answer.tell_again.extend(leftovers.tell_again)
         await self._look_at_places(session, request, answer)
-        await self._clean_ups.cleaned_up(request.cleaned_up)
+        await self.clean_ups.cleaned_up(request.cleaned_up)
         if not session.is_draining:
-            answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
+            answer.clean_ups.extend(self.clean_ups.clean_ups_for(session.executor_id))
         if request.running:
-            self._reconciler.learn(session, {task_key(t) for t in request.running})
-        answer.cancel.extend(await self._polls.unwanted(session))
-        self._executors.tell_if_set_aside(session, answer)
+            self.reconciler.learn(session, {task_key(t) for t in request.running})
+        answer.cancel.extend(await self.polls.unwanted(session))
+        self.executors.tell_if_set_aside(session, answer)
         return answer
 
     async def _look_at_places(
@@ -125,32 +109,32 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         """Compare what the executor sees, and take what it has found of others."""
         if not request.places:
             return
-        took_work = self._executors.takes_work(session)
-        answer.places.extend(await self._places.judge(session, request.places))
-        another = await self._places.looked(session, request.looked_for)
-        answer.look_for.extend(self._places.to_look_for(session))
-        if another or (not took_work and self._executors.takes_work(session)):
-            self._dispatcher.wake()
+        took_work = self.executors.takes_work(session)
+        answer.places.extend(await self.places.judge(session, request.places))
+        another = await self.places.looked(session, request.looked_for)
+        answer.look_for.extend(self.places.to_look_for(session))
+        if another or (not took_work and self.executors.takes_work(session)):
+            self.dispatcher.wake()
 
     @translated
     async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: ARG002, N802
         """Answer with work as soon as there is some, and with nothing once the executor's wait is over."""
         session = await self._heard(request)
-        await self._clean_ups.cleaned_up(request.cleaned_up)
-        return await self._polls.answer(session, request)
+        await self.clean_ups.cleaned_up(request.cleaned_up)
+        return await self.polls.answer(session, request)
 
     @translated
     async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: ARG002, N802
         """Apply reports, and fill the slots that they free; the executor may be polling another scheduler."""
         session = await self._heard(request)
-        freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
+        freed = min(request.freed_slots, session.record.slots) if self.executors.takes_work(session) else 0
         reports = by_key(request.reports)
         reported = reports.keys()
         session.reporting |= reported
         # Another scheduler may have received the executor's latest list.
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
         try:
-            updated = await self._tasks.update_task_statuses(slot, reports, freed)
+            updated = await self.tasks.update_task_statuses(slot, reports, freed)
             if updated.disk_error is not None and not updated.acknowledged:
                 raise updated.disk_error  # the executor turns to another scheduler
             for key in updated.acknowledged:
@@ -160,17 +144,17 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         launches = list(updated.launches)
         credited = 0
         if updated.reservations and not session.is_gone:
-            filled = await self._tasks.fill_reservations(updated.reservations)
+            filled = await self.tasks.fill_reservations(updated.reservations)
             launches += filled.launches
-            credited = self._dispatcher.credit(session, len(filled.unfilled))
-        self._reconciler.note(session, launches)
+            credited = self.dispatcher.credit(session, len(filled.unfilled))
+        self.reconciler.note(session, launches)
         answer = pb.ReportTasksResponse(
             acknowledged=[reports[key].task for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
-            cancel=await self._polls.unwanted(session, is_thrifty=True),
+            cancel=await self.polls.unwanted(session, is_thrifty=True),
             credited_slots=credited,
         )
-        self._polls.add_specs(answer)
+        self.polls.add_specs(answer)
         return answer
 
     @translated
@@ -179,18 +163,18 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
 
         It is no sign of life, and no reason to take the executor over: heartbeats and polls are.
         """
-        session = self._executors.require(request.executor_id, request.incarnation)
-        return await self._asks.wait(session, request)
+        session = self.executors.require(request.executor_id, request.incarnation)
+        return await self.asks.wait(session, request)
 
     @translated
     async def AwaitConnect(self, request: pb.AwaitConnectRequest, context: Context) -> pb.AwaitConnectResponse:  # noqa: ARG002, N802
         """Answer once a session needs Spark, or when the executor's wait is over; no sign of life, like `AwaitAsks`."""
-        return await self._connect.wait(request)
+        return await self.connect.wait(request)
 
     @translated_stream
     async def FetchBlob(self, request: pb.FetchBlobRequest, context: Context) -> AsyncIterator[pb.BlobChunk]:  # noqa: ARG002, N802
         """Send a blob in chunks."""
-        content = await self._blobs.get(BlobDigest(request.digest))
+        content = await self.blobs.get(BlobDigest(request.digest))
         for start in range(0, len(content) or 1, BLOB_CHUNK_BYTES):
             yield pb.BlobChunk(content=content[start : start + BLOB_CHUNK_BYTES])
 
@@ -198,7 +182,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     async def ReadCatalog(self, request: pb.ReadCatalogRequest, context: Context) -> pb.ReadCatalogResponse:  # noqa: ARG002, N802
         """Return records of the catalog, all at one revision."""
         await self._heard(request)
-        return await read_catalog(self._backend, request)
+        return await read_catalog(self.backend, request)
 
     @translated
     async def DeregisterExecutor(  # noqa: N802
@@ -208,14 +192,14 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     ) -> pb.DeregisterExecutorResponse:
         """Let an executor go."""
         death = wire.death_from(request.death) if request.HasField("death") else None
-        await self._executors.deregister(request.executor_id, request.incarnation, request.reason, death)
+        await self.executors.deregister(request.executor_id, request.incarnation, request.reason, death)
         return pb.DeregisterExecutorResponse()
 
     async def _heard(self, request: Call, *, is_heartbeat: bool = False) -> ExecutorSession:
         try:
-            session = self._executors.require(request.executor_id, request.incarnation)
+            session = self.executors.require(request.executor_id, request.incarnation)
         except UnknownExecutorError:
-            session = await self._executors.take_over(request.executor_id, request.incarnation)
-        self._executors.heard(session)
-        await self._executors.renew(session, is_heartbeat=is_heartbeat)
+            session = await self.executors.take_over(request.executor_id, request.incarnation)
+        self.executors.heard(session)
+        await self.executors.renew(session, is_heartbeat=is_heartbeat)
         return session

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from onager.clock import Clock
 from onager.errors import InvalidRequestError
 from onager.execution_graph import ExecutionGraph, FailedStage, RunningStage, Stage
 from onager.ids import JobId, TaskKey
@@ -23,30 +23,23 @@ from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.loops import a_few_at_once
 
 _TAIL_BYTES: Final = 64 * 1024
-_MOST_FOLLOWED: Final = 1_000
-_MOST_NAMED: Final = 8
+_MAX_FOLLOWED: Final = 1_000
+_MAX_NAMED: Final = 8
 
 
+@dataclass(eq=False, repr=False)
 class JobLogs:
     """The logs of jobs, for clients of any scheduler."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        history: JobHistory,
-        executors: ExecutorManager,
-        asks: ExecutorAsks,
-        members: Members,
-        calls: MemberCalls,
-        clock: Clock,
-    ) -> None:
-        self._jobs = jobs
-        self._ends = KeptEnds(history)
-        self._executors = executors
-        self._asks = asks
-        self._members = members
-        self._calls = calls
-        self._clock = clock
+    jobs: JobStore
+    history: JobHistory
+    executors: ExecutorManager
+    asks: ExecutorAsks
+    members: Members
+    calls: MemberCalls
+
+    def __post_init__(self) -> None:
+        self._ends = KeptEnds(self.history)
 
     async def fetch(self, request: pb.FetchLogsRequest) -> AsyncGenerator[pb.AttemptLog, None]:
         """Yield logs in the order of the tasks, and what is missing as notes; when followed, until the job has ended.
@@ -57,7 +50,7 @@ class JobLogs:
         after = {task_key(each.task): each.position for each in request.after}
         is_first, before, seen = True, set[str](), -1
         while True:
-            job = await self._jobs.fresh(job_id)
+            job = await self.jobs.fresh(job_id)
             graph = job.graph
             if is_first:
                 check_wanted(graph, request)
@@ -85,7 +78,7 @@ class JobLogs:
         ask = pb.LogsAsk(
             job_id=request.job_id,
             tail_bytes=min(request.tail_bytes or _TAIL_BYTES, MAX_LOG_BYTES),
-            after=[pb.LogPosition(task=task_id(key), position=at) for key, at in list(after.items())[-_MOST_FOLLOWED:]],
+            after=[pb.LogPosition(task=task_id(key), position=at) for key, at in list(after.items())[-_MAX_FOLLOWED:]],
         )
         for name in ("stage_id", "partition", "attempt"):
             if request.HasField(name):
@@ -94,8 +87,8 @@ class JobLogs:
         far = pb.AskExecutorsRequest(ask=ask, wait_ms=round(1000 * wait_s), executor_ids=only)
         answers = await a_few_at_once(
             [
-                self._asks.ask(ask, wait_s, only),
-                *(self._calls.ask_executors(s, far) for s in sorted(self._members.live) if s != self._members.id),
+                self.asks.ask(ask, wait_s, only),
+                *(self.calls.ask_executors(s, far) for s in sorted(self.members.live) if s != self.members.id),
             ]
         )
         whole = pb.AskExecutorsResponse()
@@ -115,7 +108,7 @@ class JobLogs:
             known = after.get(key, 0)
             if each.end <= known:
                 continue
-            after.pop(key, None)  # so that those that go on come last: executors are told the last positions only
+            after.pop(key, None)  # attempts that go on come last: executors get the last positions only
             after[key] = each.end
             if each.begin < known and len(each.text) == each.end - each.begin:  # else something in it is redacted
                 each.text, each.begin = each.text[known - each.begin :], known
@@ -147,7 +140,7 @@ class JobLogs:
         for note in notes(
             ran_on=ran_on,
             answered=set(live.answered),
-            alive={record.executor_id for record in self._executors.registry if record.state != "lost"},
+            alive={record.executor_id for record in self.executors.registry if record.state != "lost"},
             left_out=live.left_out,
             is_any=bool(after) or (request.follow and graph.is_active),
         ):
@@ -232,7 +225,7 @@ def notes(
 
 
 def _named(executors: Collection[str]) -> str:
-    some = list(executors)[:_MOST_NAMED]
+    some = list(executors)[:_MAX_NAMED]
     more = len(executors) - len(some)
     return f"executor{'s' * (len(executors) > 1)} {', '.join(some)}" + (f" and {more} more" if more else "")
 

@@ -15,14 +15,14 @@ from onager.redaction import shown_text
 from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_log import StoredJob
 
-_MOST_KEPT: Final = 1_000
+_MAX_KEPT: Final = 1_000
 """Failures of which the kept ends are told in one answer: the latest."""
-_MOST_REMEMBERED: Final = 2_000
+_MAX_REMEMBERED: Final = 2_000
 """Failures, of all that was asked about lately: up to 16 KiB each."""
-_MOST_ASKED: Final = 100
+_MAX_ASKED: Final = 100
 
-_Asked = tuple[JobId, int, int | None, int | None, int | None]
-"""A job, when it was submitted, and the stage, the partition and the attempt that are wanted; None: all."""
+_Wanted = tuple[int | None, int | None, int | None]
+"""The stage, the partition and the attempt that are wanted; None: all."""
 
 
 class Kept(NamedTuple):
@@ -45,22 +45,23 @@ class KeptEnds:
 
     def __init__(self, history: JobHistory) -> None:
         self._history = history
-        self._read: OrderedDict[_Asked, _Read] = OrderedDict()
+        self._read: OrderedDict[tuple[JobId, int, _Wanted], _Read] = OrderedDict()
 
     async def of(self, job: StoredJob, request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
-        """Return what is kept of the wanted failed attempts of a job, of the latest `_MOST_KEPT`."""
+        """Return what is kept of the wanted failed attempts of a job, of the latest `_MAX_KEPT`."""
         job_id = JobId(job.header.job_id)
         stage, partition, attempt = (
             getattr(request, name) if request.HasField(name) else None for name in ("stage_id", "partition", "attempt")
         )
-        asked = job_id, job.graph.submitted_ms, stage, partition, attempt
+        wanted = stage, partition, attempt
+        asked = job_id, job.graph.submitted_ms, wanted
         read = self._read.setdefault(asked, _Read())
         self._read.move_to_end(asked)
         async with read.lock:
             async with aclosing(self._history.pages(job_id, read.position, to=job.seq)) as pages:
                 async for entries in pages:
-                    read.ends |= await apart(size_of(entries), _failures, job_id, entries, request)
-                    for key in list(read.ends)[:-_MOST_KEPT]:
+                    read.ends |= await apart(size_of(entries), _failures, job_id, entries, wanted)
+                    for key in list(read.ends)[:-_MAX_KEPT]:
                         del read.ends[key]
                     read.position = entries[-1].position
             ends = dict(read.ends)
@@ -69,16 +70,16 @@ class KeptEnds:
 
     def _forget(self) -> None:
         remembered = sum(len(read.ends) for read in self._read.values())
-        while remembered > _MOST_REMEMBERED or len(self._read) > _MOST_ASKED:
+        while remembered > _MAX_REMEMBERED or len(self._read) > _MAX_ASKED:
             _, read = self._read.popitem(last=False)
             remembered -= len(read.ends)
 
 
-def _failures(job_id: JobId, entries: Collection[Entry], request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
+def _failures(job_id: JobId, entries: Collection[Entry], wanted: _Wanted) -> dict[TaskKey, Kept]:
     found: dict[TaskKey, Kept] = {}
     for entry in entries:
         for event in entry.events:
-            if not isinstance(event, TaskFailed) or not _is_wanted(event, request):
+            if not isinstance(event, TaskFailed) or not _is_wanted(event, wanted):
                 continue
             key = TaskKey(
                 job_id, StageId(event.stage_id), event.stage_attempt, Partition(event.partition), event.task_attempt
@@ -87,9 +88,6 @@ def _failures(job_id: JobId, entries: Collection[Entry], request: pb.FetchLogsRe
     return found
 
 
-def _is_wanted(event: TaskFailed, request: pb.FetchLogsRequest) -> bool:
-    return (
-        (not request.HasField("stage_id") or event.stage_id == request.stage_id)
-        and (not request.HasField("partition") or event.partition == request.partition)
-        and (not request.HasField("attempt") or event.task_attempt == request.attempt)
-    )
+def _is_wanted(event: TaskFailed, wanted: _Wanted) -> bool:
+    found = event.stage_id, event.partition, event.task_attempt
+    return all(wish in (None, value) for wish, value in zip(wanted, found, strict=True))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from onager.clock import Clock
@@ -16,7 +17,7 @@ from onager.scheduler.api.events import told
 from onager.scheduler.api.explained import UNEXPLAINED, explained
 from onager.scheduler.api.feeds import Feed, Feeds, pace_s
 from onager.scheduler.api.final_plan import final_plan
-from onager.scheduler.api.progress import Page, ProgressView, broken_failure, progress_of_head
+from onager.scheduler.api.progress import ProgressView, broken_failure, is_later_page, progress_of_head
 from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
@@ -64,38 +65,29 @@ class _ProgressFeed(Feed):
             self.latest = SharedMessage(progress)
 
 
+@dataclass(eq=False, repr=False)
 class JobLooks:
     """Shows jobs, whichever scheduler drives them."""
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        ownership: Ownership,
-        forwarding: Forwarding,
-        view: ProgressView,
-        watchers: JobWatchers,
-        history: JobHistory,
-        wall_times: WallTimes,
-        blobs: BlobStore,
-        clock: Clock,
-    ) -> None:
-        self._jobs = jobs
-        self._ownership = ownership
-        self._forwarding = forwarding
-        self._view = view
-        self._watchers = watchers
-        self._history = history
-        self._wall_times = wall_times
-        self._blobs = blobs
-        self._clock = clock
+    jobs: JobStore
+    ownership: Ownership
+    forwarding: Forwarding
+    view: ProgressView
+    watchers: JobWatchers
+    history: JobHistory
+    wall_times: WallTimes
+    blobs: BlobStore
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._reading_blobs = asyncio.Semaphore(_SPECS_AT_ONCE)
         self._feeds: Feeds[_ProgressFeed] = Feeds(_ProgressFeed, self._read_progress)
         self._followers = 0
 
     async def fresh(self, job_id: JobId) -> StoredJob:
         """Return a job as it is stored; `StateUnavailableError` when another scheduler may be able to read it."""
-        with self._ownership.left_to_others():
-            return await self._jobs.fresh(job_id)
+        with self.ownership.left_to_others():
+            return await self.jobs.fresh(job_id)
 
     async def standing(self, job_id: JobId) -> Standing:
         """Return how far a job is, as its record says."""
@@ -105,20 +97,20 @@ class JobLooks:
             return Standing(0, is_over=True)
         return Standing(job.seq, is_over=not job.graph.is_active)
 
-    async def detail(self, job_id: JobId, page: Page) -> pb.JobDetail:
+    async def detail(self, job_id: JobId, page: pb.GetJobRequest) -> pb.JobDetail:
         """Return a job's details."""
         try:
             job = await self.fresh(job_id)
         except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
-        if page.is_later:
-            answer = self._view.detail(job, pb.JobSpec(), UNEXPLAINED, page)
+        if is_later_page(page):
+            answer = self.view.detail(job, pb.JobSpec(), UNEXPLAINED, page)
             if page.stage_id >= len(job.graph.stages):  # no page of tasks: somebody asks for the progress alone
                 await self._add_times(job, answer.progress)
             return answer
         async with self._reading_blobs:
-            spec = await self._blobs.find(job.graph.spec_digest, decode_spec_shown) or pb.JobSpec()
-            answer = self._view.detail(job, spec, await explained(job.graph, self._blobs), page)
+            spec = await self.blobs.find(job.graph.spec_digest, decode_spec_shown) or pb.JobSpec()
+            answer = self.view.detail(job, spec, await explained(job.graph, self.blobs), page)
         await self._add_times(job, answer.progress)
         return answer
 
@@ -126,8 +118,8 @@ class JobLooks:
         """Return a page of a job's plan as it ran, or as it runs."""
         job = await self.fresh(job_id)
         async with self._reading_blobs:
-            stages = self._view.progress(job.graph, job.header).stages
-            return await final_plan(job.graph, stages, self._blobs, first_stage_id)
+            stages = self.view.progress(job.graph, job.header).stages
+            return await final_plan(job.graph, stages, self.blobs, first_stage_id)
 
     async def progress(self, job_id: JobId) -> AsyncGenerator[pb.JobProgress, None]:
         """Yield a job's progress, now and at every change, until the job has ended."""
@@ -136,7 +128,7 @@ class JobLooks:
                 yield message.message
 
     async def shared_progress(self, job_id: JobId) -> AsyncGenerator[SharedMessage, None]:
-        """Yield a job's progress as messages that all who follow it share; the more there are, the less often."""
+        """Yield a job's progress as messages that all followers share; the more followers, the less often."""
         shown: SharedMessage | None = None
         self._followers += 1
         try:
@@ -154,7 +146,7 @@ class JobLooks:
 
     async def _read_progress(self, feed: _ProgressFeed, job_id: str) -> AsyncGenerator[None, None]:
         seq, is_fresh = 0, False
-        with self._watchers.following(JobId(job_id), feed.changed) as changed:
+        with self.watchers.following(JobId(job_id), feed.changed) as changed:
             while True:
                 changed.clear()
                 came = feed.came
@@ -170,15 +162,15 @@ class JobLooks:
     async def events(self, job_id: JobId, after: int, *, follow: bool) -> AsyncGenerator[pb.EventBatch, None]:
         """Yield what happened to a job after a position of its log, batch by batch: all, or up to now."""
         position = after
-        with self._watchers.following(job_id) as changed:
+        with self.watchers.following(job_id) as changed:
             while True:
                 changed.clear()
                 job = await self.fresh(job_id)
                 is_over = not job.graph.is_active
                 entries: list[Entry] = []
                 if job.seq > position:
-                    with self._ownership.left_to_others():
-                        entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
+                    with self.ownership.left_to_others():
+                        entries = await self.history.after(job_id, position, _EVENTS_A_PAGE)
                 for message in await apart(size_of(entries), lambda page: list(told(page)), entries):
                     yield message
                 if entries:
@@ -189,14 +181,14 @@ class JobLooks:
                     await self._next_look(job_id, changed)
 
     async def _add_times(self, job: StoredJob, progress: pb.JobProgress) -> None:
-        """Add what only those see who ask for a job: how far it is by its driver, and where its time went."""
-        by_driver = await self._told_by_driver(job)
+        """Add what only a job's details show: how far it is by its driver, and where its time went."""
+        by_driver = await self._told_by_driver(JobId(job.graph.job_id), job.seq) if job.graph.is_active else None
         if by_driver is not None:
             for name in ("fraction", "fraction_fell", "eta_low_ms", "eta_high_ms"):
                 setattr(progress, name, getattr(by_driver.progress, name))
             for mine, its in zip(progress.stages, by_driver.progress.stages, strict=False):
                 mine.fraction, mine.rows_read, mine.bytes_read = its.fraction, its.rows_read, its.bytes_read
-        shares = await self._wall_times.shares(job)
+        shares = await self.wall_times.shares(job)
         progress.time_shares.extend([pb.TimeShare(use=use.value, ms=ms) for use, ms in shares])
 
     async def _next_look(
@@ -204,18 +196,18 @@ class JobLooks:
     ) -> bool:
         """Wait for a change, and for `WATCH_EVERY_S` at least: only the job's end is reported at once.
 
-        It is waited for longer the more there are who follow jobs here, unless somebody waits (*is_awaited*). Return
+        The wait is longer the more followers of jobs there are here, unless one of them waits (*is_awaited*). Return
         false when there was no change for a while: another scheduler may have changed the job.
         """
         every_s = pace_s(self._followers)
-        earliest_s = self._clock.monotonic_s() + every_s
+        earliest_s = self.clock.monotonic_s() + every_s
         try:
             async with asyncio.timeout(max(timing.WATCH_LOOK_S, every_s)):
                 while True:
                     await changed.wait()
                     changed.clear()
-                    job = self._jobs.cached(job_id)
-                    left_s = earliest_s - self._clock.monotonic_s()
+                    job = self.jobs.cached(job_id)
+                    left_s = earliest_s - self.clock.monotonic_s()
                     if left_s <= 0 or job is None or not job.graph.is_active or is_awaited():
                         return True
                     try:
@@ -231,35 +223,33 @@ class JobLooks:
 
         It is asked of the job's driver, or else read from the store; with *is_fresh* always from the store.
         """
-        driver = None if is_fresh or self._ownership.follows(job_id) else self._forwarding.driver_of(job_id)
-        if driver is not None:
-            with contextlib.suppress(NotDrivingError):
-                watched = await driver.progress(job_id)
-                if watched.log_seq >= seq:
-                    return watched.log_seq, watched.progress
-        try:
-            is_current = self._ownership.follows(job_id) and not is_fresh
-            with self._ownership.left_to_others():
-                job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
-            by_driver = await self._told_by_driver(job) if is_fresh else None
-            return (job.seq, self._view.told(job)) if by_driver is None else (by_driver.log_seq, by_driver.progress)
-        except StateCorruptError as error:
-            return seq, self._broken(job_id, str(error))
+        by_driver = None if is_fresh else await self._told_by_driver(job_id, seq)
+        if by_driver is None:
+            try:
+                is_current = self.ownership.follows(job_id) and not is_fresh
+                with self.ownership.left_to_others():
+                    job = await (self.jobs.get(job_id) if is_current else self.jobs.fresh(job_id))
+                if is_fresh and job.graph.is_active:
+                    by_driver = await self._told_by_driver(job_id, job.seq)
+                if by_driver is None:
+                    return job.seq, self.view.progress(job.graph, job.header)
+            except StateCorruptError as error:
+                return seq, self._broken(job_id, str(error))
+        return by_driver.log_seq, by_driver.progress
 
-    async def _told_by_driver(self, job: StoredJob) -> pb.WatchedJob | None:
-        """Return the progress as another scheduler tells it that drives the job: it alone knows how far tasks are."""
-        job_id = JobId(job.graph.job_id)
-        driver = self._forwarding.driver_of(job_id) if job.graph.is_active else None
-        if driver is None or self._ownership.follows(job_id):
-            return None
-        try:
-            watched = await driver.progress(job_id)
-        except NotDrivingError:
-            return None
-        return watched if watched.log_seq >= job.seq else None
+    async def _told_by_driver(self, job_id: JobId, seq: int) -> pb.WatchedJob | None:
+        """Return the progress from the job's driver, if it is another scheduler: it alone knows how far tasks are.
+
+        None if no other scheduler drives it, or if the progress is from before *seq*.
+        """
+        driver = None if self.ownership.follows(job_id) else self.forwarding.driver_of(job_id)
+        with contextlib.suppress(NotDrivingError):
+            if driver is not None and (watched := await driver.progress(job_id)).log_seq >= seq:
+                return watched
+        return None
 
     def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
-        head = self._jobs.heads.get(job_id)
+        head = self.jobs.heads.get(job_id)
         if head is None:
             return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
         return progress_of_head(head.model_copy(update={"broken": why}))

@@ -1,16 +1,10 @@
 """The operators of a stage as it ran: those of a bound plan, with what tasks measured of them."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ValidationError
 
 from onager.errors import StateCorruptError
-
-if TYPE_CHECKING:
-    from onager.execution_graph import OperatorTotals
+from onager.execution_graph import OperatorTotals
+from onager.protocol import onager_pb2 as pb
 
 
 class BoundMetric(BaseModel):
@@ -40,49 +34,28 @@ class BoundPlan(BaseModel):
     nodes: tuple[BoundNode, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """What was measured of an operator: merged over tasks, or known when the plan was bound."""
-
-    name: str
-    type: str
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator of a stage that ran."""
-
-    name: str
-    text: str
-    metrics: tuple[Metric, ...]
-    """By name; what no task reported is 0."""
-    children: tuple[int, ...]
-    """As positions in the list of operators."""
-
-    def value(self, name: str) -> int | None:
-        """Return the metric *name*; None if it has none."""
-        return next((metric.value for metric in self.metrics if metric.name == name), None)
-
-
-def operators_of(bound_plan: bytes, totals: OperatorTotals) -> tuple[Operator, ...]:
+def operators_of(bound_plan: bytes, totals: OperatorTotals) -> list[pb.FinalOperator]:
     """Return the operators of *bound_plan*, one at least, the root first, with what tasks measured.
 
-    Raises `StateCorruptError` for bytes that are not a bound plan.
+    A metric that no task reported is 0. `StateCorruptError` for bytes that are not a bound plan.
     """
     values = {key // 2: value for key, value in totals.values}
-    return tuple(
-        Operator(
-            node.name,
-            node.text,
-            tuple(
-                Metric(each.name, each.type, each.value if each.index is None else values.get(each.index, 0))
+    return [
+        pb.FinalOperator(
+            name=node.name,
+            text=node.text,
+            children=node.children,
+            metrics=[
+                pb.OperatorMetric(
+                    name=each.name,
+                    type=each.type,
+                    value=each.value if each.index is None else values.get(each.index, 0),
+                )
                 for each in node.metrics
-            ),
-            node.children,
+            ],
         )
         for node in _nodes(bound_plan)
-    )
+    ]
 
 
 def _nodes(bound_plan: bytes) -> tuple[BoundNode, ...]:

@@ -1,9 +1,9 @@
 """Progress and details of jobs for people, and why nothing runs."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any
 
 from onager.clock import Clock
 from onager.execution_graph import (
@@ -26,9 +26,9 @@ from onager.ids import JobId, program_of, step_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE
 from onager.redaction import without_logins
-from onager.scheduler import timing, wire
-from onager.scheduler.api.explained import UNEXPLAINED, Explained
-from onager.scheduler.api.stage_lines import stage_info, task_infos
+from onager.scheduler import wire
+from onager.scheduler.api.explained import Explained
+from onager.scheduler.api.stage_lines import stage_info, task_info
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.job_heads import JobHead, JobTerms
@@ -37,72 +37,26 @@ from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.policy.fair_queue import FairQueue
 
 _BUSY_JOBS = 3
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 _STAGE_TEXTS_CHARS = 4 * 1024 * 1024
-_TOLD_JOBS = 64
 _NO_TERMS = JobTerms()
-
-
-class Page(NamedTuple):
-    """The tasks of a job that a client asks about."""
-
-    stage_id: int = 0
-    partition: int = 0
-    limit: int = MAX_TASKS_A_PAGE
-
-    @classmethod
-    def of(cls, request: pb.GetJobRequest) -> "Page":
-        """Return what *request* asks for."""
-        return cls(request.stage_id, request.partition, request.limit or MAX_TASKS_A_PAGE)
-
-    @property
-    def is_later(self) -> bool:
-        """Return whether this is not the first page."""
-        return bool(self.stage_id or self.partition)
-
-
-class _Told(NamedTuple):
-    seq: int
-    at_s: float
-    progress: pb.JobProgress
 
 
 _STOPPED = "stopped"
 """The state of stages and tasks that still ran when their job ended."""
 
 
+@dataclass(eq=False, repr=False)
 class ProgressView:
     """Describes jobs, given the state of the whole cluster."""
 
-    def __init__(
-        self,
-        executors: ExecutorManager,
-        queue: FairQueue,
-        clock: Clock,
-        sizes: ExchangeSizes | None = None,
-        live: LiveProgress | None = None,
-        head_of: Callable[[JobId], JobHead | None] = lambda _: None,
-    ) -> None:
-        """Make it; *head_of* returns the head of a job, for what programs tell of their steps."""
-        self._executors = executors
-        self._queue = queue
-        self._clock = clock
-        self._sizes = sizes or ExchangeSizes()
-        self._live = live or LiveProgress()
-        self._head_of = head_of
-        self._told: OrderedDict[str, _Told] = OrderedDict()
-
-    def told(self, job: StoredJob) -> pb.JobProgress:
-        """Return a job's progress, up to `_TOLD_AGAIN_S` old; all watchers share the message and must not change it."""
-        now_s = self._clock.monotonic_s()
-        known = self._told.get(job.header.job_id)
-        if known is None or known.seq != job.seq or now_s - known.at_s > timing.PROGRESS_KEPT_S:
-            progress = self.progress(job.graph, job.header)
-            known = self._told[job.header.job_id] = _Told(job.seq, now_s, progress)
-            self._told.move_to_end(job.header.job_id)
-            if len(self._told) > _TOLD_JOBS:
-                self._told.popitem(last=False)
-        return known.progress
+    executors: ExecutorManager
+    queue: FairQueue
+    clock: Clock
+    sizes: ExchangeSizes
+    live: LiveProgress
+    head_of: Callable[[JobId], JobHead | None]
+    """Returns the head of a job, for what programs tell of their steps."""
 
     def progress(
         self, graph: ExecutionGraph, terms: JobTerms = _NO_TERMS, *, is_detailed: bool = False
@@ -119,15 +73,11 @@ class ProgressView:
             stages=[stage_info(stage, graph.replans, has_latencies=is_detailed) for stage in graph.stages],
             waiting_for=self._waiting_for(graph),
             retry=self._retry(graph),
-            exchange_bytes=self._sizes.of(graph),
+            exchange_bytes=self.sizes.of(graph),
             exchange="streaming" if graph.may_stream else "durable",
             durable_because="" if graph.pipeline is None else graph.pipeline.reason,
-            principal=terms.principal,
-            retry_of=terms.retry_of,
-            session=terms.session,
             parent=program_of(graph.job_id) or "",
-            labels=terms.labels,
-            deadline_ms=terms.deadline_ms,
+            **_terms(terms),
         )
         steps = self._add_steps(graph, progress)
         if graph.is_active:
@@ -159,18 +109,18 @@ class ProgressView:
                 continue
             info = progress.stages[stage.spec.stage_id]
             child_id = step_job_id(graph.job_id, info.stage_id)
-            head = self._head_of(child_id)
+            head = self.head_of(child_id)
             if head is not None:
                 info.child_job_id, info.step_state = child_id, head.state.value
                 # Before it is planned nobody knows how many stages there will be.
                 found[info.stage_id] = head.stages_done / head.stages if head.stages > 1 else 0.0
         result = graph.result_stage if graph.is_program and graph.state is JobState.SUCCESSFUL else None
-        if result is not None and (head := self._head_of(JobId(child_of(result)))) is not None:
+        if result is not None and (head := self.head_of(JobId(child_of(result)))) is not None:
             progress.sink_path = without_logins(head.sink_path or "")
         return found
 
     def _add_far(self, graph: ExecutionGraph, progress: pb.JobProgress, steps: Mapping[int, float]) -> None:
-        far = self._live.far(graph, self._clock.now_ms(), steps)
+        far = self.live.far(graph, self.clock.now_ms(), steps)
         if far is None:
             return
         progress.fraction, progress.fraction_fell = far.fraction, far.fell
@@ -179,18 +129,18 @@ class ProgressView:
         for info, part in zip(progress.stages, far.stages, strict=False):
             info.fraction, info.rows_read, info.bytes_read = part
 
-    def detail(
-        self, job: StoredJob, spec: pb.JobSpec, explained: Explained = UNEXPLAINED, page: Page | None = None
-    ) -> pb.JobDetail:
-        """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification."""
-        page = page or Page()
+    def detail(self, job: StoredJob, spec: pb.JobSpec, explained: Explained, page: pb.GetJobRequest) -> pb.JobDetail:
+        """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification.
+
+        *page* says which tasks. Only the first page has the schema.
+        """
         graph = job.graph
         progress = self.progress(graph, job.header, is_detailed=True)
-        left = page.limit
+        left = page.limit or MAX_TASKS_A_PAGE
         answer = pb.JobDetail(
             spec=spec,
             plan=explained.plan,
-            schema_json=graph.plan.schema_json if graph.plan is not None and not page.is_later else "",
+            schema_json=graph.plan.schema_json if graph.plan is not None and not is_later_page(page) else "",
             log_seq=job.seq,
         )
         left_chars = _STAGE_TEXTS_CHARS
@@ -202,7 +152,7 @@ class ProgressView:
                 continue
             first = page.partition if info.stage_id == page.stage_id else 0
             some = range(first, min(first + left, stage.spec.partitions))
-            info.tasks.extend(task_infos(stage, some))
+            info.tasks.extend(task_info(stage, partition) for partition in some)
             for task in info.tasks:
                 if info.state == _STOPPED and task.state == "running":
                     task.state = _STOPPED
@@ -213,7 +163,7 @@ class ProgressView:
         return answer
 
     def _retry(self, graph: ExecutionGraph) -> pb.TaskRetry | None:
-        paused = paused_tasks(graph, self._clock.now_ms())
+        paused = paused_tasks(graph, self.clock.now_ms())
         if not paused:
             return None
         first = paused[0]
@@ -230,10 +180,14 @@ class ProgressView:
     def _waiting_for(self, graph: ExecutionGraph) -> str:
         if not graph.is_active or running_count(graph) or any(running_steps(graph)):
             return ""
-        if not self._executors.total_slots:
-            return why_nobody_works(self._executors.infos())
-        free = self._free_slots()
-        busy = [(job_id, n) for job_id, n in self._queue.busiest(_BUSY_JOBS) if job_id != graph.job_id]
+        if not self.executors.total_slots:
+            return why_nobody_works(self.executors.infos())
+        free = [
+            session.slot
+            for session in self.executors.sessions
+            if self.executors.takes_work(session) and len(session.held) < session.record.slots
+        ]
+        busy = [(job_id, n) for job_id, n in self.queue.busiest(_BUSY_JOBS) if job_id != graph.job_id]
         if sum(n for _, n in busy) and not free:
             others = ", ".join(f"{job_id} ({n})" for job_id, n in busy)
             return f"all slots are busy with {others}"
@@ -243,18 +197,16 @@ class ProgressView:
         """Return why free slots are of no use to a job whose tasks have failed there."""
         if not free or not has_failed_somewhere(graph):
             return ""
-        executors = self._executors.taking_work()
+        executors = self.executors.taking_work()
         if any(pop_next_tasks(graph, slot, 1, 0, executors) is not None for slot in free):
             return ""
         names = ", ".join(sorted({slot.executor_id for slot in free}))
         return f"its tasks have failed on {names}, and wait for a slot of another executor"
 
-    def _free_slots(self) -> list[ExecutorSlot]:
-        return [
-            session.slot
-            for session in self._executors.sessions
-            if self._executors.takes_work(session) and len(session.held) < session.record.slots
-        ]
+
+def is_later_page(page: pb.GetJobRequest) -> bool:
+    """Return whether *page* is not the first one."""
+    return bool(page.stage_id or page.partition)
 
 
 def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
@@ -291,8 +243,8 @@ def _why_all_are_gone(by_state: Mapping[str, Sequence[pb.ExecutorInfo]]) -> str:
 
 def _named(executors: Sequence[tuple[pb.ExecutorInfo, str]]) -> str:
     """Return the names of the first *executors*, each with its remark, and how many more there are."""
-    more = len(executors) - _MOST_NAMED
-    told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MOST_NAMED]]
+    more = len(executors) - _MAX_NAMED
+    told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MAX_NAMED]]
     return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
 
 
@@ -307,12 +259,8 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
         ended_ms=head.ended_ms or 0,
         result_rows=head.result_rows,
         sink_path=without_logins(head.sink_path or ""),
-        principal=head.principal,
-        retry_of=head.retry_of,
-        session=head.session,
         parent=program_of(head.job_id) or "",
-        labels=head.labels,
-        deadline_ms=head.deadline_ms,
+        **_terms(head),
         stages_total=head.stages,
         stages_done=head.stages_done,
     )
@@ -322,6 +270,11 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
     elif head.error is not None:
         progress.failure.CopyFrom(pb.Failure(message=head.error))
     return progress
+
+
+def _terms(terms: JobTerms) -> dict[str, Any]:
+    """Return what progress says of the terms of a job."""
+    return {name: getattr(terms, name) for name in ("principal", "retry_of", "session", "labels", "deadline_ms")}
 
 
 def broken_failure(why: str) -> pb.Failure:

@@ -2,9 +2,8 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
-
-from msgspec.structs import replace
 
 from onager.execution_graph import ExecutorSlot
 from onager.ids import JobId, SchedulerId
@@ -30,31 +29,20 @@ Context = Any
 Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
 
 
+@dataclass(eq=False, repr=False)
 class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     """The service for other schedulers; it handles whatever arrives, since others may see another driver."""
 
-    def __init__(
-        self,
-        local: LocalDriver,
-        loads: JobLoads,
-        forwarding: Forwarding,
-        jobs: JobStore,
-        ownership: Ownership,
-        members: Members,
-        progress: ProgressView,
-        live: LiveProgress,
-        asks: ExecutorAsks,
-    ) -> None:
-        self._local = local
-        self._loads = loads
-        self._forwarding = forwarding
-        self._jobs = jobs
-        self._ownership = ownership
-        self._members = members
-        self._view = progress
-        self._live = live
-        self._asks = asks
-        self._leaving = asyncio.Event()
+    local: LocalDriver
+    loads: JobLoads
+    forwarding: Forwarding
+    jobs: JobStore
+    ownership: Ownership
+    members: Members
+    view: ProgressView
+    live: LiveProgress
+    asks: ExecutorAsks
+    _leaving: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def release(self) -> None:
         """Answer the calls that wait, because this scheduler leaves."""
@@ -66,26 +54,26 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         with suppress(TimeoutError):
             async with asyncio.timeout(min(request.wait_ms / 1000, timing.ATTEND_WAIT_S)):
                 await self._leaving.wait()
-        record = self._members.record
+        record = self.members.record
         return pb.AttendResponse(
             scheduler_id=record.scheduler_id,
             incarnation=record.incarnation,
             leaving=self._leaving.is_set(),
-            now_ms=self._members.clock.now_ms(),
-            machine_ms=self._members.clock.machine_ms,
+            now_ms=self.members.clock.now_ms(),
+            machine_ms=self.members.clock.machine_ms,
         )
 
     @translated
     async def AskExecutors(self, request: pb.AskExecutorsRequest, context: Context) -> pb.AskExecutorsResponse:  # noqa: ARG002, N802
         """Return what the executors that wait here answer in time."""
         wait_s = min(request.wait_ms / 1000, timing.LOGS_ANSWERED_S)
-        return await self._asks.ask(request.ask, wait_s, request.executor_ids)
+        return await self.asks.ask(request.ask, wait_s, request.executor_ids)
 
     @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
         """Handle all parts concurrently, and answer each."""
-        self._loads.take(request.loads)
-        self._live.hear(each for each in request.progress if self._is_active(JobId(each.task.job_id)))
+        self.loads.take(request.loads)
+        self.live.hear(each for each in request.progress if self._is_active(JobId(each.task.job_id)))
         reports, slots, lists = await asyncio.gather(
             a_few_at_once([self._update(part) for part in request.reports], most=16),
             a_few_at_once([self._fill(part) for part in request.slots]),
@@ -95,13 +83,13 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         for part in request.watched:
             watched.append(self._progress(JobId(part.job_id)))
             await asyncio.sleep(0)  # one with many stages takes a while
-        loads, change = self._loads.changed_since(request.heard_change)
-        caller = self._forwarding.drivers().get(SchedulerId(request.scheduler_id))
+        loads, change = self.loads.changed_since(request.heard_change)
+        caller = self.forwarding.drivers().get(SchedulerId(request.scheduler_id))
         if caller is not None:
             caller.answered(request.heard_change, change)
-        others = [JobId(part.job_id) for part in request.slots if not self._ownership.follows(JobId(part.job_id))]
+        others = [JobId(part.job_id) for part in request.slots if not self.ownership.follows(JobId(part.job_id))]
         return pb.ForwardResponse(
-            loads=[*loads, *self._loads.of(others)],
+            loads=[*loads, *self.loads.of(others)],
             change=change,
             reports=reports,
             slots=slots,
@@ -110,18 +98,18 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         )
 
     def _is_active(self, job_id: JobId) -> bool:
-        head = self._jobs.heads.get(job_id)
+        head = self.jobs.heads.get(job_id)
         return head is not None and head.is_active
 
     def _progress(self, job_id: JobId) -> pb.WatchedJob:
-        job = self._jobs.cached(job_id)
-        if job is None or (job.graph.is_active and not self._ownership.follows(job_id)):
+        job = self.jobs.cached(job_id)
+        if job is None or (job.graph.is_active and not self.ownership.follows(job_id)):
             return pb.WatchedJob(job_id=job_id)
-        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self._view.told(job))
+        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.view.progress(job.graph, job.header))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
-        slot, reports = replace(_slot(part), is_empty=part.empty), by_key(part.reports)
-        updated = await self._local.update(slot, reports, part.freed_slots)
+        slot, reports = _slot(part, is_empty=part.empty), by_key(part.reports)
+        updated = await self.local.update(slot, reports, part.freed_slots)
         is_all = len(updated.acknowledged) == len(reports)
         return pb.AppliedReports(
             all_acknowledged=is_all,
@@ -131,20 +119,20 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     async def _fill(self, part: pb.ForwardedSlots) -> pb.FilledSlots:
         try:
-            slot = replace(_slot(part), is_empty=part.empty)
-            launches = await self._local.fill_shares(JobId(part.job_id), [Share(slot, part.slots)])
+            slot = _slot(part, is_empty=part.empty)
+            launches = await self.local.fill_shares(JobId(part.job_id), [Share(slot, part.slots)])
         except NotDrivingError:
             return pb.FilledSlots(failed=True)
         return pb.FilledSlots(task_sets=[launch.task_set for launch in launches])
 
     async def _compare(self, part: pb.ForwardedList) -> pb.ComparedList:
         held = [task_key(task) for task in part.held]
-        compared = await self._local.compare(_slot(part), held, disproves=part.disproves)
+        compared = await self.local.compare(_slot(part), held, disproves=part.disproves)
         return pb.ComparedList(
             task_sets=[launch.task_set for launch in compared.launches],
             cancel=[task_id(key) for key in compared.unwanted],
         )
 
 
-def _slot(part: Part) -> ExecutorSlot:
-    return ExecutorSlot(part.executor_id, part.incarnation, part.list_number)
+def _slot(part: Part, *, is_empty: bool = False) -> ExecutorSlot:
+    return ExecutorSlot(part.executor_id, part.incarnation, part.list_number, is_empty=is_empty)

@@ -1,5 +1,7 @@
 """Submitting the stored specification of a job that has ended once more, as a new job."""
 
+from dataclasses import dataclass
+
 from onager.errors import (
     InvalidRequestError,
     JobConflictError,
@@ -21,14 +23,14 @@ from onager.scheduler.jobs.job_specs import decode_spec
 from onager.scheduler.jobs.job_store import JobStore
 
 
+@dataclass(eq=False, repr=False)
 class Retries:
     """Retries jobs for clients."""
 
-    def __init__(self, jobs: JobStore, blobs: BlobStore, audit: Audit, submissions: Submissions) -> None:
-        self._jobs = jobs
-        self._blobs = blobs
-        self._audit = audit
-        self._submissions = submissions
+    jobs: JobStore
+    blobs: BlobStore
+    audit: Audit
+    submissions: Submissions
 
     async def retry(self, request: pb.RetryJobRequest, caller: Caller) -> pb.RetryJobResponse:
         """Store the retry; it is durable when this returns. Repeating the call finds it, and changes nothing.
@@ -44,7 +46,7 @@ class Retries:
             )
         if await self._is_retried(job_id, new):
             return pb.RetryJobResponse(job_id=new, existed=True)
-        job = await self._jobs.fresh(job_id)
+        job = await self.jobs.fresh(job_id)
         if job.graph.is_active:
             raise JobNotEndedError(job_id, job.graph.state.value)
         content = await self._content(job)
@@ -55,8 +57,8 @@ class Retries:
             client_id=request.client_id or job.graph.client_id,
             protocol_version=request.protocol_version,
         )
-        async with self._audit.act(caller, "retry", job_id, f"as {new}") as act:
-            existed = await self._submissions.submit(submission, job_id)
+        async with self.audit.act(caller, "retry", job_id, f"as {new}") as act:
+            existed = await self.submissions.submit(submission, job_id)
             if existed:
                 act.outcome = "it was done before"
         return pb.RetryJobResponse(job_id=new, existed=existed)
@@ -64,7 +66,7 @@ class Retries:
     async def _is_retried(self, job_id: JobId, new: JobId) -> bool:
         """Return whether the retry is stored already, even if the job that it repeats is gone by now."""
         try:
-            found = await self._jobs.fresh(new)
+            found = await self.jobs.fresh(new)
         except JobNotFoundError:
             return False
         if found.header.retry_of != job_id:
@@ -73,7 +75,7 @@ class Retries:
 
     async def _content(self, job: StoredJob) -> bytes:
         try:
-            return await self._blobs.get(BlobDigest(job.graph.spec_digest))
+            return await self.blobs.get(BlobDigest(job.graph.spec_digest))
         except (NotFoundError, StateCorruptError) as error:
             raise NotFoundError(
                 f"the specification of job {job.graph.job_id} cannot be read any more ({error}): submit the query again"

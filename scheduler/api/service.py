@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -18,7 +19,6 @@ from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.job_list import listed
 from onager.scheduler.api.job_logs import JobLogs
 from onager.scheduler.api.looking import JobLooks, asked_job_id
-from onager.scheduler.api.progress import Page
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.catalog.reading import CatalogLooks
@@ -40,91 +40,71 @@ log = structlog.get_logger(__name__)
 Context = Any
 
 
+@dataclass(eq=False, repr=False)
 class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     """The service for clients."""
 
-    def __init__(
-        self,
-        settings: SchedulerSettings,
-        submissions: Submissions,
-        retries: Retries,
-        looks: JobLooks,
-        local: LocalDriver,
-        ownership: Ownership,
-        heads: JobHeads,
-        exports: JobExports,
-        logs: JobLogs,
-        results: ResultStore,
-        executors: ExecutorManager,
-        draining: Draining,
-        members: Members,
-        state: StateAdmin,
-        audit: Audit,
-        notes: AuditNotes,
-        catalog: CatalogLooks,
-    ) -> None:
-        self._settings = settings
-        self.stream_share_percent = settings.stream_share_percent
-        self._submissions = submissions
-        self._retries = retries
-        self.looks = looks
-        self._local = local
-        self._ownership = ownership
-        self._heads = heads
-        self._exports = exports
-        self._logs = logs
-        self._results = results
-        self._executors = executors
-        self._draining = draining
-        self._members = members
-        self._state = state
-        self._audit = audit
-        self.notes = notes
-        self._catalog = catalog
+    settings: SchedulerSettings
+    submissions: Submissions
+    retries: Retries
+    looks: JobLooks
+    local: LocalDriver
+    ownership: Ownership
+    heads: JobHeads
+    exports: JobExports
+    logs: JobLogs
+    results: ResultStore
+    executors: ExecutorManager
+    draining: Draining
+    members: Members
+    state: StateAdmin
+    audit: Audit
+    notes: AuditNotes
+    catalog: CatalogLooks
+
+    @property
+    def stream_share_percent(self) -> int:
+        """Return how large a share of the streams one client may have."""
+        return self.settings.stream_share_percent
 
     @translated
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:  # noqa: ARG002, N802
         """Store a job; it is durable when this returns."""
-        existed = await self._submissions.submit(request)
+        existed = await self.submissions.submit(request)
         return pb.SubmitJobResponse(job_id=request.job_id, existed=existed)
 
     @translated
     async def RetryJob(self, request: pb.RetryJobRequest, context: Context) -> pb.RetryJobResponse:  # noqa: N802
         """Store a job with the specification of another one that has ended."""
-        with self._ownership.left_to_others():
-            return await self._retries.retry(request, caller_of(context))
+        with self.ownership.left_to_others():
+            return await self.retries.retry(request, caller_of(context))
 
     @translated
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.JobDetail:  # noqa: ARG002, N802
         """Return a job's details."""
-        return await self.looks.detail(asked_job_id(request.job_id), Page.of(request))
+        return await self.looks.detail(asked_job_id(request.job_id), request)
 
     @translated
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802
         """Return the newest jobs that fit."""
-        return await listed(list(self._heads), request)
+        return await listed(list(self.heads), request)
 
     @translated_stream
-    async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[SharedMessage]:  # noqa: ARG002, N802
+    def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[SharedMessage]:  # noqa: ARG002, N802
         """Yield a job's progress, now and at every change, until the job has ended."""
-        async with contextlib.aclosing(self.looks.shared_progress(asked_job_id(request.job_id))) as changes:
-            async for progress in changes:
-                yield progress
+        return self.looks.shared_progress(asked_job_id(request.job_id))
 
     @translated_stream
-    async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.EventBatch]:  # noqa: ARG002, N802
+    def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.EventBatch]:  # noqa: ARG002, N802
         """Yield what happened to a job after a position of its log, batch by batch."""
-        job_id = asked_job_id(request.job_id)
-        async with contextlib.aclosing(self.looks.events(job_id, request.after, follow=request.follow)) as batches:
-            async for batch in batches:
-                yield batch
+        return self.looks.events(asked_job_id(request.job_id), request.after, follow=request.follow)
 
     @translated_stream
     async def ExportJob(self, request: pb.ExportJobRequest, context: Context) -> AsyncIterator[pb.ExportChunk]:  # noqa: ARG002, N802
         """Send what is derived from a job's history."""
         job_id = asked_job_id(request.job_id)
-        with self._ownership.left_to_others():
-            async with contextlib.aclosing(self._exports.export(job_id, request)) as pieces:
+        with self.ownership.left_to_others():
+            async with contextlib.aclosing(self.exports.export(job_id, request)) as pieces:
                 async for content in pieces:
                     yield pb.ExportChunk(content=content)
 
@@ -132,8 +112,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def FetchLogs(self, request: pb.FetchLogsRequest, context: Context) -> AsyncIterator[pb.AttemptLog]:  # noqa: ARG002, N802
         """Send what a job's tasks logged, as far as it is there."""
         asked_job_id(request.job_id)
-        with self._ownership.left_to_others():
-            async with contextlib.aclosing(self._logs.fetch(request)) as logs:
+        with self.ownership.left_to_others():
+            async with contextlib.aclosing(self.logs.fetch(request)) as logs:
                 async for each in logs:
                     yield each
 
@@ -146,13 +126,13 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: N802
         """End a job; one that has ended stays as it is."""
         job_id = asked_job_id(request.job_id)
-        with self._ownership.left_to_others():
+        with self.ownership.left_to_others():
             before = await self.looks.fresh(job_id)
             if not before.graph.is_active:
                 return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
-            async with self._audit.act(caller_of(context), "cancel", job_id, request.reason) as act:
+            async with self.audit.act(caller_of(context), "cancel", job_id, request.reason) as act:
                 reason = request.reason or "cancelled on request"
-                graph = await self._local.coordinator(job_id).cancel(reason, principal())
+                graph = await self.local.coordinator(job_id).cancel(reason, principal())
                 is_cancelled = graph.state is JobState.CANCELLED
                 if not is_cancelled:
                     act.outcome = f"too late: the job is {graph.state}"
@@ -164,14 +144,14 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Send a job's result from (partition, batch) on."""
         job_id = asked_job_id(request.job_id)
         job = await self.looks.fresh(job_id)
-        head = self._heads.get(job_id)
+        head = self.heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         if job.graph.is_program:
             job = await self._result_job(job)
             check_fetchable(job.graph, has_result=True)
         self.notes.note(caller_of(context), FETCH, job_id)
         chunks = stream_result(
-            job.graph, self._results, self._settings.exchange_dir, partition=request.partition, batch=request.batch
+            job.graph, self.results, self.settings.exchange_dir, partition=request.partition, batch=request.batch
         )
         async for chunk in chunks:
             yield chunk
@@ -185,7 +165,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             child = await self.looks.fresh(child_id)
         except JobNotFoundError:
             raise ResultExpiredError(program.graph.job_id) from None
-        head = self._heads.get(child_id)
+        head = self.heads.get(child_id)
         if head is not None and not head.has_result:
             raise ResultExpiredError(program.graph.job_id)
         return child
@@ -193,67 +173,64 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
         """Return executors, including those lost lately, and how many there are of each state."""
-        return self._executors.listed(request)
+        return self.executors.listed(request)
 
     @translated
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802
         """Have an executor leave when it has finished what it runs."""
-        async with self._audit.act(caller_of(context), "drain", request.executor_id, request.reason) as act:
-            drained = await self._draining.drain(request.executor_id, request.reason)
+        async with self.audit.act(caller_of(context), "drain", request.executor_id, request.reason) as act:
+            drained = await self.draining.drain(request.executor_id, request.reason)
             if drained.was_leaving:
                 act.outcome = "it was leaving before"
-        running = self._draining.running(request.executor_id)
+        running = self.draining.running(request.executor_id)
         return pb.DrainExecutorResponse(was_leaving=drained.was_leaving, running=running, others=drained.others)
 
     @translated
     async def GetCatalog(self, request: pb.GetCatalogRequest, context: Context) -> pb.GetCatalogResponse:  # noqa: ARG002, N802
         """Return databases, what is in one of them, or one table, view or function."""
-        return await self._catalog.get(request)
+        return await self.catalog.get(request)
 
     @translated
     async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802
         """Return all live schedulers, as far as this one knows."""
-        return pb.ListSchedulersResponse(schedulers=self._members.infos(), now_ms=self._members.clock.now_ms())
+        return pb.ListSchedulersResponse(schedulers=self.members.infos(), now_ms=self.members.clock.now_ms())
 
     @translated
     async def ListState(self, request: pb.ListStateRequest, context: Context) -> pb.ListStateResponse:  # noqa: ARG002, N802
         """Return keys of the store."""
-        return await self._state.list(request)
+        return await self.state.list(request)
 
     @translated
     async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:  # noqa: ARG002, N802
         """Return one record, decoded."""
-        return await self._state.get(request)
+        return await self.state.get(request)
 
     @translated_stream
-    async def WatchState(self, request: pb.WatchStateRequest, context: Context) -> AsyncIterator[pb.StateChange]:  # noqa: ARG002, N802
+    def WatchState(self, request: pb.WatchStateRequest, context: Context) -> AsyncIterator[pb.StateChange]:  # noqa: ARG002, N802
         """Yield every change of a record."""
-        async with contextlib.aclosing(self._state.watch(request)) as changes:
-            async for change in changes:
-                yield change
+        return self.state.watch(request)
 
     @translated
     async def RemoveState(self, request: pb.RemoveStateRequest, context: Context) -> pb.RemoveStateResponse:  # noqa: N802
         """Remove records by hand."""
-        response = await self._state.remove(request, caller_of(context))
+        response = await self.state.remove(request, caller_of(context))
         if response.removed:
             log.warning("state_removed", path=request.path, keys=response.keys, dangers=list(response.dangers))
         return response
 
     @translated_stream
-    async def CheckState(self, request: pb.CheckStateRequest, context: Context) -> AsyncIterator[pb.StateCheck]:  # noqa: ARG002, N802
+    def CheckState(self, request: pb.CheckStateRequest, context: Context) -> AsyncIterator[pb.StateCheck]:  # noqa: ARG002, N802
         """Check the whole store for damage."""
-        async for part in self._state.check(request):
-            yield part
+        return self.state.check(request)
 
     @translated_stream
     async def BackupState(self, request: pb.BackupStateRequest, context: Context) -> AsyncIterator[pb.StateBackup]:  # noqa: N802
         """Send all records as of one revision."""
-        async with self._audit.act(caller_of(context), "backup", without_credentials(self._settings.backend)):
-            async for part in self._state.backup(request):
+        async with self.audit.act(caller_of(context), "backup", without_credentials(self.settings.backend)):
+            async for part in self.state.backup(request):
                 yield part
 
     @translated
     async def ListAudit(self, request: pb.ListAuditRequest, context: Context) -> pb.ListAuditResponse:  # noqa: ARG002, N802
         """Return who changed what."""
-        return await self._state.audit(request)
+        return await self.state.audit(request)

@@ -18,7 +18,7 @@ from onager.execution_graph.latency import LatencyMetric
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 
-_MOST_TOLD: Final = 5
+_MAX_TOLD: Final = 5
 """How many fused stages are named."""
 
 
@@ -84,8 +84,8 @@ def _told_name(  # noqa: PLR0911 - one for each way
     if layout is None:
         return f"{name} (more tasks may come)" if stage.spec.is_growing else name
     if layout.fused:
-        told = ", ".join(map(str, layout.fused[:_MOST_TOLD]))
-        more = f" and {len(layout.fused) - _MOST_TOLD} more" if len(layout.fused) > _MOST_TOLD else ""
+        told = ", ".join(map(str, layout.fused[:_MAX_TOLD]))
+        more = f" and {len(layout.fused) - _MAX_TOLD} more" if len(layout.fused) > _MAX_TOLD else ""
         return f"{name} (with stage{'s' * (len(layout.fused) != 1)} {told}{more}, by what was measured)"
     buckets, tasks = layout.planned_partitions, stage.spec.partitions
     return f"{name} (reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}, by what was measured)"
@@ -98,7 +98,7 @@ def told_replan(replan: Replan) -> str:
     result = "; ".join(replan.decisions)
     if not replan.is_taken:
         return f"{replan.why}; the plan is kept: {result}"
-    dropped = ", ".join(map(str, replan.dropped[:_MOST_TOLD])) + (", …" if len(replan.dropped) > _MOST_TOLD else "")
+    dropped = ", ".join(map(str, replan.dropped[:_MAX_TOLD])) + (", …" if len(replan.dropped) > _MAX_TOLD else "")
     without = f"; without stage{'s' * (len(replan.dropped) != 1)} {dropped}" if replan.dropped else ""
     return f"{replan.why}; a new plan: {result}{without}"
 
@@ -128,12 +128,8 @@ def _latency(part: str, metric: LatencyMetric) -> pb.Latency:
     )
 
 
-def task_infos(stage: Stage, partitions: range) -> Sequence[pb.TaskInfo]:
-    """Return the states of *partitions* of a stage."""
-    return [_task_info(stage, partition) for partition in partitions]
-
-
-def _task_info(stage: Stage, partition: int) -> pb.TaskInfo:
+def task_info(stage: Stage, partition: int) -> pb.TaskInfo:
+    """Return the state of a task."""
     ledger = stage.ledger
     output = ledger.outputs.get(partition)
     running = stage.running.get(partition) if isinstance(stage, RunningStage) else None

@@ -1,5 +1,7 @@
 """Submissions: what makes a job."""
 
+from dataclasses import dataclass
+
 import structlog
 
 from onager.ids import JobId
@@ -17,13 +19,13 @@ from onager.scheduler.settings import SchedulerSettings
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Submissions:
     """Stores jobs."""
 
-    def __init__(self, settings: SchedulerSettings, new_jobs: NewJobs, notes: AuditNotes) -> None:
-        self._settings = settings
-        self._new_jobs = new_jobs
-        self._notes = notes
+    settings: SchedulerSettings
+    new_jobs: NewJobs
+    notes: AuditNotes
 
     async def submit(self, request: pb.SubmitJobRequest, retry_of: str = "", extra: Extra = NOTHING_MORE) -> bool:
         """Store a job, which is durable when this returns, and return whether it existed.
@@ -31,16 +33,16 @@ class Submissions:
         *retry_of* is the job that it repeats. *extra* is written with the job. `InvalidRequestError` for what is no
         job, `JobConflictError` when another job has its id, `BusyError` when what *extra* expects does not hold.
         """
-        submission = await apart(request.ByteSize(), checked_submission, request, self._settings.session_max_tasks)
+        submission = await apart(request.ByteSize(), checked_submission, request, self.settings.session_max_tasks)
         spec = request.spec
         for sink in (spec.sink, *(step.sink for step in spec.program.steps)):
             if sink.path:
-                await check_place_apart(sink.path, self._settings.private)
+                await check_place_apart(sink.path, self.settings.private)
         job_id = JobId(request.job_id)
         terms = submission.terms.model_copy(update={"principal": principal(), "retry_of": retry_of})
-        existed = await self._new_jobs.store(job_id, request.client_id, spec, submission, terms, extra)
+        existed = await self.new_jobs.store(job_id, request.client_id, spec, submission, terms, extra)
         if not existed:
-            self._notes.note(caller(), SUBMIT, job_id, f"retry of {retry_of}" if retry_of else "")
+            self.notes.note(caller(), SUBMIT, job_id, f"retry of {retry_of}" if retry_of else "")
             log.info(
                 "job_submitted",
                 job_id=job_id,

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from onager.catalog_records import (
     MAX_PARTITION_BYTES,
@@ -27,7 +29,7 @@ MAX_KEYS: Final = 64
 MAX_CHANGED_PARTITIONS: Final = 50_000
 MAX_PLACES: Final = 1_000
 """Locations of partitions outside of their table's, and of tables and databases."""
-_BLOB_VERSION: Final = 1
+SMALLER_RECORD: Final = "give it fewer columns, or shorter comments and properties"
 _FEWER: Final = "make fewer changes in one job, and the others in jobs of their own"
 
 
@@ -73,6 +75,8 @@ class CatalogChanges:
     partitions: tuple[PartitionsSet, ...]
     reads: Mapping[str, int]
     """The revisions of further records that must be unchanged."""
+    version: Literal[1] = 1
+    """Of the form in which it is stored."""
 
     @property
     def is_empty(self) -> bool:
@@ -100,6 +104,9 @@ class CatalogChanges:
                 for place in _locations(partition or {}):
                     if not is_below(place, change.location):
                         yield place
+
+
+_BLOB: Final = TypeAdapter(CatalogChanges)
 
 
 def _locations(spark: dict[str, Any]) -> Iterator[str]:
@@ -132,9 +139,9 @@ def changes_from(message: pb.CatalogChanges) -> CatalogChanges:
     """
     count = len(message.puts) + len(message.partitions)
     if count > MAX_CHANGED:
-        raise _too_many(f"a change of {count:,} records of the catalog, more than {MAX_CHANGED} in one job,")
+        raise over_limit(f"a change of {count:,} records of the catalog, more than {MAX_CHANGED} in one job,")
     if (count := sum(len(change.set) for change in message.partitions)) > MAX_CHANGED_PARTITIONS:
-        raise _too_many(f"a change of {count:,} partitions, more than {MAX_CHANGED_PARTITIONS:,} in one job,")
+        raise over_limit(f"a change of {count:,} partitions, more than {MAX_CHANGED_PARTITIONS:,} in one job,")
     changes = CatalogChanges(
         tuple(_put_from(put) for put in message.puts),
         tuple(_partitions_from(change) for change in message.partitions),
@@ -144,15 +151,18 @@ def changes_from(message: pb.CatalogChanges) -> CatalogChanges:
     return changes
 
 
-def _too_many(what: str) -> UnsupportedPlanError:
-    return UnsupportedPlanError(what, _FEWER, runs_whole=False)
+def over_limit(what: str, advice: str = _FEWER) -> UnsupportedPlanError:
+    """Return the error for *what* is over a limit of the catalog: the query does not run in another way, either."""
+    return UnsupportedPlanError(what, advice, runs_whole=False)
 
 
 def _check_together(message: pb.CatalogChanges, changes: CatalogChanges) -> None:
     if len(changes.keys) > MAX_KEYS:
-        raise _too_many(f"a change that depends on {len(changes.keys):,} records of the catalog, more than {MAX_KEYS},")
+        raise over_limit(
+            f"a change that depends on {len(changes.keys):,} records of the catalog, more than {MAX_KEYS},"
+        )
     if (count := len(set(changes.locations()))) > MAX_PLACES:
-        raise _too_many(f"a change of {count:,} places outside of the folders of tables, more than {MAX_PLACES:,},")
+        raise over_limit(f"a change of {count:,} places outside of the folders of tables, more than {MAX_PLACES:,},")
     for key in changes.reads:
         _key_of(key)
     for name, keys in (("puts", [p.key for p in message.puts]), ("partitions", [c.key for c in message.partitions])):
@@ -179,11 +189,8 @@ def _put_from(put: pb.CatalogPut) -> RecordPut:
     record = None
     if put.value:
         if len(put.value) > MAX_RECORD_BYTES:
-            raise UnsupportedPlanError(
-                f"{key.told()}, whose description has {len(put.value):,} bytes, more than {MAX_RECORD_BYTES:,},",
-                "give it fewer columns, or shorter comments and properties",
-                runs_whole=False,
-            )
+            what = f"{key.told()}, whose description has {len(put.value):,} bytes, more than {MAX_RECORD_BYTES:,},"
+            raise over_limit(what, SMALLER_RECORD)
         record = _object(put.key, put.value)
         try:
             record = checked(key, record, put.key)
@@ -233,61 +240,13 @@ def _object(what: str, text: bytes | str) -> dict[str, Any]:
 
 def encoded(changes: CatalogChanges) -> bytes:
     """Return *changes* as JSON that an admin can read."""
-    return plain_json(
-        {
-            "version": _BLOB_VERSION,
-            "puts": [
-                {
-                    "key": put.key,
-                    "record": put.record,
-                    "expected_revision": put.expected_revision,
-                    "removed_pages_of": put.removed_pages_of,
-                }
-                for put in changes.puts
-            ],
-            "partitions": [
-                {
-                    "key": change.key,
-                    "table_id": change.table_id,
-                    "location": change.location,
-                    "entries": change.entries,
-                    "expected": change.expected,
-                    "stale_stats": change.stale_stats,
-                    "template": change.template,
-                    "seen": change.seen,
-                }
-                for change in changes.partitions
-            ],
-            "reads": changes.reads,
-        }
-    )
+    return _BLOB.dump_json(changes)
 
 
 def decoded(content: bytes) -> CatalogChanges:
     """Return what `encoded` was given; `StateCorruptError` for anything else."""
     try:
-        found = parsed_json(content)
-        if found["version"] != _BLOB_VERSION:
-            raise StateCorruptError(f"changes of the catalog have version {found['version']!r}, not {_BLOB_VERSION}")
-        return CatalogChanges(
-            tuple(
-                RecordPut(p["key"], p["record"], p["expected_revision"], tuple(p["removed_pages_of"]))
-                for p in found["puts"]
-            ),
-            tuple(
-                PartitionsSet(
-                    c["key"],
-                    c["table_id"],
-                    c["location"],
-                    c["entries"],
-                    c["expected"],
-                    c["stale_stats"],
-                    c.get("template"),
-                    c.get("seen", 0),
-                )
-                for c in found["partitions"]
-            ),
-            found["reads"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateCorruptError(f"changes of the catalog cannot be read: {error!r}") from error
+        return _BLOB.validate_json(content, strict=True)
+    except ValidationError as error:
+        why = error.errors(include_url=False, include_input=False)[:3]
+        raise StateCorruptError(f"changes of the catalog cannot be read: {why}") from error

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from onager.catalog_records import MARK_KEY, CatalogKey, parsed_page_key, read_record
 from onager.errors import SchemaVersionError, StateCorruptError
+from onager.scheduler.catalog.stored import stored
 from onager.state_backend import ABSENT, Committed, Delete, KeyRange, Keyspace, StateBackendClient
 
 _AT_ONCE: Final = 100
@@ -20,21 +21,22 @@ class _Table(NamedTuple):
 
 
 class OrphanedPages:
-    """Pages that nobody named when this scheduler looked last."""
+    """Pages that no table named when this scheduler looked last."""
 
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
         self._seen: frozenset[str] = frozenset()
 
     async def collect(self) -> int:
-        """Remove pages that nobody names now and nobody named at the last call; return how many.
+        """Remove pages that no table names now and none named at the last call; return how many.
 
         The transaction expects the table's record as it was read. If there is none, it expects that the pages were not
         written again, and that no commit has pages that it stored before: either would be a table that begins to be.
         """
         keys = await self._keys()
         candidates = self._seen & keys
-        revisions = await self._revisions([*sorted(candidates), MARK_KEY])
+        found_now = await stored(self._backend, [*sorted(candidates), MARK_KEY])
+        revisions = {key: item.mod_revision for key, item in found_now.items()}
         tables = await self._tables() if keys else {}
         if tables is None:
             return 0
@@ -47,8 +49,8 @@ class OrphanedPages:
         removed = 0
         for table_id, found in orphans.items():
             table = tables.get(table_id)
-            guard = (MARK_KEY, revisions[MARK_KEY]) if table is None else (table.key, table.revision)
-            gone = sorted(key for key in found & candidates if revisions[key] != ABSENT)
+            guard = (MARK_KEY, revisions.get(MARK_KEY, ABSENT)) if table is None else (table.key, table.revision)
+            gone = sorted(found & candidates & revisions.keys())
             for start in range(0, len(gone), _AT_ONCE):
                 removed += await self._remove(gone[start : start + _AT_ONCE], guard, revisions)
         return removed
@@ -68,16 +70,8 @@ class OrphanedPages:
                 return frozenset(found)
             start_after = page.items[-1]
 
-    async def _revisions(self, keys: list[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for start in range(0, len(keys), _AT_ONCE):
-            some = [(_CATALOG, key) for key in keys[start : start + _AT_ONCE]]
-            for (_, key), item in (await self._backend.read_txn(some)).values.items():
-                found[key] = ABSENT if item is None else item.mod_revision
-        return found
-
     async def _tables(self) -> dict[str, _Table] | None:
-        """Return all tables by id, at one revision; None if one cannot be read: nobody knows which pages it names."""
+        """Return all tables by id, at one revision; None if one cannot be read: its pages are not known."""
         found: dict[str, _Table] = {}
         seen = await self._backend.read_txn(ranges=[KeyRange(_CATALOG, "tables/")])
         for item in seen.ranges[0]:

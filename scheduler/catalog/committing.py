@@ -12,12 +12,12 @@ from onager.catalog_records import (
     read_page,
     read_record,
 )
-from onager.errors import StateCorruptError, UnsupportedPlanError
+from onager.errors import StateCorruptError
 from onager.protocol.apart import apart
-from onager.scheduler.catalog.changes import CatalogChanges
+from onager.scheduler.catalog.changes import CatalogChanges, over_limit
 from onager.scheduler.catalog.merging import Found, Merged, merge, pages_needed
+from onager.scheduler.catalog.stored import stored
 from onager.state_backend import (
-    MAX_TXN_OPS,
     Delete,
     DeleteRange,
     Keyspace,
@@ -74,10 +74,8 @@ class CatalogCommits:
     ) -> CatalogWrites:
         left = MAX_BYTES - request_bytes(ops, expect) - op_bytes(Put(_CATALOG, MARK_KEY, b"{}"))
         if left < 0:
-            raise UnsupportedPlanError(
-                f"a change of the catalog of {MAX_BYTES - left:,} bytes, more than {MAX_BYTES:,} in one job,",
-                "make fewer changes in one job, and the others in jobs of their own",
-                runs_whole=False,
+            raise over_limit(
+                f"a change of the catalog of {MAX_BYTES - left:,} bytes, more than {MAX_BYTES:,} in one job,"
             )
         before: list[Op] = []
         for key, content in merged.pages.items():
@@ -97,26 +95,21 @@ class CatalogCommits:
     async def _stored(self, pages: list[Op]) -> dict[tuple[Keyspace, str], int]:
         """Store *pages*, and return their revisions: while they are at these, none has been collected."""
         if len(pages) > _MAX_BEFORE:
-            raise UnsupportedPlanError(
-                f"a change of the catalog that takes {len(pages)} pages of partitions, more than {_MAX_BEFORE},",
-                "add or remove fewer partitions in one job",
-                runs_whole=False,
-            )
+            what = f"a change of the catalog that takes {len(pages)} pages of partitions, more than {_MAX_BEFORE},"
+            raise over_limit(what, "add or remove fewer partitions in one job")
         return await self._backend.put_all(pages)
 
     async def _read(self, changes: CatalogChanges) -> tuple[dict[str, Found | None], dict[str, Entries]]:
         """Return the records of *changes*, and the pages that are needed of them."""
         why = ""
         for _ in range(_TRIES):
-            stored = (await self._backend.read_txn([(_CATALOG, key) for key in changes.keys])).values
-            found = {key: _found(key, stored[_CATALOG, key]) for key in changes.keys}
+            records = (await self._backend.read_txn([(_CATALOG, key) for key in changes.keys])).values
+            found = {key: _found(key, records[_CATALOG, key]) for key in changes.keys}
             needed = pages_needed(changes, found)
-            pages: dict[str, Entries] = {}
-            for start in range(0, len(needed), MAX_TXN_OPS):
-                some = [(_CATALOG, key) for key in needed[start : start + MAX_TXN_OPS]]
-                for (_, key), item in (await self._backend.read_txn(some)).values.items():
-                    if item is not None:
-                        pages[key] = await apart(len(item.value), _page, key, item.value)
+            pages = {
+                key: await apart(len(item.value), _page, key, item.value)
+                for key, item in (await stored(self._backend, needed)).items()
+            }
             missing = [key for key in needed if key not in pages]
             if not missing:
                 return found, pages

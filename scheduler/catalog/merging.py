@@ -5,7 +5,7 @@ table has become meanwhile, unless it is another table, lies elsewhere, or a par
 it was.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -25,10 +25,10 @@ from onager.catalog_records import (
     plain_json,
     unnumbered,
 )
-from onager.errors import CatalogConflictError, PlanningError, UnsupportedPlanError
+from onager.errors import CatalogConflictError, PlanningError
 from onager.exchange_layout import is_below, join, location_path, uri_quoted
 from onager.manifests import Place, TablePlaces
-from onager.scheduler.catalog.changes import CatalogChanges, PartitionsSet
+from onager.scheduler.catalog.changes import SMALLER_RECORD, CatalogChanges, PartitionsSet, over_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,13 @@ def _check_unchanged(key: str, revision: int, found: Found | None) -> None:
 
 
 def _conflict(key: str, found: Found | None, why: str) -> CatalogConflictError:
+    return CatalogConflictError(_told(key, None if found is None else found.record), why)
+
+
+def _told(key: str, record: Mapping[str, Any] | None = None) -> str:
     parsed = CatalogKey.parsed(key)
     assert parsed is not None
-    return CatalogConflictError(parsed.told(None if found is None else found.record), why)
+    return parsed.told(record)
 
 
 def _check_pages(
@@ -119,12 +123,8 @@ def _check_pages(
     for put in changes.puts:
         if put.record is not None and not {*_keys_of_pages(put.record)} <= known:
             raise PlanningError(f"the planner returned {put.key} with partitions that it does not have")
-        if not {*put.removed_pages_of} <= _gone(before) - kept:
+        if not {*put.removed_pages_of} <= {record["id"] for record in before} - kept:
             raise PlanningError(f"the planner removes the partitions of {put.key} and keeps the table")
-
-
-def _gone(before: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {record["id"] for record in before}
 
 
 def _table_of(
@@ -150,12 +150,6 @@ def _check_expected(change: PartitionsSet, record: Mapping[str, Any], pages: Map
         if unnumbered(now) != unnumbered(expected):
             why = "removed" if now is None else "added" if expected is None else "altered"
             raise CatalogConflictError(_told(change.key), f"its partition {path} was {why}")
-
-
-def _told(key: str) -> str:
-    parsed = CatalogKey.parsed(key)
-    assert parsed is not None
-    return parsed.told()
 
 
 def _entries(change: PartitionsSet, record: Mapping[str, Any], pages: Mapping[str, Entries]) -> Entries:
@@ -235,11 +229,8 @@ def _with_partitions(
         return {**record, "pages": [*kept, *added]}
     partitions = folded([*(pages[key] for key in _keys_of_pages(record)), stamped])
     if len(partitions) > MAX_PARTITIONS:
-        raise UnsupportedPlanError(
-            f"{_told(change.key)} with {len(partitions):,} partitions, more than {MAX_PARTITIONS:,},",
-            "partition it by fewer columns, or more coarsely",
-            runs_whole=False,
-        )
+        what = f"{_told(change.key)} with {len(partitions):,} partitions, more than {MAX_PARTITIONS:,},"
+        raise over_limit(what, "partition it by fewer columns, or more coarsely")
     added = _added(record, partitions, new_pages)
     return {**record, "pages": added, "merged": len(added)}
 
@@ -253,9 +244,6 @@ def _added(record: Mapping[str, Any], entries: Entries, new_pages: dict[str, byt
 def _value(key: str, record: dict[str, Any]) -> bytes:
     value = plain_json(record)
     if len(value) > MAX_RECORD_BYTES:
-        raise UnsupportedPlanError(
-            f"{_told(key)}, whose record has {len(value):,} bytes, more than {MAX_RECORD_BYTES:,},",
-            "give it fewer columns, or shorter comments and properties",
-            runs_whole=False,
-        )
+        what = f"{_told(key)}, whose record has {len(value):,} bytes, more than {MAX_RECORD_BYTES:,},"
+        raise over_limit(what, SMALLER_RECORD)
     return value

@@ -1,7 +1,6 @@
 """Reads of the catalog: for planners, as it is stored, and for people."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from onager.catalog_records import (
@@ -19,7 +18,8 @@ from onager.protocol.apart import apart
 from onager.protocol.field_limits import MAX_CATALOG_A_PAGE, MAX_CATALOG_KEYS
 from onager.protocol.limits import MAX_MESSAGE_BYTES, MIB
 from onager.redaction import shown_json
-from onager.state_backend import MAX_TXN_OPS, KeyRange, Keyspace, KeyValue, StateBackendClient
+from onager.scheduler.catalog.stored import stored
+from onager.state_backend import KeyRange, Keyspace, KeyValue, StateBackendClient
 
 _MAX_BYTES: Final = MAX_MESSAGE_BYTES - MIB
 _TRIES: Final = 5
@@ -160,20 +160,11 @@ class CatalogLooks:
 
     async def _partitions(self, record: dict[str, Any]) -> dict[str, Partition] | None:
         """Return the partitions of a table; None if pages of them are gone."""
-        pages: list[KeyValue] = []
-        async for page in self._pages(record):
-            if page is None:
-                return None
-            pages.append(page)
-        return await apart(sum(len(page.value) for page in pages), _folded, pages)
-
-    async def _pages(self, record: dict[str, Any]) -> AsyncIterator[KeyValue | None]:
-        keys = [(_CATALOG, page_key(record["id"], page_id)) for page_id in record.get("pages", ())]
-        for start in range(0, len(keys), MAX_TXN_OPS):
-            some = keys[start : start + MAX_TXN_OPS]
-            seen = await self._backend.read_txn(some)
-            for key in some:
-                yield seen.values[key]
+        keys = [page_key(record["id"], page_id) for page_id in record.get("pages", ())]
+        found = await stored(self._backend, keys)
+        if len(found) < len(keys):
+            return None
+        return await apart(sum(len(page.value) for page in found.values()), _folded, [found[key] for key in keys])
 
 
 def _folded(pages: list[KeyValue]) -> dict[str, Partition]:

@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from onager.errors import BusyError
 from onager.exchange_layout import CONNECT_ARTIFACTS, CONNECT_UNPACKED, connect_artifact, has_scheme, local_path
 from onager.program_files import ARCHIVES, program_file
 from onager.protocol.spark_connect import AddArtifactsResponse
 from onager.scheduler import timing
-from onager.scheduler.connect.failures import RUNTIME, ConnectError, too_large, unsupported
-from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord, SessionRecord
+from onager.scheduler.connect.failures import RUNTIME, ConnectError, failed, too_large, unsupported
+from onager.scheduler.connect.records import MAX_ARTIFACTS, MAX_ARTIFACTS_BYTES, ArtifactRecord
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.disk import EXCHANGE
 from onager.synced import sync_directory
@@ -34,7 +33,6 @@ _REFUSED: Final = {
     "forward_to_fs": "copyFromLocalToFs: write the file where the executors find it",
 }
 _ORPHAN_S: Final = 24 * 3_600
-_TRIES: Final = 8
 
 
 @dataclass(slots=True)
@@ -61,25 +59,20 @@ class _Upload:
     answer: Any = field(default_factory=AddArtifactsResponse)
 
 
+@dataclass(eq=False, repr=False)
 class Artifacts:
     """Takes files in, and removes those of no session."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        exchange_dir: str,
-        check_exchange: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Make it; *check_exchange* raises `PlaceNotSeenError` when another directory is there, and calls its disk."""
-        self._check_exchange = check_exchange
-        self._sessions = sessions
-        self._exchange_dir = exchange_dir
+    sessions: Sessions
+    exchange_dir: str
+    check_exchange: Callable[[], None]
+    """Raises `PlaceNotSeenError` when another directory is there. It calls the disk."""
 
     @property
     def _folder(self) -> Path:
-        if has_scheme(self._exchange_dir):
+        if has_scheme(self.exchange_dir):
             raise unsupported("files (addArtifacts) while the exchange directory is a URI")
-        return Path(local_path(self._exchange_dir)) / CONNECT_ARTIFACTS
+        return Path(local_path(self.exchange_dir)) / CONNECT_ARTIFACTS
 
     async def add(self, session: Session, first: Any, others: AsyncIterator[Any]) -> Any:
         """Take in the files of a call, and return its answer; what does not match its checksum is left out."""
@@ -93,7 +86,7 @@ class Artifacts:
                 EXCHANGE.post(upload.coming.path.unlink)
         if upload.coming is not None:
             raise _bad(f"{upload.coming.name} ended before its last piece")
-        await EXCHANGE.call(self._check_exchange)
+        await EXCHANGE.call(self.check_exchange)
         return await self._keep(session, upload.taken, upload.answer)
 
     async def _take(self, upload: _Upload, request: Any) -> None:
@@ -142,31 +135,28 @@ class Artifacts:
         digest = file.digest.hexdigest()
         if file.name.startswith(f"{_CACHE}/") and file.name != f"{_CACHE}/{digest}":
             raise _bad(f"{file.name} has other content than its name says")
-        target = Path(local_path(self._exchange_dir)) / connect_artifact(digest)
+        target = Path(local_path(self.exchange_dir)) / connect_artifact(digest)
         await EXCHANGE.call(_settle, file.path, target, within_s=timing.DISK_LONG_S)
         upload.taken.append(ArtifactRecord(name=file.name, digest=digest, size_bytes=file.size))
 
     async def _keep(self, session: Session, taken: list[ArtifactRecord], answer: Any) -> Any:
-        clashes: list[str] = []
-
-        def added(record: SessionRecord) -> SessionRecord:
-            artifacts, clashes[:] = merged(record.artifacts, taken)
+        async def tried(session: Session) -> Session | None:
+            artifacts, clashes[:] = merged(session.record.artifacts, taken)
             if len(artifacts) > MAX_ARTIFACTS:
                 raise too_large("the session", len(artifacts), MAX_ARTIFACTS, "files")
-            return record.model_copy(update={"artifacts": artifacts})
+            return await self.sessions.change(session, {"artifacts": artifacts})
 
-        for _ in range(_TRIES):
-            if not taken or await self._sessions.change(session, added) is not None:
-                if clashes:
-                    raise _clash(clashes)
-                return answer
-            session = await self._sessions.open(session.key)
-        raise BusyError("the session changes too often for files to be added")
+        clashes: list[str] = []
+        if taken:
+            await self.sessions.until_done(session, tried)
+        if clashes:
+            raise _clash(clashes)
+        return answer
 
     async def sweep(self, kept: Collection[str]) -> None:
-        """Remove files that no session has, once nobody can be reading them any more."""
-        if not has_scheme(self._exchange_dir):
-            await EXCHANGE.call(self._check_exchange)  # what lies in another directory may be another cluster's
+        """Remove files that no session has, once no reader can be left."""
+        if not has_scheme(self.exchange_dir):
+            await EXCHANGE.call(self.check_exchange)  # what lies in another directory may be another cluster's
             await EXCHANGE.call(_remove_old, self._folder, kept, within_s=timing.DISK_LONG_S)
 
 
@@ -254,10 +244,8 @@ def _linked_from(folder: Path) -> list[str]:
 
 def _clash(names: list[str]) -> ConnectError:
     why = f"the session has another {', '.join(names[:5])}, which cannot be replaced: give the new one another name"
-    return ConnectError(
-        "ARTIFACT_ALREADY_EXISTS", f"[ARTIFACT_ALREADY_EXISTS] {why}. SQLSTATE: 42713", "42713", classes=RUNTIME
-    )
+    return failed("ARTIFACT_ALREADY_EXISTS", "42713", f"{why}.", classes=RUNTIME)
 
 
 def _bad(why: str) -> ConnectError:
-    return ConnectError("INVALID_ARTIFACT", f"[INVALID_ARTIFACT] {why}. SQLSTATE: 22023", "22023")
+    return failed("INVALID_ARTIFACT", "22023", f"{why}.")

@@ -1,4 +1,4 @@
-"""Checkpoints of sessions: made by jobs, removed once no session has them and nobody can be reading them any more."""
+"""Checkpoints of sessions: made by jobs, removed once no session has them and no reader can be left."""
 
 import shutil
 from collections.abc import Collection
@@ -26,9 +26,9 @@ GRACE_MS: Final = 600_000
 
 
 def begun(session: Session, job_id: JobId, exchange_dir: str) -> tuple[pb.ConnectJob, pb.ConnectApplied]:
-    """Return the job that makes a checkpoint, and the session with it; nobody knows the relation's id until it is made.
+    """Return the job that makes a checkpoint, and the session with it.
 
-    So nothing is left to do when the job has ended.
+    The client does not know the relation's id before the job has ended, so nothing is left to do then.
     """
     if has_scheme(exchange_dir):
         raise unsupported("checkpoints while the exchange directory is a URI: write a table instead")

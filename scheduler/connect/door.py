@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
@@ -33,7 +34,18 @@ _BYTES: Final = {
 """The largest request of a method, or one message of it; others: `_SMALL_BYTES`."""
 _PARTS: Final = 20_000
 
-_Handler = Callable[[Any, Any], Awaitable[Any]]
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is being served."""
+
+    name: str
+    context: Any
+    request: Any = None
+    """The request, or the first one, once it is decoded."""
+
+
+_Serve = Callable[[_Call, Any], Awaitable[Any]]
 
 
 class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
@@ -54,71 +66,53 @@ class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _handler(self, name: str) -> Any:
         method = METHODS[name]
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._streaming(name))
+            return grpc.unary_stream_rpc_method_handler(self._served(name, self._stream))
         if method.client_streaming:
-            return grpc.stream_unary_rpc_method_handler(self._uploading(name))
-        return grpc.unary_unary_rpc_method_handler(self._unary(name))
+            return grpc.stream_unary_rpc_method_handler(self._served(name, self._upload))
+        return grpc.unary_unary_rpc_method_handler(self._served(name, self._answer))
+
+    def _served(self, name: str, serve: _Serve) -> Callable[[Any, Any], Awaitable[Any]]:
+        """Return what serves a method: *serve*, whose errors become the status of the call."""
+
+        async def served(content: Any, context: Any) -> Any:
+            call = _Call(name, context)
+            note_peer(context)
+            try:
+                return await serve(call, content)
+            except Exception as error:  # noqa: BLE001 - the caller gets every error
+                refusal = self._told(call, error)
+            call = content = None  # type: ignore[assignment] # gRPC keeps the stack of what `abort` raises
+            return await context.abort(*refusal)
+
+        return served
 
     # ---------------------------------------------------------------- the kinds of calls
 
-    def _unary(self, name: str) -> _Handler:
-        call = getattr(self._service, name)
+    async def _answer(self, call: _Call, content: bytes) -> bytes:
+        with self._room.taken(len(content)):
+            call.request = await _decoded(call.name, content)
+            answer = await getattr(self._service, call.name)(call.request, content)
+            return answer if isinstance(answer, bytes) else bytes(answer.SerializeToString())
 
-        async def served(content: bytes, context: Any) -> Any:
-            request: Any = None
-            note_peer(context)
-            try:
-                with self._room.taken(len(content)):
-                    request = await _decoded(name, content)
-                    answer = await call(request, content)
-                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
-            except Exception as error:  # noqa: BLE001 - the caller gets every error
-                refusal = self._told(name, request, error)
-            return await context.abort(*refusal)
+    async def _stream(self, call: _Call, content: bytes) -> None:
+        with counted(self, "operations", CONNECT_OPERATIONS):
+            with self._room.taken(len(content)):
+                call.request = await _decoded(call.name, content)
+            async with aclosing(getattr(self._service, call.name)(call.request, content)) as answers:
+                await self._write(answers, call.context)
 
-        return served
+    async def _upload(self, call: _Call, contents: AsyncIterator[bytes]) -> bytes:
+        async def decoded() -> AsyncIterator[Any]:
+            async for content in read_all(contents):
+                yield await _decoded(call.name, content)
 
-    def _streaming(self, name: str) -> _Handler:
-        call = getattr(self._service, name)
-
-        async def served(content: bytes, context: Any) -> None:
-            request: Any = None
-            note_peer(context)
-            try:
-                with counted(self, "operations", CONNECT_OPERATIONS):
-                    with self._room.taken(len(content)):
-                        request = await _decoded(name, content)
-                    async with aclosing(call(request, content)) as answers:
-                        await self._write(answers, context)
-            except Exception as error:  # noqa: BLE001 - as above
-                refusal = self._told(name, request, error)
-            else:
-                return
-            request = content = None  # type: ignore[assignment] # gRPC keeps the stack of what `abort` raises
-            await context.abort(*refusal)
-
-        return served
-
-    def _uploading(self, name: str) -> _Handler:
-        async def served(contents: AsyncIterator[bytes], context: Any) -> Any:
-            first: Any = None
-
-            async def decoded() -> AsyncIterator[Any]:
-                async for content in read_all(contents):
-                    yield await _decoded(name, content)
-
-            note_peer(context)
-            try:
-                with counted(self, "uploads", CONNECT_UPLOADS):
-                    requests = decoded()
-                    first = await _first(requests)
-                    answer = await self._service.AddArtifacts(first, requests)
-                    return answer.SerializeToString()
-            except Exception as error:  # noqa: BLE001 - as above
-                refusal = self._told(name, first, error)
-            return await context.abort(*refusal)
-
-        return served
+        with counted(self, "uploads", CONNECT_UPLOADS):
+            requests = decoded()
+            call.request = await anext(requests, None)
+            if call.request is None:
+                raise InvalidRequestError("no file came")
+            answer = await self._service.AddArtifacts(call.request, requests)
+            return bytes(answer.SerializeToString())
 
     # ---------------------------------------------------------------- parts
 
@@ -146,10 +140,11 @@ class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 coming.cancel()
                 await asyncio.wait([coming])
 
-    def _told(self, name: str, request: Any, error: Exception) -> Any:
+    def _told(self, call: _Call, error: Exception) -> Any:
+        name = call.name
         if isinstance(error, ConnectError):
-            if request is not None:
-                self._service.note(request, error)
+            if call.request is not None:
+                self._service.note(call.request, error)
             return status_of(error)
         if not isinstance(error, OnagerError):
             incident = secrets.token_hex(4)
@@ -157,13 +152,6 @@ class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             error = OnagerError(f"the process that serves {name} failed: its log has more of incident {incident}")
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return status_of_ours(error)
-
-
-async def _first(requests: AsyncIterator[Any]) -> Any:
-    found = await anext(requests, None)
-    if found is None:
-        raise InvalidRequestError("no file came")
-    return found
 
 
 async def _decoded(name: str, content: bytes) -> Any:

@@ -76,24 +76,27 @@ class ConnectError(Exception):
         self.error_id = ""
 
 
+def failed(error_class: str, sql_state: str, why: str, **more: Any) -> ConnectError:
+    """Return the error for a condition, with a message as Spark's; *more*: as in `ConnectError`."""
+    return ConnectError(error_class, f"[{error_class}] {why} SQLSTATE: {sql_state}", sql_state, **more)
+
+
 def invalid(condition: str, handle: str, why: str) -> ConnectError:
     """Return the error for a session or an operation that cannot be used: ``INVALID_HANDLE``."""
-    error_class = f"INVALID_HANDLE.{condition}"
-    message = f"[{error_class}] The handle {handle} is invalid. {why} SQLSTATE: HY000"
     code = grpc.StatusCode.INVALID_ARGUMENT if condition == "FORMAT" else grpc.StatusCode.INTERNAL
-    return ConnectError(error_class, message, "HY000", code=code)
+    return failed(f"INVALID_HANDLE.{condition}", "HY000", f"The handle {handle} is invalid. {why}", code=code)
 
 
 def unsupported(feature: str) -> ConnectError:
     """Return the error for what Onager does not do over Spark Connect."""
-    message = f"[UNSUPPORTED_FEATURE] Onager does not do this over Spark Connect: {feature}. SQLSTATE: 0A000"
-    return ConnectError("UNSUPPORTED_FEATURE", message, "0A000", classes=_UNSUPPORTED)
+    why = f"Onager does not do this over Spark Connect: {feature}."
+    return failed("UNSUPPORTED_FEATURE", "0A000", why, classes=_UNSUPPORTED)
 
 
 def too_large(what: str, size: int, most: int, unit: str = "bytes") -> ConnectError:
     """Return the error for something over a limit."""
-    message = f"[CONNECT_LIMIT_EXCEEDED] {what} has {size:,} {unit}, more than the limit of {most:,}. SQLSTATE: 54000"
-    return ConnectError("CONNECT_LIMIT_EXCEEDED", message, "54000", code=grpc.StatusCode.RESOURCE_EXHAUSTED)
+    why = f"{what} has {size:,} {unit}, more than the limit of {most:,}."
+    return failed("CONNECT_LIMIT_EXCEEDED", "54000", why, code=grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 def from_reply(failure: pb.ConnectFailure) -> ConnectError:
@@ -108,7 +111,7 @@ def _told(
         error_class = "" if _JAVA_CLASS.fullmatch(error_class) else error_class  # it has no condition
         return ConnectError(error_class, message, sql_state, classes=classes, details=details)
     condition, state, classes = _AS_SPARK[error_class]
-    return ConnectError(condition, f"[{condition}] {message} SQLSTATE: {state}", state, classes=classes)
+    return failed(condition, state, message, classes=classes)
 
 
 OF_OPERATION: Final = "operation/"

@@ -4,16 +4,14 @@ A job's id follows from user, session and operation, so whoever asks again, at w
 A command's answer is stored in one transaction with its effect.
 """
 
-import asyncio
 import base64
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, Final, NamedTuple
 
 from onager.clock import Clock
-from onager.errors import BusyError, JobConflictError, JobNotFoundError
+from onager.errors import JobConflictError, JobNotFoundError
 from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.job_settings import PREFIX
@@ -25,7 +23,7 @@ from onager.scheduler.api.looking import JobLooks
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
-from onager.scheduler.connect.failures import ConnectError, from_job, from_reply, invalid, too_large
+from onager.scheduler.connect.failures import ConnectError, failed, from_job, from_reply, invalid, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
 from onager.scheduler.connect.responses import Cursor, Ids, cursor_after, progress, rows
@@ -42,13 +40,9 @@ from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendC
 
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
-_TRIES: Final = 30
 _TAGS: Final = 32
 _TAG_CHARS: Final = 200
 _PLAN, _PIECES = "connect.plan", "connect.pieces"
-
-
-_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,50 +74,36 @@ class _Recorded(NamedTuple):
     mod_revision: int
 
 
+@dataclass(eq=False, repr=False)
 class Operations:
     """Begins operations, finds them again, and ends them."""
 
-    def __init__(
-        self,
-        backend: StateBackendClient,
-        clock: Clock,
-        sessions: Sessions,
-        calls: ConnectCalls,
-        submissions: Submissions,
-        looks: JobLooks,
-        running: RunningOperations,
-        heads: JobHeads,
-        results: ResultStore,
-        exchange_dir: str,
-        readers: SchedulerService,
-    ) -> None:
-        """*readers*: the service whose readers of results count together with these."""
-        self._backend = backend
-        self._clock = clock
-        self._sessions = sessions
-        self._calls = calls
-        self._submissions = submissions
-        self._looks = looks
-        self._running = running
-        self._heads = heads
-        self._results = results
-        self._exchange_dir = exchange_dir
-        self._readers = readers
-        self._turns: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
+    backend: StateBackendClient
+    clock: Clock
+    sessions: Sessions
+    calls: ConnectCalls
+    submissions: Submissions
+    looks: JobLooks
+    running: RunningOperations
+    heads: JobHeads
+    results: ResultStore
+    exchange_dir: str
+    readers: SchedulerService
+    """The service whose readers of results count together with these."""
 
     # ---------------------------------------------------------------- asking Spark
 
     async def ask(self, session: Session, call: pb.ConnectCall) -> pb.ConnectReply:
         """Return Spark's reply; `ConnectError` for an error of Spark's."""
         call.session.CopyFrom(session.message)
-        reply = await self._calls.call(call, session.key.path, SPARK_S)
-        if reply.HasField("failure"):
-            raise from_reply(reply.failure)
-        return reply
+        return await self._reply(call, session.key.path)
 
-    async def describe(self) -> pb.ConnectReply:
+    async def describe(self) -> pb.ConnectDefaults:
         """Return what every session has by default."""
-        reply = await self._calls.call(pb.ConnectCall(describe=True), "", SPARK_S)
+        return (await self._reply(pb.ConnectCall(describe=True), "")).defaults
+
+    async def _reply(self, call: pb.ConnectCall, session_path: str) -> pb.ConnectReply:
+        reply = await self.calls.call(call, session_path, SPARK_S)
         if reply.HasField("failure"):
             raise from_reply(reply.failure)
         return reply
@@ -133,21 +113,11 @@ class Operations:
 
         async def tried(session: Session) -> bytes | None:
             applied = (await self.ask(session, pb.ConnectCall(configure=request))).applied
-            if not applied.changes or await self._sessions.apply(session, applied, ((), {})) is not None:
+            if not applied.changes or await self.sessions.apply(session, applied, ((), {})) is not None:
                 return bytes(applied.responses[0]) if applied.responses else b""
             return None
 
-        return await self._until_done(session, tried)
-
-    async def _until_done(self, session: Session, tried: Callable[[Session], Awaitable[_Done | None]]) -> _Done:
-        """Try to change a session until that is done: the first time at once, and then one after the other."""
-        if (done := await tried(session)) is not None:
-            return done
-        async with self._turns.setdefault(session.key, asyncio.Lock()):
-            for _ in range(_TRIES):
-                if (done := await tried(await self._sessions.open(session.key))) is not None:
-                    return done
-        raise BusyError("the session changes too often: try again")
+        return await self.sessions.until_done(session, tried)
 
     # ---------------------------------------------------------------- beginning
 
@@ -184,7 +154,7 @@ class Operations:
 
         async def tried(session: Session) -> _Recorded | list[bytes] | None:
             if is_checkpoint:
-                job, applied = begun(session, operation.job_id, self._exchange_dir)
+                job, applied = begun(session, operation.job_id, self.exchange_dir)
             else:
                 reply = await self.ask(session, pb.ConnectCall(apply=content))
                 job, applied = reply.job, reply.applied
@@ -196,16 +166,16 @@ class Operations:
                 return list(responses)
             record = OperationRecord(
                 digest=digest,
-                at_ms=self._clock.now_ms(),
+                at_ms=self.clock.now_ms(),
                 responses=tuple(base64.b64encode(response).decode() for response in responses),
                 work=job.work,
                 session=base64.b64encode(session.message.SerializeToString()).decode() if job.work else "",
             )
             put, expected = Put(*operation.place, record.encoded()), {operation.place: ABSENT}
             if applied.changes:
-                if (changed := await self._sessions.apply(session, applied, ([put], expected))) is not None:
+                if (changed := await self.sessions.apply(session, applied, ([put], expected))) is not None:
                     return _Recorded(record, changed.mod_revision)
-            elif isinstance(written := await self._backend.put_txn([put], expect=expected), Committed):
+            elif isinstance(written := await self.backend.put_txn([put], expect=expected), Committed):
                 return _Recorded(record, written.revision)
             if (found := await self._find(operation)) is not None:
                 if found.record.digest != digest:
@@ -213,10 +183,10 @@ class Operations:
                 return found
             return None
 
-        return await self._until_done(session, tried)
+        return await self.sessions.until_done(session, tried)
 
     async def _find(self, operation: Operation) -> _Recorded | None:
-        found = await self._backend.get(*operation.place)
+        found = await self.backend.get(*operation.place)
         if found is None:
             return None
         record = OperationRecord.decoded(found.value, f"ConnectOperations/{found.key}")
@@ -233,11 +203,11 @@ class Operations:
     async def _submit(
         self, session: pb.ConnectSession, operation: Operation, request: Any, digest: str, work: str, extra: Extra
     ) -> None:
-        if (head := self._heads.get(operation.job_id)) is not None:
+        if (head := self.heads.get(operation.job_id)) is not None:
             if head.labels.get(_PLAN) != digest:
                 raise _taken(operation)
             return
-        if (running := sum(1 for _ in self._running.as_last_seen(operation.key))) >= MAX_OPERATIONS:
+        if (running := sum(1 for _ in self.running.as_last_seen(operation.key))) >= MAX_OPERATIONS:
             raise too_large("the session", running + 1, MAX_OPERATIONS, "operations that run at a time")
         content = request.SerializeToString()
         plan = pb.ConnectPlan(request=content, session=session, work=work)
@@ -262,10 +232,10 @@ class Operations:
         ops, expected = extra
         is_open: Expected = {end_of(operation.key): ABSENT}
         try:
-            await self._submissions.submit(submission, extra=(ops, {**expected, **is_open}))
+            await self.submissions.submit(submission, extra=(ops, {**expected, **is_open}))
         except JobConflictError:
             # The session may have changed since the operation began. What counts is its plan.
-            job = await self._looks.fresh(operation.job_id)
+            job = await self.looks.fresh(operation.job_id)
             if job.header.labels.get(_PLAN) != digest:
                 raise _taken(operation) from None
 
@@ -301,7 +271,7 @@ class Operations:
     async def _until_ended(self, operation: Operation, *, is_begun: bool = False) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, until it has ended; *is_begun*: it was submitted, if its record is gone by now."""
         try:
-            async for told in self._looks.progress(operation.job_id):
+            async for told in self.looks.progress(operation.job_id):
                 if told.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
                     break
                 yield progress(operation.ids, told)
@@ -312,7 +282,7 @@ class Operations:
 
     async def _succeeded(self, operation: Operation) -> StoredJob:
         """Return the operation's job, which has ended; `ConnectError` unless it has succeeded."""
-        job = await self._looks.fresh(operation.job_id)
+        job = await self.looks.fresh(operation.job_id)
         if job.graph.state is JobState.CANCELLED:
             raise cancelled()
         if job.graph.state is JobState.FAILED:
@@ -328,15 +298,13 @@ class Operations:
         if cursor.is_done or graph.plan is None:
             yield operation.ids.complete() + _observed(job)
             return
-        head = self._heads.get(operation.job_id)
+        head = self.heads.get(operation.job_id)
         check_fetchable(graph, has_result=head is None or head.has_result)
-        batches = result_batches(
-            graph, self._results, self._exchange_dir, partition=cursor.partition, batch=cursor.batch
-        )
+        batches = result_batches(graph, self.results, self.exchange_dir, partition=cursor.partition, batch=cursor.batch)
         in_pieces = job.header.labels.get(_PIECES) == "yes"
         schema = graph.plan.schema_json
-        with counted(self._readers, "FetchResult", STREAM_LIMITS["FetchResult"]):
-            self._readers.notes.note(caller(), FETCH, operation.job_id)
+        with counted(self.readers, "FetchResult", STREAM_LIMITS["FetchResult"]):
+            self.readers.notes.note(caller(), FETCH, operation.job_id)
             answers = rows(
                 operation.ids,
                 cursor,
@@ -353,7 +321,7 @@ class Operations:
     async def failure(self, key: SessionKey, operation_id: str) -> ConnectError | None:
         """Return the error with which an operation's job failed; None if it did not, or is gone."""
         try:
-            graph = (await self._looks.fresh(job_id_of(key, operation_id))).graph
+            graph = (await self.looks.fresh(job_id_of(key, operation_id))).graph
         except JobNotFoundError:
             return None
         return from_job(graph.outcome.failure, operation_id) if graph.state is JobState.FAILED else None  # type: ignore[union-attr]
@@ -361,9 +329,7 @@ class Operations:
 
 def cancelled() -> ConnectError:
     """Return the error of an operation that was interrupted."""
-    return ConnectError(
-        "OPERATION_CANCELED", "[OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008", "HY008"
-    )
+    return failed("OPERATION_CANCELED", "HY008", "Operation has been canceled.")
 
 
 def _forgotten(operation: Operation) -> ConnectError:

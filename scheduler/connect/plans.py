@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from onager.protocol.limits import MIB
 from onager.protocol.spark_connect import ExecutePlanRequest, Relation
-from onager.scheduler.connect.failures import ConnectError, too_large, unsupported
+from onager.scheduler.connect.failures import ConnectError, failed, too_large, unsupported
 
 MAX_PLAN_BYTES: Final = 16 * MIB
 """A request with a plan, unpacked."""
@@ -87,6 +87,5 @@ def digest_of_plan(request: ExecutePlanRequest) -> str:
 
 
 def _unreadable(why: str) -> ConnectError:
-    error_class = "CONNECT_INVALID_PLAN.CANNOT_PARSE"
-    message = f"[{error_class}] The plan cannot be read: {why}. SQLSTATE: 56K00"
-    return ConnectError(error_class, message, "56K00", code=grpc.StatusCode.INVALID_ARGUMENT)
+    why = f"The plan cannot be read: {why}."
+    return failed("CONNECT_INVALID_PLAN.CANNOT_PARSE", "56K00", why, code=grpc.StatusCode.INVALID_ARGUMENT)

@@ -1,6 +1,6 @@
 """What is stored of sessions and of the commands in them.
 
-- ``ConnectSessions/USER/SESSION``: the record of a session, changed only by who has read it as it is.
+- ``ConnectSessions/USER/SESSION``: the record of a session; a write expects it as it was read.
 - ``ConnectEntries/USER/SESSION/NUMBER``: a command that made a view, a function, a data source; written once.
 - ``ConnectOperations/USER/SESSION/OPERATION``: what a command answered, written in one transaction with its effect.
 """

@@ -5,9 +5,7 @@ B of partition P, with which R rows have come, ``P.B.R.C`` after piece C of that
 it is ``+N``, N responses having come; ``+N!`` where only the end is left, of commands that are not recorded.
 """
 
-import asyncio
 import re
-import struct
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
@@ -15,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MIB
 from onager.protocol.spark_connect import ExecutePlanResponse
-from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.failures import failed
 from onager.scheduler.connect.schemas import schema_message
 from onager.scheduler.jobs.results import ResultBatch
 
@@ -26,10 +24,6 @@ _PIECE_BYTES: Final = 4 * MIB
 """The size of pieces, where the client takes them; other clients get batches as they are."""
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """What ends an Arrow stream. Source: Arrow's IPC format."""
-_U32: Final = struct.Struct("<I")
-_I32: Final = struct.Struct("<i")
-_U16: Final = struct.Struct("<H")
-_I64: Final = struct.Struct("<q")
 _ARROW_BATCH: Final = 2
 _DATA: Final = 2
 
@@ -80,12 +74,8 @@ def cursor_after(response_id: str) -> Cursor:
         return Cursor(has_schema=True)
     found = _CURSOR.fullmatch(response_id)
     if found is None:
-        raise ConnectError(
-            "INVALID_CURSOR.POSITION_NOT_FOUND",
-            f"[INVALID_CURSOR.POSITION_NOT_FOUND] The cursor is invalid. {response_id[:80]!r} is no response of the "
-            "operation. SQLSTATE: HY109",
-            "HY109",
-        )
+        why = f"The cursor is invalid. {response_id[:80]!r} is no response of the operation."
+        raise failed("INVALID_CURSOR.POSITION_NOT_FOUND", "HY109", why)
     partition, batch, rows = (int(found[at]) for at in (1, 2, 3))
     if found[4]:
         return Cursor(partition, batch, rows, int(found[4]), has_schema=True)
@@ -119,12 +109,15 @@ async def rows(
     observed: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
     """Yield the responses with a result's rows, from *cursor* on, and the last one, which tells what was *observed*."""
-    if not cursor.has_schema and (schema := schema_message(schema_json)) is not None:
-        yield bytes(ids.response("schema", schema=schema).SerializeToString())
+    import pyarrow as pa
+
+    if not cursor.has_schema and (told := schema_message(schema_json)) is not None:
+        yield bytes(ids.response("schema", schema=told).SerializeToString())
+    schema = pa.ipc.read_schema(pa.py_buffer(arrow_schema))
     come, first_piece = cursor.rows, cursor.piece
     async with aclosing(batches):
         async for found in batches:
-            rows_of_it = row_count(found.message)
+            rows_of_it = row_count(found.message, schema)
             if rows_of_it:
                 content = (arrow_schema, found.message, _END_OF_STREAM)
                 after = f"{found.partition}.{found.batch}"
@@ -135,15 +128,14 @@ async def rows(
                     yield _batch(ids, f"{after}.{come + rows_of_it}", content, rows_of_it, come)
             come, first_piece = come + rows_of_it, 0
     if not come:
-        yield _batch(ids, "0.0.0", (await asyncio.to_thread(_without_rows, arrow_schema),), 0, 0)
+        yield _batch(ids, "0.0.0", (_without_rows(schema),), 0, 0)
     yield ids.complete() + observed
 
 
-def _without_rows(arrow_schema: bytes) -> bytes:
+def _without_rows(schema: Any) -> bytes:
     """Return an Arrow stream of one batch without rows, which clients of Spark wait for."""
     import pyarrow as pa
 
-    schema = pa.ipc.read_schema(pa.py_buffer(arrow_schema))
     with pa.BufferOutputStream() as sink:
         with pa.ipc.new_stream(sink, schema) as stream:
             stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
@@ -184,20 +176,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def row_count(message: bytes) -> int:
-    """Return the rows of an encapsulated record batch message. Source: Arrow's Message.fbs, FlatBuffers' layout."""
-    at = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
-    table = at + _U32.unpack_from(message, at)[0]
-    header = _field(message, table, 2)
-    batch = header + _U32.unpack_from(message, header)[0]
-    length = _field(message, batch, 0)
-    return int(_I64.unpack_from(message, length)[0]) if length else 0
+def row_count(message: bytes, schema: Any) -> int:
+    """Return the rows of an encapsulated record batch; nothing of it is copied."""
+    import pyarrow as pa
 
-
-def _field(message: bytes, table: int, number: int) -> int:
-    """Return where a field of a table lies, 0 where it has its default."""
-    vtable = table - _I32.unpack_from(message, table)[0]
-    if 4 + 2 * number >= _U16.unpack_from(message, vtable)[0]:
-        return 0
-    offset = _U16.unpack_from(message, vtable + 4 + 2 * number)[0]
-    return table + int(offset) if offset else 0
+    return int(pa.ipc.read_record_batch(pa.py_buffer(message), schema).num_rows)

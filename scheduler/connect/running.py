@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from onager.execution_graph import JobState
@@ -28,19 +29,19 @@ def job_id_of(key: SessionKey, operation_id: str) -> JobId:
     return JobId(f"{_PREFIX}{uuid.uuid5(_NAMESPACE, f'{key.path}/{operation_id}').hex}")
 
 
+@dataclass(eq=False, repr=False)
 class RunningOperations:
     """The operations of sessions that run, and their ends."""
 
-    def __init__(self, backend: StateBackendClient, heads: JobHeads, local: LocalDriver, notes: AuditNotes) -> None:
-        self._backend = backend
-        self._notes = notes
-        self._heads = heads
-        self._local = local
+    backend: StateBackendClient
+    heads: JobHeads
+    local: LocalDriver
+    notes: AuditNotes
 
     def as_last_seen(self, key: SessionKey) -> Iterator[JobHead]:
         """Yield the heads of the session's jobs that have not ended, as this scheduler's watch has told them."""
         user = key.user[:LABEL_CHARS]
-        for head in self._heads.active():
+        for head in self.heads.active():
             if head.labels.get(SESSION) == key.session_id and head.labels.get(USER) == user:
                 yield head
 
@@ -53,9 +54,9 @@ class RunningOperations:
                 continue
             if tag and tag not in (value for name, value in head.labels.items() if name.startswith(TAG)):
                 continue
-            graph = await self._local.coordinator(JobId(head.job_id)).cancel("interrupted by its client", principal())
+            graph = await self.local.coordinator(JobId(head.job_id)).cancel("interrupted by its client", principal())
             if graph.state is JobState.CANCELLED:
-                self._notes.note(caller(), INTERRUPT, head.job_id, f"session {key.session_id}")
+                self.notes.note(caller(), INTERRUPT, head.job_id, f"session {key.session_id}")
                 interrupted.append(head.labels[OPERATION])
         return interrupted
 
@@ -69,7 +70,7 @@ class RunningOperations:
             wanted = [head.labels[OPERATION] for head in self.as_last_seen(key)]
         found: dict[str, JobState | None] = {}
         for operation_id in wanted:
-            head = self._heads.get(job_id_of(key, operation_id))
+            head = self.heads.get(job_id_of(key, operation_id))
             found[operation_id] = None if head is None else head.state
         return found
 
@@ -77,7 +78,7 @@ class RunningOperations:
         """Read the heads of all operations that run, as far as the watch has not told them."""
         after = _PREFIX  # keys come in order, and a prefix of a scan ends with a slash
         while True:
-            page = await self._backend.scan_keys(Keyspace.ActiveJobs, limit=_PAGE, start_after=after)
+            page = await self.backend.scan_keys(Keyspace.ActiveJobs, limit=_PAGE, start_after=after)
             ours = [JobId(key) for key in page if key.startswith(_PREFIX)]
             await self._read(ours)
             if not page.has_more or len(ours) < len(page.items):
@@ -85,7 +86,7 @@ class RunningOperations:
             after = ours[-1]
 
     async def _read(self, job_ids: Iterable[JobId]) -> None:
-        unknown = [job_id for job_id in job_ids if self._heads.get(job_id) is None]
+        unknown = [job_id for job_id in job_ids if self.heads.get(job_id) is None]
         for start in range(0, len(unknown), _PAGE):
             places = [(Keyspace.JobHeads, str(job_id)) for job_id in unknown[start : start + _PAGE]]
-            self._heads.learn((await self._backend.read_txn(places)).values)
+            self.heads.learn((await self.backend.read_txn(places)).values)

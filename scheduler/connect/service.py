@@ -3,23 +3,13 @@
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from onager.clock import Clock
 from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
+from onager.protocol import spark_connect as sc
 from onager.protocol.security import principal
-from onager.protocol.spark_connect import (
-    AnalyzePlanResponse,
-    ArtifactStatusesResponse,
-    CloneSessionResponse,
-    ConfigResponse,
-    FetchErrorDetailsResponse,
-    GetStatusResponse,
-    InterruptResponse,
-    ReleaseExecuteResponse,
-    ReleaseSessionResponse,
-)
 from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
@@ -43,25 +33,18 @@ _STATES: Final = {
 """Spark's numbers for the states of operations; any other is running (2)."""
 
 
+@dataclass(eq=False, repr=False)
 class SparkConnectService:
     """Answers requests, decoded and within their limits; errors are raised."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        operations: Operations,
-        running: RunningOperations,
-        artifacts: Artifacts,
-        checkpoints: Checkpoints,
-        clock: Clock,
-    ) -> None:
-        self._sessions = sessions
-        self._operations = operations
-        self._running = running
-        self._artifacts = artifacts
-        self._checkpoints = checkpoints
-        self._clock = clock
-        self._defaults = Defaults(self._describe)
+    sessions: Sessions
+    operations: Operations
+    running: RunningOperations
+    artifacts: Artifacts
+    checkpoints: Checkpoints
+
+    def __post_init__(self) -> None:
+        self._defaults = Defaults(self.operations.describe)
         self._errors: OrderedDict[str, tuple[SessionKey, ConnectError]] = OrderedDict()
 
     # ---------------------------------------------------------------- plans
@@ -74,7 +57,7 @@ class SparkConnectService:
         _check_operation_id(request.operation_id)
         session = await self._open(request)
         operation = _operation(session, request.operation_id)
-        async for response in self._operations.execute(session, operation, request, kind):
+        async for response in self.operations.execute(session, operation, request, kind):
             yield response
 
     async def ReattachExecute(self, request: Any, _: bytes) -> AsyncIterator[bytes]:  # noqa: N802
@@ -82,22 +65,22 @@ class SparkConnectService:
         _check_operation_id(request.operation_id)
         session = await self._open(request)
         operation = _operation(session, request.operation_id)
-        async for response in self._operations.reattach(operation, request.last_response_id):
+        async for response in self.operations.reattach(operation, request.last_response_id):
             yield response
 
     async def ReleaseExecute(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """Cancel an operation that its client gives up; what has ended is kept for as long as any job's result."""
         is_all = request.WhichOneof("release") == "release_all"
-        session = None if is_all else self._sessions.at_hand(self._key(request))
+        session = None if is_all else self.sessions.at_hand(self._key(request))
         session = session or await self._open(request)
         if is_all:
-            await self._running.interrupt(session.key, operation_id=request.operation_id.lower())
-        return self._answer(session, ReleaseExecuteResponse(operation_id=request.operation_id))
+            await self.running.interrupt(session.key, operation_id=request.operation_id.lower())
+        return self._answer(session, sc.ReleaseExecuteResponse(operation_id=request.operation_id))
 
     async def AnalyzePlan(self, request: Any, content: bytes) -> Any:  # noqa: N802
         """Have Spark analyse a plan."""
         session = await self._open(request)
-        answer = AnalyzePlanResponse()
+        answer = sc.AnalyzePlanResponse()
         if request.WhichOneof("analyze") == "spark_version":
             answer.spark_version.version = (await self._defaults.get()).spark_version
             return self._answer(session, answer)
@@ -105,13 +88,13 @@ class SparkConnectService:
             getattr(answer, asked).SetInParent()
             relation = getattr(request, asked).relation
             if asked == "persist":
-                await storage_levels.persist(self._sessions, session, request.persist)
+                await storage_levels.persist(self.sessions, session, request.persist)
             elif asked == "unpersist":
-                await storage_levels.unpersist(self._sessions, session, relation)
+                await storage_levels.unpersist(self.sessions, session, relation)
             else:
                 answer.get_storage_level.storage_level.CopyFrom(storage_levels.told(session, relation))
             return self._answer(session, answer)
-        reply = await self._operations.ask(session, pb.ConnectCall(analyze=content))
+        reply = await self.operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
         return reply.analyzed + self._answer(session, answer).SerializeToString()
 
@@ -123,16 +106,16 @@ class SparkConnectService:
             wanted["tag"] = request.operation_tag
         elif request.interrupt_type == _BY_OPERATION:
             wanted["operation_id"] = request.operation_id.lower()
-        interrupted = [] if "" in wanted.values() else await self._running.interrupt(session.key, **wanted)
-        return self._answer(session, InterruptResponse(interrupted_ids=interrupted))
+        interrupted = [] if "" in wanted.values() else await self.running.interrupt(session.key, **wanted)
+        return self._answer(session, sc.InterruptResponse(interrupted_ids=interrupted))
 
     async def GetStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """Tell the states of operations."""
         session = await self._open(request)
-        answer = GetStatusResponse()
+        answer = sc.GetStatusResponse()
         if request.HasField("operation_status"):
             asked = {given.lower(): given for given in request.operation_status.operation_ids}
-            states = await self._running.states(session.key, asked)
+            states = await self.running.states(session.key, asked)
             for operation_id, state in states.items():
                 answer.operation_statuses.add(
                     operation_id=asked.get(operation_id, operation_id), state=_STATES.get(state, 2)
@@ -146,7 +129,7 @@ class SparkConnectService:
         session = await self._open(request)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
             check_settings({pair.key: pair.value for pair in request.operation.set.pairs})
-            answer = ConfigResponse.FromString(await self._operations.configure(session, content))
+            answer = sc.ConfigResponse.FromString(await self.operations.configure(session, content))
         else:
             answer = await self._defaults.read(session, request.operation)
         return self._answer(session, answer)
@@ -154,9 +137,9 @@ class SparkConnectService:
     async def ReleaseSession(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """End a session, and what it runs."""
         key = self._key(request)
-        session = await self._sessions.close(key)
-        await self._running.interrupt(key)  # from now on, none begins
-        answer = ReleaseSessionResponse(session_id=key.session_id)
+        session = await self.sessions.close(key)
+        await self.running.interrupt(key)  # from now on, none begins
+        answer = sc.ReleaseSessionResponse(session_id=key.session_id)
         if session is not None:
             answer.server_side_session_id = session.record.server_side_session_id
         return answer
@@ -165,8 +148,8 @@ class SparkConnectService:
         """Make a session like another one."""
         session = await self._open(request)
         new = SessionKey(session.key.user, request.new_session_id.lower() or str(uuid.uuid4()))
-        made = await self._sessions.clone(session, new)
-        answer = CloneSessionResponse(
+        made = await self.sessions.clone(session, new)
+        answer = sc.CloneSessionResponse(
             new_session_id=new.session_id, new_server_side_session_id=made.record.server_side_session_id
         )
         return self._answer(session, answer)
@@ -174,13 +157,13 @@ class SparkConnectService:
     async def AddArtifacts(self, first: Any, requests: AsyncIterator[Any]) -> Any:  # noqa: N802
         """Take files into a session: those of *first*, the first message of the call, and of *requests*."""
         session = await self._open(first)
-        return self._answer(session, await self._artifacts.add(session, first, requests))
+        return self._answer(session, await self.artifacts.add(session, first, requests))
 
     async def ArtifactStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """Tell which files are there."""
         session = await self._open(request)
         names = {artifact.name for artifact in session.record.artifacts}
-        answer = ArtifactStatusesResponse()
+        answer = sc.ArtifactStatusesResponse()
         for name in request.names:
             answer.statuses[name].exists = name in names
         return self._answer(session, answer)
@@ -190,10 +173,10 @@ class SparkConnectService:
     async def FetchErrorDetails(self, request: Any, _: bytes) -> Any:  # noqa: N802
         """Tell all that is known of an error; nothing of one that only another scheduler knows."""
         session = await self._open(request)
-        answer = FetchErrorDetailsResponse()
+        answer = sc.FetchErrorDetailsResponse()
         error: ConnectError | None = None
         if request.error_id.startswith(OF_OPERATION):
-            error = await self._operations.failure(session.key, request.error_id.removeprefix(OF_OPERATION))
+            error = await self.operations.failure(session.key, request.error_id.removeprefix(OF_OPERATION))
         else:
             key, found = self._errors.get(request.error_id, (None, None))
             error = found if key == session.key else None
@@ -202,7 +185,7 @@ class SparkConnectService:
         return self._answer(session, answer)
 
     def note(self, request: Any, error: ConnectError) -> None:
-        """Keep an error for who asks for more of it."""
+        """Cache the error for FetchErrorDetails."""
         if not error.error_id:
             error.error_id = str(uuid.uuid4())
             self._errors[error.error_id] = (self._key(request), error)
@@ -211,13 +194,9 @@ class SparkConnectService:
 
     # ---------------------------------------------------------------- parts
 
-    async def _describe(self) -> pb.ConnectDefaults:
-        reply = await self._operations.describe()
-        return reply.defaults
-
     async def _open(self, request: Any) -> Session:
         observed = getattr(request, "client_observed_server_side_session_id", "")
-        return await self._sessions.open(self._key(request), observed)
+        return await self.sessions.open(self._key(request), observed)
 
     @staticmethod
     def _key(request: Any) -> SessionKey:
@@ -235,13 +214,13 @@ class SparkConnectService:
 
     async def sweep(self, *, with_files: bool) -> None:
         """Forget what is past its retention; *with_files*: and remove the files that no session has any more."""
-        kept = await self._sessions.sweep()
-        self._checkpoints.note(kept)
+        kept = await self.sessions.sweep()
+        self.checkpoints.note(kept)
         if with_files:
             try:
-                await self._artifacts.sweep(kept)
+                await self.artifacts.sweep(kept)
             finally:
-                await self._checkpoints.sweep(kept)
+                await self.checkpoints.sweep(kept)
 
 
 def _operation(session: Session, operation_id: str) -> Operation:

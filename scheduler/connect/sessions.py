@@ -1,12 +1,14 @@
 """Sessions in the store: opened by whoever asks first, changed only as they were read, ended by name or by age."""
 
+import asyncio
 import re
 import secrets
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -47,12 +49,15 @@ log = structlog.get_logger(__name__)
 _AT_HAND: Final = 256
 """Sessions whose commands are kept at hand."""
 _USED_EVERY_MS: Final = 60_000
-"""How often the store is told that a session is used."""
+"""Interval between writes that say that a session is used."""
 _TOMBSTONE_MS: Final = 3_600_000
 _TRIES: Final = 20
+_CHANGE_TRIES: Final = 30
 _PAGE: Final = 200
 _NAMES: Final = re.compile(rb"[0-9a-f]{64}|connect-[0-9a-f]{32}")
 """What looks like the digest of a file, or the id of a checkpoint, in a record that cannot be read: that stays."""
+
+_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,12 @@ class Sessions:
         self._clock = clock
         self._retention_ms = retention_s * 1000
         self._at_hand: OrderedDict[SessionKey, Session] = OrderedDict()
+        self._turns: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
 
     # ---------------------------------------------------------------- reading
 
     async def find(self, key: SessionKey) -> Session | None:
-        """Return a session, also one that has ended; None if nobody has opened it."""
+        """Return a session, also one that has ended; None if it was never opened."""
         at_hand = self._at_hand.get(key)
         place = (Keyspace.ConnectSessions, key.path)
         if at_hand is not None:
@@ -124,9 +130,7 @@ class Sessions:
             if session.record.closed_ms:
                 raise invalid("SESSION_CLOSED", key.session_id, "Session was closed.")
             if self._clock.now_ms() - session.record.used_ms > _USED_EVERY_MS:
-                session = (
-                    await self._write(session, session.record, [], NOTHING_MORE) or await self.find(key) or session
-                )
+                session = await self._write(session, session.record) or await self.find(key) or session
             return session
         raise BusyError(f"session {key.session_id} changes too often to be opened")
 
@@ -143,7 +147,7 @@ class Sessions:
         await self._check_room(key)
         record = SessionRecord(user=key.user, session_id=key.session_id, server_side_session_id=str(uuid.uuid4()))
         session = Session(record.model_copy(update={"created_ms": self._clock.now_ms()}), ABSENT, pb.ConnectSession())
-        made = await self._write(session, session.record, [], NOTHING_MORE)
+        made = await self._write(session, session.record)
         if made is not None:
             log.info("connect_session_opened", user=key.user, session=key.session_id)
         return made
@@ -154,11 +158,9 @@ class Sessions:
         if len(of_user) >= MAX_SESSIONS:
             raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, "sessions (end some of them)")
 
-    async def change(
-        self, session: Session, change: Callable[[SessionRecord], SessionRecord], extra: Extra = NOTHING_MORE
-    ) -> Session | None:
-        """Write what *change* makes of a session, with *extra*; None when either is not as it was read."""
-        return await self._write(session, _next(change(session.record)), [], extra)
+    async def change(self, session: Session, changed: Mapping[str, Any]) -> Session | None:
+        """Write a session with *changed* fields of its record; None when it is not as it was read."""
+        return await self._write(session, _next(session.record.model_copy(update=changed)))
 
     async def apply(self, session: Session, applied: pb.ConnectApplied, extra: Extra) -> Session | None:
         """Write what a command made of a session, with *extra*; None when either is not as it was read."""
@@ -194,6 +196,16 @@ class Sessions:
         )
         return await self._write(session, _next(changed), ops, extra)
 
+    async def until_done(self, session: Session, tried: Callable[[Session], Awaitable[_Done | None]]) -> _Done:
+        """Try to change a session until that is done: the first time at once, and then one after the other."""
+        if (done := await tried(session)) is not None:
+            return done
+        async with self._turns.setdefault(session.key, asyncio.Lock()):
+            for _ in range(_CHANGE_TRIES):
+                if (done := await tried(await self.open(session.key))) is not None:
+                    return done
+        raise BusyError("the session changes too often: try again")
+
     async def close(self, key: SessionKey) -> Session | None:
         """End a session, for good; return it as it was, None if there is none."""
         _check_id(key.session_id)
@@ -203,7 +215,7 @@ class Sessions:
                 return session
             gone = {"closed_ms": self._clock.now_ms(), "conf": {}, "entries": (), "artifacts": ()}
             ops: list[Op] = [DeleteRange(Keyspace.ConnectEntries, f"{key.path}/"), Put(*end_of(key), b"{}")]
-            if await self._write(session, _next(session.record.model_copy(update=gone)), ops, NOTHING_MORE) is not None:
+            if await self._write(session, _next(session.record.model_copy(update=gone)), ops) is not None:
                 log.info("connect_session_closed", user=key.user, session=key.session_id)
                 return session
         raise BusyError(f"session {key.session_id} changes too often to be closed")
@@ -226,7 +238,7 @@ class Sessions:
         await self._backend.put_all(stored)
         own = {"user", "session_id", "server_side_session_id", "created_ms", "cloned_from"}
         record = session.record.model_copy(update=found.record.model_dump(include=own))
-        made = await self._write(found, record, [], NOTHING_MORE)
+        made = await self._write(found, record)
         if made is None:
             raise BusyError(f"session {to.session_id} is being made by another call: try again")
         return made
@@ -244,9 +256,11 @@ class Sessions:
             cloned_from=session.record.server_side_session_id,
             is_made=False,
         )
-        return await self._write(Session(record, ABSENT, pb.ConnectSession()), record, [], NOTHING_MORE)
+        return await self._write(Session(record, ABSENT, pb.ConnectSession()), record)
 
-    async def _write(self, session: Session, record: SessionRecord, ops: Sequence[Op], extra: Extra) -> Session | None:
+    async def _write(
+        self, session: Session, record: SessionRecord, ops: Sequence[Op] = (), extra: Extra = NOTHING_MORE
+    ) -> Session | None:
         mine = secrets.token_hex(8)
         record = record.model_copy(update={"used_ms": self._clock.now_ms(), "written_by": mine})
         place = (Keyspace.ConnectSessions, record.key.path)

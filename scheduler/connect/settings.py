@@ -7,7 +7,7 @@ from onager.errors import InvalidSettingError
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import ConfigResponse
-from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.failures import ConnectError, failed
 from onager.scheduler.connect.sessions import Session
 from onager.scheduler.jobs.job_specs import check_spec
 
@@ -70,7 +70,7 @@ def check_settings(conf: Mapping[str, str]) -> None:
     try:
         check_spec(pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf=own))
     except InvalidSettingError as error:
-        raise ConnectError("INVALID_CONF_VALUE", f"[INVALID_CONF_VALUE] {error} SQLSTATE: 22022", "22022") from error
+        raise failed("INVALID_CONF_VALUE", "22022", str(error)) from error
 
 
 def _add(answer: Any, key: str, value: str | None) -> None:
@@ -80,10 +80,6 @@ def _add(answer: Any, key: str, value: str | None) -> None:
 
 
 def _not_found(key: str) -> ConnectError:
-    return ConnectError(
-        "SQL_CONF_NOT_FOUND",
-        f'[SQL_CONF_NOT_FOUND] The SQL config "{key}" cannot be found. Please verify that the config exists. '
-        "SQLSTATE: 42K0I",
-        "42K0I",
-        classes=("org.apache.spark.SparkNoSuchElementException", "java.util.NoSuchElementException"),
-    )
+    why = f'The SQL config "{key}" cannot be found. Please verify that the config exists.'
+    classes = "org.apache.spark.SparkNoSuchElementException", "java.util.NoSuchElementException"
+    return failed("SQL_CONF_NOT_FOUND", "42K0I", why, classes=classes)

@@ -9,10 +9,10 @@ from typing import Any, Final
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import PERSISTED, StorageLevel
 from onager.scheduler.connect.sessions import Session, Sessions
+from onager.scheduler.records import NOTHING_MORE
 
-MOST: Final = 200
+MAX_LEVELS: Final = 200
 """DataFrames of which a session remembers it."""
-_TRIES: Final = 8
 _DEFAULT: Final = StorageLevel(use_disk=True, use_memory=True, deserialized=True, replication=1)
 
 
@@ -33,31 +33,34 @@ async def persist(sessions: Sessions, session: Session, asked: Any) -> None:
     name = _name(asked.relation)
     level = asked.storage_level if asked.HasField("storage_level") else _DEFAULT
     made = pb.ConnectMade(name=name, command=level.SerializeToString())
-    for _ in range(_TRIES):
+    put = pb.ConnectEntry(kind=PERSISTED, name=name, command=made.SerializeToString())
+
+    async def tried(session: Session) -> Session | None:
         known = [entry for entry in session.message.entries if entry.kind == PERSISTED]
         if any(entry.name == name for entry in known):
-            return
-        put = pb.ConnectEntry(kind=PERSISTED, name=name, command=made.SerializeToString())
-        if await _changed(sessions, session, [put], known[: len(known) + 1 - MOST]):
-            return
-        session = await sessions.open(session.key)
+            return session
+        return await _changed(sessions, session, [put], known[: len(known) + 1 - MAX_LEVELS])
+
+    await sessions.until_done(session, tried)
 
 
 async def unpersist(sessions: Sessions, session: Session, relation: bytes) -> None:
     """Forget the level of a DataFrame."""
-    for _ in range(_TRIES):
-        gone = [e for e in session.message.entries if (e.kind, e.name) == (PERSISTED, _name(relation))]
-        if not gone or await _changed(sessions, session, [], gone):
-            return
-        session = await sessions.open(session.key)
+    name = _name(relation)
+
+    async def tried(session: Session) -> Session | None:
+        gone = [entry for entry in session.message.entries if (entry.kind, entry.name) == (PERSISTED, name)]
+        return await _changed(sessions, session, [], gone) if gone else session
+
+    await sessions.until_done(session, tried)
 
 
 async def _changed(
     sessions: Sessions, session: Session, put: list[pb.ConnectEntry], removed: list[pb.ConnectEntry]
-) -> bool:
+) -> Session | None:
     now = session.message
     applied = pb.ConnectApplied(put=put, removed=removed, conf=now.conf, catalog=now.catalog, database=now.database)
-    return await sessions.apply(session, applied, ((), {})) is not None
+    return await sessions.apply(session, applied, NOTHING_MORE)
 
 
 def _name(relation: bytes) -> str:

@@ -59,22 +59,15 @@ class Access:
         It listens at *listen*.
         """
         self._tokens = token_file(security, listen)
-        self._has_tls = security.tls_cert is not None
+        self.has_tls = security.tls_cert is not None
+        """Whether the server speaks TLS."""
+        self.cookie = SAFE_COOKIE if self.has_tls else COOKIE
+        """The name of the cookie."""
         self._named = frozenset(name.lower() for name in names)
         hosts = {_place(address).host for address in addresses}
         self._hosts = self._named | hosts | {"localhost", "ip6-localhost", socket.gethostname().lower()}
         self._attempts = LoginAttempts(clock)
         self._cookies = None if self._tokens is None else Cookies(self._tokens.named, clock)
-
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie."""
-        return SAFE_COOKIE if self._has_tls else COOKIE
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether the server speaks TLS."""
-        return self._has_tls
 
     def identify(self, request: HTTPConnection) -> Caller:
         """Return who makes *request*, and keep its name for the rest of the request.
@@ -130,8 +123,8 @@ class Access:
                 raise TokenRefusedError
             return _caller(address, found, "token")
         if cookie := request.cookies.get(self.cookie):
-            session = self._cookies.read(cookie)
-            return _caller(address, session.token, "cookie", session.expires_ms)
+            token, expires_ms = self._cookies.read(cookie)
+            return _caller(address, token, "cookie", expires_ms)
         raise TokenMissingError
 
     def _check_host(self, request: HTTPConnection) -> None:

@@ -83,13 +83,6 @@ class Guard:
         if server.access.has_tls:
             self._headers["strict-transport-security"] = _STRICT_TRANSPORT
 
-    def _refuses(self, scope: Scope) -> bool:
-        return self._stopping.is_set() and str(scope.get("path", "")).startswith(API)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = StateUnavailableError("this scheduler is stopping: another one takes the call")
-        await problems.problem(Request(scope), error)(scope, receive, send)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         has_begun = False
@@ -104,8 +97,12 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
+        app = self._app
+        if self._stopping.is_set() and str(scope.get("path", "")).startswith(API):
+            refusal = StateUnavailableError("this scheduler is stopping: another one takes the call")
+            app = problems.problem(Request(scope), refusal)
         try:
-            await (self._refuse if self._refuses(scope) else self._app)(scope, receive, sending)
+            await app(scope, receive, sending)
         except Exception as error:  # noqa: BLE001 - the caller gets every error
             if has_begun:
                 if not scope.get(problems.TOLD):

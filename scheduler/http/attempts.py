@@ -9,9 +9,9 @@ from onager.clock import Clock
 from onager.errors import LoginsLimitedError
 
 WINDOW_S: Final = 60.0
-MOST_OF_PEER: Final = 10
+MAX_OF_PEER: Final = 10
 """Wrong logins from one address within `WINDOW_S`; of IPv6, from one network of 64 bits."""
-MOST: Final = 200
+MAX_FAILURES: Final = 200
 """Wrong logins from all together."""
 _PEERS: Final = 4_096
 
@@ -22,13 +22,13 @@ class LoginAttempts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._of_peer: OrderedDict[str, deque[float]] = OrderedDict()
-        self._all: deque[float] = deque(maxlen=MOST)
+        self._all: deque[float] = deque(maxlen=MAX_FAILURES)
 
     def check(self, peer: str) -> None:
         """Raise `LoginsLimitedError` if *peer*, or all together, have failed too often to try again now."""
         now_s = self._clock.monotonic_s()
         of_peer = self._of_peer.get(_network(peer), deque[float]())
-        for failures, most in ((of_peer, MOST_OF_PEER), (self._all, MOST)):
+        for failures, most in ((of_peer, MAX_OF_PEER), (self._all, MAX_FAILURES)):
             while failures and failures[0] <= now_s - WINDOW_S:
                 failures.popleft()
             if len(failures) >= most:
@@ -38,7 +38,7 @@ class LoginAttempts:
         """Count a wrong login."""
         now_s = self._clock.monotonic_s()
         network = _network(peer)
-        self._of_peer.setdefault(network, deque(maxlen=MOST_OF_PEER)).append(now_s)
+        self._of_peer.setdefault(network, deque(maxlen=MAX_OF_PEER)).append(now_s)
         self._of_peer.move_to_end(network)
         if len(self._of_peer) > _PEERS:
             self._of_peer.popitem(last=False)

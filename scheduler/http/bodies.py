@@ -27,7 +27,7 @@ async def read_json(request: Request, most: int = HTTP_BODY_BYTES) -> Any:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     length = request.headers.get("content-length", "")
-    expected = int(length) if length.isdecimal() else most  # of a body in chunks nobody says how large it is
+    expected = int(length) if length.isdecimal() else most  # the size of a body in chunks is not known
     if expected > most:
         raise RequestTooLargeError("the request's body", expected, most, _ADVICE)
     with _under_way.taken(expected):

@@ -34,10 +34,13 @@ class Calls:
         self.check(caller, method)
         return await called(self._service, method, request, caller)
 
-    async def told(self, caller: Caller, method: str, request: Message, encode: Any) -> bytes:
+    async def told(
+        self, caller: Caller, method: str, request: Message, encode: Callable[[Any], bytes], *, form: str = ""
+    ) -> bytes:
         """Return the answer of a method that only looks, as *encode* makes it.
 
         Callers that ask the same at the same time share one answer, which was begun after all of them had asked.
+        *form* tells encodings of the same request apart.
         """
         self.check(caller, method)
 
@@ -46,7 +49,7 @@ class Calls:
             encoded: bytes = await apart(answer.ByteSize(), encode, answer)
             return encoded
 
-        return await self.shared((method, request.SerializeToString(deterministic=True), encode), look)
+        return await self.shared((method, form, request.SerializeToString(deterministic=True)), look)
 
     async def shared(self, key: Hashable, look: Callable[[], Awaitable[bytes]]) -> bytes:
         """Return what *look* returns, which callers with the same *key* share, as in `told`."""

@@ -21,17 +21,14 @@ router: Final = APIRouter(tags=["cluster"], responses=RESPONSES)
 _ALIVE: Final = "alive"
 Database = Annotated[str, Path(description="The database.", max_length=1024, examples=["default"])]
 Name = Annotated[str, Path(description="Of a table, view or function.", max_length=1024, examples=["sales"])]
-_MOST_WARNINGS: Final = 100
+_MAX_WARNINGS: Final = 100
 
 
 @router.get("/executors", response_model=models.Executors)
 async def list_executors(here: Here, by: By) -> Response:
     """All executors, those lost lately included."""
-    return encoding.answer(await here.calls.told(by, "ListExecutors", pb.ListExecutorsRequest(), _page_of_executors))
-
-
-def _page_of_executors(answer: pb.ListExecutorsResponse) -> bytes:
-    return encoding.page(answer.executors)
+    page = cursors.page_of("executors", "executors")
+    return encoding.answer(await here.calls.told(by, "ListExecutors", pb.ListExecutorsRequest(), page))
 
 
 @router.post(
@@ -55,11 +52,8 @@ async def drain_executor(
 @router.get("/schedulers", response_model=models.Schedulers)
 async def list_schedulers(here: Here, by: By) -> Response:
     """All live schedulers."""
-    return encoding.answer(await here.calls.told(by, "ListSchedulers", pb.ListSchedulersRequest(), _page_of_schedulers))
-
-
-def _page_of_schedulers(answer: pb.ListSchedulersResponse) -> bytes:
-    return encoding.page(answer.schedulers)
+    page = cursors.page_of("schedulers", "schedulers")
+    return encoding.answer(await here.calls.told(by, "ListSchedulers", pb.ListSchedulersRequest(), page))
 
 
 @router.get("/cluster", response_model=models.Cluster)
@@ -97,7 +91,7 @@ def _warnings(replica: Replica, executors: list[pb.ExecutorInfo]) -> list[dict[s
         {"kind": "job_damaged", "target": job_id, "message": "its head cannot be read: run onager state check"}
         for job_id, _ in replica.heads.damaged
     ]
-    return found[:_MOST_WARNINGS]
+    return found[:_MAX_WARNINGS]
 
 
 @router.get("/catalog", response_model=models.Catalog)
@@ -118,7 +112,11 @@ async def list_database(
 async def get_catalog_entry(here: Here, by: By, database: Database, name: Name) -> Response:
     """A table, view or function; `json` is what the store has of it."""
     request = pb.GetCatalogRequest(database=database, name=name)
-    return encoding.answer(await here.calls.told(by, "GetCatalog", request, _first_entry))
+
+    def entry(answer: pb.GetCatalogResponse) -> bytes:
+        return encoding.message(answer.entries[0])
+
+    return encoding.answer(await here.calls.told(by, "GetCatalog", request, entry))
 
 
 @router.get("/catalog/{database}/{name}/partitions", response_model=models.CatalogPartitions)
@@ -133,29 +131,12 @@ async def list_partitions(
 async def _catalog(here: Here, by: By, request: pb.GetCatalogRequest, query: models.CatalogQuery) -> Response:
     listing = f"catalog/{request.database}/{request.name}"
     request.limit, request.cursor = query.limit, cursors.read(listing, query.cursor)
-    answer: pb.GetCatalogResponse = await here.calls.call(by, "GetCatalog", request)
-    items = answer.partitions if request.partitions else answer.entries
-    return encoding.answer(encoding.page(items, cursors.make(listing, answer.next) if answer.next else None))
-
-
-def _first_entry(answer: pb.GetCatalogResponse) -> bytes:
-    return encoding.message(answer.entries[0])
+    page = cursors.page_of(listing, "partitions" if request.partitions else "entries")
+    return encoding.answer(await here.calls.told(by, "GetCatalog", request, page, form="page"))
 
 
 @router.get("/audit", response_model=models.Audit)
 async def list_audit(here: Here, by: By, query: Annotated[models.AuditQuery, Query()]) -> Response:
     """Who changed what, other than by submitting jobs, oldest first."""
-    request = pb.ListAuditRequest(
-        since_ms=query.since,
-        until_ms=query.until,
-        action=query.action,
-        target=query.target,
-        principal=query.principal,
-        limit=query.limit,
-        cursor=cursors.read("audit", query.cursor),
-    )
-    return encoding.answer(await here.calls.told(by, "ListAudit", request, _page_of_acts))
-
-
-def _page_of_acts(answer: pb.ListAuditResponse) -> bytes:
-    return encoding.page(answer.entries, cursors.make("audit", answer.next) if answer.next else None)
+    request = pb.ListAuditRequest(**query.model_dump(exclude={"cursor"}), cursor=cursors.read("audit", query.cursor))
+    return encoding.answer(await here.calls.told(by, "ListAudit", request, cursors.page_of("audit", "entries")))

@@ -2,50 +2,38 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Flights(Generic[T]):
-    """The work for one key: what is under way, and what begins after it, for those who came meanwhile."""
-
-    current: "asyncio.Future[T]"
-    following: "asyncio.Future[T] | None" = None
-
-
 class Coalesced(Generic[T]):
-    """Does the same work once for all who wait for it.
+    """Does the same work once for all callers that wait for it.
 
-    Work that had begun before a caller came is not for this caller: what he has changed himself would not be in it. So
-    however many callers there are, work for a key is done once at a time, and each of them waits for two rounds at
-    most.
+    A caller does not get the result of work that began before it came: its own changes would not be in it. So work for
+    a key is done once at a time, however many callers there are, and each of them waits for two rounds at most.
     """
 
     def __init__(self) -> None:
-        self._flights: dict[Hashable, _Flights[T]] = {}
+        self._rounds: dict[Hashable, list[asyncio.Future[T]]] = {}
+        """By key: the work that is under way, and the work that begins after it."""
 
     async def get(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
         """Return what *work* returns, done after this call began; of callers with the same *key*, only one does it."""
-        flights = self._flights.get(key)
-        if flights is None:
-            flights = self._flights[key] = _Flights(asyncio.ensure_future(work()))
-            flights.current.add_done_callback(lambda done: self._landed(key, done))
-            return await asyncio.shield(flights.current)
-        if flights.following is None:
-            flights.following = asyncio.ensure_future(self._after(flights.current, work))
-        return await asyncio.shield(flights.following)
+        rounds = self._rounds.setdefault(key, [])
+        if len(rounds) < 2:  # noqa: PLR2004 - as said above
+            rounds.append(asyncio.ensure_future(self._after(rounds[0] if rounds else None, work)))
+            rounds[-1].add_done_callback(lambda done: self._ended(key, done))
+        return await asyncio.shield(rounds[-1])
 
-    async def _after(self, current: "asyncio.Future[T]", work: Callable[[], Awaitable[T]]) -> T:
-        await asyncio.wait([current])
+    async def _after(self, current: "asyncio.Future[T] | None", work: Callable[[], Awaitable[T]]) -> T:
+        if current is not None:
+            await asyncio.wait([current])
         return await work()
 
-    def _landed(self, key: Hashable, done: "asyncio.Future[T]") -> None:
+    def _ended(self, key: Hashable, done: "asyncio.Future[T]") -> None:
         if not done.cancelled():
-            done.exception()  # all who waited for it may have gone
-        flights = self._flights.pop(key)
-        if flights.following is not None:
-            self._flights[key] = _Flights(flights.following)
-            flights.following.add_done_callback(lambda done: self._landed(key, done))
+            done.exception()  # all callers may have gone
+        self._rounds[key].remove(done)
+        if not self._rounds[key]:
+            del self._rounds[key]

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -25,15 +25,8 @@ LIFE_S: Final = 12 * 3600
 _VERSION: Final = "1"
 _PURPOSE: Final = b"onager: the cookie of the page, version 1"
 _KEY_BYTES: Final = 32
-_MOST_CHARS: Final = 512
+_MAX_CHARS: Final = 512
 _PARTS: Final = 4
-
-
-class Session(NamedTuple):
-    """A login: its token, and when it ends."""
-
-    token: Token
-    expires_ms: int
 
 
 class Cookies:
@@ -49,10 +42,13 @@ class Cookies:
         signed = f"{_VERSION}.{expires_s}.{_text(token.name.encode())}"
         return f"{signed}.{_text(_signature(token, signed))}", 1000 * expires_s
 
-    def read(self, value: str) -> Session:
-        """Return the login of a cookie's value; `SessionEndedError` for any that is not valid now."""
+    def read(self, value: str) -> tuple[Token, int]:
+        """Return the token of a cookie's value, and when the login ends.
+
+        `SessionEndedError` for a value that is not valid now.
+        """
         parts = value.split(".")
-        if len(value) > _MOST_CHARS or len(parts) != _PARTS or parts[0] != _VERSION or not value.isascii():
+        if len(value) > _MAX_CHARS or len(parts) != _PARTS or parts[0] != _VERSION or not value.isascii():
             raise SessionEndedError
         signed, _, shown = value.rpartition(".")
         found = None
@@ -62,7 +58,7 @@ class Cookies:
         # What follows is signed, so it is what `make` wrote.
         if found is None or 1000 * int(parts[1]) <= self._clock.now_ms():
             raise SessionEndedError
-        return Session(found, 1000 * int(parts[1]))
+        return found, 1000 * int(parts[1])
 
 
 def _signature(token: Token, signed: str) -> bytes:

@@ -2,17 +2,29 @@
 
 import base64
 import hashlib
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from onager.scheduler.http import encoding
 from onager.scheduler.http.problems import mistaken
 
 _MARK_BYTES: Final = 6
-_MOST: Final = 2**31 - 1
+_MAX_PLACE: Final = 2**31 - 1
 
 
 def make(listing: str, place: str) -> str:
     """Return the cursor for *place* in *listing*."""
     return base64.urlsafe_b64encode(_mark(listing, place) + place.encode()).decode().rstrip("=")
+
+
+def page_of(listing: str, items: str) -> Callable[[Any], bytes]:
+    """Return what encodes a page of *listing*: the field *items* of an answer, and the cursor of the next page."""
+
+    def encode(answer: Any) -> bytes:
+        after = getattr(answer, "next", "")
+        return encoding.page(getattr(answer, items), make(listing, after) if after else None)
+
+    return encode
 
 
 def read(listing: str, cursor: str) -> str:
@@ -32,7 +44,7 @@ def read(listing: str, cursor: str) -> str:
 def read_number(listing: str, cursor: str) -> int:
     """Return the place of a cursor in a *listing* by number, 0 for none; errors as in `read`."""
     place = read(listing, cursor) or "0"
-    if not (place.isascii() and place.isdecimal() and int(place[:11]) <= _MOST):
+    if not (place.isascii() and place.isdecimal() and int(place[:11]) <= _MAX_PLACE):
         raise _refusal()
     return int(place[:11])
 

@@ -1,15 +1,14 @@
 """What followers of a job share: one reader for each job, whose messages are encoded once.
 
-A follower that is slow does not hold up the others, and takes no memory: of a job's progress it gets the latest; the
-events that it has not yet seen it reads from the history, at its own pace. Those who read the same there at about the
-same time share its pages.
+A slow follower does not hold up the others, and takes no memory. Of a job's progress it gets the latest. It reads
+events that are not kept any more from the history, at its own pace. Followers that read the same at the same time share
+pages.
 """
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from onager.errors import StateUnavailableError
 from onager.protocol import onager_pb2 as pb
@@ -20,62 +19,20 @@ from onager.scheduler.api.looking import Standing
 from onager.scheduler.http import encoding
 from onager.scheduler.http.pages import PAGE_EVENTS, Kept, Pages
 
-KEPT_BYTES: Final = 4 * 1024 * 1024
-"""Encoded batches of a job that are kept for its followers, or twice as many; who is behind reads the history."""
 EVENT_BYTES: Final = 300
 
 
-class Source(Protocol):
-    """Calls a method that answers with a stream."""
-
-    def __call__(self, method: str, request: Any) -> AsyncGenerator[Any, None]:
-        """Yield the answers."""
+Source = Callable[[str, Any], AsyncGenerator[Any, None]]
+"""Calls a method, with its request, that answers with a stream."""
 
 
-class ProgressFeed(Feed):
-    """The latest progress of a job."""
+class JobFeed(Feed):
+    """What was read last of a job: its progress, or its log, whose batches are in `Pages`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.latest = b""
-
-
-class EventFeed(Feed):
-    """The last batches of a job's log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begins = 0
-        """It has all batches after this position."""
-        self._kept: list[Kept] = []
-        self._size = 0
-
-    def begin(self, position: int) -> None:
-        """Begin after *position*."""
-        self.begins = position
-
-    def add(self, batch: Kept) -> None:
-        """Add a batch, and forget the oldest where there is too much."""
-        self._kept.append(batch)
-        self._size += batch.size
-        if self._size > 2 * KEPT_BYTES:
-            gone = 0
-            while self._size > KEPT_BYTES and gone < len(self._kept) - 1:
-                self._size -= self._kept[gone].size
-                gone += 1
-            self.begins = self._kept[gone - 1].position if gone else self.begins
-            del self._kept[:gone]
-
-    def has_forgotten(self, position: int) -> bool:
-        """Return whether a batch that follows *position* is not in the feed, but in the history."""
-        return position < self.begins
-
-    def after(self, position: int) -> Kept | None:
-        """Return the batch that follows *position*, if the feed has it."""
-        if self.has_forgotten(position):
-            return None
-        index = bisect_right(self._kept, position, key=lambda batch: batch.position)
-        return self._kept[index] if index < len(self._kept) else None
+    latest = b""
+    """The progress."""
+    position = 0
+    """Up to which the log was read."""
 
 
 class JobFeeds:
@@ -85,8 +42,8 @@ class JobFeeds:
         """Read from *source*; *standing* returns how far a job is."""
         self._source = source
         self._standing = standing
-        self._progress: Feeds[ProgressFeed] = Feeds(ProgressFeed, self._read_progress)
-        self._events: Feeds[EventFeed] = Feeds(EventFeed, self._read_events)
+        self._progress: Feeds[JobFeed] = Feeds(JobFeed, self._read_progress)
+        self._events: Feeds[JobFeed] = Feeds(JobFeed, self._read_events)
         self._pages = Pages(self._read_page)
 
     async def progress(self, job_id: str) -> AsyncGenerator[bytes, None]:
@@ -106,34 +63,21 @@ class JobFeeds:
 
     async def events(self, job_id: str, after: int) -> AsyncGenerator[Kept, None]:
         """Yield the batches of a job's log after a position, up to the job's end: none twice, and none left out."""
-        position = after
         async with self._events.following(job_id) as feed:
             seen = 0
             while True:
                 seen = await feed.next(seen)
-                while (batch := feed.after(position)) is not None:
-                    yield batch
-                    position = batch.position
-                if feed.has_forgotten(position):
-                    async with aclosing(self._missed(job_id, position)) as batches:
-                        async for batch in batches:
-                            yield batch
-                            position = batch.position
-                    seen = 0  # the feed has gone on meanwhile
-                elif feed.is_over and seen == feed.version:
+                while after < feed.position:
+                    page = await self._pages.get(job_id, after)
+                    if not page:
+                        raise StateUnavailableError(f"events of job {job_id} after position {after} cannot be read now")
+                    for batch in page:
+                        yield batch
+                        after = batch.position
+                if feed.is_over and seen == feed.version:
                     if feed.error is not None:
                         raise feed.error
                     return
-
-    async def _missed(self, job_id: str, after: int) -> AsyncGenerator[Kept, None]:
-        """Yield what the feed of a job does not have any more: something, at least."""
-        position = after
-        async with aclosing(self.history(job_id, after)) as batches:
-            async for batch in batches:
-                yield batch
-                position = batch.position
-        if position == after:
-            raise StateUnavailableError(f"the events of job {job_id} after position {after} cannot be read now")
 
     async def history(self, job_id: str, after: int) -> AsyncGenerator[Kept, None]:
         """Yield the batches of a job's log after a position, as far as there are any."""
@@ -153,21 +97,21 @@ class JobFeeds:
                     break
         return found
 
-    async def _read_progress(self, feed: ProgressFeed, job_id: str) -> AsyncIterator[None]:
+    async def _read_progress(self, feed: JobFeed, job_id: str) -> AsyncIterator[None]:
         async with aclosing(self._source("WatchJob", pb.WatchJobRequest(job_id=job_id))) as messages:
             async for progress in messages:
                 feed.latest = await apart(progress.ByteSize(), encoding.message, progress)
                 yield
                 await asyncio.sleep(pace_s(feed.followers) - timing.WATCH_EVERY_S)
 
-    async def _read_events(self, feed: EventFeed, job_id: str) -> AsyncIterator[None]:
-        begins = (await self._standing(job_id)).position
-        feed.begin(begins)
+    async def _read_events(self, feed: JobFeed, job_id: str) -> AsyncIterator[None]:
+        feed.position = (await self._standing(job_id)).position
         yield
-        request = pb.WatchEventsRequest(job_id=job_id, after=begins, follow=True)
+        request = pb.WatchEventsRequest(job_id=job_id, after=feed.position, follow=True)
         async with aclosing(self._batches(request)) as batches:
             async for batch in batches:
-                feed.add(batch)
+                self._pages.put(job_id, feed.position, [batch])
+                feed.position = batch.position
                 yield
 
     async def _batches(self, request: pb.WatchEventsRequest) -> AsyncGenerator[Kept, None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from google.protobuf import json_format
@@ -14,7 +14,8 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.plain import plain
-from onager.scheduler.api.timeline import STYLE_HASH, Timeline
+from onager.scheduler.api.timeline.model import Timeline
+from onager.scheduler.api.timeline.picture import STYLE_HASH
 from onager.scheduler.http import cursors, encoding, models
 from onager.scheduler.http.access import Caller
 from onager.scheduler.http.bodies import read_json
@@ -46,19 +47,10 @@ Stage = Annotated[int, Path(ge=0, lt=2**31, description="The stage's id.", examp
 @router.get("/jobs", response_model=models.Jobs)
 async def list_jobs(here: Here, by: By, query: Annotated[models.JobsQuery, Query()]) -> Response:
     """Jobs, newest first."""
-    request = pb.ListJobsRequest(
-        state=query.state or "",
-        name=query.q,
-        session=query.session,
-        principal=query.principal,
-        labels=_labels(query.label),
-        steps=query.steps,
-        since_ms=query.since,
-        until_ms=query.until,
-        cursor=cursors.read("jobs", query.cursor),
-        limit=query.limit,
-    )
-    return encoding.answer(await here.calls.told(by, "ListJobs", request, _page_of_jobs))
+    request = pb.ListJobsRequest(**query.model_dump(exclude={"labels", "cursor"}, exclude_none=True))
+    request.labels.update(_labels(query.labels))
+    request.cursor = cursors.read("jobs", query.cursor)
+    return encoding.answer(await here.calls.told(by, "ListJobs", request, cursors.page_of("jobs", "jobs")))
 
 
 def _labels(texts: list[str]) -> dict[str, str]:
@@ -69,10 +61,6 @@ def _labels(texts: list[str]) -> dict[str, str]:
             raise InvalidRequestError(f"label {text[:80]!r} is no KEY=VALUE")
         found[key] = value
     return found
-
-
-def _page_of_jobs(answer: pb.ListJobsResponse) -> bytes:
-    return encoding.page(answer.jobs, cursors.make("jobs", answer.next) if answer.next else None)
 
 
 @router.post("/jobs", response_model=models.Submitted, status_code=201, openapi_extra=models.body(models.SubmitJob))
@@ -106,25 +94,16 @@ async def list_tasks(
     listing = f"tasks {job_id} {stage_id}"
     first = cursors.read_number(listing, query.cursor)
     request = pb.GetJobRequest(job_id=job_id, stage_id=stage_id, partition=first, limit=query.limit)
-    return encoding.answer(await here.calls.told(by, "GetJob", request, _PageOfTasks(listing, job_id, stage_id)))
 
-
-class _PageOfTasks(tuple[str, str, int]):
-    """Encodes the tasks of one stage; equal ones encode alike."""
-
-    __slots__ = ()
-
-    def __new__(cls, listing: str, job_id: str, stage_id: int) -> Self:
-        return super().__new__(cls, (listing, job_id, stage_id))
-
-    def __call__(self, detail: pb.JobDetail) -> bytes:
-        listing, job_id, stage_id = self
+    def page(detail: pb.JobDetail) -> bytes:
         stage = next((s for s in detail.progress.stages if s.stage_id == stage_id), None)
         if stage is None:
             last = detail.progress.stages[-1].stage_id if detail.progress.stages else "none"
             raise NotFoundError(f"job {job_id} has no stage {stage_id}: the last one is {last}")
         more = detail.HasField("next") and detail.next.stage_id == stage_id
         return encoding.page(stage.tasks, cursors.make(listing, str(detail.next.partition)) if more else None)
+
+    return encoding.answer(await here.calls.told(by, "GetJob", request, page, form="tasks"))
 
 
 @router.get("/jobs/{job_id}/events", response_model=models.Events, responses=_EVENTS)
@@ -209,14 +188,13 @@ async def get_plan(here: Here, by: By, job_id: JobId, query: Annotated[models.Pl
     listing = f"plan {job_id}"
     first = cursors.read_number(listing, query.cursor)
     request = pb.GetFinalPlanRequest(job_id=job_id, stage_id=first)
-    return encoding.answer(await here.calls.told(by, "GetFinalPlan", request, _page_of_plan))
 
+    def page(plan: pb.FinalPlan) -> bytes:
+        told = plain(plan)
+        stages, after = told.pop("stages"), told.pop("next")
+        return encoding.encoded({**told, "items": stages, "next": cursors.make(listing, str(after)) if after else None})
 
-def _page_of_plan(plan: pb.FinalPlan) -> bytes:
-    told = plain(plan)
-    stages, after = told.pop("stages"), told.pop("next")
-    cursor = cursors.make(f"plan {plan.job_id}", str(after)) if after else None
-    return encoding.encoded({**told, "items": stages, "next": cursor})
+    return encoding.answer(await here.calls.told(by, "GetFinalPlan", request, page))
 
 
 @router.get("/jobs/{job_id}/progress", responses=_STREAMED, response_class=Response)
@@ -263,10 +241,7 @@ async def retry_job(here: Here, by: By, request: Request, job_id: JobId) -> Resp
 @router.get("/jobs/{job_id}/logs", response_model=models.Logs)
 async def get_logs(here: Here, by: By, job_id: JobId, query: Annotated[models.LogsQuery, Query()]) -> Response:
     """What attempts of a job's tasks logged: from executors while they live, else what was kept with a failure."""
-    request = pb.FetchLogsRequest(job_id=job_id, tail_bytes=query.tail)
-    for name, value in (("stage_id", query.stage), ("partition", query.part), ("attempt", query.attempt)):
-        if value is not None:
-            setattr(request, name, value)
+    request = pb.FetchLogsRequest(job_id=job_id, **query.model_dump(exclude_none=True))
     async with aclosing(here.calls.stream(by, "FetchLogs", request)) as attempts:
         logs: list[pb.AttemptLog] = [attempt async for attempt in attempts]
     size = sum(len(log.text) for log in logs)

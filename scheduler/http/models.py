@@ -21,7 +21,7 @@ from onager.protocol.field_limits import (
 )
 from onager.scheduler.http.messages import answer_of, fields_of, request_of
 
-MOST_EVENTS: Final = 10_000
+MAX_EVENTS: Final = 10_000
 
 Cursor = Annotated[str, Field(max_length=1_024, description="`next` of the page before.")]
 TimeMs = Annotated[int, Field(ge=0, le=MAX_TIME_MS, description="Milliseconds since 1970, UTC.")]
@@ -42,6 +42,11 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
+def _page(name: str, item: type[BaseModel], about: str) -> type[BaseModel]:
+    """Return the model of a page of a listing."""
+    return create_model(name, __base__=Answer, __doc__=about, items=(list[item], ...), next=(Next, ...))  # type: ignore[valid-type]
+
+
 # ---------------------------------------------------------------- jobs
 
 JobProgress = answer_of(pb.JobProgress)
@@ -59,18 +64,10 @@ JobDetail = create_model(
 )
 
 
-class Jobs(Answer):
-    """A page of jobs, newest first; stages are left out."""
-
-    items: list[JobProgress]  # type: ignore[valid-type]
-    next: Next
+Jobs = _page("Jobs", JobProgress, "A page of jobs, newest first; stages are left out.")
 
 
-class Tasks(Answer):
-    """A page of the tasks of a stage, by partition."""
-
-    items: list[TaskInfo]  # type: ignore[valid-type]
-    next: Next
+Tasks = _page("Tasks", TaskInfo, "A page of the tasks of a stage, by partition.")
 
 
 class JobEvent(BaseModel):
@@ -98,18 +95,22 @@ class Events(Answer):
 
 
 class JobsQuery(Request):
-    """Which jobs."""
+    """Which jobs. The names are those of `pb.ListJobsRequest`."""
 
     state: Annotated[JobState | None, Field(description="Only those in this state.")] = None
-    q: Annotated[str, Field(max_length=1_024, description="Only those with this in their name, in any case.")] = ""
+    name: Annotated[
+        str, Field(alias="q", max_length=1_024, description="Only those with this in their name, in any case.")
+    ] = ""
     session: Annotated[str, Field(max_length=1_024, description="Only those of this session.")] = ""
     principal: Annotated[
         str, Field(max_length=128, description="Only those submitted with the token of this name.")
     ] = ""
-    label: Annotated[list[str], Field(max_length=64, description="Only those with all of these, each KEY=VALUE.")] = []
+    labels: Annotated[
+        list[str], Field(alias="label", max_length=64, description="Only those with all of these, each KEY=VALUE.")
+    ] = []
     steps: Annotated[bool, Field(description="Also the jobs of programs' steps.")] = False
-    since: Annotated[TimeMs, Field(description="Submitted then or later.")] = 0
-    until: Annotated[TimeMs, Field(description="Submitted before; 0: up to now.")] = 0
+    since_ms: Annotated[TimeMs, Field(alias="since", description="Submitted then or later.")] = 0
+    until_ms: Annotated[TimeMs, Field(alias="until", description="Submitted before; 0: up to now.")] = 0
     cursor: Cursor = ""
     limit: Annotated[int, Field(ge=1, le=MAX_JOBS_A_PAGE)] = 100
 
@@ -126,7 +127,7 @@ class EventsQuery(Request):
 
     after: Annotated[int, Field(ge=0, lt=2**63, description="Only those after this position of the job's log.")] = 0
     limit: Annotated[
-        int, Field(ge=1, le=MOST_EVENTS, description="About so many in a page: batches are never cut; JSON only.")
+        int, Field(ge=1, le=MAX_EVENTS, description="About so many in a page: batches are never cut; JSON only.")
     ] = 1_000
 
 
@@ -180,7 +181,7 @@ Cancelled = answer_of(pb.CancelJobResponse)
 
 
 class RetryJob(Request):
-    """The id of the new job; who names one may send the request again."""
+    """The id of the new job. With an id the request can be sent again."""
 
     new_job_id: Annotated[str | None, Field(description="Made by the scheduler if left out.")] = None
 
@@ -188,32 +189,26 @@ class RetryJob(Request):
 Retried = answer_of(pb.RetryJobResponse)
 
 
-class AttemptLog(Answer):
-    """Some of what one attempt of a task logged. One without a task holds only a note."""
-
-    task: answer_of(pb.TaskId) | None = None  # type: ignore[valid-type]
-    executor_id: str
-    text: Annotated[str, Field(description="Whole lines.")]
-    begin: Annotated[int, Field(ge=0, description="The position of its first byte in all that the attempt logged.")]
-    end: Annotated[int, Field(ge=0, description="The position after its last byte.")]
-    kept: Annotated[bool, Field(description="It is what was kept with the failure: positions say nothing.")]
-    note: Annotated[str, Field(description="What is not here, and why.")]
-
-
-class Logs(Answer):
-    """What attempts of a job's tasks logged."""
-
-    items: list[AttemptLog]
-    next: Next
+AttemptLog = create_model(
+    "AttemptLog",
+    __base__=answer_of(pb.AttemptLog),
+    __doc__="Some of what one attempt of a task logged. One without a task holds only a note.",
+    text=(str, Field(description="Whole lines.")),
+)
+Logs = _page("Logs", AttemptLog, "What attempts of a job's tasks logged.")
 
 
 class LogsQuery(Request):
-    """Which attempts."""
+    """Which attempts. The names are those of `pb.FetchLogsRequest`."""
 
-    stage: Annotated[int | None, Field(ge=0, lt=2**31, description="None: all stages.")] = None
-    part: Annotated[int | None, Field(ge=0, lt=2**31, description="The partition; none: all.")] = None
+    stage_id: Annotated[int | None, Field(alias="stage", ge=0, lt=2**31, description="None: all stages.")] = None
+    partition: Annotated[int | None, Field(alias="part", ge=0, lt=2**31, description="The partition; none: all.")] = (
+        None
+    )
     attempt: Annotated[int | None, Field(ge=0, lt=2**31, description="From 0 on; none: all.")] = None
-    tail: Annotated[int, Field(ge=1, le=MAX_LOG_BYTES, description="Of each attempt, the last so many bytes.")] = 65_536
+    tail_bytes: Annotated[
+        int, Field(alias="tail", ge=1, le=MAX_LOG_BYTES, description="Of each attempt, the last so many bytes.")
+    ] = 65_536
 
 
 class DrainExecutor(Request):
@@ -231,36 +226,20 @@ SchedulerInfo = answer_of(pb.SchedulerInfo)
 AuditEntry = answer_of(pb.AuditEntry)
 
 
-class Executors(Answer):
-    """All executors, those lost lately included, by id."""
-
-    items: list[ExecutorInfo]  # type: ignore[valid-type]
-    next: Next
+Executors = _page("Executors", ExecutorInfo, "All executors, those lost lately included, by id.")
 
 
-class Schedulers(Answer):
-    """All live schedulers."""
-
-    items: list[SchedulerInfo]  # type: ignore[valid-type]
-    next: Next
+Schedulers = _page("Schedulers", SchedulerInfo, "All live schedulers.")
 
 
 CatalogEntry = answer_of(pb.CatalogEntry)
 CatalogPartition = answer_of(pb.CatalogPartition)
 
 
-class Catalog(Answer):
-    """A page of databases, or of what is in one."""
-
-    items: list[CatalogEntry]  # type: ignore[valid-type]
-    next: Next
+Catalog = _page("Catalog", CatalogEntry, "A page of databases, or of what is in one.")
 
 
-class CatalogPartitions(Answer):
-    """A page of the partitions of a table."""
-
-    items: list[CatalogPartition]  # type: ignore[valid-type]
-    next: Next
+CatalogPartitions = _page("CatalogPartitions", CatalogPartition, "A page of the partitions of a table.")
 
 
 class CatalogQuery(Request):
@@ -270,18 +249,14 @@ class CatalogQuery(Request):
     limit: Annotated[int, Field(ge=1, le=MAX_CATALOG_A_PAGE)] = 100
 
 
-class Audit(Answer):
-    """A page of who changed what, other than by submitting jobs, oldest first."""
-
-    items: list[AuditEntry]  # type: ignore[valid-type]
-    next: Next
+Audit = _page("Audit", AuditEntry, "A page of who changed what, other than by submitting jobs, oldest first.")
 
 
 class AuditQuery(Request):
-    """Which acts."""
+    """Which acts. The names are those of `pb.ListAuditRequest`."""
 
-    since: TimeMs = 0
-    until: Annotated[TimeMs, Field(description="Not included; 0: to the newest.")] = 0
+    since_ms: Annotated[TimeMs, Field(alias="since")] = 0
+    until_ms: Annotated[TimeMs, Field(alias="until", description="Not included; 0: to the newest.")] = 0
     action: Annotated[str, Field(max_length=64, description="Only this; empty: any, as for the next two.")] = ""
     target: Annotated[str, Field(max_length=4_096)] = ""
     principal: Annotated[str, Field(max_length=256)] = ""

@@ -4,8 +4,7 @@ import hashlib
 import mimetypes
 import re
 from functools import cache
-from importlib import resources
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Request
@@ -56,19 +55,9 @@ def _has_other_methods(request: Request) -> bool:
 @cache
 def _files() -> dict[str, File]:
     """Return the files of the page, by path; they are read once."""
-    found: dict[str, File] = {}
-    pending = [("", resources.files("onager.scheduler.http").joinpath("static"))]
-    while pending:
-        above, directory = pending.pop()
-        if not directory.is_dir():
-            continue
-        for entry in directory.iterdir():
-            name = f"{above}{entry.name}"
-            if entry.is_dir():
-                pending.append((f"{name}/", entry))
-            else:
-                found[name] = _file(name, entry.read_bytes())
-    return found
+    static = Path(__file__).parent / "static"
+    paths = [path for path in static.rglob("*") if path.is_file()]
+    return {(name := path.relative_to(static).as_posix()): _file(name, path.read_bytes()) for path in paths}
 
 
 def _file(name: str, content: bytes) -> File:

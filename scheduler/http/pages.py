@@ -1,4 +1,4 @@
-"""Pages of jobs' histories, encoded, for all who read them at about the same time."""
+"""Pages of jobs' histories, encoded once for all readers at about the same time."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,7 +12,7 @@ PAGE_EVENTS: Final = 1_000
 KEPT_BYTES: Final = 16 * 1024 * 1024
 """Bytes of pages that are kept, of all jobs together."""
 KEPT_S: Final = 10.0
-"""How long one is kept: who opens a job reads on within that time, and a job's id may be that of another job later."""
+"""How long a page is kept. A reader reads on within that time; later the job's id may be that of another job."""
 
 
 class Kept(NamedTuple):
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 
 
 class Pages:
-    """Reads each page once for all who wait for it, and keeps those of the last moments."""
+    """Reads each page once for all that wait for it, and keeps recent pages."""
 
     def __init__(self, read: Callable[[str, int], Awaitable[list[Kept]]]) -> None:
         """Read by *read*: batches of a job's log after a position, `PAGE_EVENTS` if there are that many."""
@@ -36,15 +36,20 @@ class Pages:
         self._size = 0
 
     async def get(self, job_id: str, after: int) -> list[Kept]:
-        """Return the page that follows the position *after* in a job's log; an empty one at its end."""
+        """Return batches that follow the position *after* in a job's log; none at its end."""
         key = (job_id, after)
         known = self._known(key)
         if known is not None:
             return known
 
         async def read() -> list[Kept]:
-            # Somebody may have read it while this one waited for his turn.
-            return self._known(key) or self._keep(key, await self._read(job_id, after))
+            # Another caller may have read it meanwhile.
+            if (known := self._known(key)) is not None:
+                return known
+            page = await self._read(job_id, after)
+            if sum(len(batch.events) for batch in page) >= PAGE_EVENTS:  # else the log may go on after it
+                self.put(job_id, after, page)
+            return page
 
         return await self._coalesced.get(key, read)
 
@@ -55,9 +60,11 @@ class Pages:
         self._pages.move_to_end(key)
         return known[1]
 
-    def _keep(self, key: tuple[str, int], page: list[Kept]) -> list[Kept]:
-        if sum(len(batch.events) for batch in page) < PAGE_EVENTS:
-            return page  # the log may go on after it
+    def put(self, job_id: str, after: int, page: list[Kept]) -> None:
+        """Keep batches that follow the position *after* for some time; others may follow them."""
+        key = (job_id, after)
+        if key in self._pages:
+            self._forget(key, self._pages[key][0])
         self._number += 1
         self._pages[key] = self._number, page
         self._size += _size(page)
@@ -66,7 +73,6 @@ class Pages:
             self._size -= _size(gone)
         # It is named by its number: a timer would hold the page itself, even when others have taken its place.
         asyncio.get_running_loop().call_later(KEPT_S, self._forget, key, self._number)
-        return page
 
     def _forget(self, key: tuple[str, int], number: int) -> None:
         known = self._pages.get(key)

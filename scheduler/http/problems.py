@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -25,17 +25,16 @@ from onager.protocol.security import Caller
 from onager.protocol.security.servers import REFUSALS, OnRefusal
 from onager.protocol.serving import told
 from onager.protocol.status import http_status
-from onager.scheduler.http.models import Problem
 
 MEDIA_TYPE: Final = "application/problem+json"
 _SHOWN_CHARS: Final = 200
-_MOST_CHARS: Final = 8 * 1024
-_MOST_MISTAKES: Final = 20
+_MAX_CHARS: Final = 8 * 1024
+_MAX_MISTAKES: Final = 20
 _AGAIN_S: Final = 1
 TOLD: Final = "onager.told"
 """Set in the scope of a request whose error has been told, and logged if it was a defect."""
 _KNOWN: Final = (HostRefusedError, LoginsLimitedError, OriginRefusedError, RoleRefusedError)
-"""Refusals of a caller who need not say who he is."""
+"""Refusals for which a token would not help."""
 
 
 def problem(request: Request, error: OnagerError) -> Response:
@@ -78,7 +77,7 @@ def install(app: FastAPI, refusals: Counter[str], on_refusal: OnRefusal) -> None
 
     async def of_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        mistakes = [_mistake(each) for each in error.errors()[:_MOST_MISTAKES]]
+        mistakes = [_mistake(each) for each in error.errors()[:_MAX_MISTAKES]]
         detail = "; ".join(f"{m['where']}: {m['what']}" for m in mistakes)
         return _answer(
             request,
@@ -126,23 +125,20 @@ def _answer(
     title: str,
     detail: str,
     headers: Mapping[str, str] | None = None,
-    *,
-    retryable: bool = False,
-    mistakes: Sequence[Mapping[str, str]] = (),
-    fields: Mapping[str, object] | None = None,
+    **more: object,
 ) -> Response:
-    body = Problem.model_validate(
-        {
-            "type": kind,
-            "title": title,
-            "status": status.value,
-            "detail": detail[:_MOST_CHARS],
-            "instance": f"{request.method} {request.url.path}"[:_SHOWN_CHARS],
-            "retryable": retryable,
-            "mistakes": mistakes,
-            "fields": fields or {},
-        }
-    ).model_dump()
+    """Return an answer that is a `models.Problem`; *more*: its fields that are not empty."""
+    body = {
+        "type": kind,
+        "title": title,
+        "status": status.value,
+        "detail": detail[:_MAX_CHARS],
+        "instance": f"{request.method} {request.url.path}"[:_SHOWN_CHARS],
+        "retryable": False,
+        "mistakes": [],
+        "fields": {},
+        **more,
+    }
     content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
     return Response(content, status, {"cache-control": "no-store", **(headers or {})}, MEDIA_TYPE)
 
@@ -161,5 +157,5 @@ def _mistake(error: Mapping[str, Any]) -> dict[str, str]:
 
 def _plain(value: object) -> object:
     if isinstance(value, str):
-        return value[:_MOST_CHARS]
-    return value if value is None or isinstance(value, bool | int | float) else str(value)[:_MOST_CHARS]
+        return value[:_MAX_CHARS]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:_MAX_CHARS]

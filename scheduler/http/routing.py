@@ -1,6 +1,7 @@
 """What all routes are given."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path, Request
@@ -16,48 +17,37 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
+@dataclass(eq=False, repr=False)
 class Server:
     """The parts of the HTTP interface of a scheduler."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        access: Access,
-        clock: Clock,
-        registry: "CollectorRegistry | None" = None,
-        refusals: Counter[str] | None = None,
-    ) -> None:
-        """Serve *replica*, and the metrics of *registry*; count refused callers in *refusals*."""
-        self.replica = replica
-        self.access = access
-        self.clock = clock
-        self.registry = registry
-        self.refusals = Counter[str]() if refusals is None else refusals
-        self.calls = Calls(replica.service)
-        self.streams = Streams(replica.stopping)
+    replica: Replica
+    access: Access
+    clock: Clock
+    registry: "CollectorRegistry | None"
+    """The metrics that are served."""
+    refusals: Counter[str]
+    """Counts refused callers."""
+
+    def __post_init__(self) -> None:
+        self.calls = Calls(self.replica.service)
+        self.streams = Streams(self.replica.stopping)
         self.feeds = JobFeeds(self.calls.source, self.calls.standing)
 
 
-def server_of(request: Request) -> Server:
-    """Return the server that serves *request*."""
+async def _server(request: Request) -> Server:
     found: Any = request.app.state.server
     assert isinstance(found, Server)
     return found
 
 
-def caller_of(request: Request) -> Caller:
-    """Return who makes *request*; errors as in `Access.identify`."""
-    return server_of(request).access.identify(request)
-
-
-async def _server(request: Request) -> Server:
-    return server_of(request)
-
-
-async def _caller(request: Request) -> Caller:
-    return caller_of(request)
-
-
 Here = Annotated[Server, Depends(_server)]
+
+
+async def _caller(here: Here, request: Request) -> Caller:
+    """Return who makes *request*; errors as in `Access.identify`."""
+    return here.access.identify(request)
+
+
 By = Annotated[Caller, Depends(_caller)]
 JobId = Annotated[str, Path(description="The job's id.", max_length=256, examples=["job-1"])]

@@ -57,7 +57,7 @@ async def serving_http(
     port = listener.getsockname()[1]
     addresses = [listen, *([settings.advertise] if settings.advertise else [])]
     access = Access(security, listen, addresses, settings.http_names, clock)
-    here = Server(replica, access, clock, registry, refusals)
+    here = Server(replica, access, clock, registry, Counter() if refusals is None else refusals)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what callers do wrong is no error here
     server = _Uvicorn(
         uvicorn.Config(
@@ -78,7 +78,7 @@ async def serving_http(
         )
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    url = f"{'http' if tls is None else 'https'}://{_shown(listen, port)}/"
+    url = f"{'http' if tls is None else 'https'}://{listen.rpartition(':')[0]}:{port}/"
     log.info("http_ready", url=url)
     try:
         yield url
@@ -96,7 +96,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests, finish those that are being answered, and cut off every connection."""
+        """Take no more requests, finish the current ones, and cut off every connection."""
         for server in getattr(self, "servers", ()):
             server.close()
         if self.server_state.tasks:
@@ -215,20 +215,11 @@ def _bound(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
+        family, *_, address = found[0]
+        listener = socket.create_server(
+            address, family=family, backlog=_BACKLOG, dualstack_ipv6=family is socket.AF_INET6
+        )
     except OSError as error:
         raise unusable_address(FLAG, listen) from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise unusable_address(FLAG, listen) from error
+    listener.setblocking(False)
     return listener
-
-
-def _shown(listen: str, port: int) -> str:
-    return f"{listen.rpartition(':')[0]}:{port}"

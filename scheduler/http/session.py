@@ -12,7 +12,7 @@ from onager.scheduler.http.access import Caller
 from onager.scheduler.http.bodies import read_json
 from onager.scheduler.http.cookies import LIFE_S
 from onager.scheduler.http.problems import RESPONSES
-from onager.scheduler.http.routing import By, Here, Server, server_of
+from onager.scheduler.http.routing import By, Here, Server
 from onager.scheduler.jobs.audit_notes import LOGIN
 from onager.version import __version__
 
@@ -37,9 +37,8 @@ async def who_am_i(here: Here, by: By) -> Response:
 
 
 @router.post("/login", response_model=models.WhoAmI, openapi_extra=models.body(models.Login))
-async def log_in(request: Request) -> Response:
+async def log_in(here: Here, request: Request) -> Response:
     """Exchange a token for a cookie, which every scheduler with the same token takes."""
-    here = server_of(request)
     here.access.check_attempts(request)
     given = models.parsed(models.Login, await read_json(request, _LOGIN_BYTES))
     caller, cookie = here.access.log_in(request, given.token)

@@ -41,7 +41,7 @@ class Streams:
         return Stream(self._counted(peer), parts, media_type)
 
     def export(self, peer: str, parts: AsyncGenerator[bytes, None], media_type: str) -> "Stream":
-        """Return an answer like `file`; only few exports are under way, so nobody may have many of them."""
+        """Return an answer like `file`. Few exports run at a time, so the limit for one peer is lower."""
         return Stream(self._counted(f"export {peer}", HTTP_EXPORTS_OF_PEER), parts, media_type)
 
     @contextmanager
@@ -102,7 +102,7 @@ class Streams:
 
 
 class Stream(StreamingResponse):
-    """An answer that is sent in parts as they come; at most one waits for a caller who does not read."""
+    """An answer that is sent in parts as they come. At most one part waits for a caller that does not read."""
 
     def __init__(
         self, counted: AbstractContextManager[None], parts: AsyncGenerator[bytes, None], media_type: str

@@ -16,54 +16,50 @@ from onager.scheduler.metrics.tallies import Labelled
 from onager.scheduler.policy.slots_wanted import slots_wanted
 
 
-class ClusterLook:
-    """Looks at what one scheduler knows of the cluster."""
+def cluster_gauges(replica: Replica, clock: Clock) -> Iterator[tuple[Metric, Labelled]]:
+    """Yield what *replica* knows of the cluster."""
+    yield from _jobs(replica)
+    yield from _executors(replica, clock.now_ms())
+    yield catalog.SCHEDULERS, {(): len(replica.members.live)}
+    yield from _exchange(replica)
 
-    def __init__(self, replica: Replica, clock: Clock) -> None:
-        self._replica = replica
-        self._clock = clock
 
-    def __call__(self) -> Iterator[tuple[Metric, Labelled]]:
-        """Return the values of all gauges of the cluster."""
-        yield from self._jobs()
-        yield from self._executors()
-        yield catalog.SCHEDULERS, {(): len(self._replica.members.live)}
-        yield from self._exchange()
+def _jobs(replica: Replica) -> Iterator[tuple[Metric, Labelled]]:
+    heads, loads = replica.heads, replica.loads
+    states = Counter(dict.fromkeys(JobState, 0))
+    damaged = 0
+    for head in heads.snapshot():
+        if head.broken is None:
+            states[head.state] += 1
+        elif not heads.is_newer(JobId(head.job_id)):
+            damaged += 1
+    running, available = loads.tasks()
+    yield catalog.JOBS, {(state.value,): count for state, count in states.items()}
+    yield catalog.JOB_RECORDS_DAMAGED, {(): damaged}
+    yield catalog.TASKS, {("running",): running, ("available",): available}
+    yield catalog.SLOTS_WANTED, {(): slots_wanted(loads.claims())}
 
-    def _jobs(self) -> Iterator[tuple[Metric, Labelled]]:
-        heads, loads = self._replica.heads, self._replica.loads
-        states = Counter(dict.fromkeys(JobState, 0))
-        damaged = 0
-        for head in heads.snapshot():
-            if head.broken is None:
-                states[head.state] += 1
-            elif not heads.is_newer(JobId(head.job_id)):
-                damaged += 1
-        running, available = loads.tasks()
-        yield catalog.JOBS, {(state.value,): count for state, count in states.items()}
-        yield catalog.JOB_RECORDS_DAMAGED, {(): damaged}
-        yield catalog.TASKS, {("running",): running, ("available",): available}
-        yield catalog.SLOTS_WANTED, {(): slots_wanted(loads.claims())}
 
-    def _executors(self) -> Iterator[tuple[Metric, Labelled]]:
-        now_ms, executors = self._clock.now_ms(), self._replica.executors
-        states: Counter[tuple[str, ...]] = Counter()
-        slots: Counter[tuple[str, ...]] = Counter({("busy",): 0, ("free",): 0, ("closed",): 0})
-        for record in executors.registry:
-            states[record.told(now_ms)[0], record.mode] += 1
-            load = executors.loads.find(record)
-            busy = min(record.slots, 0 if load is None else load.running)
-            if record.takes_work(now_ms):
-                slots["busy",] += busy
-                slots["free",] += record.slots - busy
-            elif record.state != "lost":
-                slots["closed",] += record.slots
-        yield catalog.EXECUTORS, states
-        yield catalog.EXECUTOR_SLOTS, slots
+def _executors(replica: Replica, now_ms: int) -> Iterator[tuple[Metric, Labelled]]:
+    executors = replica.executors
+    states: Counter[tuple[str, ...]] = Counter()
+    slots: Counter[tuple[str, ...]] = Counter({("busy",): 0, ("free",): 0, ("closed",): 0})
+    for record in executors.registry:
+        states[record.told(now_ms)[0], record.mode] += 1
+        load = executors.loads.find(record)
+        busy = min(record.slots, 0 if load is None else load.running)
+        if record.takes_work(now_ms):
+            slots["busy",] += busy
+            slots["free",] += record.slots - busy
+        elif record.state != "lost":
+            slots["closed",] += record.slots
+    yield catalog.EXECUTORS, states
+    yield catalog.EXECUTOR_SLOTS, slots
 
-    def _exchange(self) -> Iterator[tuple[Metric, Labelled]]:
-        seen = [(s.executor_id, s.exchange) for s in self._replica.executors.sessions if s.exchange is not None]
-        yield catalog.EXCHANGE_BYTES, {(executor_id,): use.bytes for executor_id, use in seen}
-        yield catalog.EXCHANGE_FILES, {(executor_id,): use.files for executor_id, use in seen}
-        yield catalog.EXCHANGE_FREE, {(executor_id,): use.free_bytes for executor_id, use in seen}
-        yield catalog.EXCHANGE_SPACE, {(executor_id,): use.total_bytes for executor_id, use in seen}
+
+def _exchange(replica: Replica) -> Iterator[tuple[Metric, Labelled]]:
+    seen = [(s.executor_id, s.exchange) for s in replica.executors.sessions if s.exchange is not None]
+    yield catalog.EXCHANGE_BYTES, {(executor_id,): use.bytes for executor_id, use in seen}
+    yield catalog.EXCHANGE_FILES, {(executor_id,): use.files for executor_id, use in seen}
+    yield catalog.EXCHANGE_FREE, {(executor_id,): use.free_bytes for executor_id, use in seen}
+    yield catalog.EXCHANGE_SPACE, {(executor_id,): use.total_bytes for executor_id, use in seen}

@@ -1,18 +1,20 @@
 """Has the parts of a scheduler observed; without that they keep no metrics, and pay nothing for them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from prometheus_client.registry import CollectorRegistry
 
 from onager.clock import Clock
+from onager.metric import Metric
 from onager.scheduler.app import Replica
 from onager.scheduler.metrics import catalog
-from onager.scheduler.metrics.cluster import ClusterLook
+from onager.scheduler.metrics.cluster import cluster_gauges
 from onager.scheduler.metrics.commits import CommitMetrics
 from onager.scheduler.metrics.executors import CallMetrics, LossMetrics
 from onager.scheduler.metrics.process import EventLoopLag, ProcessLook
 from onager.scheduler.metrics.takeovers import TakeoverMetrics
-from onager.scheduler.metrics.tallies import Counted, Gauges, Labelled
+from onager.scheduler.metrics.tallies import Labelled, Looked
 
 
 def observe(replica: Replica, registry: CollectorRegistry, clock: Clock, refusals: Mapping[str, int]) -> EventLoopLag:
@@ -24,14 +26,15 @@ def observe(replica: Replica, registry: CollectorRegistry, clock: Clock, refusal
     replica.calls.observer = CallMetrics(registry)
     replica.executors.observe(LossMetrics(registry))
     replica.adoption.observer = TakeoverMetrics(registry, replica.ownership, clock)
-    registry.register(Gauges(ClusterLook(replica, clock)))
-    registry.register(Gauges(ProcessLook(replica, replica.settings, clock)))
-    registry.register(Counted(catalog.LOG_APPEND_CONFLICTS, lambda: _alone(replica.writers.conflicts)))
-    registry.register(Counted(catalog.PIPELINES_ABANDONED, lambda: _alone(replica.checks.abandoned)))
-    registry.register(Counted(catalog.AUTH_REFUSALS, lambda: {(why,): n for why, n in dict(refusals).items()}))
-    registry.register(Counted(catalog.HTTP_REQUESTS, lambda: {(c,): n for c, n in dict(replica.http_requests).items()}))
+    registry.register(Looked(partial(cluster_gauges, replica, clock)))
+    registry.register(Looked(ProcessLook(replica, replica.settings, clock)))
+    registry.register(Looked(partial(_counters, replica, refusals)))
     return EventLoopLag(registry, clock)
 
 
-def _alone(count: int) -> Labelled:
-    return {(): count}
+def _counters(replica: Replica, refusals: Mapping[str, int]) -> Iterator[tuple[Metric, Labelled]]:
+    """Yield the counters that parts of *replica* keep themselves."""
+    yield catalog.LOG_APPEND_CONFLICTS, {(): replica.writers.conflicts}
+    yield catalog.PIPELINES_ABANDONED, {(): replica.checks.abandoned}
+    yield catalog.AUTH_REFUSALS, {(why,): n for why, n in dict(refusals).items()}
+    yield catalog.HTTP_REQUESTS, {(code,): n for code, n in dict(replica.http_requests).items()}

@@ -11,7 +11,7 @@ import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from onager.metric import Metric
+from onager.metric import Kind, Metric
 
 Labelled = Mapping[tuple[str, ...], float]
 """Values by the labels of their metric, in its order."""
@@ -31,7 +31,7 @@ class Tally(Collector):
 
     def collect(self) -> Iterator[prometheus_client.Metric]:
         """Yield the counter."""
-        return Counted(self._metric, self._counts.copy).collect()
+        return Looked(lambda: [(self._metric, self._counts.copy())]).collect()
 
 
 class Distribution(Collector):
@@ -66,33 +66,18 @@ class Distribution(Collector):
         yield family
 
 
-class Counted(Collector):
-    """A counter that something else keeps."""
-
-    def __init__(self, metric: Metric, look: Callable[[], Labelled]) -> None:
-        """Take the values from *look*, which the thread that serves metrics calls."""
-        self._metric = metric
-        self._look = look
-
-    def collect(self) -> Iterator[prometheus_client.Metric]:
-        """Yield the counter."""
-        family = CounterMetricFamily(self._metric.name, self._metric.about, labels=self._metric.labels)
-        for labels, value in self._look().items():
-            family.add_metric(labels, value)
-        yield family
-
-
-class Gauges(Collector):
-    """Values that are looked up when they are fetched."""
+class Looked(Collector):
+    """Counters and gauges that something else keeps; they are looked up when they are fetched."""
 
     def __init__(self, look: Callable[[], Iterable[tuple[Metric, Labelled]]]) -> None:
         """Take the values from *look*, which the thread that serves metrics calls."""
         self._look = look
 
     def collect(self) -> Iterator[prometheus_client.Metric]:
-        """Yield the gauges."""
+        """Yield the metrics."""
         for metric, values in self._look():
-            family = GaugeMetricFamily(metric.name, metric.about, labels=metric.labels)
+            make = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = make(metric.name, metric.about, labels=metric.labels)
             for labels, value in values.items():
                 family.add_metric(labels, value)
             yield family

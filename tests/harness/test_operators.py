@@ -27,6 +27,7 @@ from onager.testing.executors import executors
 from onager.testing.job import JobRun
 from onager.testing.kernel import jvm_with_kernel
 from tests.harness.conftest import QUERIES
+from tests.support.operators import metric
 from tests.support.selection import IS_ALL
 
 MOST_BYTES = 100
@@ -129,7 +130,7 @@ def await_broadcasts(plan) -> None:
 def node_of(operators, number=0) -> Node:
     each = operators[number]
     below = tuple(node_of(operators, child) for child in each.children)
-    return Node(each.name, each.text, each.value("numOutputRows"), below)
+    return Node(each.name, each.text, metric(each, "numOutputRows"), below)
 
 
 def run_whole(spark, frame, directory) -> tuple[Node, Node]:

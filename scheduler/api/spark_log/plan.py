@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onager.execution_graph import ExecutionGraph, OperatorTotals, Stage
-from onager.scheduler.api.operators import Metric, Operator
+from onager.protocol import onager_pb2 as pb
 
-_MOST_NODES: Final = 2_000
-_MOST_DEPTH: Final = 200
+_MAX_NODES: Final = 2_000
+_MAX_DEPTH: Final = 200
 """Spark's reader is recursive."""
 _TEXT_CHARS: Final = 2_000
 _LINE: Final = re.compile(r"^((?:[: ]  )*)(:- |\+- )?(?:\*\(\d+\) )?(\S.*)$")
@@ -30,7 +30,7 @@ class Known:
     plan: str = ""
     """Spark's physical plan as text."""
     stage_texts: Mapping[str, str] = field(default_factory=dict)
-    stage_plans: Mapping[int, Sequence[Operator]] = field(default_factory=dict)
+    stage_plans: Mapping[int, Sequence[pb.FinalOperator]] = field(default_factory=dict)
     """The plans with which stages ran, and what their operators measured."""
     principal: str = ""
 
@@ -41,7 +41,7 @@ class Node:
 
     name: str
     text: str
-    metrics: Sequence[Metric] = ()
+    metrics: Sequence[pb.OperatorMetric] = ()
     children: list["Node"] = field(default_factory=list)
 
 
@@ -50,7 +50,7 @@ class PlanInfo:
 
     def __init__(self, root: Node) -> None:
         self.updates: list[tuple[int, int]] = []
-        self._left = _MOST_NODES
+        self._left = _MAX_NODES
         self.plan = self._info(root, 0)
 
     def _info(self, node: Node, depth: int) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class PlanInfo:
         for metric in node.metrics:
             metrics.append({"name": metric.name, "accumulatorId": len(self.updates), "metricType": metric.type})
             self.updates.append((len(self.updates), metric.value))
-        children = [self._info(c, depth + 1) for c in node.children if depth < _MOST_DEPTH and self._left > 0]
+        children = [self._info(c, depth + 1) for c in node.children if depth < _MAX_DEPTH and self._left > 0]
         text = node.text[:_TEXT_CHARS]
         return {
             "nodeName": node.name,
@@ -115,13 +115,13 @@ def _exchange(graph: ExecutionGraph, stage: Stage, known: Known, seen: set[int])
     if spec.stage_id in seen:
         return Node("ReusedExchange", text)
     metrics = [
-        Metric("shuffle records written", "sum", sum(output.rows for output in outputs.values())),
-        Metric("shuffle bytes written", "size", sum(output.bytes for output in outputs.values())),
+        pb.OperatorMetric(name="shuffle records written", type="sum", value=sum(o.rows for o in outputs.values())),
+        pb.OperatorMetric(name="shuffle bytes written", type="size", value=sum(o.bytes for o in outputs.values())),
     ]
     return Node("Exchange", text, metrics, [_of_stage(graph, stage, known, seen)])
 
 
-def _tree(operators: Sequence[Operator]) -> Node:
+def _tree(operators: Sequence[pb.FinalOperator]) -> Node:
     nodes = [Node(each.name, each.text, each.metrics) for each in operators]
     for node, operator in zip(nodes, operators, strict=True):
         node.children = [nodes[child] for child in operator.children]
@@ -141,7 +141,7 @@ def _leaves(root: Node) -> Iterator[Node]:
 def _parsed(text: str) -> Node | None:
     """Return the tree that Spark's text of a plan shows, None if there is none."""
     path: list[Node] = []
-    for line in text.splitlines()[:_MOST_NODES]:
+    for line in text.splitlines()[:_MAX_NODES]:
         found = _LINE.match(line)
         if found is None or line.startswith("=="):
             continue

@@ -2,19 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import Protocol
 
-from onager.execution_graph.intervals import Outcome
+from onager.execution_graph.intervals import Attempt
 from onager.scheduler.api.timeline.model import Bucket
-
-
-class Span(Protocol):
-    """An attempt of a task, from its launch to its end."""
-
-    lane: int
-    from_ms: int
-    to_ms: int | None
-    outcome: Outcome
 
 
 class _Lane:
@@ -43,8 +33,8 @@ class Buckets:
         """Return for how many executors there is room; those beyond are counted with the last one."""
         return len(self._lanes)
 
-    def add(self, spans: Iterable[Span], now_ms: int) -> None:
-        """Count *spans* as well; those that go on, up to *now_ms*."""
+    def add(self, spans: Iterable[Attempt], now_ms: int) -> None:
+        """Add *spans*. Attempts that go on count up to *now_ms*."""
         length_ms, last_lane = self.length_ms, len(self._lanes) - 1
         for span in spans:
             lane = self._lanes[min(span.lane, last_lane)]
@@ -62,7 +52,7 @@ class Buckets:
                 lane.ended[last][span.outcome.value] += 1
             self.added += 1
 
-    def told(self, running: Iterable[Span], now_ms: int) -> list[Bucket]:
+    def told(self, running: Iterable[Attempt], now_ms: int) -> list[Bucket]:
         """Return the buckets in which anything was done, also by those *running* at *now_ms*."""
         beside = Buckets(self._start_ms, self.length_ms, len(self._lanes))
         beside.add(running, now_ms)

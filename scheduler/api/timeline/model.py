@@ -1,8 +1,9 @@
 """The shape of a timeline, as clients get it: its JSON is a contract. What is empty, 0 or false is left out."""
 
 from enum import StrEnum
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from onager.execution_graph import StageWork
 from onager.execution_graph.intervals import Outcome
@@ -31,7 +32,11 @@ class MarkKind(StrEnum):
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True, populate_by_name=True)
+
+
+def _metric(name: str) -> Any:
+    return Field(0, validation_alias=AliasPath("metrics", name))
 
 
 class Lane(_Part):
@@ -48,10 +53,10 @@ class Bar(_Part):
     lane: int
     row: int = 0
     """Within the lane, from 0: bars of one row do not overlap."""
-    stage: int
+    stage: int = Field(validation_alias="stage_id")
     stage_attempt: int = 0
     partition: int = 0
-    attempt: int = 0
+    attempt: int = Field(0, validation_alias="number")
     from_ms: int
     """When it was launched, since the Unix epoch, by a scheduler's clock; so are all moments."""
     to_ms: int | None = None
@@ -60,15 +65,15 @@ class Bar(_Part):
     kind: str = ""
     """Why it did not succeed, as in ``onager events``: ``io_error`` and so on."""
     message: str = ""
-    queued_ms: int = 0
+    queued_ms: int = _metric("queued_ms")
     """The executor's own durations: before it began, while it ran, and of these for rows of other stages, and for the
     end of its output. 0: not reported."""
-    run_ms: int = 0
-    fetch_ms: int = 0
-    commit_ms: int = 0
-    speculative: bool = False
+    run_ms: int = _metric("run_ms")
+    fetch_ms: int = _metric("fetch_ms")
+    commit_ms: int = _metric("commit_ms")
+    speculative: bool = Field(False, validation_alias="is_second")
     """A second attempt beside a running one."""
-    also_stage: int = 0
+    also_stage: int = Field(0, validation_alias="fused_stage")
     """The stage that this attempt of planning ran as well; 0: none."""
 
 
@@ -107,11 +112,11 @@ class Mark(_Part):
 class StageTimes(_Part):
     """One attempt of a stage."""
 
-    stage: int
+    stage: int = Field(validation_alias=AliasPath("spec", "stage_id"))
     attempt: int = 0
-    name: str
-    work: StageWork
-    partitions: int
+    name: str = Field(validation_alias=AliasPath("spec", "name"))
+    work: StageWork = Field(validation_alias=AliasPath("spec", "work"))
+    partitions: int = Field(validation_alias=AliasPath("spec", "partitions"))
     from_ms: int
     to_ms: int | None = None
     outcome: Outcome

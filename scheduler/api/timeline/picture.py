@@ -27,8 +27,8 @@ _GAP: Final = 7
 _LINE: Final = 16
 _TICKS: Final = 10
 _COLOURS: Final = 8
-_MOST_LISTED: Final = 24
-_MOST_STAGES: Final = 16
+_MAX_LISTED: Final = 24
+_MAX_STAGES: Final = 16
 _LABEL_CHARS: Final = 22
 _LINE_CHARS: Final = 150
 _STEPS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, *(s * 1000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600)))
@@ -255,12 +255,12 @@ def _marks(
 
 
 def _listed(marks: Sequence[Mark]) -> list[Mark]:
-    """Return the marks that get a number, by time: those that are told in words below the picture."""
+    """Return the marks with a number, by time: the legend below the picture describes them."""
     chosen = sorted(marks, key=lambda mark: (list(_SYMBOLS).index(mark.kind), mark.number))
     kept: list[Mark] = []
     of_kind: Counter[MarkKind] = Counter()
     for mark in chosen:
-        if of_kind[mark.kind] < _MOST_LISTED // 3 and len(kept) < _MOST_LISTED:
+        if of_kind[mark.kind] < _MAX_LISTED // 3 and len(kept) < _MAX_LISTED:
             kept.append(mark)
             of_kind[mark.kind] += 1
     return sorted(kept, key=lambda mark: (mark.at_ms, mark.number))
@@ -278,7 +278,7 @@ def _legend(timeline: Timeline, marks: Sequence[Mark], top: float) -> tuple[list
     stages: dict[int, StageTimes] = {}
     for stage in timeline.stages:
         stages.setdefault(stage.stage, stage)
-    keys = [(f"c{stage.stage % _COLOURS}", _name(stage)) for stage in [*stages.values()][:_MOST_STAGES]]
+    keys = [(f"c{stage.stage % _COLOURS}", _name(stage)) for stage in [*stages.values()][:_MAX_STAGES]]
     if timeline.bucket_ms:
         keys = [("c0", "attempts at a time")]
     keys += [("bad", "failed"), ("lost", "lost"), ("off", "killed or stopped")]

@@ -22,11 +22,11 @@ from onager.scheduler.jobs.job_store import JobStore
 
 _ATTEMPT_BYTES: Final = 300
 _KEPT_ATTEMPTS: Final = 250_000
-"""Attempts in the stories that are kept, altogether, some 100 MB: who looks at a job looks again."""
+"""Attempts in all stories that are kept, some 100 MB: clients look at a job again and again."""
 _KEPT_STORIES: Final = 200
 _BAR_BYTES: Final = 200
 _RESTS_TIMES: Final = 5
-"""How many times longer than its work took a timeline in buckets is told unchanged."""
+"""A timeline in buckets stays unchanged so many times longer than it took to make it."""
 
 
 @dataclass(slots=True)
@@ -36,14 +36,14 @@ class _Kept:
     story: Story
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     json: bytes = b""
-    """Its timeline, if it is told in buckets."""
+    """Its timeline, if it is in buckets."""
     json_of: tuple[int, JobState] | None = None
     """The position to which that goes, and the state of the job in it."""
     rests_until_s: float = 0.0
-    """Until then a timeline in buckets is told as it was."""
+    """Until then a timeline in buckets stays as it was."""
 
     def rests(self, job: StoredJob, now_s: float) -> bool:
-        """Return whether the timeline of *job*, in buckets, is told as it was."""
+        """Return whether the timeline of *job*, in buckets, stays as it was."""
         return bool(self.json) and job.graph.is_active and now_s < self.rests_until_s
 
 
@@ -111,7 +111,7 @@ class Timelines:
             self._kept.move_to_end(key)
             async with kept.lock:
                 if self._kept.get(key) is not kept:
-                    continue  # who held it before has left it as it was
+                    continue  # the last holder left it unfinished
                 try:
                     yield kept
                 except OnagerError:
@@ -127,7 +127,7 @@ class Timelines:
     async def held(self, job: StoredJob) -> AsyncGenerator[tuple[Story, bool]]:
         """Hold a job's story after reading on for a moment; also whether all of the log up to *job* is in it.
 
-        If it is not, hold it again: others who look at the job take turns.
+        If it is not, hold it again: callers take turns.
         """
         until_s = self._clock.monotonic_s() + timing.TIMELINE_SOON_S
         async with self._held((JobId(job.graph.job_id), job.graph.submitted_ms), job) as kept:
@@ -156,7 +156,7 @@ class Timelines:
         return True
 
     def _forget(self) -> None:
-        """Forget the stories that nobody has looked at for longest, but not the last one: who reads it goes on."""
+        """Forget the stories that were not looked at for longest, but not the last one: its reader goes on."""
         attempts = sum(len(kept.story.log.attempts) for kept in self._kept.values())
         while len(self._kept) > 1 and (attempts > _KEPT_ATTEMPTS or len(self._kept) > _KEPT_STORIES):
             _, kept = self._kept.popitem(last=False)

@@ -26,10 +26,10 @@ from onager.redaction import shown_text
 from onager.scheduler.api.timeline.buckets import Buckets
 from onager.scheduler.api.timeline.model import Bucket, MarkKind
 
-MOST_BARS: Final = 2_000
-"""A job with more attempts is told by buckets: either way the JSON stays below about half a megabyte."""
+MAX_BARS: Final = 2_000
+"""A job with more attempts has buckets: either way the JSON stays below about half a megabyte."""
 _TEXT_CHARS: Final = 300
-_MOST_MARKS: Final = 500
+_MAX_MARKS: Final = 500
 """Of each kind; further ones are counted with the last one."""
 
 
@@ -90,7 +90,7 @@ class Story:
     @property
     def is_long(self) -> bool:
         """Return whether there are too many attempts to tell them one by one."""
-        return len(self.log.attempts) > MOST_BARS
+        return len(self.log.attempts) > MAX_BARS
 
     def outcomes(self) -> dict[Outcome, int]:
         """Return how many attempts there are by outcome."""
@@ -186,7 +186,7 @@ class Story:
             last.position == self.log.position
             and (last.stage, last.executor_id, last.incarnation) == (made.stage, made.executor_id, made.incarnation)
         )
-        if last is not None and (is_like or self._marks[kind] >= _MOST_MARKS):
+        if last is not None and (is_like or self._marks[kind] >= _MAX_MARKS):
             last.count += made.count
             last.to_ms, last.position = made.at_ms, self.log.position
             if last.partition != made.partition:

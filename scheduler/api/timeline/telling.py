@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from onager.execution_graph import ExecutionGraph
-from onager.execution_graph.intervals import Attempt, Place, StageRun
+from onager.execution_graph.intervals import Place
 from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
 from onager.scheduler.api.timeline.story import Story
 
-_MOST_BUCKETS: Final = 3_000
-_MOST_LANES: Final = 150
-_MOST_STAGES: Final = 500
+_MAX_BUCKETS: Final = 3_000
+_MAX_LANES: Final = 150
+_MAX_STAGES: Final = 500
 _LENGTHS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 _MINUTE_MS: Final = 60_000
 OTHERS: Final = "(others)"
@@ -19,12 +19,12 @@ OTHERS: Final = "(others)"
 def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: bool = False) -> Timeline:
     """Return the timeline of *job*, as far as *story* goes; what was told up to the position *after* is left out.
 
-    A long job is told in buckets: their length changes a few times in a job's life, and
-    then all attempts are counted anew (a tenth of a second for 100,000), else only those that have ended since.
+    A long job has buckets. Their length changes a few times in a job's life. Then all attempts are counted anew (a
+    tenth of a second for 100,000), else only the attempts that have ended since.
     """
     is_short, log = not story.is_long, story.log
     places = log.places if is_short else _few(log.places)
-    bars = [_bar(attempt) for attempt in log.attempts if attempt.position > after] if is_short else []
+    bars = [Bar.model_validate(each) for each in log.attempts if each.position > after] if is_short else []
     bucket_ms = 0 if is_short else _length_ms(log.now_ms - log.submitted_ms, len(places))
     return Timeline(
         job_id=job.job_id,
@@ -38,66 +38,26 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: 
         is_partial=log.is_partial,
         attempts=len(log.attempts),
         outcomes=dict(sorted(story.outcomes().items())),
-        lanes=tuple(Lane(executor_id=place.executor_id, rows=place.rows) for place in places),
-        stages=tuple(_stage(run) for run in log.stage_runs[-_MOST_STAGES:]),
+        lanes=tuple(map(Lane.model_validate, places)),
+        stages=tuple(map(StageTimes.model_validate, log.stage_runs[-_MAX_STAGES:])),
         bars=tuple(bars),
         bucket_ms=bucket_ms,
         buckets=() if is_short else tuple(story.buckets(bucket_ms, len(places))),
-        marks=tuple(
-            Mark.model_validate(moment, from_attributes=True)
-            for moment in story.moments
-            if moment.position > after or not after
-        ),
-    )
-
-
-def _bar(attempt: Attempt) -> Bar:
-    metrics = attempt.metrics
-    return Bar(
-        lane=attempt.lane,
-        row=attempt.row,
-        stage=attempt.stage_id,
-        stage_attempt=attempt.stage_attempt,
-        partition=attempt.partition,
-        attempt=attempt.number,
-        from_ms=attempt.from_ms,
-        to_ms=attempt.to_ms,
-        outcome=attempt.outcome,
-        kind=attempt.kind,
-        message=attempt.message,
-        queued_ms=0 if metrics is None else metrics.queued_ms,
-        run_ms=0 if metrics is None else metrics.run_ms,
-        fetch_ms=0 if metrics is None else metrics.fetch_ms,
-        commit_ms=0 if metrics is None else metrics.commit_ms,
-        speculative=attempt.is_second,
-        also_stage=attempt.fused_stage,
-    )
-
-
-def _stage(run: StageRun) -> StageTimes:
-    return StageTimes(
-        stage=run.spec.stage_id,
-        attempt=run.attempt,
-        name=run.spec.name,
-        work=run.spec.work,
-        partitions=run.spec.partitions,
-        from_ms=run.from_ms,
-        to_ms=run.to_ms,
-        outcome=run.outcome,
+        marks=tuple(Mark.model_validate(each) for each in story.moments if each.position > after or not after),
     )
 
 
 def _few(places: Sequence[Place]) -> Sequence[Place]:
     """Return the first of *places*, and one that stands for all others."""
-    if len(places) <= _MOST_LANES:
+    if len(places) <= _MAX_LANES:
         return places
-    others = places[_MOST_LANES - 1 :]
-    return [*places[: _MOST_LANES - 1], Place(OTHERS, sum(place.rows for place in others))]
+    others = places[_MAX_LANES - 1 :]
+    return [*places[: _MAX_LANES - 1], Place(OTHERS, sum(place.rows for place in others))]
 
 
 def _length_ms(span_ms: int, lanes: int) -> int:
-    """Return a round length such that there are at most `_MOST_BUCKETS`."""
-    least_ms = (span_ms + 1) / max(1, _MOST_BUCKETS // max(1, lanes))
+    """Return a round length such that there are at most `_MAX_BUCKETS`."""
+    least_ms = (span_ms + 1) / max(1, _MAX_BUCKETS // max(1, lanes))
     for length_ms in _LENGTHS_MS:
         if length_ms >= least_ms:
             return length_ms

@@ -1,4 +1,4 @@
-"""Where the wall time of jobs went: kept for jobs that ended, read again for those that run."""
+"""Where the wall time of jobs went: kept for ended jobs, read again for running ones."""
 
 import asyncio
 from collections import OrderedDict
@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Followed:
+    is_final: bool = False
+    """Whether the job has ended, and the shares say so."""
     time: WallTime | None = None
     kept_until_s: float = -1e9
     shares: tuple[TimeShare, ...] = ()
@@ -47,7 +49,6 @@ class WallTimes:
     def __init__(self, timelines: Timelines, clock: Clock) -> None:
         self._timelines = timelines
         self._clock = clock
-        self._ended: OrderedDict[_Key, tuple[TimeShare, ...]] = OrderedDict()
         self._followed: OrderedDict[_Key, _Followed] = OrderedDict()
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
         self._background = Background()
@@ -59,8 +60,6 @@ class WallTimes:
         the next call finds more.
         """
         graph, key = job.graph, _key(job)
-        if (known := self._ended.get(key)) is not None:
-            return known
         found = self._followed.get(key)
         if found is None:
             if not self._has_room():
@@ -68,25 +67,24 @@ class WallTimes:
             found = self._followed[key] = _Followed()
         self._followed.move_to_end(key)
         is_fresh = self._clock.monotonic_s() < found.kept_until_s
-        if graph.is_active and is_fresh and found.reading is None:
+        if found.is_final or (graph.is_active and is_fresh and found.reading is None):
             return found.shares
         wait_s = timing.SHARES_WAIT_RUNNING_S if graph.is_active else timing.SHARES_WAIT_S
         for _ in range(2):  # what is being read may be of before the job's end
             if found.reading is None:
                 found.reading = self._background.start(f"wall time of {graph.job_id}", self._read(job, found))
             in_time, _ = await asyncio.wait([found.reading], timeout=wait_s)
-            if graph.is_active or key in self._ended or not in_time:
+            if graph.is_active or found.is_final or not in_time:
                 break
         return found.shares
 
     def _has_room(self) -> bool:
-        """Return whether one more job can be followed, instead of one that nobody has looked at for a while."""
-        if len(self._followed) < _RUNNING_JOBS:
+        """Return whether one more job can be followed, maybe in place of one that was not looked at for a while."""
+        going_on = {key: each for key, each in self._followed.items() if not each.is_final}
+        if len(going_on) < _RUNNING_JOBS:
             return True
         now_s = self._clock.monotonic_s()
-        old = next(
-            (key for key, each in self._followed.items() if not each.reading and now_s > each.kept_until_s), None
-        )
+        old = next((key for key, each in going_on.items() if not each.reading and now_s > each.kept_until_s), None)
         if old is not None:
             del self._followed[old]
         return old is not None
@@ -113,17 +111,14 @@ class WallTimes:
                     took_s += min(now_s - begun_s, timing.TIMELINE_SOON_S)  # more was to wait for others
                 found.kept_until_s = now_s + max(timing.SHARES_KEPT_S, _RESTS_TIMES * took_s)
             if ended_ms is not None:
-                self._keep(_key(job), found.shares)
+                found.is_final, found.time = True, None
+                ended = [key for key, each in self._followed.items() if each.is_final]
+                for key in ended[:-_ENDED_JOBS]:
+                    del self._followed[key]
         except OnagerError as error:
             log.warning("wall_time_not_read", job_id=job.graph.job_id, error=str(error))
         finally:
             found.reading = None
-
-    def _keep(self, key: _Key, shares: tuple[TimeShare, ...]) -> None:
-        self._followed.pop(key, None)
-        self._ended[key] = shares
-        if len(self._ended) > _ENDED_JOBS:
-            self._ended.popitem(last=False)
 
 
 def _key(job: StoredJob) -> _Key:

@@ -12,7 +12,8 @@ from onager.execution_graph.operators import OperatorReport, with_reports
 from onager.executor.spark.planning.sizing import HASHED_BYTES
 from onager.executor.spark.stage_plan import SortedOutput
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.api.operators import Operator, operators_of
+from onager.scheduler.api.operators import operators_of
+from tests.support.operators import metric
 from tests.support.spark.runner import cut, settings
 
 SORTED_SIDES = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
@@ -29,7 +30,7 @@ def table(spark, tmp_path):
     return f"parquet.`{tmp_path / 't'}`"
 
 
-def plans(reports) -> tuple[list[tuple[Operator, ...]], tuple[OperatorTotals, ...]]:
+def plans(reports) -> tuple[list[list[pb.FinalOperator]], tuple[OperatorTotals, ...]]:
     """Return the operators of one stage, by bound plan."""
     blobs = {blob.digest: blob.content for report in reports for blob in report.success.blobs}
     assert all(hashlib.sha256(content).hexdigest() == digest for digest, content in blobs.items())
@@ -42,9 +43,9 @@ def plans(reports) -> tuple[list[tuple[Operator, ...]], tuple[OperatorTotals, ..
 def rows(operators) -> Counter:
     """Return the rows of each operator that plain Spark has, too."""
     return Counter(
-        (each.name, each.value("numOutputRows"))
+        (each.name, metric(each, "numOutputRows"))
         for each in operators
-        if each.value("numOutputRows") is not None and not each.name.startswith("Scan stage")
+        if metric(each, "numOutputRows") is not None and not each.name.startswith("Scan stage")
     )
 
 
@@ -78,9 +79,9 @@ def test_operators_have_the_rows_that_plain_spark_counts(spark, job, table):
         assert sum(len(r.success.blobs) for r in reports) == 1  # only the first one
     assert found == wanted
     assert any(name.startswith("SortMergeJoin") and count > 0 for name, count in found)
-    scans = [each for reports in reported for each in plans(reports)[0][0] if each.value("numFiles") is not None]
-    assert [scan.value("numFiles") for scan in scans] == [3]
-    assert scans[0].value("filesSize") > 0
+    scans = [each for reports in reported for each in plans(reports)[0][0] if metric(each, "numFiles") is not None]
+    assert [metric(scan, "numFiles") for scan in scans] == [3]
+    assert metric(scans[0], "filesSize") > 0
 
 
 def test_a_join_that_becomes_a_hash_join_when_it_is_bound_is_shown_as_one(spark, job, table):
@@ -156,7 +157,7 @@ def test_rows_that_are_sorted_in_several_tasks(spark, job, table):
     for stage in stages:
         for operators in plans(job.run(stage.stage_id, stage.plan))[0]:
             counted += rows(operators)
-            read += [each.value("numOutputRows") for each in operators if each.name.startswith("Scan stage")]
+            read += [metric(each, "numOutputRows") for each in operators if each.name.startswith("Scan stage")]
     assert isinstance(stages[0].plan.output, SortedOutput)
     assert counted == Counter([("Scan parquet", 4000), ("ColumnarToRow", 4000), ("Filter", 2000)])
     assert read == [2000]

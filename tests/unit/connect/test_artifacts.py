@@ -29,7 +29,7 @@ def sessions(backend, clock):
 
 @pytest.fixture
 def artifacts(sessions, tmp_path):
-    return Artifacts(sessions, str(tmp_path))
+    return Artifacts(sessions, str(tmp_path), lambda: None)
 
 
 async def nothing():

@@ -47,7 +47,7 @@ async def pair(clock):
     made = Pair(clock)
     await made.start()
     for replica in made.replicas.values():
-        replica.spark_connect._operations._calls = Executor()
+        replica.spark_connect.operations.calls = Executor()
     return made
 
 
@@ -108,7 +108,7 @@ async def test_a_write_whose_job_is_forgotten_is_not_carried_out_again(pair):
 
 
 async def test_a_write_that_was_noted_and_not_submitted_is_submitted_once(pair, monkeypatch):
-    operations = pair.here.spark_connect._operations
+    operations = pair.here.spark_connect.operations
 
     async def die(*_):
         raise ConnectionError("killed")
@@ -175,13 +175,13 @@ async def test_the_state_of_what_another_scheduler_has_just_begun_is_told(pair, 
 
 async def test_nothing_begins_in_a_session_that_ends_meanwhile(pair):
     service = pair.there.spark_connect
-    submit = service._operations._submissions.submit
+    submit = service.operations.submissions.submit
 
     async def late(*args, **kwargs):
         await pair.here.spark_connect.ReleaseSession(asked(request_of("ReleaseSession")), b"")
         return await submit(*args, **kwargs)
 
-    service._operations._submissions.submit = late
+    service.operations.submissions.submit = late
     query = asked(ExecutePlanRequest, operation_id=OPERATION)
     query.plan.root = b"relation"
     for request in (write(), query):

@@ -51,7 +51,7 @@ async def test_what_is_asked_at_once_is_all_remembered(sessions):
 
 
 async def test_of_very_many_the_first_ones_are_forgotten_and_nothing_else(sessions, monkeypatch):
-    monkeypatch.setattr(storage_levels, "MOST", 3)
+    monkeypatch.setattr(storage_levels, "MAX_LEVELS", 3)
     view = pb.ConnectEntry(kind="view", name="v", command=b"v")
     await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view], conf={"a": "1"}), ((), {}))
     for n in range(10):

@@ -31,7 +31,7 @@ async def pair(clock, tmp_path):
 
 def orphan(replica, clock):
     """Make a file that was a session's until the day before yesterday."""
-    folder = replica.spark_connect._artifacts._folder
+    folder = replica.spark_connect.artifacts._folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / ("a" * 64)
     file.write_bytes(b"x")
@@ -59,7 +59,7 @@ async def test_in_each_round_one_scheduler_alone_removes_files(pair, clock):
 async def test_what_was_seen_in_the_rounds_of_others_counts_in_its_own(pair, clock, tmp_path):
     folder = tmp_path / CHECKPOINTS / "connect-1"
     folder.mkdir(parents=True)
-    sessions = pair.here.spark_connect._sessions
+    sessions = pair.here.spark_connect.sessions
 
     async def sweep():
         """Do a round of one scheduler; the other one does nothing. Return whether it looked at the files."""
@@ -87,7 +87,7 @@ async def test_what_was_seen_in_the_rounds_of_others_counts_in_its_own(pair, clo
 async def test_files_are_as_old_as_their_share_says_whatever_the_clock_here_says(tmp_path):
     pair = Pair(ManualClock(SystemClock().now_ms() + 2 * 24 * 3_600_000), tmp_path)
     await pair.start()
-    folder = pair.here.spark_connect._artifacts._folder
+    folder = pair.here.spark_connect.artifacts._folder
     folder.mkdir()
     (folder / "coming.tmp").write_bytes(b"x")
     await pair.here.spark_connect.sweep(with_files=True)
@@ -98,10 +98,10 @@ async def test_an_error_with_files_keeps_no_checkpoint(pair, clock, tmp_path, mo
     folder = tmp_path / CHECKPOINTS / "connect-1"
     folder.mkdir(parents=True)
     connect = pair.here.spark_connect
-    connect._checkpoints.note({folder.name})
+    connect.checkpoints.note({folder.name})
     await connect.sweep(with_files=True)
     clock.advance(2 * GRACE_MS)
-    FaultyDisk(connect._artifacts._folder, monkeypatch).fail(errno.EIO, 0)
+    FaultyDisk(connect.artifacts._folder, monkeypatch).fail(errno.EIO, 0)
     with pytest.raises(DiskError):
         await connect.sweep(with_files=True)
     assert not folder.exists()

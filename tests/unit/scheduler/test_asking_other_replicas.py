@@ -41,7 +41,7 @@ async def test_watchers_of_another_replicas_job_share_one_request(pair, monkeypa
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     pair.calls.clear()
-    told, view = [], pair.there.for_replicas._view
+    told, view = [], pair.there.for_replicas.view
     monkeypatch.setattr(view, "progress", lambda *found, progress=view.progress: told.append(1) or progress(*found))
     actor = pair.here.forwarding.driver_of(job_id)
     first, *others = [asyncio.create_task(actor.progress(job_id)) for _ in range(30)]

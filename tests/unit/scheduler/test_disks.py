@@ -60,7 +60,7 @@ class Scheduler:
         self.backend = backend
         self.clock = clock
         self.sessions = Sessions(backend, clock, retention_s=3600)
-        self.artifacts = Artifacts(self.sessions, str(directory))
+        self.artifacts = Artifacts(self.sessions, str(directory), lambda: None)
 
     async def upload(self):
         """A file that comes whole, and one that is damaged."""
@@ -262,7 +262,7 @@ async def test_an_error_of_the_system_costs_a_loop_one_round(has_to_be_woken, mo
 
 
 async def test_files_that_others_remove_meanwhile_are_no_error(watched, sessions, tmp_path, monkeypatch):
-    artifacts = Artifacts(sessions, str(tmp_path))
+    artifacts = Artifacts(sessions, str(tmp_path), lambda: None)
     folder = tmp_path / CONNECT_ARTIFACTS
     folder.mkdir()
     for name in ("a", "b"):
@@ -309,7 +309,6 @@ SHARED_THREADS = {
     "disk.py": "threads of its own",
     "main.py": "loads a module",
     "http/probes.py": "writes down metrics",
-    "connect/responses.py": "computes",
     "api/tracing.py": "sends traces to a collector, with a time limit",
 }
 

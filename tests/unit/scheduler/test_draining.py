@@ -66,17 +66,17 @@ async def test_a_drain_whose_write_got_no_answer_is_the_one_that_drained(pair, m
         return OutcomeUnknown("the answer was lost")
 
     monkeypatch.setattr(pair.here._backend, "_commit", loses_the_answer)
-    assert not (await pair.here.service._draining.drain("e1", "disk")).was_leaving
+    assert not (await pair.here.service.draining.drain("e1", "disk")).was_leaving
     assert [e.state for e in pair.here.executors.infos()] == ["draining"]
 
 
 async def test_an_unknown_executor_and_one_that_is_gone_are_refused(pair):
     with pytest.raises(NotFoundError, match="there is no executor e1: onager executors lists them"):
-        await pair.here.service._draining.drain("e1", "")
+        await pair.here.service.draining.drain("e1", "")
     await register(pair)
     await pair.here.executors.deregister("e1", "life", "it crashed")
     with pytest.raises(InvalidRequestError, match=r"executor e1 is lost \(it crashed\): there is nothing to drain"):
-        await pair.here.service._draining.drain("e1", "")
+        await pair.here.service.draining.drain("e1", "")
 
 
 async def test_after_its_farewell_it_has_left(pair):
@@ -85,7 +85,7 @@ async def test_after_its_farewell_it_has_left(pair):
     await pair.here.executors.deregister("e1", "life", "drained")
     assert [e.state for e in pair.here.executors.infos()] == ["left"]
     with pytest.raises(InvalidRequestError, match="executor e1 has left"):
-        await pair.here.service._draining.drain("e1", "")
+        await pair.here.service.draining.drain("e1", "")
 
 
 async def test_the_next_life_takes_work(pair):

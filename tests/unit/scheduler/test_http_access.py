@@ -180,7 +180,7 @@ def test_without_tokens_no_name_but_ours_is_answered(open_access):
 
 
 def test_wrong_logins_have_a_limit_for_each_address_and_in_all(access, clock):
-    for _ in range(attempts.MOST_OF_PEER):
+    for _ in range(attempts.MAX_OF_PEER):
         with pytest.raises(TokenRefusedError):
             access.log_in(request("POST"), EVE)
     with pytest.raises(LoginsLimitedError) as caught:
@@ -190,7 +190,7 @@ def test_wrong_logins_have_a_limit_for_each_address_and_in_all(access, clock):
     access.identify(request(authorization=f"Bearer {ANN}"))  # who is known goes on
     clock.advance(int(attempts.WINDOW_S * 1000))
     access.log_in(request("POST"), ANN)
-    for number in range(attempts.MOST):
+    for number in range(attempts.MAX_FAILURES):
         with pytest.raises(TokenRefusedError):
             access.log_in(request("POST", peer=f"10.1.{number}.1"), EVE)
     with pytest.raises(LoginsLimitedError):
@@ -199,7 +199,7 @@ def test_wrong_logins_have_a_limit_for_each_address_and_in_all(access, clock):
 
 def test_addresses_of_one_network_count_together_and_few_are_remembered(clock):
     counted = attempts.LoginAttempts(clock)
-    for number in range(attempts.MOST_OF_PEER):
+    for number in range(attempts.MAX_OF_PEER):
         counted.failed(f"2001:db8::{number:x}")
     with pytest.raises(LoginsLimitedError):
         counted.check("2001:db8::ffff")

@@ -116,7 +116,7 @@ async def test_callers_share_work_that_begins_after_they_came():
     assert await first == 0
     assert set(await asyncio.gather(*later)) == {1}
     assert await shared.get("key", work) == 2
-    assert not shared._flights
+    assert not shared._rounds
 
 
 async def test_one_who_leaves_takes_nothing_from_the_others_and_errors_reach_all():
@@ -204,7 +204,7 @@ async def test_followers_share_one_reader_and_miss_nothing():
 
 
 async def test_a_slow_follower_reads_the_history_and_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr("onager.scheduler.http.feeds.KEPT_BYTES", 200)
+    monkeypatch.setattr("onager.scheduler.http.pages.KEPT_BYTES", 200)
     log = Log(1)
     feeds = JobFeeds(log.source, log.standing)
     slow = feeds.events("job-1", 1)
@@ -219,8 +219,7 @@ async def test_a_slow_follower_reads_the_history_and_holds_nobody_up(monkeypatch
     await log.add(is_over=True)
     assert await quick == list(range(1, 304))
     before = log.reads
-    kept = feeds._events._feeds["job-1"]
-    assert sum(batch.size for batch in kept._kept) <= 400
+    assert feeds._pages._size <= 200
     assert [batch.position async for batch in slow] == list(range(3, 304))
     assert log.reads > before
 

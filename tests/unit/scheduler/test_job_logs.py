@@ -72,7 +72,7 @@ async def cluster(pair, monkeypatch):
         return await pair.replicas[scheduler_id].for_replicas.AskExecutors(sent, PEER)
 
     for replica in pair.replicas.values():
-        replica.service._logs._calls.ask_executors = ask
+        replica.service.logs.calls.ask_executors = ask
     pair.e1, pair.e2 = Executor(pair.here), Executor(pair.there, "e2", "life2")
     await pair.e1.register()
     await pair.e2.register()
@@ -92,7 +92,7 @@ def attempt(job_id, partition, text="hello\n", *, attempt=0, end=None):
 
 async def fetched(replica, job_id, **wanted):
     request = pb.FetchLogsRequest(job_id=job_id, **wanted)
-    return [each async for each in replica.service._logs.fetch(request)]
+    return [each async for each in replica.service.logs.fetch(request)]
 
 
 async def test_every_scheduler_tells_the_logs_of_all_executors_in_order(cluster):
@@ -182,7 +182,7 @@ async def test_who_follows_gets_each_line_once_until_the_job_has_ended(cluster, 
     keys = await cluster.fill(1)
     cluster.e1.logs = [attempt(job_id, 0, "one\n")]
     told = []
-    logs = cluster.here.service._logs.fetch(pb.FetchLogsRequest(job_id=job_id, follow=True))
+    logs = cluster.here.service.logs.fetch(pb.FetchLogsRequest(job_id=job_id, follow=True))
     async for log in logs:
         told.append(log)
         if len(told) == 1:
@@ -250,8 +250,8 @@ class Looks:
 
 async def following(cluster, job_id, change):
     """Follow the logs of a job, which *change* ends; return what was told, without notes."""
-    logs = cluster.here.service._logs
-    logs._jobs = Looks(logs._jobs, change)
+    logs = cluster.here.service.logs
+    logs.jobs = Looks(logs.jobs, change)
     request = pb.FetchLogsRequest(job_id=job_id, follow=True)
     async with asyncio.timeout(HANGS_S):
         return [log async for log in logs.fetch(request) if not log.note]
@@ -334,7 +334,7 @@ async def test_a_look_reads_of_the_history_only_what_is_new(cluster, monkeypatch
 
 async def test_no_line_is_told_twice_when_more_attempts_log_than_executors_are_told_of(cluster, monkeypatch):
     monkeypatch.setattr(timing, "LOGS_FOLLOWED_EVERY_S", 0.01)
-    monkeypatch.setattr(job_logs, "_MOST_FOLLOWED", 1)
+    monkeypatch.setattr(job_logs, "_MAX_FOLLOWED", 1)
     job_id = job_of(HERE)
     await cluster.run_job(job_id, tasks=2)
     keys = await cluster.fill(2)

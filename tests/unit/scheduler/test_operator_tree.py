@@ -10,9 +10,10 @@ from onager.errors import StateCorruptError
 from onager.execution_graph import ExecutorSlot, OperatorTotals, metrics_text
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_key
-from onager.scheduler.api.operators import Metric, Operator, operators_of
+from onager.scheduler.api.operators import operators_of
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import blobs_of, digest_of
+from tests.support.operators import metric
 from tests.unit.execution_graph.builder import planned, stage
 from tests.unit.scheduler.parts import executors
 
@@ -35,12 +36,13 @@ JOIN = plan(
 
 def test_operators_have_their_values():
     totals = OperatorTotals(bound_plan="p", tasks=2, values=((1, 900), (2, 7), (4, 20)))
-    rows = [Metric("numOutputRows", "sum", value) for value in (7, 20, 0)]
-    assert operators_of(JOIN, totals) == (
-        Operator("Join", "Join text", (rows[0], Metric("peakMemory", "sum", 900)), (1, 2)),
-        Operator("Scan a", "Scan a text", (rows[1], Metric("numFiles", "sum", 4)), ()),
-        Operator("Scan b", "Scan b text", (rows[2],), ()),
-    )
+    rows = [pb.OperatorMetric(name="numOutputRows", type="sum", value=value) for value in (7, 20, 0)]
+    memory, files = (pb.OperatorMetric(name=n, type="sum", value=v) for n, v in (("peakMemory", 900), ("numFiles", 4)))
+    assert operators_of(JOIN, totals) == [
+        pb.FinalOperator(name="Join", text="Join text", metrics=[rows[0], memory], children=[1, 2]),
+        pb.FinalOperator(name="Scan a", text="Scan a text", metrics=[rows[1], files]),
+        pb.FinalOperator(name="Scan b", text="Scan b text", metrics=[rows[2]]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ async def test_the_first_report_brings_the_plan_that_later_ones_mean(job, first)
     assert job.feed(event)
     (totals,) = job.stage(1).ledger.operators
     assert (totals.tasks, totals.values) == (3, ((2, 21),))
-    assert operators_of(JOIN, totals)[0].value("numOutputRows") == 21
+    assert metric(operators_of(JOIN, totals)[0], "numOutputRows") == 21
 
 
 async def test_metrics_of_a_plan_that_never_came_count_as_not_reported(job):

@@ -140,7 +140,7 @@ async def test_a_scheduler_that_has_lost_its_mount_reads_keeps_and_removes_nothi
     s = await world.scheduler("s")
     await s.look(3)
     connect = s.replica.spark_connect
-    session = await connect._sessions.open(SessionKey("ann", str(uuid.UUID(int=1))))
+    session = await connect.sessions.open(SessionKey("ann", str(uuid.UUID(int=1))))
     upload = request_of("AddArtifacts")(session_id=session.key.session_id)
     upload.batch.artifacts.add(name="files/a").data.data = b"a"
     folder = world.unmount("s") / "exchange" / CONNECT_ARTIFACTS
@@ -148,14 +148,14 @@ async def test_a_scheduler_that_has_lost_its_mount_reads_keeps_and_removes_nothi
     (folder / "old").touch()
     os.utime(folder / "old", (0, 0))
     for act in (
-        lambda: connect._artifacts.add(session, upload, nothing()),
-        lambda: connect._artifacts.sweep(()),
+        lambda: connect.artifacts.add(session, upload, nothing()),
+        lambda: connect.artifacts.sweep(()),
         lambda: asyncio.to_thread(s.replica.results.check_exchange),
     ):
         with pytest.raises(PlaceNotSeenError):
             await act()
     assert (folder / "old").exists()
-    assert not (await connect._sessions.find(session.key)).record.artifacts
+    assert not (await connect.sessions.find(session.key)).record.artifacts
 
 
 async def nothing():

@@ -22,7 +22,7 @@ from onager.execution_graph import (
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
-from onager.scheduler.api import tracing
+from onager.scheduler.api import spans
 from onager.scheduler.app import Replica
 from onager.scheduler.engine import webhooks
 from onager.scheduler.jobs.job_specs import decode_spec, encode_spec
@@ -218,7 +218,7 @@ async def test_a_child_that_was_submitted_unheard_is_not_submitted_again(schedul
 
 async def retry(replica, new="q", of=P):
     request = pb.RetryJobRequest(job_id=of, new_job_id=new)
-    await replica.service._retries.retry(request, caller_of(PEER))
+    await replica.service.retries.retry(request, caller_of(PEER))
     await replica.steps._work_off()
 
 
@@ -278,7 +278,7 @@ async def test_a_retry_of_a_retry_that_came_to_nothing_finds_what_was_done(sched
     await submit(scheduler)
     await end(scheduler, "p.1", rows=7)
     await end(scheduler, "p.2", failure="no")
-    await scheduler.service._retries.retry(pb.RetryJobRequest(job_id=P, new_job_id="q"), caller_of(PEER))
+    await scheduler.service.retries.retry(pb.RetryJobRequest(job_id=P, new_job_id="q"), caller_of(PEER))
     await scheduler.service.CancelJob(pb.CancelJobRequest(job_id="q", reason="no"), PEER)
     await scheduler.steps._work_off()
     assert children(scheduler, JobId("q")) == {}
@@ -307,12 +307,12 @@ async def test_a_successful_program_is_run_again_whole(scheduler):
 )
 async def test_what_is_no_program_is_refused(scheduler, spec, why):
     with pytest.raises(InvalidRequestError, match=why):
-        await scheduler.service._submissions.submit(pb.SubmitJobRequest(job_id=P, spec=spec))
+        await scheduler.service.submissions.submit(pb.SubmitJobRequest(job_id=P, spec=spec))
 
 
 async def test_no_client_gives_a_job_the_id_of_a_step(scheduler):
     with pytest.raises(InvalidRequestError, match="not a job id"):
-        await scheduler.service._submissions.submit(
+        await scheduler.service.submissions.submit(
             pb.SubmitJobRequest(job_id="p.1", spec=pb.JobSpec(sql=pb.SqlScript(text="SELECT 1")))
         )
 
@@ -359,7 +359,7 @@ async def test_a_deadline_is_counted_from_the_submission_that_the_job_tells(sche
 async def test_a_deadline_is_a_duration(scheduler, text):
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), conf={"onager.deadline": text})
     with pytest.raises(InvalidSettingError, match="give a duration"):
-        await scheduler.service._submissions.submit(pb.SubmitJobRequest(job_id=P, spec=spec))
+        await scheduler.service.submissions.submit(pb.SubmitJobRequest(job_id=P, spec=spec))
 
 
 async def fetch(replica):
@@ -443,7 +443,7 @@ async def all_told(replica):
             request = pb.ExportJobRequest(job_id=job_id, format=form)
             found += [str(chunk.content) async for chunk in service.ExportJob(request, PEER)]
         story, job = await replica.exports.timelines.story(JobId(job_id))
-        found += [span.to_json() for span in tracing.spans(story, job.graph)]
+        found += [span.to_json() for span in spans.spans(story, job.graph)]
         found.append(str(webhooks._body(replica.heads.get(job_id))))
     return found
 

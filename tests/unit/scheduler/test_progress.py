@@ -22,9 +22,11 @@ from onager.execution_graph import (
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.explained import UNEXPLAINED, Explained
-from onager.scheduler.api.progress import Page, ProgressView, progress_of_head, why_nobody_works
+from onager.scheduler.api.progress import ProgressView, progress_of_head, why_nobody_works
+from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.job_heads import JobTerms, head_of
 from onager.scheduler.jobs.job_specs import decode_spec_shown, encode_spec
+from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.policy.fair_queue import FairQueue
 from tests.unit.scheduler.small_graphs import failed, graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
@@ -45,7 +47,8 @@ def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
         sessions=[session] if slots else [],
         infos=lambda: [pb.ExecutorInfo(state="draining" if draining else "alive")] if slots else [],
     )
-    return ProgressView(executors, queue, SimpleNamespace(now_ms=lambda: now_ms))
+    clock = SimpleNamespace(now_ms=lambda: now_ms)
+    return ProgressView(executors, queue, clock, ExchangeSizes(), LiveProgress(), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_each_task_is_told_with_its_successes():
     found = apply_all(found, launches(found, 2))
     found = apply_all(found, [succeeded(1, 1)])
     job = SimpleNamespace(header=HEADER, graph=found, seq=4)
-    detail = teller().detail(job, pb.JobSpec(), Explained("all", {"1": "part"}, {}))
+    detail = teller().detail(job, pb.JobSpec(), Explained("all", {"1": "part"}, {}), pb.GetJobRequest())
     tasks = detail.progress.stages[1].tasks
     assert [t.state for t in tasks] == ["running", "successful", "pending"]
     assert [t.successes for t in tasks] == [0, 1, 0]
@@ -120,7 +123,8 @@ def test_a_stage_is_told_with_what_was_wasted():
     found = apply_all(found, launches(found, 2))
 
     def told():
-        return teller().detail(SimpleNamespace(graph=found, seq=4, header=JobTerms()), pb.JobSpec()).progress
+        job = SimpleNamespace(graph=found, seq=4, header=JobTerms())
+        return teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress
 
     assert not told().stages[1].HasField("wasted")
     cost = TaskMetrics(run_ms=70, fetch_ms=9)
@@ -183,14 +187,15 @@ def test_a_task_that_ran_twice_at_once_says_so():
 
     def told():
         job = SimpleNamespace(header=HEADER, graph=found, seq=4)
-        stage = teller().detail(job, pb.JobSpec()).progress.stages[1]
+        stage = teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress.stages[1]
         task = stage.tasks[1]
         return stage.tasks_speculated, task.attempts, task.speculated, task.speculative_executor_id
 
     assert told() == (1, 2, True, "e2")
     found = apply_all(found, [replace(succeeded(1, 1, attempt=1), executor_id="e2")])
     assert told() == (1, 2, True, "")
-    stage = teller().detail(SimpleNamespace(header=HEADER, graph=found, seq=4), pb.JobSpec()).progress.stages[1]
+    job = SimpleNamespace(header=HEADER, graph=found, seq=4)
+    stage = teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress.stages[1]
     assert [t.speculative_won for t in stage.tasks] == [False, True]
 
 
@@ -224,7 +229,7 @@ def wide(*partitions: int):
 @pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 100])
 def test_tasks_are_told_in_pages(limit):
     job = SimpleNamespace(header=HEADER, graph=wide(4, 3, 0, 4), seq=4)
-    page = Page(limit=limit)
+    page = pb.GetJobRequest(limit=limit)
     found = []
     while True:
         detail = teller().detail(job, pb.JobSpec(), UNEXPLAINED, page)
@@ -234,14 +239,14 @@ def test_tasks_are_told_in_pages(limit):
         found += told
         if not detail.HasField("next"):
             break
-        page = Page(detail.next.stage_id, detail.next.partition, limit)
+        page = pb.GetJobRequest(stage_id=detail.next.stage_id, partition=detail.next.partition, limit=limit)
     assert found == [(n, p) for n, width in enumerate((1, 4, 3, 0, 4)) for p in range(width)]
 
 
 def test_a_page_beyond_the_last_task_is_empty():
-    detail = teller().detail(
-        SimpleNamespace(header=HEADER, graph=wide(4), seq=4), pb.JobSpec(), UNEXPLAINED, Page(1, 2**32 - 1, 10)
-    )
+    job = SimpleNamespace(header=HEADER, graph=wide(4), seq=4)
+    page = pb.GetJobRequest(stage_id=1, partition=2**32 - 1, limit=10)
+    detail = teller().detail(job, pb.JobSpec(), UNEXPLAINED, page)
     assert not [t for s in detail.progress.stages for t in s.tasks]
     assert not detail.HasField("next")
 
@@ -281,22 +286,6 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
     assert retry is not None
     assert (retry.next_try, retry.max_tries) == (1, 0)
     assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; retry in 5.0 s"
-
-
-def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(clock):
-    made = teller()
-    made._clock = clock
-    job = SimpleNamespace(header=HEADER, seq=1, graph=graph())
-    first = made.told(job)
-    assert made.told(job) is first
-    moved_on = SimpleNamespace(header=job.header, seq=2, graph=apply_all(job.graph, launches(job.graph)))
-    assert made.told(moved_on).stages[0].running == 1
-    clock.advance(51)
-    assert made.told(job) is not first
-    for number in range(100):
-        header = SimpleNamespace(job_id=f"j-{number}", principal="", retry_of="", session="", labels={}, deadline_ms=0)
-        made.told(SimpleNamespace(header=header, seq=1, graph=graph(header.job_id)))
-    assert len(made._told) == 64
 
 
 def test_the_path_of_a_sink_is_shown_without_its_login():

@@ -38,7 +38,7 @@ async def end(replica, job_id="job-1"):
 
 async def retry(replica, job_id="job-1", new="job-2"):
     request = pb.RetryJobRequest(job_id=job_id, new_job_id=new)
-    return await replica.service._retries.retry(request, caller_of(PEER))
+    return await replica.service.retries.retry(request, caller_of(PEER))
 
 
 async def audited(replica):

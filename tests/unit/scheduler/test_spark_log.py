@@ -14,8 +14,9 @@ from onager.execution_graph import (
     lay_out,
 )
 from onager.scheduler.api.operators import operators_of
-from onager.scheduler.api.spark_log import Known, lines
-from onager.scheduler.api.timeline import Story
+from onager.scheduler.api.spark_log.log import lines
+from onager.scheduler.api.spark_log.plan import Known
+from onager.scheduler.api.timeline.story import Story
 from tests.unit.execution_graph.builder import chain, planned, stage
 from tests.unit.scheduler.test_operator_tree import node, plan
 

@@ -17,8 +17,12 @@ from onager.execution_graph import (
     TasksLaunched,
     TaskSucceeded,
 )
+from onager.execution_graph.intervals import Outcome
 from onager.ids import JobId
-from onager.scheduler.api.timeline import MOST_BARS, MarkKind, Outcome, Story, Timelines, timeline_of
+from onager.scheduler.api.timeline.model import MarkKind
+from onager.scheduler.api.timeline.reading import Timelines
+from onager.scheduler.api.timeline.story import MAX_BARS, Story
+from onager.scheduler.api.timeline.telling import timeline_of
 from onager.scheduler.jobs.history import JobHistory
 from tests.unit.execution_graph.builder import Job, chain, new_graph, planned, stage
 from tests.unit.scheduler.small_graphs import forget, graph, store, succeeded
@@ -297,7 +301,7 @@ def many(tasks, executors, *, run_ms=1_000, slots=10, more=0):
     return story
 
 
-@pytest.mark.parametrize(("tasks", "executors"), [(MOST_BARS + 1, 3), (8_000, 400)])
+@pytest.mark.parametrize(("tasks", "executors"), [(MAX_BARS + 1, 3), (8_000, 400)])
 def test_a_job_of_many_attempts_is_told_in_buckets_that_add_up(tasks, executors):
     story = many(tasks, executors)
     now = timeline_of(story, new_graph())
@@ -310,10 +314,10 @@ def test_a_job_of_many_attempts_is_told_in_buckets_that_add_up(tasks, executors)
 
 
 def test_buckets_told_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
-    story = many(MOST_BARS + 1, 3, more=4)
-    followed = many(MOST_BARS + 1, 3, more=4)
+    story = many(MAX_BARS + 1, 3, more=4)
+    followed = many(MAX_BARS + 1, 3, more=4)
     position = story.log.position
-    for number, (at_ms, runs_ms) in enumerate([(0, 700), (900, 40_000), (41_000, 3)], MOST_BARS + 1):
+    for number, (at_ms, runs_ms) in enumerate([(0, 700), (900, 40_000), (41_000, 3)], MAX_BARS + 1):
         for found in (story, followed):
             begins_ms = found.log.now_ms + at_ms
             launched = TasksLaunched(
@@ -342,12 +346,12 @@ def test_buckets_told_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
         position += 2
     whole = timeline_of(story, new_graph())
     assert timeline_of(followed, new_graph()) == whole
-    assert sum(bucket.successful for bucket in whole.buckets) == MOST_BARS + 5
+    assert sum(bucket.successful for bucket in whole.buckets) == MAX_BARS + 5
 
 
 def test_as_many_bars_as_are_told_fit_into_half_a_megabyte():
-    now = timeline_of(many(MOST_BARS - 1, 20), new_graph())
-    assert len(now.bars) == MOST_BARS
+    now = timeline_of(many(MAX_BARS - 1, 20), new_graph())
+    assert len(now.bars) == MAX_BARS
     assert len(now.as_json()) < 500_000
 
 
@@ -399,7 +403,7 @@ async def test_a_job_with_an_id_that_was_used_before_has_its_own_timeline(backen
 
 
 async def test_who_looks_at_a_long_job_at_about_the_same_time_is_told_the_same(backend, clock, monkeypatch):
-    monkeypatch.setattr("onager.scheduler.api.timeline.story.MOST_BARS", 2)
+    monkeypatch.setattr("onager.scheduler.api.timeline.story.MAX_BARS", 2)
     jobs = store(backend, clock, "s1")
     timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
     job = await running(jobs, 3)
@@ -450,7 +454,7 @@ async def test_who_wants_a_long_log_soon_gets_its_beginning_and_then_the_rest(ba
 
 
 async def test_a_long_job_that_ends_while_its_timeline_is_read_is_told_as_ended(backend, clock, monkeypatch):
-    monkeypatch.setattr("onager.scheduler.api.timeline.story.MOST_BARS", 1)
+    monkeypatch.setattr("onager.scheduler.api.timeline.story.MAX_BARS", 1)
     jobs = store(backend, clock, "s1")
     history = JobHistory(backend, jobs.recent)
     timelines = Timelines(jobs, history, clock)

@@ -11,8 +11,9 @@ from onager.execution_graph import FailureKind, JobCancelled, StageWork
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.exports import JobExports
-from onager.scheduler.api.timeline import Story, timeline_of
 from onager.scheduler.api.timeline.picture import picture
+from onager.scheduler.api.timeline.story import Story
+from onager.scheduler.api.timeline.telling import timeline_of
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from tests.unit.execution_graph.builder import chain, new_graph, planned, stage

@@ -16,8 +16,8 @@ from onager.execution_graph import EventBatch, FailureKind, JobCancelled
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from onager.scheduler.api import tracing
-from onager.scheduler.api.timeline import Story
+from onager.scheduler.api import spans, tracing
+from onager.scheduler.api.timeline.story import Story
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.job_specs import checked, traceparent_of
 from onager.scheduler.jobs.job_writers import Decision
@@ -123,7 +123,7 @@ async def test_a_job_is_one_trace_whichever_schedulers_drove_it(backend, collect
     await exported(second)
 
     assert collector.paths == {"/v1/traces"}
-    assert {span.trace_id for span in collector.spans} == {tracing.trace_id(JOB).to_bytes(16, "big")}
+    assert {span.trace_id for span in collector.spans} == {spans.trace_id(JOB).to_bytes(16, "big")}
     (root,) = collector.named("job ")
     assert not root.parent_span_id
     assert [link.trace_id.hex() for link in root.links] == [CALLER.split("-")[1]]
@@ -166,7 +166,7 @@ def test_failed_attempts_are_errors_and_every_span_has_an_id_of_its_own():
     story = Story(job.graph)
     for position, event in enumerate(job.log, 1):
         story.feed(position, EventBatch(batch_id=str(position), events=(event,), writer="s1"))
-    found = list(tracing.spans(story, job.graph))
+    found = list(spans.spans(story, job.graph))
     ids = [span.context.span_id for span in found]
     assert len(set(ids)) == len(ids) == 1 + len(story.log.stage_runs) + len(story.log.attempts)
     assert {span.parent.span_id for span in found if span.parent} <= set(ids)
@@ -191,14 +191,14 @@ def test_an_endpoint_is_an_address_of_the_web():
 
 async def test_jobs_whose_spans_nobody_takes_do_not_hold_up_others(backend, collector):
     bad, good = [f"bad-{n}" for n in range(tracing._AT_ONCE)], ["good-1", "good-2"]
-    collector.refused = {tracing.trace_id(job_id).to_bytes(16, "big") for job_id in bad}
+    collector.refused = {spans.trace_id(job_id).to_bytes(16, "big") for job_id in bad}
     replica = await scheduler(backend, "s1", collector.url)
     for job_id in (*bad, *good):
         await replica.jobs.submit(graph(job_id))
         cancel = JobCancelled(reason="enough", at_ms=replica._clock.now_ms())
         await replica.writers.record(JobId(job_id), lambda _, event=cancel: Decision([event]))
     running = asyncio.create_task(replica.tracing.run(replica.exports.timelines))
-    wanted = {tracing.trace_id(job_id).to_bytes(16, "big") for job_id in good}
+    wanted = {spans.trace_id(job_id).to_bytes(16, "big") for job_id in good}
     await eventually(lambda: {span.trace_id for span in collector.spans} == wanted)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

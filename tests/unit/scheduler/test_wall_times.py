@@ -14,7 +14,8 @@ from onager.execution_graph import JobCancelled, TaskMetrics, pop_next_tasks, re
 from onager.execution_graph.programs import planned_at_once
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.api.timeline import Timelines, reading
+from onager.scheduler.api.timeline import reading
+from onager.scheduler.api.timeline.reading import Timelines
 from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.history import JobHistory
