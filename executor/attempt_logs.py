@@ -133,7 +133,7 @@ class AttemptLogs:
         with self._lock:
             found = [key for kept in (self._going, self._ended) for key in reversed(kept) if _is_asked(key, ask)]
             ends = {key: self._log(key).end for key in found}
-        answer = pb.LogsAnswer(number=ask.number)
+        answer = pb.LogsAnswer()
         left = MAX_LOGS_BYTES
         for key in found:
             if ends[key] <= after.get(key, -1):

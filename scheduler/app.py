@@ -66,10 +66,10 @@ from onager.scheduler.engine.steps import Steps
 from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.engine.webhooks import Webhooks
-from onager.scheduler.executors.asks import ExecutorAsks
 from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.executor_calls import ExecutorCalls
+from onager.scheduler.executors.executor_requests import ExecutorRequests
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.place_admission import PlaceAdmission
 from onager.scheduler.executors.quarantine import Quarantine
@@ -261,7 +261,7 @@ class Replica:
             clock,
             wait_max_ms=settings.poll_wait_max_ms,
         )
-        self.asks = ExecutorAsks(self.executors, clock)
+        self.requests = ExecutorRequests(self.executors, share_percent=settings.stream_share_percent)
         self.adoption = Adoption(
             self.jobs, self.heads, self.writers, self.local, self.ownership, self.executors.recent_losses
         )
@@ -313,7 +313,7 @@ class Replica:
             self.ownership,
             self.heads,
             self.exports,
-            JobLogs(self.jobs, self.history, self.executors, self.asks, self.members, self.forwarding.calls, clock),
+            JobLogs(self.jobs, self.history, self.executors, self.requests, self.members, self.forwarding.calls, clock),
             self.results,
             self.executors,
             Draining(backend, self.executors, clock),
@@ -325,14 +325,13 @@ class Replica:
         )
         self.places = PlaceAdmission(backend, self.executors, self.members)
         self.results.check_exchange = self.places.check_exchange
-        self.connect_calls = ConnectCalls(self.executors, share_percent=settings.stream_share_percent)
         sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
         running = RunningOperations(backend, self.heads, self.local, self.notes)
         operations = Operations(
             backend,
             clock,
             sessions,
-            self.connect_calls,
+            ConnectCalls(self.requests),
             submissions,
             self.service.looks,
             running,
@@ -357,8 +356,7 @@ class Replica:
             self.clean_ups,
             self.blobs,
             self._hear_progress,
-            self.asks,
-            self.connect_calls,
+            self.requests,
             lambda: [info.address for info in self.members.infos()],
             backend,
             self.places,
@@ -372,7 +370,7 @@ class Replica:
             self.members,
             progress,
             self.live,
-            self.asks,
+            self.requests,
         )
 
     # ---------------------------------------------------------------- life
@@ -421,8 +419,7 @@ class Replica:
         """Answer the calls that wait, so that executors turn to another scheduler, and the other schedulers know."""
         self.dispatcher.nudge(lambda _: True)
         self.for_replicas.release()
-        self.asks.close()
-        self.connect_calls.close()
+        self.requests.close()
 
     async def close(self) -> None:
         """Finish the writes in flight."""

@@ -13,13 +13,11 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
-from onager.executor.agent.asks import Asks
 from onager.executor.agent.attempts import AttemptTable
 from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.clean_ups import CleanUps
-from onager.executor.agent.connect import ConnectLanes
 from onager.executor.agent.endings import Ending, Outcome, describe_death, until_over
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
@@ -28,6 +26,7 @@ from onager.executor.agent.membership import Identity, Membership
 from onager.executor.agent.place_watch import PlaceWatch
 from onager.executor.agent.progress_watch import ProgressWatch
 from onager.executor.agent.reporting import Reporter
+from onager.executor.agent.requests import Requests
 from onager.executor.agent.set_aside import SetAsideNotice
 from onager.executor.agent.space import SpaceWatch
 from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
@@ -134,20 +133,14 @@ class Agent:
         """Set whenever slots may have become free, or a poll has something else to say."""
         self._draining = asyncio.Event()
         logs = logs or AttemptLogs()
-        self._asks = Asks(
-            gateway,
-            logs,
+        self._requests = Requests(
+            gateway.access,
             executor_id=self._id,
             incarnation=identity.incarnation,
+            read_logs=lambda ask: self._threads.logs(logs.answer, ask),
+            connect=lambda call: self._worker.connect(call, self._catalog),
             is_draining=self._draining.is_set,
             on_drain=self._drain_on_request,
-            read=self._threads.logs,
-        )
-        self._connect = ConnectLanes(
-            gateway.access,
-            self._serve_connect,
-            executor_id=self._id,
-            incarnation=identity.incarnation,
             on_quiet=lambda: self._in_hand.start(),  # noqa: PLW0108 - made below
         )
         self._is_pressed = asyncio.Event()
@@ -178,7 +171,7 @@ class Agent:
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
             catalog=self._catalog,
-            is_quiet=lambda: self._connect.is_quiet,
+            is_quiet=lambda: self._requests.is_quiet,
         )
         self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
         self._told_by_heartbeat = 0
@@ -200,7 +193,7 @@ class Agent:
             "watch over the worker": self._watch_worker(),
             "space in the exchange": self._space.run(),
             "drain": self._drain(),
-            "asks": self._await_asks(),
+            "requests for logs": self._requests.serve_logs(self._await_requests),
         }
         for name, loop in loops.items():
             self._background.keep(name, self._to_the_end(loop))
@@ -215,7 +208,7 @@ class Agent:
                 end = await self._threads.liveness(self._worker.end)
         finally:
             await self._background.close()
-            await self._connect.close()
+            await self._requests.close()
             self._threads.close()
         if outcome.ending is not Ending.REFUSED:
             await self._say_goodbye(outcome.message, end)
@@ -250,7 +243,7 @@ class Agent:
             executor_id=self._id, incarnation=self._identity.incarnation, reason=reason
         )
         if end is not None:
-            describe_death(request, end, self._attempts, is_quiet=self._connect.is_quiet)
+            describe_death(request, end, self._attempts, is_quiet=self._requests.is_quiet)
         try:
             await self._gateway.deregister(request, _LAST_WORDS_S)
         except OnagerError as e:
@@ -445,17 +438,14 @@ class Agent:
         self._clean_ups.were_told(self._told_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)
-        self._connect.hear(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)
-
-    def _serve_connect(self, call: pb.ConnectCall) -> pb.ConnectReply:
-        return self._worker.connect(call, self._catalog)
+        self._requests.serve_connect_at(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)
 
     # ---------------------------------------------------------------- tasks
 
     def _accept(self, task_sets: Iterable[pb.TaskSet]) -> None:
         self._in_hand.accept(task_sets, is_leaving=self._draining.is_set())
         if self._attempts.has_lone:
-            self._connect.hear(())  # others serve them until that task has ended
+            self._requests.serve_connect_at(())  # others serve them until that task has ended
         self._note_change()
         self._in_hand.start()
 
@@ -498,10 +488,9 @@ class Agent:
                 await self._empty.wait()
         self._end(Ending.STOPPED, "stopped while tasks were running")
 
-    async def _await_asks(self) -> None:
-        while True:
-            await self._membership.wait_until_registered()
-            await self._asks.serve_once()
+    async def _await_requests(self, request: pb.AwaitRequestsRequest, timeout_s: float) -> pb.AwaitRequestsResponse:
+        await self._membership.wait_until_registered()
+        return await self._gateway.await_requests(request, timeout_s)
 
     async def _until_unneeded(self) -> None:
         """Wait until nothing is held, and no running job reads what was streamed here: it would begin again.

@@ -507,8 +507,15 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     "DeregisterExecutorRequest": {**_LIFE, "reason": REASON, "death": PART},
     "JvmDeath": {"memory": PLAIN, "alone": PLAIN, "running": TASKS},
-    "AwaitAsksRequest": {**_LIFE, "wait_ms": PLAIN, "draining": PLAIN, "answers": Many(64, PART, is_cut=True)},
-    "LogsAnswer": {"number": PLAIN, "logs": Many(MAX_LOGS, PART, is_cut=True), "left_out": PLAIN},
+    "AwaitRequestsRequest": {
+        **_LIFE,
+        "wait_ms": PLAIN,
+        "connect": PLAIN,
+        "draining": PLAIN,
+        "answers": Many(64, PART, is_cut=True),
+    },
+    "RequestAnswer": {"number": PLAIN, "logs": PART, "connect": PART},
+    "LogsAnswer": {"logs": Many(MAX_LOGS, PART, is_cut=True), "left_out": PLAIN},
     "AttemptLog": {
         "task": PART,
         "executor_id": ID,
@@ -518,9 +525,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "kept": PLAIN,
         "note": REASON,
     },
-    "AwaitConnectRequest": {**_LIFE, "wait_ms": PLAIN, "reply": PART},
     "ConnectReply": {
-        "number": PLAIN,
         "analyzed": Bytes(MAX_CONNECT_REPLY_BYTES),
         "applied": PART,
         "job": PART,
@@ -553,7 +558,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     # ------------------------------------------------------------ other schedulers
     "AskExecutorsRequest": {"ask": PART, "wait_ms": PLAIN, "executor_ids": Many(4096, ID)},
-    "LogsAsk": {"number": PLAIN, "job_id": ID, **_LOGS_WANTED},
+    "LogsAsk": {"job_id": ID, **_LOGS_WANTED},
     "ForwardRequest": {
         "scheduler_id": ID,
         "loads": Many(MAX_LOADS, PART, is_cut=True),

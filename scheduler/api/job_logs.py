@@ -15,7 +15,8 @@ from onager.scheduler import timing
 from onager.scheduler.api.kept_ends import Kept, KeptEnds
 from onager.scheduler.cluster.member_calls import MemberCalls
 from onager.scheduler.cluster.members import Members
-from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.executor_requests import ExecutorRequests
+from onager.scheduler.executors.log_requests import request_logs
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_log import StoredJob
@@ -35,7 +36,7 @@ class JobLogs:
         jobs: JobStore,
         history: JobHistory,
         executors: ExecutorManager,
-        asks: ExecutorAsks,
+        requests: ExecutorRequests,
         members: Members,
         calls: MemberCalls,
         clock: Clock,
@@ -43,7 +44,7 @@ class JobLogs:
         self._jobs = jobs
         self._ends = KeptEnds(history)
         self._executors = executors
-        self._asks = asks
+        self._requests = requests
         self._members = members
         self._calls = calls
         self._clock = clock
@@ -94,7 +95,7 @@ class JobLogs:
         far = pb.AskExecutorsRequest(ask=ask, wait_ms=round(1000 * wait_s), executor_ids=only)
         answers = await a_few_at_once(
             [
-                self._asks.ask(ask, wait_s, only),
+                request_logs(self._requests, ask, wait_s, only),
                 *(self._calls.ask_executors(s, far) for s in sorted(self._members.live) if s != self._members.id),
             ]
         )

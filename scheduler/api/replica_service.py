@@ -20,7 +20,8 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.query_coordinator import Share
-from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.executor_requests import ExecutorRequests
+from onager.scheduler.executors.log_requests import request_logs
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.loops import a_few_at_once
@@ -42,7 +43,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         members: Members,
         progress: ProgressView,
         live: LiveProgress,
-        asks: ExecutorAsks,
+        requests: ExecutorRequests,
     ) -> None:
         self._local = local
         self._loads = loads
@@ -52,7 +53,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         self._members = members
         self._view = progress
         self._live = live
-        self._asks = asks
+        self._requests = requests
         self._leaving = asyncio.Event()
 
     def release(self) -> None:
@@ -78,7 +79,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def AskExecutors(self, request: pb.AskExecutorsRequest, context: Context) -> pb.AskExecutorsResponse:  # noqa: ARG002, N802
         """Return what the executors that wait here answer in time."""
         wait_s = min(request.wait_ms / 1000, timing.LOGS_ANSWERED_S)
-        return await self._asks.ask(request.ask, wait_s, request.executor_ids)
+        return await request_logs(self._requests, request.ask, wait_s, request.executor_ids)
 
     @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802

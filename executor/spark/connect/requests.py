@@ -75,13 +75,11 @@ class ConnectRequests:
         """
         try:
             with self._limited(call.deadline_ms / 1000 or math.inf):
-                reply = self._answered(call, None if self._has_own_catalog else reader)
+                return self._answered(call, None if self._has_own_catalog else reader)
         except Exception as error:
             if is_unanswered(error):
                 raise SparkLostError(str(error)) from error
-            reply = pb.ConnectReply(failure=failure_of(self._spark, error))
-        reply.number = call.number
-        return reply
+            return pb.ConnectReply(failure=failure_of(self._spark, error))
 
     @contextmanager
     def _limited(self, limit_s: float) -> Iterator[None]:
