@@ -20,7 +20,6 @@ from onager.ids import ExecutorId, Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
 from onager.protocol.security import ClientAccess
-from onager.supervision import unless_cut
 
 CONNECT_AT_ONCE: Final = 4
 """Requests of Spark Connect that are served at once, of each scheduler."""
@@ -93,17 +92,10 @@ class Requests:
         try:
             self._access.check(address)
             channel = self._access.aio_channel(address)
-            stub: Any = OnagerExecutorGatewayStub(channel)
+            method = OnagerExecutorGatewayStub(channel).AwaitRequests
 
-            async def await_requests(request: pb.AwaitRequestsRequest, timeout_s: float) -> pb.AwaitRequestsResponse:
-                try:
-                    answer: pb.AwaitRequestsResponse = await unless_cut(
-                        stub.AwaitRequests(request, timeout=timeout_s, metadata=self._access.metadata()),
-                        SchedulerUnreachableError(address, "its connection was closed"),
-                    )
-                except grpc.aio.AioRpcError as raw:
-                    raise self._access.error_of(raw, address) from raw
-                return answer
+            def await_requests(request: pb.AwaitRequestsRequest, timeout_s: float) -> Awaitable[Any]:
+                return self._access.call(method, request, address, timeout_s)
 
             async with asyncio.TaskGroup() as calls:
                 for _ in range(CONNECT_AT_ONCE):
