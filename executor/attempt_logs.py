@@ -51,7 +51,6 @@ class _Log:
         """How many bytes were dropped before the first line."""
         self.size = 0
         self.cost = 0
-        self.has_ended = False
 
     @property
     def end(self) -> int:

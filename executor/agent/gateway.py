@@ -134,7 +134,7 @@ class SchedulerGateway:
         return answer
 
     async def read_catalog(self, request: pb.ReadCatalogRequest, timeout_s: float) -> pb.ReadCatalogResponse:
-        """Return records of the catalog; `VersionMismatchError`: the scheduler keeps none."""
+        """Return records of the catalog."""
         answer: pb.ReadCatalogResponse = await self._call("ReadCatalog", request, timeout_s)
         return answer
 
