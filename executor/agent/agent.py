@@ -77,7 +77,8 @@ class Agent:
         self._clock = clock
         self._id = settings.executor_id
         self._log = structlog.get_logger().bind(executor_id=self._id)
-        self._threads = Threads(0 if places is None else len(places.names))
+        places = places or SeenPlaces({}, identity.incarnation, clock)
+        self._threads = Threads(len(places.names))
         self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
         self._attempts = AttemptTable(settings.slots, clock, self._load.rss_bytes)
         self._set_aside = SetAsideNotice(self._id)
