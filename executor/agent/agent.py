@@ -375,7 +375,7 @@ class Agent:
             called.set_result(request.answer)
 
     def _take(self, answer: pb.PollWorkResponse) -> None:
-        self._set_aside.hear(answer)
+        self._set_aside.note(answer)
         self._keep(answer.blobs)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
@@ -433,7 +433,7 @@ class Agent:
         self._reporter.wake()
 
     def _take_heartbeat_answer(self, answer: pb.HeartbeatResponse) -> None:
-        self._set_aside.hear(answer)
+        self._set_aside.note(answer)
         self._exchange.was_told(answer)
         self._places.take(answer)
         self._clean_ups.were_told(self._told_by_heartbeat)
