@@ -32,7 +32,7 @@ from onager.executor.agent.space import SpaceWatch
 from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
 from onager.executor.agent.threads import Threads
 from onager.executor.attempt_logs import AttemptLogs
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import Worker, WorkerEnd
 from onager.ids import BlobDigest, JobId
@@ -64,7 +64,7 @@ class Agent:
         *,
         address: str = "",
         logs: AttemptLogs | None = None,
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """Make an agent that polls, or in push mode one that is called at *address*.
 
@@ -77,7 +77,6 @@ class Agent:
         self._clock = clock
         self._id = settings.executor_id
         self._log = structlog.get_logger().bind(executor_id=self._id)
-        places = places or SeenPlaces({}, identity.incarnation, clock)
         self._threads = Threads(len(places.names))
         self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
         self._attempts = AttemptTable(settings.slots, clock, self._load.rss_bytes)

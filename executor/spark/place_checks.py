@@ -14,14 +14,11 @@ NoteRead = Callable[[Sequence[str]], None]
 
 
 @contextmanager
-def planning_in(places: SeenPlaces | None) -> Iterator[NoteRead]:
+def planning_in(places: SeenPlaces) -> Iterator[NoteRead]:
     """Plan inside the block; `PlaceNotSeenError` if something was read in a place that was not seen all the time.
 
     The block says what it reads. An error in it counts as that of a place that is not seen and may be its cause.
     """
-    if places is None:
-        yield lambda _: None
-        return
     read: list[str] = []
     unseen = places.unseen()
     try:
@@ -39,21 +36,17 @@ def planning_in(places: SeenPlaces | None) -> Iterator[NoteRead]:
         places.check(name)
 
 
-def check_planned(places: SeenPlaces | None, outcome: pb.PlanOutcome) -> None:
+def check_planned(places: SeenPlaces, outcome: pb.PlanOutcome) -> None:
     """Raise `PlaceNotSeenError` if what was planned, and perhaps written already, is in a place that is not seen."""
-    if places is not None:
-        if outcome.HasField("fused_output") and not outcome.fused_output.inline:
-            places.check(EXCHANGE)
-        for path in (outcome.sink.path, *outcome.catalog.folders_made):
-            places.check_path(path)
+    if outcome.HasField("fused_output") and not outcome.fused_output.inline:
+        places.check(EXCHANGE)
+    for path in (outcome.sink.path, *outcome.catalog.folders_made):
+        places.check_path(path)
 
 
 @contextmanager
-def writing_at(places: SeenPlaces | None, path: str) -> Iterator[None]:
+def writing_at(places: SeenPlaces, path: str) -> Iterator[None]:
     """Write at *path* inside the block; `PlaceNotSeenError` if the place that it is in is not seen before and after."""
-    if places is None:
-        yield
-        return
     places.check_path(path)
     try:
         yield
@@ -65,12 +58,12 @@ def writing_at(places: SeenPlaces | None, path: str) -> Iterator[None]:
 
 
 @contextmanager
-def cleaning_up(places: SeenPlaces | None, request: pb.CleanUp) -> Iterator[None]:
+def cleaning_up(places: SeenPlaces, request: pb.CleanUp) -> Iterator[None]:
     """Remove files inside the block; `PlaceNotSeenError` if they are in places that are not seen before and after.
 
     What is not seen is not removed, and then another executor is asked.
     """
-    if places is None or request.memory_only:
+    if request.memory_only:
         yield
         return
     _check_removed(places, request)
@@ -84,23 +77,21 @@ def _check_removed(places: SeenPlaces, request: pb.CleanUp) -> None:
         places.check_path(path)
 
 
-def check_places(places: SeenPlaces | None, names: Collection[str]) -> None:
+def check_places(places: SeenPlaces, names: Collection[str]) -> None:
     """Raise `PlaceNotSeenError` unless all places *names* are seen now."""
-    if places is not None:
-        for name in sorted(names):
-            places.check(name)
+    for name in sorted(names):
+        places.check(name)
 
 
-def check_task_set(places: SeenPlaces | None, task_set: pb.TaskSet) -> None:
+def check_task_set(places: SeenPlaces, task_set: pb.TaskSet) -> None:
     """Raise `PlaceNotSeenError` unless the directories that its tasks write are seen now, and the exchange."""
-    if places is not None:
-        places.check(EXCHANGE)
-        if task_set.output.kind == "sink":
-            places.check_path(task_set.sink.path)
+    places.check(EXCHANGE)
+    if task_set.output.kind == "sink":
+        places.check_path(task_set.sink.path)
 
 
 def lost_place(
-    places: SeenPlaces | None,
+    places: SeenPlaces,
     task_set: pb.TaskSet,
     read: Collection[str],
     event: Mapping[str, Any],
@@ -111,8 +102,6 @@ def lost_place(
 
     *read*: the places in which it reads files.
     """
-    if places is None:
-        return None
     try:
         check_places(places, read)  # a file that is not there may count as an empty one
         if "failure" in event:

@@ -32,7 +32,7 @@ from onager.executor.exchange import (
     remove_unfinished,
     take_back,
 )
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.foreign import ForeignCatalog, ForeignTables
 from onager.executor.foreign.catalogs import FLAG
 from onager.executor.spark.cancellation import Cancellation
@@ -98,7 +98,7 @@ class SparkWorker:
         allow: Sequence[str] = (),
         logs: AttemptLogs | None = None,
         catalogs: Sequence[ForeignCatalog] = (),
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 

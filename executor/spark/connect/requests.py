@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import CatalogConflictError, InvalidSettingError, OnagerError
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
@@ -53,7 +53,7 @@ class ConnectRequests:
         foreign: ForeignTables | None = None,
         kernel: Kernel,
         deadlines: Deadlines,
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """*has_own_catalog*: tables are those of this executor's Spark, and not of the store. *foreign*: of others.
 

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from onager.exchange_layout import stage_directory
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.execution import Kernel
@@ -120,7 +120,7 @@ class Binder:
         kernel: Kernel,
         name: str,
         check_address: Callable[[str], None],
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """Bind in *kernel*; *check_address* raises if streams must not be read from an address.
 
@@ -292,7 +292,7 @@ class Binder:
 
     def _places_of(self, rebuilt: Sequence[Any]) -> frozenset[str]:
         """Return the places in which leaves read files; `PlaceNotSeenError` if one of them is not seen."""
-        if self._places is None:
+        if not self._places.names:
             return frozenset()
         tools = LeafTools(self._jvm)
         places = frozenset(self._places.of(root for leaf in rebuilt if leaf is not None for root in tools.roots(leaf)))

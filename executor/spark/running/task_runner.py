@@ -30,7 +30,7 @@ from onager.clock import Clock
 from onager.exchange_layout import local_path, stage_directory
 from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.spark import failures
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.kernel.execution import Kernel
@@ -69,7 +69,7 @@ class StageRunner:
         incarnation: str = "",
         streams: StreamSettings | None = None,
         deadlines: Deadlines | None = None,
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """Run tasks in *spark*; names of unfinished files contain *incarnation*, the id of this incarnation.
 
@@ -231,7 +231,7 @@ class StageRunner:
             else:
                 self._end(run)
         except Exception as e:  # noqa: BLE001 - every error belongs in the reports
-            lost = None if self._places is None else self._places.behind(str(e))
+            lost = self._places.behind(str(e))
             self._give_up(run, failures.from_exception(self.kernel, lost or e, run.made_by))
 
     def _expect_streams(self, run: Run) -> None:
