@@ -6,7 +6,6 @@ registers again.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine, Iterable
 
 import structlog
@@ -39,6 +38,7 @@ from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 from onager.supervision import Background, LoopEndedError
+from onager.waiting import is_set_within
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
@@ -279,7 +279,7 @@ class Agent:
             await self._membership.wait_until_registered()
             self._changed.clear()
             if not self._has_to_poll:
-                await self._wait_for_change(self._next_list_in_s)
+                await is_set_within(self._changed, self._next_list_in_s)
                 continue
             # An answer to a report may be in flight with launches, and the list must not miss those.
             await self._reporter.wait_until_idle(timeout_s=1.0)
@@ -312,13 +312,6 @@ class Agent:
     def _next_list_in_s(self) -> float:
         """Return the seconds until a list is due without a free slot: as often as polls without an answer end."""
         return self._listed_s + self._settings.poll_wait_ms / 1000 - self._clock.monotonic_s()
-
-    async def _wait_for_change(self, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return
 
     async def _poll_and_back_off(self, backoff: Backoff) -> None:
         try:
@@ -483,9 +476,7 @@ class Agent:
             return
         self._log.warning("drain_cut_short", running=self._attempts.active, grace_s=grace_s)
         self._in_hand.cancel(self._held())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
-                await self._empty.wait()
+        await is_set_within(self._empty, _LAST_WORDS_S)
         self._end(Ending.STOPPED, "stopped while tasks were running")
 
     async def _await_requests(self, request: pb.AwaitRequestsRequest, timeout_s: float) -> pb.AwaitRequestsResponse:

@@ -7,6 +7,7 @@ from typing import Final
 
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.protocol import onager_pb2 as pb
+from onager.waiting import is_set_within
 
 _LOOK_S: Final = 5.0
 _UNSETTLED_S: Final = 1.0
@@ -54,11 +55,7 @@ class PlaceWatch:
                 self._beat()
             if places.may_work != could_work:
                 self._on_change()
-            try:
-                async with asyncio.timeout(_LOOK_S if places.are_settled else _UNSETTLED_S):
-                    await wake.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(wake, _LOOK_S if places.are_settled else _UNSETTLED_S)
             wake.clear()
 
     def doubt(self) -> None:

@@ -1,7 +1,6 @@
 """The calls of other schedulers: they forward what concerns jobs that this one drives."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from onager.scheduler.executors.log_requests import request_logs
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.loops import a_few_at_once
+from onager.waiting import is_set_within
 
 Context = Any
 Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
@@ -63,9 +63,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     @translated
     async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:  # noqa: ARG002, N802
         """Answer when the caller's wait is over, or when this scheduler leaves."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(request.wait_ms / 1000, timing.ATTEND_WAIT_S)):
-                await self._leaving.wait()
+        await is_set_within(self._leaving, min(request.wait_ms / 1000, timing.ATTEND_WAIT_S))
         record = self._members.record
         return pb.AttendResponse(
             scheduler_id=record.scheduler_id,
