@@ -6,7 +6,6 @@ done twice when a scheduler dies between any two of these.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
@@ -50,6 +49,7 @@ from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
 from onager.scheduler.jobs.program_specs import spec_of_child
 from onager.scheduler.loops import whenever
+from onager.waiting import is_set_within
 
 log = structlog.get_logger(__name__)
 
@@ -150,9 +150,7 @@ class Steps:
             if self._deadlines:
                 left_s = (min(self._deadlines.values()) - self._clock.now_ms()) / 1000
                 wait_s = min(_LONGEST_WAIT_S, max(_OTHERS_TURN_S, left_s))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._deadline_wake.wait()
+            if await is_set_within(self._deadline_wake, wait_s):
                 continue
             try:
                 await self.pass_deadlines()
