@@ -138,7 +138,7 @@ class Agent:
             executor_id=self._id,
             incarnation=identity.incarnation,
             read_logs=lambda ask: self._threads.logs(logs.answer, ask),
-            connect=lambda call: self._worker.connect(call, self._catalog),
+            connect=self._answer_connect,
             is_draining=self._draining.is_set,
             on_drain=self._drain_on_request,
             on_quiet=lambda: self._in_hand.start(),  # noqa: PLW0108 - made below
@@ -432,6 +432,9 @@ class Agent:
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)
         self._requests.serve_connect_at(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)
+
+    def _answer_connect(self, call: pb.ConnectCall) -> pb.ConnectReply:
+        return self._worker.connect(call, self._catalog)
 
     # ---------------------------------------------------------------- tasks
 
