@@ -127,9 +127,9 @@ class BareWorker:
     def clean_up(self, request: pb.CleanUp) -> None:
         """Do nothing: there are no files."""
 
-    def connect(self, call: pb.ConnectCall, _: CatalogReader) -> pb.ConnectReply:
+    def connect(self, _call: pb.ConnectCall, _catalog: CatalogReader) -> pb.ConnectReply:
         """Say that there is no Spark."""
-        return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="there is no Spark here"))
+        return pb.ConnectReply(failure=pb.ConnectFailure(message="there is no Spark here"))
 
     def exchange_contents(self) -> None:
         """Say that there is nothing to be seen."""

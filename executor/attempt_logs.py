@@ -30,7 +30,7 @@ LINE_BYTES: Final = 8 * 1024
 """A longer line is cut."""
 _LINE_COST: Final = 64
 """Bytes that a line takes besides its text."""
-_MOST_COST: Final = 9 * MAX_LOG_BYTES
+_MAX_COST: Final = 9 * MAX_LOG_BYTES
 """Short lines take up more memory than text: of lines of fewer than 8 bytes, fewer are kept."""
 _REDACTED_AHEAD: Final = 4 * 1024
 """A secret that begins so far before what is shown is still found."""
@@ -51,7 +51,6 @@ class _Log:
         """How many bytes were dropped before the first line."""
         self.size = 0
         self.cost = 0
-        self.has_ended = False
 
     @property
     def end(self) -> int:
@@ -63,7 +62,7 @@ class _Log:
         self.lines.append(line)
         self.size += len(line)
         self.cost += len(line) + _LINE_COST
-        while self.size > MAX_LOG_BYTES or self.cost > _MOST_COST:
+        while self.size > MAX_LOG_BYTES or self.cost > _MAX_COST:
             gone = self.lines.popleft()
             self.begin += len(gone)
             self.size -= len(gone)
@@ -90,8 +89,8 @@ class AttemptLogs:
     """
 
     def __init__(self, attempts: int = ATTEMPTS, total_bytes: int = TOTAL_BYTES) -> None:
-        self._most = attempts
-        self._most_bytes = total_bytes
+        self._max_attempts = attempts
+        self._max_bytes = total_bytes
         self._lock = threading.Lock()
         self._going: OrderedDict[TaskKey, _Log] = OrderedDict()
         self._ended: OrderedDict[TaskKey, _Log] = OrderedDict()
@@ -109,7 +108,7 @@ class AttemptLogs:
                 log = kept[key] = _Log()
             kept.move_to_end(key)
             self._bytes += log.add(line)
-            while len(self._going) + len(self._ended) > self._most or self._bytes > self._most_bytes:
+            while len(self._going) + len(self._ended) > self._max_attempts or self._bytes > self._max_bytes:
                 _, gone = (self._ended or self._going).popitem(last=False)
                 self._bytes -= gone.cost
 
@@ -133,7 +132,7 @@ class AttemptLogs:
         with self._lock:
             found = [key for kept in (self._going, self._ended) for key in reversed(kept) if _is_asked(key, ask)]
             ends = {key: self._log(key).end for key in found}
-        answer = pb.LogsAnswer(number=ask.number)
+        answer = pb.LogsAnswer()
         left = MAX_LOGS_BYTES
         for key in found:
             if ends[key] <= after.get(key, -1):

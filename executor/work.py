@@ -42,8 +42,8 @@ class CatalogReader(Protocol):
     def read(self, request: pb.ReadCatalogRequest) -> Future[pb.ReadCatalogResponse]:
         """Begin to read the records that *request* names, all as they are at one revision.
 
-        The future raises `VersionMismatchError` when schedulers are too old to keep a catalog,
-        `SchedulerUnreachableError` when none has answered for a while. Cancelling it ends the read.
+        The future raises `SchedulerUnreachableError` when no scheduler has answered for a while. Cancelling it ends the
+        read.
         """
         ...
 

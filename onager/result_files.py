@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.ipc
 
 from onager.errors import FetchFailedError
-from onager.exchange_layout import has_scheme, join, local_path
+from onager.exchange_layout import join, local_path
 from onager.sealed_results import DamagedResultError, sealed_batches
 
 
@@ -59,17 +58,12 @@ def split_messages(source: Any) -> Iterator[bytes]:
 
 @contextmanager
 def _open(exchange_dir: str, name: str) -> Iterator[Any]:
-    if has_scheme(exchange_dir):
-        file_system, inner = pyarrow.fs.FileSystem.from_uri(join(exchange_dir, name))
-        with file_system.open_input_file(inner) as stream:
-            yield stream
-    else:
-        root = Path(local_path(exchange_dir)).resolve()
-        path = root / name
-        if path.resolve() != path:
-            raise OSError("it leads out of the exchange directory")
-        # Anything but a plain file could make a thread wait for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 a descriptor
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError("it is no plain file")
-            yield file
+    root = Path(local_path(exchange_dir)).resolve()
+    path = root / name
+    if path.resolve() != path:
+        raise OSError("it leads out of the exchange directory")
+    # Anything but a plain file could make a thread wait for ever.
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 a descriptor
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is no plain file")
+        yield file

@@ -57,10 +57,10 @@ from onager.scheduler.engine.steps import Steps
 from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.engine.webhooks import Webhooks
-from onager.scheduler.executors.asks import ExecutorAsks
 from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.executor_calls import ExecutorCalls
+from onager.scheduler.executors.executor_requests import ExecutorRequests
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.place_admission import PlaceAdmission
 from onager.scheduler.executors.quarantine import Quarantine
@@ -199,7 +199,7 @@ class Replica:
         self.clean_ups = CleanUps(env, store, view)
         self.calls = ExecutorCalls(peers, clock)
         self.polls = Polls(env, store, view, self.reconciler, self.dispatcher, self.clean_ups, self.calls)
-        self.asks = ExecutorAsks(self.executors, clock)
+        self.requests = ExecutorRequests(self.executors, share_percent=settings.stream_share_percent)
         self.adoption = Adoption(store, view, self.local)
 
     def _build_upkeep(self) -> None:
@@ -239,7 +239,7 @@ class Replica:
             self.ownership,
             self.heads,
             self.exports,
-            JobLogs(self.jobs, self.history, self.executors, self.asks, self.members, self.forwarding.calls),
+            JobLogs(self.jobs, self.history, self.executors, self.requests, self.members, self.forwarding.calls),
             self.results,
             self.executors,
             Draining(backend, self.executors, clock),
@@ -251,14 +251,13 @@ class Replica:
         )
         self.places = PlaceAdmission(backend, self.executors, self.members)
         self.results.check_exchange = self.places.check_exchange
-        self.connect_calls = ConnectCalls(self.executors, share_percent=settings.stream_share_percent)
         sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
         running = RunningOperations(backend, self.heads, self.local, self.notes)
         operations = Operations(
             backend,
             clock,
             sessions,
-            self.connect_calls,
+            ConnectCalls(self.requests),
             submissions,
             self.service.looks,
             running,
@@ -281,8 +280,7 @@ class Replica:
             self.clean_ups,
             self.blobs,
             self._hear_progress,
-            self.asks,
-            self.connect_calls,
+            self.requests,
             lambda: [info.address for info in self.members.infos()],
             backend,
             self.places,
@@ -296,7 +294,7 @@ class Replica:
             self.members,
             progress,
             self.live,
-            self.asks,
+            self.requests,
         )
 
     # ---------------------------------------------------------------- life
@@ -344,8 +342,7 @@ class Replica:
         """Answer the calls that wait, so that executors turn to another scheduler, and the other schedulers know."""
         self.dispatcher.nudge(lambda _: True)
         self.for_replicas.release()
-        self.asks.close()
-        self.connect_calls.close()
+        self.requests.close()
 
     async def close(self) -> None:
         """Finish the writes in flight."""

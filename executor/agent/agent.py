@@ -6,20 +6,17 @@ registers again.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine, Iterable
 
 import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
-from onager.executor.agent.asks import Asks
 from onager.executor.agent.attempts import AttemptTable
 from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.clean_ups import CleanUps
-from onager.executor.agent.connect import ConnectLanes
 from onager.executor.agent.endings import Ending, Outcome, describe_death, until_over
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
@@ -28,18 +25,20 @@ from onager.executor.agent.membership import Identity, Membership
 from onager.executor.agent.place_watch import PlaceWatch
 from onager.executor.agent.progress_watch import ProgressWatch
 from onager.executor.agent.reporting import Reporter
+from onager.executor.agent.requests import Requests
 from onager.executor.agent.set_aside import SetAsideNotice
 from onager.executor.agent.space import SpaceWatch
 from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
 from onager.executor.agent.threads import Threads
 from onager.executor.attempt_logs import AttemptLogs
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import Worker, WorkerEnd
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 from onager.supervision import Background, LoopEndedError
+from onager.waiting import is_set_within
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
@@ -65,7 +64,7 @@ class Agent:
         *,
         address: str = "",
         logs: AttemptLogs | None = None,
-        places: SeenPlaces | None = None,
+        places: SeenPlaces = NO_PLACES,
     ) -> None:
         """Make an agent that polls, or in push mode one that is called at *address*.
 
@@ -78,7 +77,7 @@ class Agent:
         self._clock = clock
         self._id = settings.executor_id
         self._log = structlog.get_logger().bind(executor_id=self._id)
-        self._threads = Threads(0 if places is None else len(places.names))
+        self._threads = Threads(len(places.names))
         self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
         self._attempts = AttemptTable(settings.slots, clock, self._load.rss_bytes)
         self._set_aside = SetAsideNotice(self._id)
@@ -134,20 +133,14 @@ class Agent:
         """Set whenever slots may have become free, or a poll has something else to say."""
         self._draining = asyncio.Event()
         logs = logs or AttemptLogs()
-        self._asks = Asks(
-            gateway,
-            logs,
+        self._requests = Requests(
+            gateway.access,
             executor_id=self._id,
             incarnation=identity.incarnation,
+            read_logs=lambda ask: self._threads.logs(logs.answer, ask),
+            connect=self._answer_connect,
             is_draining=self._draining.is_set,
             on_drain=self._drain_on_request,
-            read=self._threads.logs,
-        )
-        self._connect = ConnectLanes(
-            gateway.access,
-            self._serve_connect,
-            executor_id=self._id,
-            incarnation=identity.incarnation,
             on_quiet=lambda: self._in_hand.start(),  # noqa: PLW0108 - made below
         )
         self._is_pressed = asyncio.Event()
@@ -178,7 +171,7 @@ class Agent:
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
             catalog=self._catalog,
-            is_quiet=lambda: self._connect.is_quiet,
+            is_quiet=lambda: self._requests.is_quiet,
         )
         self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
         self._told_by_heartbeat = 0
@@ -200,7 +193,7 @@ class Agent:
             "watch over the worker": self._watch_worker(),
             "space in the exchange": self._space.run(),
             "drain": self._drain(),
-            "asks": self._await_asks(),
+            "requests for logs": self._requests.serve_logs(self._await_requests),
         }
         for name, loop in loops.items():
             self._background.keep(name, self._to_the_end(loop))
@@ -215,7 +208,7 @@ class Agent:
                 end = await self._threads.liveness(self._worker.end)
         finally:
             await self._background.close()
-            await self._connect.close()
+            await self._requests.close()
             self._threads.close()
         if outcome.ending is not Ending.REFUSED:
             await self._say_goodbye(outcome.message, end)
@@ -250,7 +243,7 @@ class Agent:
             executor_id=self._id, incarnation=self._identity.incarnation, reason=reason
         )
         if end is not None:
-            describe_death(request, end, self._attempts, is_quiet=self._connect.is_quiet)
+            describe_death(request, end, self._attempts, is_quiet=self._requests.is_quiet)
         try:
             await self._gateway.deregister(request, _LAST_WORDS_S)
         except OnagerError as e:
@@ -286,7 +279,7 @@ class Agent:
             await self._membership.wait_until_registered()
             self._changed.clear()
             if not self._has_to_poll:
-                await self._wait_for_change(self._next_list_in_s)
+                await is_set_within(self._changed, self._next_list_in_s)
                 continue
             # An answer to a report may be in flight with launches, and the list must not miss those.
             await self._reporter.wait_until_idle(timeout_s=1.0)
@@ -319,13 +312,6 @@ class Agent:
     def _next_list_in_s(self) -> float:
         """Return the seconds until a list is due without a free slot: as often as polls without an answer end."""
         return self._listed_s + self._settings.poll_wait_ms / 1000 - self._clock.monotonic_s()
-
-    async def _wait_for_change(self, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return
 
     async def _poll_and_back_off(self, backoff: Backoff) -> None:
         try:
@@ -381,7 +367,7 @@ class Agent:
             called.set_result(request.answer)
 
     def _take(self, answer: pb.PollWorkResponse) -> None:
-        self._set_aside.hear(answer)
+        self._set_aside.note(answer)
         self._keep(answer.blobs)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
@@ -439,15 +425,15 @@ class Agent:
         self._reporter.wake()
 
     def _take_heartbeat_answer(self, answer: pb.HeartbeatResponse) -> None:
-        self._set_aside.hear(answer)
+        self._set_aside.note(answer)
         self._exchange.was_told(answer)
         self._places.take(answer)
         self._clean_ups.were_told(self._told_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)
-        self._connect.hear(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)
+        self._requests.serve_connect_at(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)
 
-    def _serve_connect(self, call: pb.ConnectCall) -> pb.ConnectReply:
+    def _answer_connect(self, call: pb.ConnectCall) -> pb.ConnectReply:
         return self._worker.connect(call, self._catalog)
 
     # ---------------------------------------------------------------- tasks
@@ -455,7 +441,7 @@ class Agent:
     def _accept(self, task_sets: Iterable[pb.TaskSet]) -> None:
         self._in_hand.accept(task_sets, is_leaving=self._draining.is_set())
         if self._attempts.has_lone:
-            self._connect.hear(())  # others serve them until that task has ended
+            self._requests.serve_connect_at(())  # others serve them until that task has ended
         self._note_change()
         self._in_hand.start()
 
@@ -493,15 +479,12 @@ class Agent:
             return
         self._log.warning("drain_cut_short", running=self._attempts.active, grace_s=grace_s)
         self._in_hand.cancel(self._held())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
-                await self._empty.wait()
+        await is_set_within(self._empty, _LAST_WORDS_S)
         self._end(Ending.STOPPED, "stopped while tasks were running")
 
-    async def _await_asks(self) -> None:
-        while True:
-            await self._membership.wait_until_registered()
-            await self._asks.serve_once()
+    async def _await_requests(self, request: pb.AwaitRequestsRequest, timeout_s: float) -> pb.AwaitRequestsResponse:
+        await self._membership.wait_until_registered()
+        return await self._gateway.await_requests(request, timeout_s)
 
     async def _until_unneeded(self) -> None:
         """Wait until nothing is held, and no running job reads what was streamed here: it would begin again.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from onager.ids import BlobDigest
 
-_MOST = 4_096
+_MAX_BLOBS = 4_096
 """Most blobs that are kept: small ones take more memory than they have bytes."""
 
 Fetch = Callable[[BlobDigest], Awaitable[bytes]]
@@ -16,7 +16,7 @@ Fetch = Callable[[BlobDigest], Awaitable[bytes]]
 class BlobCache:
     """Fetches each blob once for all concurrent callers; evicts the least recently used when full.
 
-    It is full above *capacity_bytes*, or above `_MOST` blobs.
+    It is full above *capacity_bytes*, or above `_MAX_BLOBS` blobs.
     """
 
     def __init__(self, fetch: Fetch, capacity_bytes: int) -> None:
@@ -61,6 +61,6 @@ class BlobCache:
         if len(content) <= self._capacity_bytes:
             self._kept[digest] = content
             self.size_bytes += len(content)
-        while self.size_bytes > self._capacity_bytes or len(self._kept) > _MOST:
+        while self.size_bytes > self._capacity_bytes or len(self._kept) > _MAX_BLOBS:
             _, dropped = self._kept.popitem(last=False)
             self.size_bytes -= len(dropped)

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import Future
 
 from onager.clock import Clock
-from onager.errors import OnagerError, VersionMismatchError
+from onager.errors import OnagerError
 from onager.executor.agent.backoff import Backoff
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
@@ -35,11 +35,6 @@ class CatalogClient:
         while True:
             try:
                 return await self._gateway.read_catalog(request, _CALL_TIMEOUT_S)
-            except VersionMismatchError as e:
-                raise VersionMismatchError(
-                    "the job names a table, view, function or database, and its scheduler is too old to keep a "
-                    f"catalog: upgrade all schedulers ({e})"
-                ) from e
             except OnagerError as e:
                 if not e.retryable or self._clock.monotonic_s() >= until_s:
                     raise

@@ -128,13 +128,13 @@ class SchedulerGateway:
         """Report outcomes to the scheduler at *address*; None when it does not answer."""
         return await self._replies.report(address, request)
 
-    async def await_asks(self, request: pb.AwaitAsksRequest, timeout_s: float) -> pb.AwaitAsksResponse:
-        """Wait for what is asked of this executor besides tasks; `VersionMismatchError`: nothing is, ever."""
-        answer: pb.AwaitAsksResponse = await self._call("AwaitAsks", request, timeout_s)
+    async def await_requests(self, request: pb.AwaitRequestsRequest, timeout_s: float) -> pb.AwaitRequestsResponse:
+        """Wait for requests to this executor besides tasks."""
+        answer: pb.AwaitRequestsResponse = await self._call("AwaitRequests", request, timeout_s)
         return answer
 
     async def read_catalog(self, request: pb.ReadCatalogRequest, timeout_s: float) -> pb.ReadCatalogResponse:
-        """Return records of the catalog; `VersionMismatchError`: the scheduler keeps none."""
+        """Return records of the catalog."""
         answer: pb.ReadCatalogResponse = await self._call("ReadCatalog", request, timeout_s)
         return answer
 

@@ -20,6 +20,7 @@ from onager.features import FEATURES
 from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
+from onager.waiting import is_set_within
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
@@ -138,11 +139,7 @@ class Membership:
                 interval_s = min(interval_s, _UNANSWERED_RETRY_S)
             else:
                 self._on_answer(answer)
-            try:
-                async with asyncio.timeout(interval_s):
-                    await self._heartbeat_due.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(self._heartbeat_due, interval_s)
 
     def _introduction(self) -> pb.RegisterExecutorRequest:
         request = pb.RegisterExecutorRequest(

@@ -7,6 +7,7 @@ from typing import Final
 
 from onager.executor.exchange.seen_places import SeenPlaces
 from onager.protocol import onager_pb2 as pb
+from onager.waiting import is_set_within
 
 _LOOK_S: Final = 5.0
 _UNSETTLED_S: Final = 1.0
@@ -18,34 +19,32 @@ InThread = Callable[[Callable[[], list[pb.PlaceMark]]], Awaitable[list[pb.PlaceM
 
 
 class PlaceWatch:
-    """The shared directories of one executor, if it is to look at any."""
+    """The shared directories of one executor."""
 
     def __init__(
-        self, places: SeenPlaces | None, in_thread: InThread, *, beat: Callable[[], None], on_change: Callable[[], None]
+        self, places: SeenPlaces, in_thread: InThread, *, beat: Callable[[], None], on_change: Callable[[], None]
     ) -> None:
         """Make it; *beat* sends a heartbeat soon, *on_change* is called when tasks may run again, or may not."""
         self._places = places
         self._in_thread = in_thread
         self._beat = beat
         self._on_change = on_change
-        names = [] if places is None else places.names
         self._verdicts: dict[str, pb.PlaceVerdict] = {}
-        self._wanted: dict[str, list[pb.PlaceMark]] = {name: [] for name in names}
+        self._wanted: dict[str, list[pb.PlaceMark]] = {name: [] for name in places.names}
         self._looked_for: list[pb.PlaceMark] = []
-        self._wakes = {name: asyncio.Event() for name in names}
+        self._wakes = {name: asyncio.Event() for name in places.names}
 
     @property
     def may_work(self) -> bool:
         """Whether tasks may run here: the exchange directory is seen, as far as anybody judges."""
-        return self._places is None or self._places.may_work
+        return self._places.may_work
 
     async def run(self) -> None:
         """Look for ever, at each place by itself: one whose disk hangs holds up no other."""
-        if self._places is not None:
-            await asyncio.gather(*(self._watch(self._places, name) for name in self._places.names))
+        await asyncio.gather(*map(self._watch, self._places.names))
 
-    async def _watch(self, places: SeenPlaces, name: str) -> None:
-        wake = self._wakes[name]
+    async def _watch(self, name: str) -> None:
+        places, wake = self._places, self._wakes[name]
         while True:
             before, could_work = places.glance(name), places.may_work
             verdict = self._verdicts.pop(name, None)
@@ -56,23 +55,17 @@ class PlaceWatch:
                 self._beat()
             if places.may_work != could_work:
                 self._on_change()
-            try:
-                async with asyncio.timeout(_LOOK_S if places.are_settled else _UNSETTLED_S):
-                    await wake.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(wake, _LOOK_S if places.are_settled else _UNSETTLED_S)
             wake.clear()
 
     def doubt(self) -> None:
         """Look at once: a task has failed."""
-        if self._places is not None and not self._places.are_settled:
+        if not self._places.are_settled:
             self._on_change()
             self._wake_all()
 
     def add_to(self, request: pb.RegisterExecutorRequest | pb.HeartbeatRequest) -> None:
         """Add what was seen last, and to a heartbeat what was looked for."""
-        if self._places is None:
-            return
         request.places.extend(self._places.views())
         if isinstance(request, pb.HeartbeatRequest):
             request.looked_for.extend(self._looked_for)
@@ -80,8 +73,6 @@ class PlaceWatch:
 
     def take(self, answer: pb.RegisterExecutorResponse | pb.HeartbeatResponse) -> None:
         """Take what a scheduler says of the directories, and what it asks to look for."""
-        if self._places is None:
-            return
         is_news = self._places.take(answer.places)
         look_for = answer.look_for if isinstance(answer, pb.HeartbeatResponse) else ()
         for mark in look_for:

@@ -1,7 +1,7 @@
 """Channels for reports to the schedulers that drive the jobs: a driver decides from memory."""
 
 from collections import OrderedDict
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import structlog
@@ -11,7 +11,6 @@ from onager.errors import DiskError, OnagerError, SchedulerUnreachableError, Sta
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
 from onager.protocol.security import ClientAccess
-from onager.supervision import unless_cut
 
 log = structlog.get_logger()
 
@@ -48,17 +47,11 @@ class ReplyChannels:
             return None
         try:
             self._access.check(address)
-            stub: Any = OnagerExecutorGatewayStub(await self._channel(address))
+            method = OnagerExecutorGatewayStub(await self._channel(address)).ReportTasks
             # When there are many channels, one that has not been used for long is closed, even with a call in flight.
-            answer: pb.ReportTasksResponse = await unless_cut(
-                stub.ReportTasks(request, timeout=_ANSWER_S, metadata=self._access.metadata()),
-                SchedulerUnreachableError(address, "its connection was closed"),
-            )
-        except grpc.aio.AioRpcError as raw:
-            error = self._access.error_of(raw, address)
-            if isinstance(error, UnknownExecutorError):
-                raise error from raw
-            why = raw.details() or raw.code().name
+            answer: pb.ReportTasksResponse = await self._access.call(method, request, address, _ANSWER_S)
+        except UnknownExecutorError:
+            raise
         except OnagerError as error:
             why = str(error)
         else:

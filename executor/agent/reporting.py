@@ -16,6 +16,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_MESSAGE_BYTES, MAX_REPORT_BYTES
 from onager.protocol.task_keys import task_key
+from onager.waiting import is_set_within
 
 _BATCH_WINDOW_S = 0.003
 """How long the first report waits for others, unless nothing else runs or there was no report for a while."""
@@ -107,12 +108,7 @@ class Reporter:
 
     async def wait_until_idle(self, timeout_s: float) -> None:
         """Wait until no call is in flight, but no longer than *timeout_s*."""
-        # Not `wait_for`: before Python 3.12 it may swallow a cancellation, and then the agent cannot end.
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._idle, timeout_s)
 
     async def run(self) -> None:
         """Send reports as they come, for ever."""

@@ -12,7 +12,7 @@ class SetAsideNotice:
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._until_ms = 0
 
-    def hear(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+    def note(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
         """Note what an answer says of the quarantine."""
         until_ms = answer.set_aside.until_ms
         if until_ms > self._until_ms:

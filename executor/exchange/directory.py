@@ -31,11 +31,8 @@ _RENAMES = 10
 def check_exchange_dir(path: str) -> None:
     """Raise a clear error unless files can be made in the exchange directory at *path*.
 
-    Raises `ExchangeNotWritableError` or `ExchangeFullError`. A directory on another file system is not checked: its
-    first use shows.
+    Raises `ExchangeNotWritableError` or `ExchangeFullError`.
     """
-    if has_scheme(path):
-        return
     directory = Path(local_path(path))
     probe = directory / f"{PROBE}{new_nonce()}"
     try:
@@ -105,22 +102,20 @@ def remove_unfinished(exchange_dir: str, job_id: str, writers: Collection[str]) 
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
     removed = 0
-    if not has_scheme(exchange_dir):
-        for parent, _, names in os.walk(Path(local_path(exchange_dir)) / job_id):
-            for name in names:
-                if writer_of(name) in writers:
-                    with contextlib.suppress(FileNotFoundError):
-                        (Path(parent) / name).unlink()
-                        removed += 1
+    for parent, _, names in os.walk(Path(local_path(exchange_dir)) / job_id):
+        for name in names:
+            if writer_of(name) in writers:
+                with contextlib.suppress(FileNotFoundError):
+                    (Path(parent) / name).unlink()
+                    removed += 1
     return removed
 
 
 def remove_output(exchange_dir: str, job_id: str, stage_id: int, partition: int, nonce: str) -> None:
     """Remove what one execution left in the exchange directory, because nothing will ever reference it."""
-    if not has_scheme(exchange_dir):
-        directory = Path(local_path(exchange_dir)) / stage_directory(job_id, stage_id)
-        for suffix in (".rows", ".arrow"):
-            (directory / f"{partition}-{nonce}{suffix}").unlink(missing_ok=True)
+    directory = Path(local_path(exchange_dir)) / stage_directory(job_id, stage_id)
+    for suffix in (".rows", ".arrow"):
+        (directory / f"{partition}-{nonce}{suffix}").unlink(missing_ok=True)
 
 
 def remove_staging(target: str, job_id: str) -> None:

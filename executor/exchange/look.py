@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onager.exchange_layout import PROBE, has_scheme, job_of, local_path, writer_of
+from onager.exchange_layout import PROBE, job_of, local_path, writer_of
 from onager.ids import is_job_id, new_nonce
 
 _OLD_S = 600
@@ -36,13 +36,11 @@ class Contents:
     jobs: dict[str, JobFiles]
 
 
-def look_through(exchange_dir: str) -> Contents | None:
-    """Return the contents of the exchange directory at *exchange_dir*, None for one behind a URI.
+def look_through(exchange_dir: str) -> Contents:
+    """Return the contents of the exchange directory at *exchange_dir*.
 
     Files that disappear meanwhile are skipped. Probes that a killed process left ten minutes ago are removed.
     """
-    if has_scheme(exchange_dir):
-        return None
     root = local_path(exchange_dir)
     disk = shutil.disk_usage(root)
     jobs: dict[str, JobFiles] = {}

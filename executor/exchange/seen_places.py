@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from onager import place_files
-from onager.clock import Clock
+from onager.clock import Clock, SystemClock
 from onager.errors import PlaceNotSeenError
 from onager.exchange_layout import has_scheme, local_path, location_path
 from onager.executor.exchange.place_state import Home, Place
@@ -354,6 +354,10 @@ class SeenPlaces:
         with self._lock:
             self._places[name] = replace(self._places[name], **change)  # type: ignore[arg-type]
             return self._places[name]
+
+
+NO_PLACES: Final = SeenPlaces({}, Incarnation(""), SystemClock())
+"""Nothing is shared."""
 
 
 def _is_in(path: str, root: str) -> bool:

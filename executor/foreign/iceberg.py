@@ -35,7 +35,7 @@ class MissingError(Exception):
 class IcebergCatalogs:
     """The Iceberg catalogs of this executor, each connected at its first use; for any thread."""
 
-    def __init__(self, catalogs: Sequence[ForeignCatalog]) -> None:
+    def __init__(self, catalogs: Sequence[ForeignCatalog] = ()) -> None:
         """Raise `InvalidSettingError` if there are some, and PyIceberg is not installed."""
         self._settings = {catalog.name: catalog for catalog in catalogs}
         self._connected: dict[str, Catalog] = {}

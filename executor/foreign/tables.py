@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from onager.errors import CatalogUnavailableError
 from onager.executor.foreign import files
-from onager.executor.foreign.catalogs import ForeignCatalog
 from onager.executor.foreign.commits import Commit, commit, has_committed
 from onager.executor.foreign.iceberg import FILES_S, IcebergCatalogs, MissingError, asking, awaited, begun
 from onager.executor.foreign.schemas import UnmappedError, names_have_changed, spark_schema
@@ -31,30 +30,17 @@ class Pinned:
     """Whether columns are found in files by their ids: names have changed."""
 
 
-class ForeignTables:
+class ForeignTables(IcebergCatalogs):
     """The tables of all catalogs that this executor was given besides Onager's own."""
-
-    def __init__(self, catalogs: Sequence[ForeignCatalog] = ()) -> None:
-        """Raise `InvalidSettingError` if something is not installed."""
-        self._catalogs = IcebergCatalogs(catalogs)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the catalogs."""
-        return self._catalogs.names
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._catalogs.close()
 
     def planning(self) -> "PlanningTables":
         """Return what one planning asks: each table is at one snapshot throughout."""
-        return PlanningTables(self._catalogs)
+        return PlanningTables(self)
 
     def has_committed(self, text: str, job_id: str) -> bool:
         """Return whether the job has committed to the table that *text* names; `SinkError` if it never can."""
         to = Commit.parsed(text)
-        return awaited(to.catalog, begun(lambda: has_committed(self._catalogs, to, job_id)), FILES_S)
+        return awaited(to.catalog, begun(lambda: has_committed(self, to, job_id)), FILES_S)
 
     def commit(self, text: str, job_id: str, names: Sequence[str]) -> None:
         """Make the files *names* part of the table that *text* names, once for the job, whoever dies.
@@ -63,7 +49,7 @@ class ForeignTables:
         """
         to = Commit.parsed(text)
         paths = [f"{to.path}/{name}" for name in names]
-        awaited(to.catalog, begun(lambda: commit(self._catalogs, to, job_id, paths)), FILES_S)
+        awaited(to.catalog, begun(lambda: commit(self, to, job_id, paths)), FILES_S)
 
 
 class PlanningTables:

@@ -2,17 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
-from onager.clock import SystemClock
 from onager.errors import PlaceNotSeenError
 from onager.executor.exchange.seen_places import SeenPlaces
-from onager.ids import Incarnation
 from onager.place_files import EXCHANGE
 from onager.protocol import onager_pb2 as pb
 
-NO_PLACES: Final = SeenPlaces({}, Incarnation(""), SystemClock())
-"""For an executor that shares no directory: all checks pass."""
 NoteRead = Callable[[Sequence[str]], None]
 """Takes the paths that a planning reads, as URIs."""
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import Clock
 from onager.errors import InvalidSettingError, PlanningTimeoutError, SinkError, VersionMismatchError
-from onager.exchange_layout import checkpoint, has_scheme, join, local_path
+from onager.exchange_layout import checkpoint, join, local_path
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
     Contents,
@@ -32,7 +32,7 @@ from onager.executor.exchange import (
     remove_unfinished,
     take_back,
 )
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.foreign import ForeignCatalog, ForeignTables
 from onager.executor.foreign.catalogs import FLAG
 from onager.executor.spark.cancellation import Cancellation
@@ -45,7 +45,7 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.jvm_end import MemoryKills, described
 from onager.executor.spark.kernel.execution import check_lookups
 from onager.executor.spark.load import ProcessTree
-from onager.executor.spark.place_checks import NO_PLACES, check_planned, cleaning_up, planning_in, writing_at
+from onager.executor.spark.place_checks import check_planned, cleaning_up, planning_in, writing_at
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
 from onager.executor.spark.planning import PlanTerms, cutter, plan_job, replan, statement_classes
@@ -243,7 +243,7 @@ class SparkWorker:
             return
         if not has_ended:
             raise OSError(f"job {job_id} is still being stopped here, and may write until then")
-        self._remove_job(job_id, tuple(request.keep_files) if request.keep_result else ())
+        remove_job_data(self._exchange_dir, job_id, tuple(request.keep_files) if request.keep_result else ())
         if request.HasField("sink"):
             if request.take_back:
                 take_back(request.sink.path, job_id)
@@ -251,21 +251,12 @@ class SparkWorker:
         for folder in request.folders:
             remove_table_folder(folder, self._private)
 
-    def _remove_job(self, job_id: JobId, keep: Sequence[str]) -> None:
-        if not has_scheme(self._exchange_dir):
-            remove_job_data(self._exchange_dir, job_id, keep)
-            return
-        try:
-            self._runner.kernel.remove_job(job_id, keep)
-        except Py4JError as e:
-            raise OSError(f"{self._exchange_dir}/{job_id} could not be removed: {e}") from e
-
     def connect(self, call: pb.ConnectCall, catalog: CatalogReader) -> pb.ConnectReply:
         """Answer a request of a Spark Connect session; see `onager.executor.work.Worker`."""
         return self._connect.answer(call, catalog)
 
-    def exchange_contents(self) -> Contents | None:
-        """Return the contents of the exchange directory; None if it is a URI."""
+    def exchange_contents(self) -> Contents:
+        """Return the contents of the exchange directory."""
         return look_through(self._exchange_dir)
 
     def check_exchange(self) -> None:
@@ -428,8 +419,7 @@ class SparkWorker:
 
     def _checkpoint(self, job_id: JobId) -> str:
         """Return where a job may write, though other jobs may neither write nor read there."""
-        path = join(self._exchange_dir, checkpoint(job_id))
-        return path if has_scheme(path) else str(Path(local_path(path)).absolute())
+        return str(Path(local_path(join(self._exchange_dir, checkpoint(job_id)))).absolute())
 
     @staticmethod
     def _held(assignment: Assignment) -> HeldPartitions:

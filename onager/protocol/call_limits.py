@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onager.protocol.field_limits import KIB, MAX_LOGS_BYTES
+from onager.protocol.field_limits import KIB
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, MAX_MESSAGE_BYTES, MIB
 
 
@@ -44,8 +44,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "PollWork": replace(_LIST, waits=True),
     "ReportTasks": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "ReadCatalog": MessageLimit(MIB, 1024),
-    "AwaitAsks": MessageLimit(8 * MAX_LOGS_BYTES, 20_000, waits=True),
-    "AwaitConnect": MessageLimit(MAX_MESSAGE_BYTES, 40_000, waits=True),
+    "AwaitRequests": MessageLimit(MAX_MESSAGE_BYTES, 40_000, waits=True),
     "Forward": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "AskExecutors": MessageLimit(MIB, 20_000, waits=True),
     "AnswerPoll": MessageLimit(MAX_MESSAGE_BYTES, 2**21),

@@ -369,10 +369,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     "DeregisterExecutorRequest": {**_LIFE, "reason": REASON},
     "JvmDeath": {"running": TASKS},
-    "AwaitAsksRequest": {**_LIFE, "answers": Many(64, PART, is_cut=True)},
+    "AwaitRequestsRequest": {**_LIFE, "answers": Many(64, PART, is_cut=True)},
     "LogsAnswer": {"logs": Many(MAX_LOGS, PART, is_cut=True)},
     "AttemptLog": {"executor_id": ID, "text": Bytes(MAX_LOG_BYTES), "note": REASON},
-    "AwaitConnectRequest": _LIFE,
     "ConnectReply": {"analyzed": Bytes(MAX_CONNECT_REPLY_BYTES)},
     "ConnectApplied": {
         "responses": Many(64, Bytes(MAX_CONNECT_REPLY_BYTES)),

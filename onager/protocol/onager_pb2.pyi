@@ -1916,55 +1916,73 @@ class BlobChunk(_message.Message):
     content: bytes
     def __init__(self, content: _Optional[bytes] = ...) -> None: ...
 
-class AwaitAsksRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "wait_ms", "draining", "answers")
+class AwaitRequestsRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "wait_ms", "connect", "draining", "answers")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     wait_ms: int
+    connect: bool
     draining: bool
-    answers: _containers.RepeatedCompositeFieldContainer[LogsAnswer]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., wait_ms: _Optional[int] = ..., draining: _Optional[bool] = ..., answers: _Optional[_Iterable[_Union[LogsAnswer, _Mapping]]] = ...) -> None: ...
+    answers: _containers.RepeatedCompositeFieldContainer[RequestAnswer]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., wait_ms: _Optional[int] = ..., connect: _Optional[bool] = ..., draining: _Optional[bool] = ..., answers: _Optional[_Iterable[_Union[RequestAnswer, _Mapping]]] = ...) -> None: ...
 
-class AwaitAsksResponse(_message.Message):
-    __slots__ = ("logs", "drain")
-    LOGS_FIELD_NUMBER: _ClassVar[int]
+class AwaitRequestsResponse(_message.Message):
+    __slots__ = ("requests", "drain")
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
-    logs: _containers.RepeatedCompositeFieldContainer[LogsAsk]
+    requests: _containers.RepeatedCompositeFieldContainer[ExecutorRequest]
     drain: bool
-    def __init__(self, logs: _Optional[_Iterable[_Union[LogsAsk, _Mapping]]] = ..., drain: _Optional[bool] = ...) -> None: ...
+    def __init__(self, requests: _Optional[_Iterable[_Union[ExecutorRequest, _Mapping]]] = ..., drain: _Optional[bool] = ...) -> None: ...
+
+class ExecutorRequest(_message.Message):
+    __slots__ = ("number", "logs", "connect")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LOGS_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    logs: LogsAsk
+    connect: ConnectCall
+    def __init__(self, number: _Optional[int] = ..., logs: _Optional[_Union[LogsAsk, _Mapping]] = ..., connect: _Optional[_Union[ConnectCall, _Mapping]] = ...) -> None: ...
+
+class RequestAnswer(_message.Message):
+    __slots__ = ("number", "logs", "connect")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LOGS_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    logs: LogsAnswer
+    connect: ConnectReply
+    def __init__(self, number: _Optional[int] = ..., logs: _Optional[_Union[LogsAnswer, _Mapping]] = ..., connect: _Optional[_Union[ConnectReply, _Mapping]] = ...) -> None: ...
 
 class LogsAsk(_message.Message):
-    __slots__ = ("number", "job_id", "stage_id", "partition", "attempt", "tail_bytes", "after")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("job_id", "stage_id", "partition", "attempt", "tail_bytes", "after")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TAIL_BYTES_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
-    number: int
     job_id: str
     stage_id: int
     partition: int
     attempt: int
     tail_bytes: int
     after: _containers.RepeatedCompositeFieldContainer[LogPosition]
-    def __init__(self, number: _Optional[int] = ..., job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., after: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., after: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
 
 class LogsAnswer(_message.Message):
-    __slots__ = ("number", "logs", "left_out")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("logs", "left_out")
     LOGS_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    number: int
     logs: _containers.RepeatedCompositeFieldContainer[AttemptLog]
     left_out: int
-    def __init__(self, number: _Optional[int] = ..., logs: _Optional[_Iterable[_Union[AttemptLog, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+    def __init__(self, logs: _Optional[_Iterable[_Union[AttemptLog, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class DeregisterExecutorRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "reason", "death")
@@ -2305,57 +2323,35 @@ class ConnectArtifact(_message.Message):
     size: int
     def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
 
-class AwaitConnectRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "wait_ms", "reply")
-    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
-    INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
-    REPLY_FIELD_NUMBER: _ClassVar[int]
-    executor_id: str
-    incarnation: str
-    wait_ms: int
-    reply: ConnectReply
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., wait_ms: _Optional[int] = ..., reply: _Optional[_Union[ConnectReply, _Mapping]] = ...) -> None: ...
-
-class AwaitConnectResponse(_message.Message):
-    __slots__ = ("call",)
-    CALL_FIELD_NUMBER: _ClassVar[int]
-    call: ConnectCall
-    def __init__(self, call: _Optional[_Union[ConnectCall, _Mapping]] = ...) -> None: ...
-
 class ConnectCall(_message.Message):
-    __slots__ = ("number", "deadline_ms", "session", "analyze", "apply", "configure", "describe")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("deadline_ms", "session", "analyze", "apply", "configure", "describe")
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     ANALYZE_FIELD_NUMBER: _ClassVar[int]
     APPLY_FIELD_NUMBER: _ClassVar[int]
     CONFIGURE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_FIELD_NUMBER: _ClassVar[int]
-    number: int
     deadline_ms: int
     session: ConnectSession
     analyze: bytes
     apply: bytes
     configure: bytes
     describe: bool
-    def __init__(self, number: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., session: _Optional[_Union[ConnectSession, _Mapping]] = ..., analyze: _Optional[bytes] = ..., apply: _Optional[bytes] = ..., configure: _Optional[bytes] = ..., describe: _Optional[bool] = ...) -> None: ...
+    def __init__(self, deadline_ms: _Optional[int] = ..., session: _Optional[_Union[ConnectSession, _Mapping]] = ..., analyze: _Optional[bytes] = ..., apply: _Optional[bytes] = ..., configure: _Optional[bytes] = ..., describe: _Optional[bool] = ...) -> None: ...
 
 class ConnectReply(_message.Message):
-    __slots__ = ("number", "analyzed", "applied", "job", "failure", "defaults")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("analyzed", "applied", "job", "failure", "defaults")
     ANALYZED_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     DEFAULTS_FIELD_NUMBER: _ClassVar[int]
-    number: int
     analyzed: bytes
     applied: ConnectApplied
     job: ConnectJob
     failure: ConnectFailure
     defaults: ConnectDefaults
-    def __init__(self, number: _Optional[int] = ..., analyzed: _Optional[bytes] = ..., applied: _Optional[_Union[ConnectApplied, _Mapping]] = ..., job: _Optional[_Union[ConnectJob, _Mapping]] = ..., failure: _Optional[_Union[ConnectFailure, _Mapping]] = ..., defaults: _Optional[_Union[ConnectDefaults, _Mapping]] = ...) -> None: ...
+    def __init__(self, analyzed: _Optional[bytes] = ..., applied: _Optional[_Union[ConnectApplied, _Mapping]] = ..., job: _Optional[_Union[ConnectJob, _Mapping]] = ..., failure: _Optional[_Union[ConnectFailure, _Mapping]] = ..., defaults: _Optional[_Union[ConnectDefaults, _Mapping]] = ...) -> None: ...
 
 class ConnectApplied(_message.Message):
     __slots__ = ("responses", "changes", "put", "removed", "conf", "catalog", "database")

@@ -1068,15 +1068,10 @@ class OnagerExecutorGatewayStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.FromString,
                 _registered_method=True)
-        self.AwaitAsks = channel.unary_unary(
-                '/onager.v1.OnagerExecutorGateway/AwaitAsks',
-                request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
-                response_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.FromString,
-                _registered_method=True)
-        self.AwaitConnect = channel.unary_unary(
-                '/onager.v1.OnagerExecutorGateway/AwaitConnect',
-                request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectRequest.SerializeToString,
-                response_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectResponse.FromString,
+        self.AwaitRequests = channel.unary_unary(
+                '/onager.v1.OnagerExecutorGateway/AwaitRequests',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsResponse.FromString,
                 _registered_method=True)
         self.DeregisterExecutor = channel.unary_unary(
                 '/onager.v1.OnagerExecutorGateway/DeregisterExecutor',
@@ -1130,16 +1125,9 @@ class OnagerExecutorGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AwaitAsks(self, request, context):
-        """Waits up to wait_ms for what schedulers ask of this executor besides tasks, and brings answers to earlier asks.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def AwaitConnect(self, request, context):
-        """Waits up to wait_ms for a request of a Spark Connect session that needs Spark, and brings the reply to the one before.
-        An executor keeps a few of these calls waiting at every scheduler, and serves as many requests at a time.
+    def AwaitRequests(self, request, context):
+        """Waits up to wait_ms for requests to this executor besides tasks, and brings the answers to earlier ones. An executor keeps
+        one call for logs waiting at the scheduler that it polls, and a few for Spark Connect at every scheduler.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1185,15 +1173,10 @@ def add_OnagerExecutorGatewayServicer_to_server(servicer, server):
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.SerializeToString,
             ),
-            'AwaitAsks': grpc.unary_unary_rpc_method_handler(
-                    servicer.AwaitAsks,
-                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.FromString,
-                    response_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.SerializeToString,
-            ),
-            'AwaitConnect': grpc.unary_unary_rpc_method_handler(
-                    servicer.AwaitConnect,
-                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectRequest.FromString,
-                    response_serializer=onager_dot_protocol_dot_onager__pb2.AwaitConnectResponse.SerializeToString,
+            'AwaitRequests': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitRequests,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsResponse.SerializeToString,
             ),
             'DeregisterExecutor': grpc.unary_unary_rpc_method_handler(
                     servicer.DeregisterExecutor,
@@ -1376,7 +1359,7 @@ class OnagerExecutorGateway:
             _registered_method=True)
 
     @staticmethod
-    def AwaitAsks(request,
+    def AwaitRequests(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1389,36 +1372,9 @@ class OnagerExecutorGateway:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/onager.v1.OnagerExecutorGateway/AwaitAsks',
-            onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
-            onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def AwaitConnect(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/onager.v1.OnagerExecutorGateway/AwaitConnect',
-            onager_dot_protocol_dot_onager__pb2.AwaitConnectRequest.SerializeToString,
-            onager_dot_protocol_dot_onager__pb2.AwaitConnectResponse.FromString,
+            '/onager.v1.OnagerExecutorGateway/AwaitRequests',
+            onager_dot_protocol_dot_onager__pb2.AwaitRequestsRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.AwaitRequestsResponse.FromString,
             options,
             channel_credentials,
             insecure,

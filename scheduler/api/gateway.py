@@ -21,9 +21,8 @@ from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.task_manager import TaskManager
-from onager.scheduler.executors.asks import ExecutorAsks
-from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.executor_calls import ExecutorCalls
+from onager.scheduler.executors.executor_requests import ExecutorRequests
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.place_admission import PlaceAdmission
 from onager.scheduler.executors.records import ExecutorSession
@@ -51,8 +50,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     clean_ups: CleanUps
     blobs: BlobStore
     hear_progress: Callable[[Sequence[pb.AttemptProgress]], None]
-    asks: ExecutorAsks
-    connect: ConnectCalls
+    requests: ExecutorRequests
     connect_at: Callable[[], Sequence[str]]
     backend: StateBackendClient
     places: PlaceAdmission
@@ -158,18 +156,16 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         return answer
 
     @translated
-    async def AwaitAsks(self, request: pb.AwaitAsksRequest, context: Context) -> pb.AwaitAsksResponse:  # noqa: ARG002, N802
-        """Answer once there is something to ask of the executor, or when its wait is over.
+    async def AwaitRequests(  # noqa: N802
+        self,
+        request: pb.AwaitRequestsRequest,
+        context: Context,  # noqa: ARG002
+    ) -> pb.AwaitRequestsResponse:
+        """Answer once there is a request to the executor, or when its wait is over.
 
         It is no sign of life, and no reason to take the executor over: heartbeats and polls are.
         """
-        session = self.executors.require(request.executor_id, request.incarnation)
-        return await self.asks.wait(session, request)
-
-    @translated
-    async def AwaitConnect(self, request: pb.AwaitConnectRequest, context: Context) -> pb.AwaitConnectResponse:  # noqa: ARG002, N802
-        """Answer once a session needs Spark, or when the executor's wait is over; no sign of life, like `AwaitAsks`."""
-        return await self.connect.wait(request)
+        return await self.requests.wait(request)
 
     @translated_stream
     async def FetchBlob(self, request: pb.FetchBlobRequest, context: Context) -> AsyncIterator[pb.BlobChunk]:  # noqa: ARG002, N802

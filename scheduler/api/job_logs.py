@@ -15,7 +15,8 @@ from onager.scheduler import timing
 from onager.scheduler.api.kept_ends import Kept, KeptEnds
 from onager.scheduler.cluster.member_calls import MemberCalls
 from onager.scheduler.cluster.members import Members
-from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.executor_requests import ExecutorRequests
+from onager.scheduler.executors.log_requests import request_logs
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_log import StoredJob
@@ -34,7 +35,7 @@ class JobLogs:
     jobs: JobStore
     history: JobHistory
     executors: ExecutorManager
-    asks: ExecutorAsks
+    requests: ExecutorRequests
     members: Members
     calls: MemberCalls
 
@@ -87,7 +88,7 @@ class JobLogs:
         far = pb.AskExecutorsRequest(ask=ask, wait_ms=round(1000 * wait_s), executor_ids=only)
         answers = await a_few_at_once(
             [
-                self.asks.ask(ask, wait_s, only),
+                request_logs(self.requests, ask, wait_s, only),
                 *(self.calls.ask_executors(s, far) for s in sorted(self.members.live) if s != self.members.id),
             ]
         )

@@ -1,7 +1,6 @@
 """The calls of other schedulers: they forward what concerns jobs that this one drives."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +19,12 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.query_coordinator import Share
-from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.executor_requests import ExecutorRequests
+from onager.scheduler.executors.log_requests import request_logs
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.loops import a_few_at_once
+from onager.waiting import is_set_within
 
 Context = Any
 Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
@@ -41,7 +42,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     members: Members
     view: ProgressView
     live: LiveProgress
-    asks: ExecutorAsks
+    requests: ExecutorRequests
     _leaving: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def release(self) -> None:
@@ -51,9 +52,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     @translated
     async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:  # noqa: ARG002, N802
         """Answer when the caller's wait is over, or when this scheduler leaves."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(request.wait_ms / 1000, timing.ATTEND_WAIT_S)):
-                await self._leaving.wait()
+        await is_set_within(self._leaving, min(request.wait_ms / 1000, timing.ATTEND_WAIT_S))
         record = self.members.record
         return pb.AttendResponse(
             scheduler_id=record.scheduler_id,
@@ -67,7 +66,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def AskExecutors(self, request: pb.AskExecutorsRequest, context: Context) -> pb.AskExecutorsResponse:  # noqa: ARG002, N802
         """Return what the executors that wait here answer in time."""
         wait_s = min(request.wait_ms / 1000, timing.LOGS_ANSWERED_S)
-        return await self.asks.ask(request.ask, wait_s, request.executor_ids)
+        return await request_logs(self.requests, request.ask, wait_s, request.executor_ids)
 
     @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802

@@ -6,6 +6,7 @@ import grpc
 import structlog
 
 from onager.clock import Clock
+from onager.errors import OnagerError
 from onager.ids import SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
@@ -74,14 +75,12 @@ class MemberCalls:
         record = self._members.find(scheduler_id)
         if record is None:
             return pb.AskExecutorsResponse()
-        stub = self._stub(record)
         timeout_s = request.wait_ms / 1000 + self._timeout_s
         try:
-            answer: pb.AskExecutorsResponse = await unless_cut(
-                stub.AskExecutors(request, timeout=timeout_s, metadata=self._access.metadata()),
-                NotDrivingError(f"{scheduler_id} is gone, and its connection is closed"),
+            answer: pb.AskExecutorsResponse = await self._access.call(
+                self._stub(record).AskExecutors, request, record.address, timeout_s
             )
-        except (grpc.aio.AioRpcError, NotDrivingError) as error:
+        except OnagerError as error:
             log.info("executors_not_asked", scheduler_id=scheduler_id, why=str(error))
             return pb.AskExecutorsResponse()
         return answer

@@ -25,6 +25,7 @@ from onager.scheduler.watched_records import WatchedRecords
 from onager.state_backend import KeptLease, Keyspace, StateBackendClient, keep_lease
 from onager.supervision import run_loops
 from onager.version import __version__
+from onager.waiting import is_set_within
 
 log = structlog.get_logger(__name__)
 
@@ -211,10 +212,7 @@ class Members:
         self._look.set()
         for listener in self._listeners:
             listener()
-        try:
-            async with asyncio.timeout(within_s):
-                await self._left.wait()
-        except TimeoutError:
+        if not await is_set_within(self._left, within_s):
             log.warning("scheduler_not_taken_out", scheduler_id=self.id)
 
     async def _registration(self) -> None:

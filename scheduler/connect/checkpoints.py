@@ -9,12 +9,11 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import DiskError
-from onager.exchange_layout import CHECKPOINTS, has_scheme, local_path
+from onager.exchange_layout import CHECKPOINTS, local_path
 from onager.ids import JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import CHECKPOINT, KEPT, ExecutePlanResponse
 from onager.scheduler import timing
-from onager.scheduler.connect.failures import unsupported
 from onager.scheduler.connect.sessions import Session
 from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.jobs.job_heads import JobHeads
@@ -25,13 +24,11 @@ GRACE_MS: Final = 600_000
 """How long an operation may take from its beginning until its job is known."""
 
 
-def begun(session: Session, job_id: JobId, exchange_dir: str) -> tuple[pb.ConnectJob, pb.ConnectApplied]:
+def begun(session: Session, job_id: JobId) -> tuple[pb.ConnectJob, pb.ConnectApplied]:
     """Return the job that makes a checkpoint, and the session with it.
 
     The client does not know the relation's id before the job has ended, so nothing is left to do then.
     """
-    if has_scheme(exchange_dir):
-        raise unsupported("checkpoints while the exchange directory is a URI: write a table instead")
     response = ExecutePlanResponse()
     response.checkpoint_command_result.relation.relation_id = job_id
     kept = pb.ConnectEntry(kind=KEPT, name=job_id, command=pb.ConnectMade(name=job_id).SerializeToString())
@@ -63,8 +60,6 @@ class Checkpoints:
 
     async def sweep(self, kept: Collection[str]) -> None:
         """Remove those that are not *kept* by a session, and were not when the oldest active job began."""
-        if has_scheme(self._exchange_dir):
-            return
         folder, now_ms = Path(local_path(self._exchange_dir)) / CHECKPOINTS, self._clock.now_ms()
         self.note(kept)
         found = await EXCHANGE.call(_names, folder)

@@ -154,7 +154,7 @@ class Operations:
 
         async def tried(session: Session) -> _Recorded | list[bytes] | None:
             if is_checkpoint:
-                job, applied = begun(session, operation.job_id, self.exchange_dir)
+                job, applied = begun(session, operation.job_id)
             else:
                 reply = await self.ask(session, pb.ConnectCall(apply=content))
                 job, applied = reply.job, reply.applied

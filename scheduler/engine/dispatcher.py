@@ -15,6 +15,7 @@ from onager.scheduler.policy.distribution import Affinity, FreeSlots, TaskDistri
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation, Launch
 from onager.supervision import Background
+from onager.waiting import is_set_within
 
 log = structlog.get_logger(__name__)
 
@@ -83,10 +84,8 @@ class Dispatcher:
         """Wait until slots of *offer* are filled, there is something else to tell, or *timeout_s* is over."""
         executor_id = offer.session.executor_id
         try:
-            async with asyncio.timeout(timeout_s):
-                await offer.answered.wait()
-        except TimeoutError:
-            log.debug("poll_without_work", executor_id=executor_id)
+            if not await is_set_within(offer.answered, timeout_s):
+                log.debug("poll_without_work", executor_id=executor_id)
         finally:
             if self._offers.get(executor_id) is offer:
                 del self._offers[executor_id]

@@ -18,6 +18,7 @@ from onager.ids import JobId
 from onager.redaction import without_logins
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads, OwedFlag
+from onager.waiting import is_set_within
 
 log = structlog.get_logger(__name__)
 
@@ -91,12 +92,8 @@ class Owed:
             while True:
                 self._begin(deliver)
                 self._wake.clear()
-                try:
-                    # Another scheduler's turn passes to this one without an event.
-                    async with asyncio.timeout(_LOOK_S if any(self._waiting.values()) else None):
-                        await self._wake.wait()
-                except TimeoutError:
-                    pass
+                # Another scheduler's turn passes to this one without an event.
+                await is_set_within(self._wake, _LOOK_S if any(self._waiting.values()) else None)
         finally:
             tasks = [task for tries in self._tries.values() for task in tries.values()]
             for task in tasks:

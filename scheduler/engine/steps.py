@@ -6,7 +6,6 @@ done twice when a scheduler dies between any two of these.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
@@ -48,6 +47,7 @@ from onager.scheduler.jobs.job_specs import Submission, check_spec, encode_spec
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.jobs.program_specs import spec_of_child
 from onager.scheduler.loops import whenever
+from onager.waiting import is_set_within
 
 log = structlog.get_logger(__name__)
 
@@ -136,9 +136,7 @@ class Steps:
             if self._deadlines:
                 left_s = (min(self._deadlines.values()) - self._env.clock.now_ms()) / 1000
                 wait_s = min(_LONGEST_WAIT_S, max(_OTHERS_TURN_S, left_s))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._deadline_wake.wait()
+            if await is_set_within(self._deadline_wake, wait_s):
                 continue
             try:
                 await self.pass_deadlines()

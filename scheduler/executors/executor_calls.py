@@ -1,7 +1,6 @@
 """Calls to executors in push mode, which carry the answers to their polls."""
 
 from collections.abc import Callable
-from typing import Any
 
 import grpc
 
@@ -19,7 +18,6 @@ from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.security import ClientAccess
 from onager.scheduler import timing
 from onager.scheduler.executors.records import ExecutorRecord
-from onager.supervision import unless_cut
 
 
 class CallObserver:
@@ -68,25 +66,18 @@ class ExecutorCalls:
             self._access.check(record.address, "address of the executor")
             if life not in self._channels:
                 self._channels[life] = self._access.aio_channel(record.address)
-            stub: Any = OnagerExecutorStub(self._channels[life])
             request = pb.AnswerPollRequest(
                 executor_id=record.executor_id,
                 incarnation=record.incarnation,
                 list_number=list_number,
                 answer=answer,
             )
-            await unless_cut(
-                stub.AnswerPoll(request, timeout=timing.ANSWER_TAKEN_S, metadata=self._access.metadata()),
-                ExecutorUnreachableError(record.executor_id, record.address, "its connection was closed"),
-            )
-        except grpc.aio.AioRpcError as raw:
+            method = OnagerExecutorStub(self._channels[life]).AnswerPoll
+            await self._access.call(method, request, record.address, timing.ANSWER_TAKEN_S)
+        except OnagerError as error:
             self.observer.failed()
-            error = self._access.error_of(raw, record.address)
             if isinstance(error, SchedulerUnreachableError) and not isinstance(error, TlsError):
-                error = ExecutorUnreachableError(record.executor_id, record.address, error.why)
-            raise error from raw
-        except OnagerError:
-            self.observer.failed()
+                raise ExecutorUnreachableError(record.executor_id, record.address, error.why) from error
             raise
         self.observer.answered(self._clock.monotonic_s() - began_s)
 

@@ -19,6 +19,7 @@ from onager.scheduler.executors.place_admission import PlaceAdmission, next_gene
 from onager.scheduler.executors.place_records import PlaceRecord
 from onager.scheduler.policy.place_rules import Admit, Ask, Begin, Make, Refuse, Renew, Tell, View, judged, told_copy
 from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient, commit_settled
+from onager.waiting import is_set_within
 
 log = structlog.get_logger(__name__)
 
@@ -139,11 +140,7 @@ class OwnExchange:
             self._wake.clear()
             pause_s = timing.PLACE_REFUSED_S if self._why else timing.PLACE_PENDING_S
             pause_s = timing.PLACE_LOOK_S if self.is_admitted else pause_s
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(self._wake, pause_s)
 
     async def look_once(self) -> None:
         """Look once, and settle what can be."""

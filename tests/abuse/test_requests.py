@@ -114,6 +114,10 @@ def test_services_of_others_do_not_fall_over_what_cannot_be_decoded(unnoticed: A
 LOGS = [pb.AttemptLog(text=b"\xff" * (256 * 1024))]
 
 
+def logs_answer(logs: list[pb.AttemptLog], number: int = 0) -> pb.RequestAnswer:
+    return pb.RequestAnswer(number=number, logs=pb.LogsAnswer(logs=logs))
+
+
 def tasks(count: int, job_id: str = "job") -> list[pb.TaskId]:
     return [pb.TaskId(job_id=f"{job_id}-{n}", stage_id=1, partition=n, task_attempt=1) for n in range(count)]
 
@@ -128,9 +132,9 @@ def tasks(count: int, job_id: str = "job") -> list[pb.TaskId]:
         ("Heartbeat", {"exchange_files": [pb.ExchangeFiles(job_id="j")] * 1_000_000}),
         ("PollWork", {"cleaned_up": ["j" * 20_000_000]}),
         ("DeregisterExecutor", {"reason": "r" * 20_000_000}),
-        ("AwaitAsks", {"answers": [pb.LogsAnswer(logs=LOGS * 8)] * 10, "wait_ms": 10}),
-        ("AwaitAsks", {"answers": [pb.LogsAnswer(logs=[pb.AttemptLog()] * 60)] * 2000, "wait_ms": 10}),
-        ("AwaitAsks", {"answers": [pb.LogsAnswer(logs=[pb.AttemptLog(text=b"x" * 300_000)])], "wait_ms": 10}),
+        ("AwaitRequests", {"answers": [logs_answer(LOGS * 8)] * 20, "wait_ms": 10}),
+        ("AwaitRequests", {"answers": [logs_answer([pb.AttemptLog()] * 60)] * 2000, "wait_ms": 10}),
+        ("AwaitRequests", {"answers": [logs_answer([pb.AttemptLog(text=b"x" * 300_000)])], "wait_ms": 10}),
     ],
 )
 def test_a_call_of_an_executor_that_is_too_large(
@@ -150,8 +154,8 @@ def test_a_call_of_an_executor_that_is_too_large(
         ("ReportTasks", {"reports": [pb.TaskReport(task=task) for task in tasks(40_000)]}),
         ("ReportTasks", {"freed_slots": 4_000_000_000}),
         ("PollWork", {"free_slots": 4_000_000_000, "wait_ms": 10}),
-        ("AwaitAsks", {"answers": [pb.LogsAnswer(number=n, logs=LOGS * 4) for n in range(7)], "wait_ms": 10}),
-        ("AwaitAsks", {"answers": [pb.LogsAnswer(number=2**64 - 1)] * 10_000, "wait_ms": 0}),
+        ("AwaitRequests", {"answers": [logs_answer(LOGS * 4, number=n) for n in range(7)], "wait_ms": 10}),
+        ("AwaitRequests", {"answers": [logs_answer([], number=2**64 - 1)] * 10_000, "wait_ms": 0}),
     ],
 )
 def test_a_call_of_an_executor_that_is_as_large_as_it_may_be(

@@ -138,8 +138,8 @@ def test_slow_readers_of_the_whole_store(unnoticed: Abused, open_stream: Opened)
 def test_clients_that_follow_logs_of_executors_that_do_not_answer(unnoticed: Abused) -> None:
     assert unnoticed.call("OnagerScheduler/SubmitJob", submission("logged"))[0].code is StatusCode.OK
     assert unnoticed.call(f"{GATEWAY}/RegisterExecutor", registration("e-silent"))[0].code is StatusCode.OK
-    wait = pb.AwaitAsksRequest(executor_id="e-silent", incarnation="i1", wait_ms=10)
-    assert unnoticed.call(f"{GATEWAY}/AwaitAsks", wait.SerializeToString())[0].code is StatusCode.OK
+    wait = pb.AwaitRequestsRequest(executor_id="e-silent", incarnation="i1", wait_ms=10)
+    assert unnoticed.call(f"{GATEWAY}/AwaitRequests", wait.SerializeToString())[0].code is StatusCode.OK
     follow = pb.FetchLogsRequest(job_id="logged", follow=True, tail_bytes=2**32 - 1)
 
     async def follow_all() -> list[StatusCode]:

@@ -152,8 +152,8 @@ class SimulatedWorker:
         self._ledger.trace(f"{self._life} cleans up {request.job_id}, keeping {len(kept)}")
         self._exchange.clean(request.job_id, kept, stages, f"{self._life} at {asyncio.get_running_loop().time():.3f}")
 
-    def connect(self, call, _catalog):
-        return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="there is no Spark here"))
+    def connect(self, _call, _catalog):
+        return pb.ConnectReply(failure=pb.ConnectFailure(message="there is no Spark here"))
 
     def exchange_contents(self) -> None:
         return None

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from onager.errors import PlanningError
-from onager.exchange_layout import CONNECT_ARTIFACTS, connect_artifact, connect_unpacked, has_scheme, local_path
+from onager.exchange_layout import CONNECT_ARTIFACTS, connect_artifact, connect_unpacked, local_path
 from onager.executor.spark.cluster import is_cluster
 from onager.executor.spark.connect import unpacking
 from onager.executor.spark.session import WORKER_DAEMON
@@ -31,11 +31,6 @@ UNPACKED_WITHIN_S: Final = 300.0
 
 def artifact_path(artifact: pb.ConnectArtifact, exchange_dir: str) -> Path:
     """Return where the content of an artifact is."""
-    if has_scheme(exchange_dir):
-        raise PlanningError(
-            f"the file {artifact.name} cannot be read: sessions have files only where the exchange directory is a "
-            "path that all executors share"
-        )
     return Path(local_path(exchange_dir)).absolute() / connect_artifact(artifact.digest)
 
 

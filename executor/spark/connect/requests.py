@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import InvalidSettingError, OnagerError
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
@@ -23,7 +23,7 @@ from onager.executor.spark.failures import is_unanswered
 from onager.executor.spark.kernel.access import kept_as, refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.kernel.execution import Kernel
-from onager.executor.spark.place_checks import NO_PLACES, planning_in
+from onager.executor.spark.place_checks import planning_in
 from onager.executor.spark.planning.catalog import PlanningCatalog, with_catalog
 from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader, SparkLostError
@@ -75,13 +75,11 @@ class ConnectRequests:
         """
         try:
             with self._limited(call.deadline_ms / 1000 or math.inf):
-                reply = self._answered(call, None if self._has_own_catalog else reader)
+                return self._answered(call, None if self._has_own_catalog else reader)
         except Exception as error:
             if is_unanswered(error):
                 raise SparkLostError(str(error)) from error
-            reply = pb.ConnectReply(failure=failure_of(self._spark, error))
-        reply.number = call.number
-        return reply
+            return pb.ConnectReply(failure=failure_of(self._spark, error))
 
     @contextmanager
     def _limited(self, limit_s: float) -> Iterator[None]:

@@ -137,10 +137,6 @@ class Kernel:
         """Release the broadcasts of a job."""
         self._broadcasts.closeJob(job_id)
 
-    def remove_job(self, job_id: str, keep: Iterable[str]) -> None:
-        """Remove a job's files, except *keep*, from an exchange directory that is a URI."""
-        self._java.store().removeAll(job_id, self._jvm.java_list(keep))
-
     def broadcast_use(self) -> tuple[int, int, int]:
         """Return the number of broadcasts held, the number ever started, and the bytes that Spark holds for them."""
         held, begun, size = self._broadcasts.use()

@@ -14,11 +14,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from onager.exchange_layout import stage_directory
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.kernel.leaves import LeafTools
-from onager.executor.spark.place_checks import NO_PLACES, check_places
+from onager.executor.spark.place_checks import check_places
 from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan, StageSource
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
@@ -291,6 +291,8 @@ class Binder:
 
     def _places_of(self, rebuilt: Sequence[Any]) -> frozenset[str]:
         """Return the places in which leaves read files; `PlaceNotSeenError` if one of them is not seen."""
+        if not self._places.names:
+            return frozenset()
         places = frozenset(
             self._places.of(root for leaf in rebuilt if leaf is not None for root in self._leaves.roots(leaf))
         )

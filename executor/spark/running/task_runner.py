@@ -30,11 +30,11 @@ from onager.clock import Clock
 from onager.exchange_layout import local_path, stage_directory
 from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.spark import failures
 from onager.executor.spark.deadlines import Deadlines, name_of
 from onager.executor.spark.kernel.execution import Kernel
-from onager.executor.spark.place_checks import NO_PLACES, check_places, check_task_set, lost_place
+from onager.executor.spark.place_checks import check_places, check_task_set, lost_place
 from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.readings import by_run, progress_of
 from onager.executor.spark.running.runs import OnReport, Run, named_attempts, report_of, run_metrics

@@ -1,14 +1,14 @@
 """Connections to servers: channels, credentials, and the meaning of a refusal."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 import grpc
 
-from onager.errors import InvalidSettingError, OnagerError, TlsError
+from onager.errors import InvalidSettingError, OnagerError, SchedulerUnreachableError, TlsError
 from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import leads_nowhere_else
@@ -17,6 +17,7 @@ from onager.protocol.security.renewal import RenewedChannel, RenewedCredentials
 from onager.protocol.security.roles import Role
 from onager.protocol.security.tokens import TokenFile
 from onager.protocol.status import from_rpc_error
+from onager.supervision import unless_cut
 
 TLS_CA: Final = "ONAGER_TLS_CA"
 INSECURE: Final = "ONAGER_INSECURE"
@@ -113,6 +114,19 @@ class ClientAccess:
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata that a call of an `aio_channel` must carry."""
         return () if self._token is None else self._token.metadata(*self._roles)
+
+    async def call(self, method: Callable[..., Awaitable[Any]], request: object, address: str, timeout_s: float) -> Any:
+        """Return the answer to a call of a stub's *method*, on an `aio_channel` to *address*.
+
+        An `OnagerError` is raised: `SchedulerUnreachableError` also when the channel is closed meanwhile.
+        """
+        try:
+            return await unless_cut(
+                method(request, timeout=timeout_s, metadata=self.metadata()),
+                SchedulerUnreachableError(address, "its connection was closed"),
+            )
+        except grpc.aio.AioRpcError as error:
+            raise self.error_of(error, address) from error
 
     def error_of(self, error: grpc.RpcError, address: str) -> OnagerError:
         """Return what `from_rpc_error` does, or `TlsError` when no safe connection was made."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from py4j.java_gateway import get_field
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException, PySparkTypeError
 from pyspark.sql import functions as fn
@@ -517,36 +516,6 @@ def test_nothing_is_left_under_a_final_name_by_a_failed_task(spark, job, exchang
     (report,) = job.run(1, first.plan)
     assert report.HasField("failure")
     assert not [p for p in (exchange_dir / job.job_id).rglob("*") if p.is_file()]
-
-
-def test_a_scan_through_hadoops_file_system_reads_and_writes_the_same(spark, tmp_path):
-    """A directory of another scheme goes through Hadoop's FileSystem: here one that local files serve."""
-    jvm = spark._jvm
-    conf = spark.sparkContext._jsc.hadoopConfiguration()
-    conf.set("fs.viewfs.mounttable.cluster.link./x", f"file://{tmp_path}")
-    serialized = jvm.org.apache.spark.util.SerializableConfiguration(conf)
-    store = jvm.onager.store.Store("viewfs://cluster/x", serialized)
-    file = store.create("job/1/0-a.rows")
-    file.write(b"0123456789", 2, 6)
-    assert not (tmp_path / "job/1/0-a.rows").exists()
-    file.commit()
-    assert (tmp_path / "job/1/0-a.rows").read_bytes() == b"234567"
-    assert store.exists()
-    source = store.open("job/1/0-a.rows")
-    assert get_field(source, "size") == 6
-    source.close()
-    dropped = store.create("job/1/1-a.rows")
-    dropped.abort()
-    assert sorted(p.name for p in tmp_path.rglob("*") if p.suffix == ".rows") == ["0-a.rows"]
-    store.create("job/2/0-b.arrow").commit()
-    for _ in range(2):
-        store.removeAll("job", Jvm.of(spark).java_list(["2/0-b.arrow"]))
-        left = [p.name for p in (tmp_path / "job").rglob("*") if p.is_file()]
-        assert sorted(left) == [".0-b.arrow.crc", "0-b.arrow"]  # Hadoop's local files have checksums beside them
-    for _ in range(2):
-        store.removeAll("job", Jvm.of(spark).java_list([]))
-        assert not (tmp_path / "job").exists()
-    store.removeAll("job", Jvm.of(spark).java_list(["2/0-b.arrow"]))
 
 
 def test_inline_results_are_whole_streams(spark, job):

@@ -36,7 +36,7 @@ def of_a_group(spark):
 @pytest.mark.usefixtures("of_a_group")
 def test_they_are_a_groups_where_that_is_said(spark, tmp_path):
     tmp_path.chmod(0o2770)
-    store = Jvm.of(spark).java_class("onager.store.Store")(str(tmp_path), None)
+    store = Jvm.of(spark).java_class("onager.store.Store")(str(tmp_path), "")
     store.create("job-1/1/a").commit()
     store.prepare("job-1/2")
     store.createIn("job-1/2/b").commit()
@@ -46,13 +46,10 @@ def test_they_are_a_groups_where_that_is_said(spark, tmp_path):
 
 def test_tasks_that_write_local_files_carry_no_settings_of_hadoop(spark, tmp_path):
     jvm = Jvm.of(spark)
-    conf = spark.sparkContext._jsc.hadoopConfiguration()
-    settings = jvm.java_class("org.apache.spark.util.SerializableConfiguration")(conf)
     store = jvm.java_class("onager.store.Store")
 
     def size(root: str) -> int:
-        return len(jvm.java_class("onager.values.Serialization").encode(store(root, settings)))
+        return len(jvm.java_class("onager.values.Serialization").encode(store(root, "")))
 
     assert size(str(tmp_path)) < 1_000
     assert size(f"file://{tmp_path}") < 1_000
-    assert size("hdfs://cluster/exchange") > 10_000

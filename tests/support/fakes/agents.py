@@ -48,8 +48,8 @@ class ScriptedWorker:
             self.cancelled.append(entry[2])
             entry[3](pb.TaskReport(task=task_id(entry[2]), failure=pb.Failure(kind="task_killed", message="killed")))
 
-    def connect(self, call, _catalog):
-        return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="there is no Spark here"))
+    def connect(self, _call, _catalog):
+        return pb.ConnectReply(failure=pb.ConnectFailure(message="there is no Spark here"))
 
     def exchange_contents(self):
         return None

@@ -80,8 +80,8 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     reports: list = field(default_factory=list)
     blob_requests: list = field(default_factory=list)
     goodbyes: list = field(default_factory=list)
-    asks: asyncio.Queue = field(default_factory=asyncio.Queue)
-    """Answers to the call that waits for what is asked besides tasks."""
+    requests: asyncio.Queue = field(default_factory=asyncio.Queue)
+    """Answers to the call that waits for requests for logs."""
     awaited: list = field(default_factory=list)
     connect_at: list = field(default_factory=list)
     """Where calls for Spark Connect are to wait."""
@@ -116,10 +116,10 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
             cancel=[task_id(k) for k in cancels], clean_ups=clean_ups, connect_at=self.connect_at
         )
 
-    async def AwaitConnect(self, request, context):
+    async def _await_connect_requests(self):
         self.connect_waiting += 1
         try:
-            return pb.AwaitConnectResponse(call=await self.connect_calls.get())
+            return pb.AwaitRequestsResponse(requests=[pb.ExecutorRequest(connect=await self.connect_calls.get())])
         finally:
             self.connect_waiting -= 1
 
@@ -153,10 +153,12 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         await self._fault(self.after, "report", request, context)
         return answer
 
-    async def AwaitAsks(self, request, context):
+    async def AwaitRequests(self, request, context):
+        if request.connect:
+            return await self._await_connect_requests()
         self.awaited.append(request)
-        await self._fault(self.before, "asks", request, context)
-        return await self.asks.get()
+        await self._fault(self.before, "requests", request, context)
+        return await self.requests.get()
 
     async def FetchBlob(self, request, context):
         self.blob_requests.append(request.digest)
@@ -229,8 +231,8 @@ class ScriptedWorker:
         self.kept.discard(request.job_id)
         self.cleaned.append(request.job_id)
 
-    def connect(self, call, _catalog):
-        return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="there is no Spark here"))
+    def connect(self, _call, _catalog):
+        return pb.ConnectReply(failure=pb.ConnectFailure(message="there is no Spark here"))
 
     def exchange_contents(self) -> Contents | None:
         return self.contents

@@ -11,7 +11,6 @@ from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import CHECKPOINT, KEPT, ExecutePlanRequest, ExecutePlanResponse
 from onager.scheduler.connect.checkpoints import GRACE_MS, Checkpoints
-from onager.scheduler.connect.failures import ConnectError
 from onager.scheduler.connect.operations import Operation, Operations
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations, job_id_of
@@ -75,12 +74,6 @@ async def test_a_checkpoint_is_one_job_and_one_entry_whoever_is_asked_and_howeve
     assert sorted((e.kind, e.name) for e in session.entries) == [(KEPT, name) for name in wanted]
     assert sorted({job.job_id for job in jobs.submitted}) == wanted
     assert {job.spec.connect.work for job in jobs.submitted} == {CHECKPOINT}
-
-
-async def test_a_checkpoint_needs_files_that_can_be_published(backend, clock):
-    at = scheduler(backend, clock, Jobs(), "s3a://bucket/exchange")
-    with pytest.raises(ConnectError, match=r"UNSUPPORTED_FEATURE.*checkpoints while the exchange directory is a URI"):
-        await made(at, IDS[0])
 
 
 class Exchange:

@@ -9,6 +9,7 @@ from onager.errors import BusyError, ConnectGivenUpError, ConnectUnservedError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security.principal import note_principal
 from onager.scheduler.executors.connect_calls import ConnectCalls
+from onager.scheduler.executors.executor_requests import ExecutorRequests
 
 pytestmark = pytest.mark.virtual_time
 
@@ -25,21 +26,35 @@ def executors():
 
 @pytest.fixture
 def calls(executors):
-    return ConnectCalls(executors, share_percent=75)
+    return ConnectCalls(ExecutorRequests(executors, share_percent=75))
 
 
-def waiting(executor_id, reply=None, incarnation="1"):
-    return pb.AwaitConnectRequest(executor_id=executor_id, incarnation=incarnation, wait_ms=1000, reply=reply)
+async def wait(calls, executor_id, reply=None, incarnation="1"):
+    """Wait as an executor does, with the answer to an earlier request; return the next one."""
+    request = pb.AwaitRequestsRequest(
+        executor_id=executor_id,
+        incarnation=incarnation,
+        wait_ms=1000,
+        connect=True,
+        answers=[] if reply is None else [reply],
+    )
+    requests = (await calls._requests.wait(request)).requests
+    assert len(requests) <= 1
+    return requests[0] if requests else None
+
+
+def reply_to(request, **reply):
+    return pb.RequestAnswer(number=request.number, connect=pb.ConnectReply(**reply))
 
 
 async def serve(calls, executor_id, served):
     reply = None
     while True:
-        call = (await calls.wait(waiting(executor_id, reply))).call
+        request = await wait(calls, executor_id, reply)
         reply = None
-        if call.number:
-            served.append((executor_id, call.apply))
-            reply = pb.ConnectReply(number=call.number, analyzed=executor_id.encode())
+        if request is not None:
+            served.append((executor_id, request.connect.apply))
+            reply = reply_to(request, analyzed=executor_id.encode())
 
 
 async def ask(calls, text, key="session"):
@@ -65,18 +80,17 @@ async def test_requests_of_a_session_go_to_one_executor(calls):
 
 async def test_a_request_whose_executor_is_gone_is_given_to_another(calls, executors):
     asked = asyncio.create_task(ask(calls, b"x"))
-    begun = await calls.wait(waiting("e1"))
-    assert begun.call.apply == b"x"
-    waits = asyncio.create_task(calls.wait(waiting("e1")))
+    begun = await wait(calls, "e1")
+    assert begun.connect.apply == b"x"
+    waits = asyncio.create_task(wait(calls, "e1"))
     await asyncio.sleep(0)
     waits.cancel()  # its connection breaks
     served = []
     other = asyncio.create_task(serve(calls, "e2", served))
     assert await asked == b"e2"
     other.cancel()
-    late = pb.ConnectReply(number=begun.call.number, analyzed=b"e1")
     executors.dead.add(("e1", "1"))
-    assert not (await calls.wait(waiting("e1", late, incarnation="2"))).HasField("call")
+    assert await wait(calls, "e1", reply_to(begun, analyzed=b"e1"), incarnation="2") is None
 
 
 async def test_a_request_waits_for_an_executor_that_starts_and_not_for_ever(calls):
@@ -90,22 +104,22 @@ async def test_a_request_waits_for_an_executor_that_starts_and_not_for_ever(call
 
 
 async def test_an_executor_that_never_replies_costs_its_time_and_no_more(calls):
-    waits = asyncio.create_task(calls.wait(waiting("e1")))
+    waits = asyncio.create_task(wait(calls, "e1"))
     with pytest.raises(ConnectGivenUpError, match="more than 5 s") as given_up:
         await ask(calls, b"x")
     assert not given_up.value.retryable, "sent again, it would take as long again"
-    assert (await waits).call.deadline_ms == 5000
+    assert (await waits).connect.deadline_ms == 5000
 
 
 async def test_a_request_that_no_executor_takes_in_time_may_be_sent_again(calls):
-    await calls.wait(waiting("e1"))  # that is all that this executor asks for
+    await wait(calls, "e1")  # that is all that this executor asks for
     with pytest.raises(ConnectUnservedError, match="took it within 5 s") as unserved:
         await ask(calls, b"x")
     assert unserved.value.retryable
 
 
 async def test_requests_that_nobody_takes_are_limited(calls):
-    await calls.wait(waiting("e1"))
+    await wait(calls, "e1")
     asked = [asyncio.create_task(ask_as(calls, f"client {n % 2}", b"x")) for n in range(64)]
     await asyncio.sleep(0)
     with pytest.raises(BusyError, match="64 requests"):
@@ -113,11 +127,11 @@ async def test_requests_that_nobody_takes_are_limited(calls):
     for each in asked:
         each.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
-    assert not (await calls.wait(waiting("e1"))).HasField("call"), "who has given up is not served"
+    assert await wait(calls, "e1") is None, "who has given up is not served"
 
 
 async def test_a_client_waits_for_no_more_than_one_request_of_each_other_client(calls):
-    await calls.wait(waiting("e1"))
+    await wait(calls, "e1")
     flood = [asyncio.create_task(ask_as(calls, "mallory", b"mallory")) for _ in range(64)]
     await asyncio.sleep(0)
     refused = [each.exception() for each in flood if each.done()]
@@ -125,7 +139,7 @@ async def test_a_client_waits_for_no_more_than_one_request_of_each_other_client(
     assert all(isinstance(error, BusyError) and "48 requests" in str(error) for error in refused)
     others = [asyncio.create_task(ask_as(calls, name, name.encode())) for name in ("ann", "bob", "ann")]
     await asyncio.sleep(0)
-    taken = [(await calls.wait(waiting("e1"))).call.apply for _ in range(6)]
+    taken = [(await wait(calls, "e1")).connect.apply for _ in range(6)]
     assert taken == [b"mallory", b"ann", b"bob", b"mallory", b"ann", b"mallory"]
     for each in (*flood, *others):
         each.cancel()
@@ -142,7 +156,7 @@ async def asked_as(calls, *clients):
 
 
 async def taken(calls, reply=None):
-    return (await calls.wait(waiting("e1", reply))).call
+    return await wait(calls, "e1", reply)
 
 
 async def end(asked):
@@ -155,13 +169,10 @@ async def test_what_an_executor_has_in_hand_counts_for_whose_turn_it_is(calls):
     await taken(calls)
     asked = await asked_as(calls, *["mallory"] * 6)
     lanes = [await taken(calls) for _ in range(4)]
-    assert {call.apply for call in lanes} == {b"mallory"}, "nobody else waits"
+    assert {request.connect.apply for request in lanes} == {b"mallory"}, "nobody else waits"
     asked += await asked_as(calls, "ann", "ann", "bob")
-    nexts = []
-    for call in lanes:
-        done = pb.ConnectReply(number=call.number, analyzed=b"done")
-        nexts.append((await taken(calls, done)).apply)
-    assert nexts == [b"ann", b"bob", b"mallory", b"ann"]
+    nexts = [await taken(calls, reply_to(request, analyzed=b"done")) for request in lanes]
+    assert [request.connect.apply for request in nexts] == [b"ann", b"bob", b"mallory", b"ann"]
     await end(asked)
 
 
@@ -171,8 +182,8 @@ async def test_what_nobody_waits_for_any_more_counts_while_it_is_in_hand(calls):
     lanes = [await taken(calls) for _ in range(2)]
     await end(left)
     asked = await asked_as(calls, "mallory", "ann")
-    assert (await taken(calls)).apply == b"ann"
-    assert (await taken(calls, pb.ConnectReply(number=lanes[0].number, analyzed=b"late"))).apply == b"mallory"
+    assert (await taken(calls)).connect.apply == b"ann"
+    assert (await taken(calls, reply_to(lanes[0], analyzed=b"late"))).connect.apply == b"mallory"
     await end(asked)
 
 
@@ -184,17 +195,16 @@ async def test_what_an_executor_was_given_and_never_replies_to_counts_for_a_limi
     assert await asyncio.gather(*left, return_exceptions=True)
     await asyncio.sleep(6)
     asked = await asked_as(calls, "mallory", "ann")
-    assert (await taken(calls)).apply == b"mallory"
+    assert (await taken(calls)).connect.apply == b"mallory"
     await end(asked)
 
 
 async def test_a_request_that_ends_each_executor_is_not_given_to_all_of_them(calls, executors):
     asked = asyncio.create_task(ask(calls, b"x"))
     for number in range(3):
-        begun = await calls.wait(waiting(f"e{number}"))
-        assert begun.call.apply == b"x"
+        assert (await wait(calls, f"e{number}")).connect.apply == b"x"
         executors.dead.add((f"e{number}", "1"))
-        leaving = asyncio.create_task(calls.wait(waiting(f"e{number}")))
+        leaving = asyncio.create_task(wait(calls, f"e{number}"))
         await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.sleep(0)
@@ -203,10 +213,10 @@ async def test_a_request_that_ends_each_executor_is_not_given_to_all_of_them(cal
 
 
 async def test_executors_that_leave_before_they_take_a_request_are_not_counted(calls):
-    await calls.wait(waiting("e1"))
+    await wait(calls, "e1")
     asked = asyncio.create_task(ask(calls, b"x"))
     for life in range(2, 7):
-        leaves = asyncio.create_task(calls.wait(waiting("e1", incarnation=str(life))))
+        leaves = asyncio.create_task(wait(calls, "e1", incarnation=str(life)))
         await asyncio.sleep(0)
         leaves.cancel()
         await asyncio.gather(leaves, return_exceptions=True)
@@ -222,11 +232,11 @@ BLIND = pb.ConnectFailure(error_class="PlaceNotSeenError", message="the warehous
 async def answer_blindly(calls, executor_id, asked):
     reply = None
     while True:
-        call = (await calls.wait(waiting(executor_id, reply))).call
+        request = await wait(calls, executor_id, reply)
         reply = None
-        if call.number:
+        if request is not None:
             asked.append(executor_id)
-            reply = pb.ConnectReply(number=call.number, failure=BLIND)
+            reply = reply_to(request, failure=BLIND)
 
 
 async def test_an_executor_without_the_tables_is_passed_over_unless_no_other_is_there(calls):

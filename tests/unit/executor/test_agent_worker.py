@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from onager.executor.agent.connect import AT_ONCE
 from onager.executor.agent.endings import Ending
+from onager.executor.agent.requests import CONNECT_AT_ONCE
 from onager.executor.work import WorkerEnd
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
@@ -72,13 +72,13 @@ async def test_requests_of_spark_connect_go_to_others_while_a_task_runs_alone():
     def connect(call, _):
         asked.set()
         assert may_reply.wait(HANGS_S)
-        return pb.ConnectReply(number=call.number)
+        return pb.ConnectReply()
 
     async with rig(poll_wait_ms=30_000) as r:
         r.worker.connect = connect
         r.gateway.connect_at = [r.agent._settings.scheduler]
-        await eventually(lambda: r.gateway.connect_waiting == AT_ONCE)
-        await r.gateway.connect_calls.put(pb.ConnectCall(number=1, analyze=b"plan"))
+        await eventually(lambda: r.gateway.connect_waiting == CONNECT_AT_ONCE)
+        await r.gateway.connect_calls.put(pb.ConnectCall(analyze=b"plan"))
         await eventually(asked.is_set)
         r.gateway.before["heartbeat"] = wait
         alone = task_set(0)
@@ -99,7 +99,7 @@ async def test_requests_of_spark_connect_go_to_others_while_a_task_runs_alone():
         await eventually(lambda: len(r.gateway.heartbeats) >= beats + 2)
         assert not r.gateway.connect_waiting
         r.worker.succeed(key(0))
-        await eventually(lambda: r.gateway.connect_waiting == AT_ONCE)
+        await eventually(lambda: r.gateway.connect_waiting == CONNECT_AT_ONCE)
 
 
 async def test_a_worker_that_does_not_stop_what_it_was_to_stop_is_given_up():

@@ -43,7 +43,7 @@ async def test_the_longest_unused_goes_first():
 
 
 async def test_no_more_than_so_many_small_ones_are_kept(monkeypatch):
-    monkeypatch.setattr("onager.executor.agent.blobs._MOST", 2)
+    monkeypatch.setattr("onager.executor.agent.blobs._MAX_BLOBS", 2)
     source = Source()
     cache = BlobCache(source.fetch, 1_000)
     for digest in (A, B, C, B, A):

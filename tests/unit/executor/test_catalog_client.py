@@ -3,10 +3,8 @@
 import asyncio
 
 import grpc
-import pytest
 
 from onager.clock import SystemClock
-from onager.errors import VersionMismatchError
 from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
@@ -48,16 +46,6 @@ async def test_a_thread_reads_for_its_executor_and_tries_again_while_no_schedule
         await server.stop(None)
     assert answer.revision == 7
     assert [(r.executor_id, r.incarnation, list(r.keys)) for r in keeper.read] == [("e1", "life", ["tables/a/b"])] * 3
-
-
-async def test_a_scheduler_without_a_catalog_is_told_in_words() -> None:
-    server, port = await serve(ScriptedGateway())
-    try:
-        async with SchedulerGateway((f"127.0.0.1:{port}",)) as gateway:
-            with pytest.raises(VersionMismatchError, match="too old to keep a catalog: upgrade all schedulers"):
-                await asyncio.wrap_future(client(gateway).read(pb.ReadCatalogRequest(keys=["tables/a/b"])))
-    finally:
-        await server.stop(None)
 
 
 async def test_a_read_that_is_cancelled_ends() -> None:

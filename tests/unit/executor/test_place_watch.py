@@ -313,8 +313,10 @@ async def test_a_disk_that_hangs_is_a_problem_of_its_place_alone(tmp_path, monke
     running.cancel()
 
 
-async def test_an_executor_without_places_says_nothing_of_them():
-    watch = PlaceWatch(None, asyncio.to_thread, beat=lambda: None, on_change=lambda: None)
+async def test_an_executor_without_places_says_nothing_of_them(clock):
+    watch = PlaceWatch(
+        SeenPlaces({}, new_incarnation(), clock), asyncio.to_thread, beat=lambda: None, on_change=lambda: None
+    )
     request = pb.RegisterExecutorRequest()
     watch.add_to(request)
     watch.take(pb.RegisterExecutorResponse())

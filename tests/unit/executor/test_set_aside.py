@@ -17,7 +17,7 @@ def test_it_is_said_once_and_once_that_it_is_over():
             pb.HeartbeatResponse(),
             pb.HeartbeatResponse(set_aside=pb.SetAside(until_ms=20_000)),
         ):
-            notice.hear(answer)
+            notice.note(answer)
     assert [entry["event"] for entry in logs] == [
         "set_aside_by_schedulers",
         "taking_work_again",

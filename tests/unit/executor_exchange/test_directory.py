@@ -237,7 +237,6 @@ def test_a_look_finds_sizes_jobs_and_writers(tmp_path):
     before = seen.jobs["job-1"].latest_ns
     os.utime(tmp_path / "job-1/1", ns=(before + 1, before + 1))
     assert look_through(str(tmp_path)).jobs["job-1"].latest_ns == before + 1
-    assert look_through("hdfs://h/exchange") is None
 
 
 @pytest.mark.parametrize("ahead_s", [0, 7200, -7200])

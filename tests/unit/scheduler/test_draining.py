@@ -17,14 +17,14 @@ async def drain(replica, executor_id="e1", reason="disk"):
     return await replica.service.DrainExecutor(pb.DrainExecutorRequest(executor_id=executor_id, reason=reason), PEER)
 
 
-def wait_for_asks(replica, **more):
-    request = pb.AwaitAsksRequest(executor_id="e1", incarnation="life", wait_ms=60_000, **more)
-    return asyncio.create_task(replica.gateway.AwaitAsks(request, PEER))
+def wait_for_requests(replica, **more):
+    request = pb.AwaitRequestsRequest(executor_id="e1", incarnation="life", wait_ms=60_000, **more)
+    return asyncio.create_task(replica.gateway.AwaitRequests(request, PEER))
 
 
 async def test_the_executor_hears_of_it_where_it_waits_whichever_scheduler_was_asked(pair):
     await register(pair)
-    waiting = wait_for_asks(pair.here)
+    waiting = wait_for_requests(pair.here)
     await asyncio.sleep(0)
     answer = await drain(pair.there)
     assert (answer.was_leaving, answer.others) == (False, 0)
@@ -32,13 +32,13 @@ async def test_the_executor_hears_of_it_where_it_waits_whichever_scheduler_was_a
     assert (await asyncio.wait_for(waiting, HANGS_S)).drain
     assert [e.state for e in pair.here.executors.infos()] == ["draining"]
     assert pair.here.executors.taking_work() == frozenset()
-    assert (await wait_for_asks(pair.here)).drain, "it may not have got the answer"
+    assert (await wait_for_requests(pair.here)).drain, "it may not have got the answer"
 
 
 async def test_one_that_leaves_already_is_not_told_again(pair):
     await register(pair)
     await drain(pair.here)
-    waiting = wait_for_asks(pair.here, draining=True)
+    waiting = wait_for_requests(pair.here, draining=True)
     await asyncio.sleep(0.05)
     assert not waiting.done()
     pair.here.release_polls()

@@ -46,12 +46,17 @@ class Executor:
     async def run(self):
         answers = []
         while True:
-            request = pb.AwaitAsksRequest(executor_id=self.name, incarnation=self.life, wait_ms=60_000, answers=answers)
-            response = await self.replica.gateway.AwaitAsks(request, PEER)
-            self.asked += response.logs
+            request = pb.AwaitRequestsRequest(
+                executor_id=self.name, incarnation=self.life, wait_ms=60_000, answers=answers
+            )
+            response = await self.replica.gateway.AwaitRequests(request, PEER)
+            self.asked += [each.logs for each in response.requests]
             if not self.answers:
                 await asyncio.Event().wait()
-            answers = [pb.LogsAnswer(number=ask.number, logs=self._found(ask)) for ask in response.logs]
+            answers = [
+                pb.RequestAnswer(number=each.number, logs=pb.LogsAnswer(logs=self._found(each.logs)))
+                for each in response.requests
+            ]
 
     def _found(self, ask):
         after = {each.task.SerializeToString(): each.position for each in ask.after}

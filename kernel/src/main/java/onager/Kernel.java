@@ -21,12 +21,10 @@ import onager.store.Store;
 import onager.stream.StreamedTasks;
 import onager.stream.Streams;
 import onager.values.Json;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.util.SerializableConfiguration;
 
 /**
  * The interface of an executor's kernel for Python. Methods have few, plain parameters and results, because a call costs 0.1 ms or more:
@@ -45,7 +43,7 @@ public final class Kernel {
     /** *writer*: the id of this executor's incarnation. */
     public Kernel(SparkContext sc, String exchangeDir, int slots, String writer) {
         this.sc = sc;
-        this.store = new Store(exchangeDir, new SerializableConfiguration(new Configuration(sc.hadoopConfiguration())), writer);
+        this.store = new Store(exchangeDir, writer);
         this.groups = new JobGroups(sc);
         this.broadcasts = new Broadcasts(sc);
         this.stages = new Stages(sc, store, slots, broadcasts, groups, this::streams);

@@ -17,11 +17,6 @@ public final class SpillFile {
     private RandomAccessFile file = null;
     private boolean isClosed = false;
 
-    /** A file in *directory* with a unique name. */
-    public SpillFile(String directory) {
-        this(directory, null);
-    }
-
     /** A file with the unique name *name* in *directory*, which must exist when the file is created. */
     public SpillFile(String directory, String name) {
         this.directory = directory;
@@ -33,7 +28,7 @@ public final class SpillFile {
             throw new ClosedChannelException();
         }
         if (file == null) {
-            Path path = name == null ? Files.createTempFile(Path.of(directory), "spill-", ".frames") : Path.of(directory, name);
+            Path path = Path.of(directory, name);
             file = new RandomAccessFile(path.toFile(), "rw");
             Files.delete(path); // the file disappears with this process, however it ends
         }

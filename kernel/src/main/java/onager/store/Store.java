@@ -1,7 +1,6 @@
 package onager.store;
 
 import java.io.EOFException;
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.Serializable;
@@ -19,19 +18,13 @@ import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
-import java.util.List;
 import java.util.Set;
 import onager.failure.ExchangeFailure;
-import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.SparkEnv;
-import org.apache.spark.util.SerializableConfiguration;
-import org.apache.spark.util.Utils;
 
 /**
- * The exchange directory: plain files if it is local (Hadoop's local file system forks a process for each new file), else Hadoop's
- * FileSystem. A rename makes files appear atomically. Local files are accessible to this user only or, by the setting
- * `spark.onager.exchangeAccess`, to a group.
+ * The exchange directory: plain files, since Hadoop's local file system forks a process for each new file. A rename makes files appear
+ * atomically. They are accessible to this user only or, by the setting `spark.onager.exchangeAccess`, to a group.
  */
 @SuppressWarnings("serial")
 public final class Store implements Serializable {
@@ -39,21 +32,12 @@ public final class Store implements Serializable {
     private static final int OF_GROUP_FILE = 0660;
 
     private final String root;
-    private final boolean local;
-    /** Null for local files. */
-    private final SerializableConfiguration conf;
     private final String writer;
     private final boolean isOfGroup;
 
-    public Store(String root, SerializableConfiguration conf) {
-        this(root, conf, "");
-    }
-
-    /** *writer*: the executor's incarnation, which is part of the names of its unfinished files. */
-    public Store(String root, SerializableConfiguration conf, String writer) {
+    /** *root*: a path, or a URI of the scheme `file`; *writer*: the executor's incarnation, a part of the names of its unfinished files. */
+    public Store(String root, String writer) {
         this.root = root.startsWith("file:") ? Path.of(URI.create(triple(root))).toString() : root;
-        this.local = !this.root.contains(":/");
-        this.conf = local ? null : conf; // else each task carries its thousand entries, which take milliseconds to write and to read
         this.writer = writer.isEmpty() ? "" : "." + writer;
         SparkEnv env = SparkEnv.get();
         this.isOfGroup = env != null && env.conf().get("spark.onager.exchangeAccess", "owner").equals("group");
@@ -74,14 +58,6 @@ public final class Store implements Serializable {
     /** Return the path of the file called *name* (slashes allowed) below the directory. */
     public String path(String name) {
         return root + "/" + name;
-    }
-
-    private FileSystem hadoop(String path) throws IOException {
-        return ofHadoop(path).getFileSystem(conf.value());
-    }
-
-    private static org.apache.hadoop.fs.Path ofHadoop(String path) {
-        return new org.apache.hadoop.fs.Path(path);
     }
 
     /** Create *directory* and its parents below the root, for this user or its group, whatever the umask. */
@@ -111,14 +87,13 @@ public final class Store implements Serializable {
         private final String temporary;
         private final String path;
         private final OutputStream out;
-        /** Null unless the file is local. */
         private final FileChannel channel;
         private long position = 0;
 
-        Pending(String path, String temporary, OutputStream out, FileChannel channel) {
+        Pending(String path, String temporary, FileChannel channel) {
             this.path = path;
             this.temporary = temporary;
-            this.out = out;
+            this.out = Channels.newOutputStream(channel);
             this.channel = channel;
         }
 
@@ -141,7 +116,7 @@ public final class Store implements Serializable {
         public void commit() throws IOException {
             try {
                 out.close();
-                rename(temporary, path);
+                Files.move(Path.of(temporary), Path.of(path), StandardCopyOption.ATOMIC_MOVE);
             } catch (IOException e) {
                 throw ExchangeFailure.ofWrite(root, e);
             }
@@ -149,10 +124,6 @@ public final class Store implements Serializable {
 
         /** Commit a file that has to survive a loss of power: nobody would write it again. */
         public void commitDurably() throws IOException {
-            if (channel == null) {
-                commit();
-                return;
-            }
             try {
                 channel.force(true);
                 commit();
@@ -172,49 +143,26 @@ public final class Store implements Serializable {
                 // the file is discarded even if close fails
             }
             try {
-                remove(temporary);
+                Files.deleteIfExists(Path.of(temporary));
             } catch (Throwable e) {
                 // it is removed with the job's directory
             }
         }
     }
 
-    private void rename(String from, String to) throws IOException {
-        if (local) {
-            Files.move(Path.of(from), Path.of(to), StandardCopyOption.ATOMIC_MOVE);
-        } else if (!hadoop(from).rename(ofHadoop(from), ofHadoop(to))) {
-            throw new IOException("renaming " + from + " to " + to + " was refused");
-        }
-    }
-
-    private void remove(String path) throws IOException {
-        if (local) {
-            Files.deleteIfExists(Path.of(path));
-        } else {
-            hadoop(path).delete(ofHadoop(path), false);
-        }
-    }
-
     /** Create the directory *name* for files of `createIn`; the root must exist. */
     public void prepare(String name) throws IOException {
-        if (local) {
-            check();
-            try {
-                makeDirectories(Path.of(path(name)));
-            } catch (IOException e) {
-                throw ExchangeFailure.ofWrite(root, e);
-            }
+        check();
+        try {
+            makeDirectories(Path.of(path(name)));
+        } catch (IOException e) {
+            throw ExchangeFailure.ofWrite(root, e);
         }
     }
 
-    /**
-     * Return a spill file, with the name of an unfinished file, in the directory *name*, which `prepare` created. For an exchange behind a
-     * URI, it is in this machine's temporary directory.
-     */
+    /** Return a spill file, with the name of an unfinished file, in the directory *name*, which `prepare` created. */
     public SpillFile spill(String name, String file) {
-        return local
-                ? new SpillFile(path(name), "." + file + writer + ".tmp")
-                : new SpillFile(Utils.getLocalDir(SparkEnv.get().conf()));
+        return new SpillFile(path(name), "." + file + writer + ".tmp");
     }
 
     /** Throw if the exchange directory does not exist. */
@@ -239,9 +187,6 @@ public final class Store implements Serializable {
         int slash = path.lastIndexOf('/');
         String temporary = path.substring(0, slash + 1) + "." + path.substring(slash + 1) + writer + ".tmp";
         try {
-            if (!local) {
-                return new Pending(path, temporary, hadoop(path).create(ofHadoop(temporary), true), null);
-            }
             check();
             Path file = Path.of(temporary);
             FileChannel channel;
@@ -254,7 +199,7 @@ public final class Store implements Serializable {
                 makeDirectories(file.getParent());
                 channel = open(file);
             }
-            return new Pending(path, temporary, Channels.newOutputStream(channel), channel);
+            return new Pending(path, temporary, channel);
         } catch (ExchangeFailure e) {
             throw e;
         } catch (IOException e) {
@@ -271,7 +216,7 @@ public final class Store implements Serializable {
 
     /** Remove the file *name* if it exists. */
     public void delete(String name) throws IOException {
-        remove(path(name));
+        Files.deleteIfExists(Path.of(path(name)));
     }
 
     /** Try to remove the file *name*; if that fails, it is removed with the job. */
@@ -283,42 +228,13 @@ public final class Store implements Serializable {
         }
     }
 
-    /**
-     * Remove the directory *name* through Hadoop, except for the files *keep* below it, where a name that ends with a slash stands for all
-     * files of that directory; missing files are ignored.
-     */
-    public void removeAll(String name, List<String> keep) throws IOException {
-        var directory = ofHadoop(path(name));
-        FileSystem fs = hadoop(root);
-        if (keep.isEmpty()) {
-            fs.delete(directory, true);
-            return;
-        }
-        int start = directory.toUri().getPath().length() + 1;
-        try {
-            for (var files = fs.listFiles(directory, true); files.hasNext();) {
-                var file = files.next().getPath();
-                String below = file.toUri().getPath().substring(start);
-                if (!keep.contains(below) && !keep.contains(below.substring(0, below.lastIndexOf('/') + 1))) {
-                    fs.delete(file, false);
-                }
-            }
-        } catch (FileNotFoundException e) {
-            // it does not exist
-        }
-    }
-
     /** Whether the exchange directory exists; tells a lost file from a lost volume. */
     public boolean exists() {
-        try {
-            return local ? Files.isDirectory(Path.of(root)) : hadoop(root).exists(ofHadoop(root));
-        } catch (IOException e) {
-            return false;
-        }
+        return Files.isDirectory(Path.of(root));
     }
 
     public Source open(String name) throws IOException {
-        return local ? new LocalSource(path(name)) : new HadoopSource(path(name));
+        return new LocalSource(path(name));
     }
 
     /** A file open for reading at any position. */
@@ -370,25 +286,6 @@ public final class Store implements Serializable {
         @Override
         protected void end() throws IOException {
             channel.close();
-        }
-    }
-
-    private final class HadoopSource extends Source {
-        private final FSDataInputStream in;
-
-        HadoopSource(String path) throws IOException {
-            super(hadoop(path).getFileStatus(ofHadoop(path)).getLen());
-            in = hadoop(path).open(ofHadoop(path));
-        }
-
-        @Override
-        public void read(long position, byte[] into, int length) throws IOException {
-            in.readFully(position, into, 0, length);
-        }
-
-        @Override
-        protected void end() throws IOException {
-            in.close();
         }
     }
 }

@@ -1,14 +1,14 @@
-"""An executor answers what schedulers ask it besides tasks, and leaves when they say so."""
+"""An executor answers requests for logs, and leaves when a scheduler requests it."""
 
 import asyncio
-
-import grpc
 
 from onager.executor.agent.endings import Ending
 from onager.executor.attempt_logs import AttemptLogs
 from onager.protocol import onager_pb2 as pb
 from tests.support.fakes.scripted_gateway import key, lose, rig, task_set
 from tests.support.waiting import eventually
+
+ASK = pb.LogsAsk(job_id="job-1", tail_bytes=100)
 
 
 async def run_a_task(run):
@@ -20,17 +20,17 @@ async def test_logs_that_are_asked_for_come_with_the_next_call():
     logs = AttemptLogs()
     logs.add(key(0), "hello")
     async with rig(logs=logs) as run:
-        await run.gateway.asks.put(pb.AwaitAsksResponse(logs=[pb.LogsAsk(number=3, job_id="job-1", tail_bytes=100)]))
+        await run.gateway.requests.put(pb.AwaitRequestsResponse(requests=[pb.ExecutorRequest(number=3, logs=ASK)]))
         await eventually(lambda: len(run.gateway.awaited) == 2, "the next call")
         (answer,) = run.gateway.awaited[1].answers
-        assert (answer.number, answer.logs[0].text) == (3, b"hello\n")
+        assert (answer.number, answer.logs.logs[0].text) == (3, b"hello\n")
         assert not run.outcome.done()
 
 
 async def test_a_drain_lets_tasks_finish_however_long_they_take():
     async with rig(drain_grace_ms=0) as run:
         await run_a_task(run)
-        await run.gateway.asks.put(pb.AwaitAsksResponse(drain=True))
+        await run.gateway.requests.put(pb.AwaitRequestsResponse(drain=True))
         await eventually(lambda: run.gateway.awaited[-1].draining, "a call that says so")
         await eventually(lambda: run.gateway.heartbeats[-1].draining, "word of the drain")
         count = len(run.gateway.heartbeats)
@@ -45,7 +45,7 @@ async def test_a_drain_lets_tasks_finish_however_long_they_take():
 async def test_a_signal_after_a_drain_sets_the_grace_and_a_second_one_ends_it():
     async with rig(drain_grace_ms=60_000) as run:
         await run_a_task(run)
-        await run.gateway.asks.put(pb.AwaitAsksResponse(drain=True))
+        await run.gateway.requests.put(pb.AwaitRequestsResponse(drain=True))
         await eventually(lambda: run.gateway.heartbeats[-1].draining, "word of the drain")
         run.agent.request_drain()
         await asyncio.sleep(0)
@@ -65,20 +65,7 @@ async def test_the_end_of_a_failed_attempts_log_goes_with_its_report():
         assert report.failure.log_tail == "token=*********(redacted)\n"
 
 
-async def test_schedulers_that_do_not_know_the_call_are_left_alone():
-    async def unknown(request, context):
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no such method")
-
-    async with rig() as run:
-        run.gateway.before["asks"] = unknown
-        await run_a_task(run)
-        run.worker.succeed(key(0))
-        await eventually(run.gateway.reported, "its report")
-        assert len(run.gateway.awaited) <= 1
-        assert not run.outcome.done()
-
-
 async def test_a_call_that_breaks_is_made_again():
     async with rig() as run:
-        run.gateway.before["asks"] = lose(2)
+        run.gateway.before["requests"] = lose(2)
         await eventually(lambda: len(run.gateway.awaited) == 3, "a third call")

@@ -7,13 +7,15 @@ from contextlib import asynccontextmanager
 import grpc.aio
 import pytest
 
-from onager.executor.agent.connect import ConnectLanes
+from onager.executor.agent.requests import Requests
 from onager.executor.work import SparkLostError
 from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import onager_pb2_grpc as services
 from onager.protocol.security import ClientAccess, ClientSecurity
 from tests.support.waiting import HANGS_S
+
+PLAN = pb.AwaitRequestsResponse(requests=[pb.ExecutorRequest(number=7, connect=pb.ConnectCall(analyze=b"plan"))])
 
 
 class Gateway(services.OnagerExecutorGatewayServicer):
@@ -23,15 +25,15 @@ class Gateway(services.OnagerExecutorGatewayServicer):
         self.asked = False
         self.told = asyncio.get_running_loop().create_future()
 
-    async def AwaitConnect(self, request, context):  # noqa: N802 - the name of a call
-        if request.HasField("reply"):
-            if request.reply.HasField("analyzed"):
+    async def AwaitRequests(self, request, context):  # noqa: N802 - the name of a call
+        for answer in request.answers:
+            if answer.connect.HasField("analyzed"):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "it is too large")
-            self.told.set_result(request.reply)
+            self.told.set_result(answer)
         if self.asked:
             await asyncio.sleep(60)
         self.asked = True
-        return pb.AwaitConnectResponse(call=pb.ConnectCall(number=7, analyze=b"plan"))
+        return PLAN
 
 
 class Asker(services.OnagerExecutorGatewayServicer):
@@ -42,9 +44,8 @@ class Asker(services.OnagerExecutorGatewayServicer):
         self.left = asyncio.get_running_loop().create_future()
         self.replies = []
 
-    async def AwaitConnect(self, request, context):  # noqa: ARG002, N802
-        if request.HasField("reply"):
-            self.replies.append(request.reply)
+    async def AwaitRequests(self, request, context):  # noqa: ARG002, N802
+        self.replies.extend(request.answers)
         if self.asked:
             try:
                 await asyncio.sleep(60)
@@ -52,23 +53,32 @@ class Asker(services.OnagerExecutorGatewayServicer):
                 self.left.done() or self.left.set_result(None)
                 raise
         self.asked = True
-        return pb.AwaitConnectResponse(call=pb.ConnectCall(number=7, analyze=b"plan"))
+        return PLAN
 
 
 @asynccontextmanager
 async def awaiting_at(gateway, serve, **more):
-    """Have lanes that *serve* wait at a server with *gateway* within the context."""
+    """Have calls whose requests *serve* answers wait at a server with *gateway* within the context."""
     server = grpc.aio.server()
     services.add_OnagerExecutorGatewayServicer_to_server(gateway, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     access = ClientAccess(ClientSecurity(), [address])
-    lanes = ConnectLanes(access, serve, executor_id="e1", incarnation=Incarnation("1"), **more)
+    requests = Requests(
+        access,
+        executor_id="e1",
+        incarnation=Incarnation("1"),
+        read_logs=None,
+        connect=serve,
+        is_draining=lambda: False,
+        on_drain=None,
+        **more,
+    )
     try:
-        lanes.hear([address])
-        yield lanes
+        requests.serve_connect_at([address])
+        yield requests
     finally:
-        await lanes.close()
+        await requests.close()
         await server.stop(None)
 
 
@@ -86,21 +96,21 @@ async def test_an_executor_whose_spark_is_lost_replies_nothing_and_leaves():
 async def test_who_asked_is_told_that_a_reply_was_refused(is_failure):
     def serve(call):
         if is_failure:
-            return pb.ConnectReply(number=call.number, failure=pb.ConnectFailure(message="no"))
-        return pb.ConnectReply(number=call.number, analyzed=b"large")
+            return pb.ConnectReply(failure=pb.ConnectFailure(message="no"))
+        return pb.ConnectReply(analyzed=b"large")
 
     gateway = Gateway()
     async with awaiting_at(gateway, serve):
         told = await asyncio.wait_for(gateway.told, HANGS_S)
     assert told.number == 7
     if is_failure:
-        assert told.failure.message == "no"
+        assert told.connect.failure.message == "no"
     else:
-        assert told.failure.message.startswith("the answer cannot be passed on: ")
-        assert "it is too large" in told.failure.message
+        assert told.connect.failure.message.startswith("the answer cannot be passed on: ")
+        assert "it is too large" in told.connect.failure.message
 
 
-async def test_what_an_executor_serves_goes_on_when_its_lanes_go_and_its_end_is_told():
+async def test_what_an_executor_serves_goes_on_when_its_calls_go_and_its_end_is_told():
     """A task that is to run alone waits for it."""
     begun, may_end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -109,14 +119,14 @@ async def test_what_an_executor_serves_goes_on_when_its_lanes_go_and_its_end_is_
     def serve(call):
         loop.call_soon_threadsafe(begun.set)
         assert may_end.wait(HANGS_S)
-        return pb.ConnectReply(number=call.number)
+        return pb.ConnectReply()
 
-    async with awaiting_at(Asker(), serve, on_quiet=quiet.set) as lanes:
-        assert lanes.is_quiet
+    async with awaiting_at(Asker(), serve, on_quiet=quiet.set) as requests:
+        assert requests.is_quiet
         await asyncio.wait_for(begun.wait(), HANGS_S)
-        lanes.hear([])
+        requests.serve_connect_at([])
         await asyncio.sleep(0)
-        assert not lanes.is_quiet
+        assert not requests.is_quiet
         may_end.set()
         await asyncio.wait_for(quiet.wait(), HANGS_S)
-        assert lanes.is_quiet
+        assert requests.is_quiet
