@@ -108,7 +108,7 @@ class SparkCluster:
 
     def check_exchange(self, exchange_dir: str) -> None:
         """Raise `InvalidSettingError` when a process of the cluster does not see this executor's *exchange_dir*."""
-        problems = self._kernel.who_does_not_share(2 * self._slots)
+        problems = self._kernel.exchange_problems(2 * self._slots)
         if problems:
             raise InvalidSettingError(
                 "--exchange-dir",

@@ -146,9 +146,9 @@ class Kernel:
         """Limit the broadcasts that stages hold at once to about *size* bytes."""
         self._broadcasts.limit(size)
 
-    def who_does_not_share(self, tasks: int) -> list[str]:
+    def exchange_problems(self, tasks: int) -> list[str]:
         """Return why processes of the cluster do not share the exchange directory; probes with *tasks* tasks."""
-        return [str(problem) for problem in listed(self._java.whoDoesNotShare(tasks))]
+        return [str(problem) for problem in listed(self._java.exchangeProblems(tasks))]
 
     # ------------------------------------------------------------ streams
 

@@ -24,8 +24,8 @@ from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
 from onager.redaction import shown_text
 
-_MOST_SESSIONS = 16
-_MOST_PORTIONS = 2
+_MAX_SESSIONS = 16
+_MAX_PORTIONS = 2
 """How many portions of a growing stage stay bound."""
 _SPARING_FROM = 2
 """From this attempt on a task uses few hash tables: others may have run out of memory, on other executors."""
@@ -195,7 +195,7 @@ class Binder:
             known = self._sessions.pop(text, None)
             mine = known or Future[Any]()
             self._sessions[text] = mine
-            if len(self._sessions) > _MOST_SESSIONS:
+            if len(self._sessions) > _MAX_SESSIONS:
                 self._sessions.popitem(last=False)
         if known is None:
             self._make_session(text, conf, mine)
@@ -252,7 +252,7 @@ class Binder:
                 for old, binding in self._bound.items()
                 if (old.job_id, old.stage_id) == (key.job_id, key.stage_id) and binding.made.done()
             }
-            portions = sorted({old.portion for old in mine})[-_MOST_PORTIONS:]
+            portions = sorted({old.portion for old in mine})[-_MAX_PORTIONS:]
             for old in mine:
                 if old.stage_attempt < key.stage_attempt or old.portion < portions[0]:
                     del self._bound[old]

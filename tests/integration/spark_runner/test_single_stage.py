@@ -1,21 +1,25 @@
-"""Whole queries run with plain Spark by the kernel: one result, in order, however many partitions made it."""
+"""Single-stage queries run with plain Spark by the kernel: one result, in order, however many partitions made it."""
+
+import threading
+import time
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import ArithmeticException
+from pyspark.sql.functions import udf
 
 from onager.executor.spark import failures
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.plans import arrow_schema
 
 
-def run_whole(runner, spark, frame, job_id, **spec):
+def run_single_stage(runner, spark, frame, job_id, **spec):
     spec = {"nonce": "n0", "directory": f"{job_id}/1", "names": frame.columns, "layout": "result"} | spec
     return runner.kernel.run_single_stage(spark._jsparkSession, frame._jdf.queryExecution(), spec)
 
 
 def test_a_small_result_is_one_inline_stream_in_order(spark, runner, job):
-    event, inline = run_whole(runner, spark, spark.range(0, 100, 1, 7).selectExpr("id", "'x' id"), job.job_id)
+    event, inline = run_single_stage(runner, spark, spark.range(0, 100, 1, 7).selectExpr("id", "'x' id"), job.job_id)
     table = pa.ipc.open_stream(inline).read_all()
     assert table.column(0).to_pylist() == list(range(100))
     assert table.column_names == ["id", "id"]
@@ -26,7 +30,7 @@ def test_a_small_result_is_one_inline_stream_in_order(spark, runner, job):
 
 def test_a_large_result_is_one_file_in_order(spark, runner, job, exchange_dir):
     frame = spark.range(0, 150_000, 1, 3).selectExpr("id", "IF(id < 50000, '', sha2(CAST(id AS STRING), 256)) h")
-    event, inline = run_whole(runner, spark, frame, job.job_id)
+    event, inline = run_single_stage(runner, spark, frame, job.job_id)
     assert (event["inline"], inline, event["rows"]) == (False, b"", 150_000)
     (path,) = (exchange_dir / job.job_id / "1").iterdir()
     assert path.name == "0-n0.arrow"
@@ -36,7 +40,7 @@ def test_a_large_result_is_one_file_in_order(spark, runner, job, exchange_dir):
 
 
 def test_a_result_without_partitions_is_an_empty_stream(spark, runner, job):
-    event, inline = run_whole(runner, spark, spark.sql("SELECT 1 AS x WHERE false"), job.job_id)
+    event, inline = run_single_stage(runner, spark, spark.sql("SELECT 1 AS x WHERE false"), job.job_id)
     assert event["rows"] == 0
     assert pa.ipc.open_stream(inline).read_all().column_names == ["x"]
 
@@ -45,7 +49,7 @@ def test_adaptive_execution_stays_on(spark, runner, job):
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     try:
         frame = spark.range(0, 1000, 1, 4).groupBy("id").count()
-        _, inline = run_whole(runner, spark, frame.orderBy("id"), job.job_id)
+        _, inline = run_single_stage(runner, spark, frame.orderBy("id"), job.job_id)
     finally:
         spark.conf.set("spark.sql.adaptive.enabled", "false")
     assert pa.ipc.open_stream(inline).read_all().column("id").to_pylist() == list(range(1000))
@@ -53,7 +57,7 @@ def test_adaptive_execution_stays_on(spark, runner, job):
 
 def test_a_dataset_is_staged_without_files_for_no_rows(spark, runner, job, tmp_path):
     spec = {"layout": "sink", "format": "parquet", "options": {}, "staging": str(tmp_path / ".out.onager-job")}
-    event, _ = run_whole(runner, spark, spark.range(0, 9, 1, 3).where("id > 4"), job.job_id, **spec)
+    event, _ = run_single_stage(runner, spark, spark.range(0, 9, 1, 3).where("id > 4"), job.job_id, **spec)
     assert event["rows"] == 4
     assert [name.split("-")[1] for name in event["files"]] == ["00001", "00002"]
     assert all((tmp_path / ".out.onager-job" / name).is_file() for name in event["files"])
@@ -61,7 +65,7 @@ def test_a_dataset_is_staged_without_files_for_no_rows(spark, runner, job, tmp_p
 
 def test_a_users_error_comes_out_as_sparks_own(spark, runner, job):
     with pytest.raises(ArithmeticException) as raised:
-        run_whole(runner, spark, spark.sql("SELECT 1 / (id - 1) FROM RANGE(0, 3, 1, 2)"), job.job_id)
+        run_single_stage(runner, spark, spark.sql("SELECT 1 / (id - 1) FROM RANGE(0, 3, 1, 2)"), job.job_id)
     failure = failures.from_exception(runner.kernel, raised.value)
     assert (failure.kind, failure.error_class) == ("user_error", "DIVIDE_BY_ZERO")
     assert "1 / (id - 1)" in failure.query_context
@@ -72,6 +76,26 @@ def test_the_arrow_schema_is_that_of_the_result(spark, runner, job):
     plan = frame._jdf.queryExecution().executedPlan()
     message = arrow_schema(spark._jsparkSession, Jvm.of(spark), plan, ["a", "a", "b"])
     schema = pa.ipc.read_schema(pa.BufferReader(message))
-    _, inline = run_whole(runner, spark, frame, job.job_id, names=["a", "a", "b"])
+    _, inline = run_single_stage(runner, spark, frame, job.job_id, names=["a", "a", "b"])
     assert schema == pa.ipc.open_stream(inline).schema
     assert schema.types == [pa.int64(), pa.string(), pa.decimal128(38, 3)]
+
+
+def test_a_query_tells_how_far_it_is(spark, runner, job):
+    slow = udf(lambda number: time.sleep(0.3) or number, "bigint")
+    frame = spark.range(0, 8, 1, 8).select(slow("id"))
+
+    def run():
+        with runner.kernel.control("single", "single", "", lambda: True):
+            run_single_stage(runner, spark, frame, job.job_id, names=["id"])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    told = []
+    while thread.is_alive():
+        told += [reading["permille"] for reading in runner.kernel.readings(10) if reading["run"] == "single"]
+        time.sleep(0.05)
+    thread.join()
+    assert any(0 < permille < 1000 for permille in told)
+    assert told == sorted(told)
+    assert not runner.kernel.readings(10)

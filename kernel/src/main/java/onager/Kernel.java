@@ -133,7 +133,7 @@ public final class Kernel {
     }
 
     /** Return why processes of the cluster do not share the exchange directory; empty if all do. Probes with *tasks* tasks. */
-    public List<String> whoDoesNotShare(int tasks) throws Exception {
+    public List<String> exchangeProblems(int tasks) throws Exception {
         return Probe.ask(sc, store, tasks);
     }
 

@@ -18,8 +18,7 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 
 /** The output of a stage in row files, read from the named executions only, in the order of producers. */
-@SuppressWarnings("serial")
-public final class RowFileInput implements ExchangeInput, SortedInput {
+public record RowFileInput(Store store, InputSpec spec, int partitions, Mode mode, BucketRead[] reads) implements ExchangeInput, SortedInput {
     /** What partition i of the input is. */
     public enum Mode {
         /** Bucket i, or what the i-th of the given reads says. */
@@ -37,32 +36,13 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
     /** An object for each row, beside its bytes. */
     private static final long BYTES_OF_OBJECT = 64;
 
-    private final Store store;
-    private final InputSpec spec;
-    private final int partitions;
-    private final Mode mode;
-    private final BucketRead[] reads;
-
     public RowFileInput(Store store, InputSpec spec, int partitions, Mode mode) {
         this(store, spec, partitions, mode, null);
-    }
-
-    private RowFileInput(Store store, InputSpec spec, int partitions, Mode mode, BucketRead[] reads) {
-        this.store = store;
-        this.spec = spec;
-        this.partitions = partitions;
-        this.mode = mode;
-        this.reads = reads;
     }
 
     /** Return the input of which partition i is what the i-th of *reads* says. */
     public static RowFileInput of(Store store, InputSpec spec, List<BucketRead> reads) {
         return new RowFileInput(store, spec, reads.size(), Mode.BUCKET, reads.toArray(BucketRead[]::new));
-    }
-
-    @Override
-    public int partitions() {
-        return partitions;
     }
 
     @Override

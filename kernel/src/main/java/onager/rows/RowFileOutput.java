@@ -7,28 +7,13 @@ import net.jpountz.lz4.LZ4Compressor;
 import net.jpountz.lz4.LZ4Factory;
 import onager.store.Store;
 
-/** Row files, one for each execution of a task. An execution without rows writes none. */
-@SuppressWarnings("serial")
-public final class RowFileOutput implements ExchangeOutput {
+/**
+ * Row files, one for each execution of a task. An execution without rows writes none.
+ *
+ * @param counted rows count in this many first buckets only; the others hold samples
+ */
+public record RowFileOutput(Store store, String directory, int buckets, int counted) implements ExchangeOutput {
     private static final int FRAME = 256 * 1024;
-
-    private final Store store;
-    private final String directory;
-    private final int buckets;
-    private final int counted;
-
-    /** *counted*: rows count in this many first buckets only; the others hold samples. */
-    public RowFileOutput(Store store, String directory, int buckets, int counted) {
-        this.store = store;
-        this.directory = directory;
-        this.buckets = buckets;
-        this.counted = counted;
-    }
-
-    @Override
-    public int buckets() {
-        return buckets;
-    }
 
     @Override
     public int frameBytes() {

@@ -19,16 +19,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /** Makes the tasks that write a stage's rows to its output. */
-public final class Outputs {
-    private final Store store;
-    private final Supplier<Streams> streams;
-
-    /** *streams* throws if this executor does not use streams. */
-    public Outputs(Store store, Supplier<Streams> streams) {
-        this.store = store;
-        this.streams = streams;
-    }
-
+public record Outputs(Store store, Supplier<Streams> streams) {
     /** *expression*: the serialised bucket expression or ordering, or empty; *streamed*: the tasks, if they stream. */
     public Task task(Bound bound, OutputSpec spec, Task.Common common, byte[] expression, StreamedTasks streamed) throws Exception {
         return switch (spec.layout()) {

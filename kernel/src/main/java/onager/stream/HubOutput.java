@@ -11,27 +11,13 @@ import onager.rows.Frame;
 import onager.rows.PackedFrame;
 import org.apache.spark.TaskContext;
 
-/** The output of a stage's tasks that stream from this executor. */
-@SuppressWarnings("serial")
-final class HubOutput implements ExchangeOutput {
-    private final String hub;
-    private final String directory;
-    private final Map<Integer, String> tasks;
-    private final int buckets;
-
-    /** *tasks*: the name of each execution by partition; *directory*: the stage's, below the exchange's. */
-    HubOutput(String hub, String directory, Map<Integer, String> tasks, int buckets) {
-        this.hub = hub;
-        this.directory = directory;
-        this.tasks = tasks;
-        this.buckets = buckets;
-    }
-
-    @Override
-    public int buckets() {
-        return buckets;
-    }
-
+/**
+ * The output of a stage's tasks that stream from this executor.
+ *
+ * @param directory the stage's, below the exchange's
+ * @param tasks the name of each execution by partition
+ */
+record HubOutput(String hub, String directory, Map<Integer, String> tasks, int buckets) implements ExchangeOutput {
     @Override
     public int frameBytes() {
         return StreamPeers.of(hub).hub().limits().frameBytes;
