@@ -87,6 +87,12 @@ class RenewedChannel:
         closed = [channel.close(*grace) for channel in (*self._retired, self._channel)]
         return None if closed[-1] is None else _all(closed)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     async def __aenter__(self) -> Self:
         return self
 
