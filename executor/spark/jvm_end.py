@@ -1,10 +1,10 @@
 """How the executor's JVM ended: its exit code or signal, and whether memory ran out."""
 
 import re
+import signal
 from pathlib import Path
 from typing import Final
 
-from onager.executor.spark.starting import signal_of
 from onager.executor.work import WorkerEnd
 
 EXIT_OPTION: Final = "-XX:+ExitOnOutOfMemoryError"
@@ -78,3 +78,9 @@ def described(code: int, *, was_killed_for_memory: bool) -> WorkerEnd:
     if name == "SIGKILL" and was_killed_for_memory:
         return WorkerEnd(f"{how}, because the memory of its control group ran out", is_memory=True)
     return WorkerEnd(how)
+
+
+def signal_of(code: int) -> signal.Signals | None:
+    """Return the signal that ended a process, or a shell's command, by the exit code; None if none did."""
+    number = -code if code < 0 else code - _SHELL_SIGNALS
+    return signal.Signals(number) if number in signal.valid_signals() else None

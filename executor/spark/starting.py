@@ -14,6 +14,7 @@ from typing import Any, Final
 from pyspark import java_gateway
 
 from onager.errors import OnagerError
+from onager.executor.spark.jvm_end import signal_of
 from onager.executor.spark.jvm_output import JvmOutput
 from onager.executor.work import WorkerDiedError
 from onager.private_process import without_own_variables
@@ -21,8 +22,6 @@ from onager.redaction import is_secret, without_logins
 
 _DEATH_S: Final = 2.0
 """How long a process whose connection broke may take to exit."""
-_SHELL_SIGNALS: Final = 128
-"""A shell's exit code for a command that a signal ended is this plus the signal's number."""
 _LINES: Final = 20
 _LINES_TOLD: Final = 5
 _SECRETS: Final = frozenset({"credential", "passphrase"})
@@ -119,12 +118,6 @@ def _without_secrets(command: Sequence[str]) -> list[str]:
         else:
             kept.append(word)
     return kept
-
-
-def signal_of(code: int) -> signal.Signals | None:
-    """Return the signal that ended a process, or a shell's command, by the exit code; None if none did."""
-    number = -code if code < 0 else code - _SHELL_SIGNALS
-    return signal.Signals(number) if number in signal.valid_signals() else None
 
 
 def _java() -> str:
