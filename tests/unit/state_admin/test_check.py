@@ -210,7 +210,7 @@ async def test_a_graph_that_cannot_be(store):
     key = await key_below(store, Keyspace.GraphChunks, "done/")
 
     def lose_an_output(graph):
-        del graph["stages"][1]["ledger"]["outputs"]["1"]
+        del graph["outputs"]["1"][0]["1"]
 
     await change(store, Keyspace.GraphChunks, key, lose_an_output)
     (found,) = [f for f in await findings(store) if f.kind == "invariant"]

@@ -88,7 +88,7 @@ async def test_what_records_of_each_kind_say(admin, store):
     assert (result["columns"], result["row_count"], result["first_rows"]) == (["n: int64"], 1, [[1]])
     (chunk,) = (await listed(admin, "GraphChunks/done"))[0]
     graph = await get(admin, chunk)
-    assert [stage["state"] for stage in graph["stages"]] == ["successful", "successful"]
+    assert [stage["state"] for stage in graph["graph"]["stages"]] == ["successful", "successful"]
     assert await get(admin, chunk.rpartition("/")[0]) == graph, "a snapshot's name stands for its chunks"
     assert (await get(admin, f"Plans/{SPEC}"))["sql"] == {"text": "SELECT 1"}, "a digest stands for the blob"
 
