@@ -1,11 +1,12 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
-No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`, `replanned`, `reuse`), `feeds`
-where the partitions of growing stages come from, `operators` what plans' operators measured, `rollback` what follows
-when something finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start
-are laid out, `replanning` when the rest is planned again, `scheduling` what to do next. `intervals` reads a job's log,
-and `wall_time` adds up where its time went.
+No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them. `transitions` says
+what each event changes, with `attempts`, `speculation`, `outcomes`, `losses`, `reuse`, `feed_changes`,
+`layout_changes` and `replan_changes`. `feed_records` says where the partitions of growing stages come from,
+`operators` what plans' operators measured, `rollback` what follows when something finished is lost, and `pipelined`
+what is different where stages run together. `layout_rules` decides how stages that start are laid out, `replan_rules`
+when the rest is planned again, and `scheduling` what to do next. `intervals` reads a job's log, and `wall_time` adds up
+where its time went.
 """
 
 from onager.execution_graph.bucket_sizes import sizes_text
@@ -55,8 +56,8 @@ from onager.execution_graph.failures import (
     FetchFailure,
     RetryLimits,
 )
-from onager.execution_graph.fed import stage_fed_by
-from onager.execution_graph.feeds import Feed, Portion
+from onager.execution_graph.feed_changes import stage_fed_by
+from onager.execution_graph.feed_records import Feed, Portion
 from onager.execution_graph.graph import (
     AdaptivePolicy,
     Cancelled,
@@ -70,11 +71,11 @@ from onager.execution_graph.graph import (
     submit,
 )
 from onager.execution_graph.invariants import violations
-from onager.execution_graph.layout import lay_out
+from onager.execution_graph.layout_rules import lay_out
 from onager.execution_graph.losses import find_culprit
 from onager.execution_graph.operators import OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import find_abandonment, is_streaming, streams_of
-from onager.execution_graph.planning import check_stages
+from onager.execution_graph.plan_checks import check_stages
 from onager.execution_graph.programs import (
     child_of,
     deadline_passed,
@@ -83,7 +84,7 @@ from onager.execution_graph.programs import (
     running_steps,
 )
 from onager.execution_graph.refusing import refusal
-from onager.execution_graph.replanning import bytes_in_memory, find_replan, is_repeatable
+from onager.execution_graph.replan_rules import bytes_in_memory, find_replan, is_repeatable
 from onager.execution_graph.reuse import outputs_to_take, reusable_stages, taken_in, worth_taking
 from onager.execution_graph.scheduling import (
     HeldTask,

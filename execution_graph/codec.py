@@ -22,9 +22,9 @@ from msgspec.structs import astuple, fields, replace
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.events import Event
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.latencies import Latencies, StageLatencies
 from onager.execution_graph.record import Record
 from onager.execution_graph.stages import Stage, TaskOutput
+from onager.execution_graph.task_latencies import Latencies, StageLatencies
 from onager.features import check_features
 
 SCHEMA_MAJOR = 11

@@ -89,7 +89,7 @@ class SpeculationPolicy(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class AdaptivePolicy(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """By which sizes stages are laid out when they start (`onager.execution_graph.layout`)."""
+    """By which sizes stages are laid out when they start (`onager.execution_graph.layout_rules`)."""
 
     fuse_bytes: int = 8 * 1024 * 1024
     """Stages that read no more than this in all become one task."""
@@ -101,7 +101,7 @@ class AdaptivePolicy(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Replan(Record, frozen=True, kw_only=True):
-    """One time that the rest of the query was planned again (`replanning`)."""
+    """One time that the rest of the query was planned again (`replan_rules`)."""
 
     replan_id: int
     """Its stage."""

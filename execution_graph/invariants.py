@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
-from onager.execution_graph.laid_out import covers
-from onager.execution_graph.planning import check_stages
+from onager.execution_graph.layout_changes import covers
+from onager.execution_graph.plan_checks import check_stages
 from onager.execution_graph.settling import has_inputs, is_complete
 from onager.execution_graph.speculation import may_be_speculated
 from onager.execution_graph.stages import (

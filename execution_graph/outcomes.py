@@ -9,7 +9,6 @@ from onager.execution_graph.attempts import has_another, held, returned, running
 from onager.execution_graph.events import TaskFailed, TaskSucceeded
 from onager.execution_graph.failures import LEFT_TO_OTHERS, UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.losses import with_losses
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
@@ -24,6 +23,7 @@ from onager.execution_graph.stages import (
     TaskMetrics,
     TaskOutput,
 )
+from onager.execution_graph.task_latencies import TaskTimes
 
 _BY_OWN_EVENTS = (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED, StageWork.STEP)
 """These succeed by events of their own."""

@@ -19,7 +19,7 @@ from onager.execution_graph.events import (
 )
 from onager.execution_graph.failures import FailureKind
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.replanning import held_stages, held_until_ms
+from onager.execution_graph.replan_rules import held_stages, held_until_ms
 from onager.execution_graph.speculation import pop_speculative
 from onager.execution_graph.stages import (
     ExecutorLife,

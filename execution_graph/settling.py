@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from onager.execution_graph.failures import Failure
 from onager.execution_graph.graph import ExecutionGraph, Failed, Replan, Succeeded
-from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.record import without
 from onager.execution_graph.stages import (
@@ -24,6 +23,7 @@ from onager.execution_graph.stages import (
     TaskOutput,
     UnresolvedStage,
 )
+from onager.execution_graph.task_latencies import TaskTimes
 
 
 def with_stage(graph: ExecutionGraph, stage: Stage) -> ExecutionGraph:

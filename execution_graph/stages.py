@@ -8,9 +8,9 @@ A stage is resolved once every producer is successful (in a pipelined job: once 
 launched, see `pipelined`). Back edges: a lost input takes Resolved (same attempt) and Running (attempt + 1) back to
 Unresolved; lost outputs that are still needed take Successful back to Running, or to Unresolved when its own inputs are
 gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
-A growing stage gets partitions in each state, and is not successful before its feed has ended (`feeds`).
+A growing stage gets partitions in each state, and is not successful before its feed has ended (`feed_records`).
 Unresolved and Resolved, of a stage that never launched a task, also lead to Fused: another stage's task computes it.
-Every state but Successful and Failed leads to Superseded: a new plan does without the stage (`replanned`).
+Every state but Successful and Failed leads to Superseded: a new plan does without the stage (`replan_changes`).
 Unresolved and Resolved lead to Successful when another job's output is taken, and what only such stages read becomes
 Superseded; both become Unresolved again when that output is lost (`reuse`).
 """
@@ -24,10 +24,10 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from onager.execution_graph.failures import Failure
-from onager.execution_graph.feeds import Feed
-from onager.execution_graph.latencies import NO_LATENCIES, Latencies, TaskTimes
+from onager.execution_graph.feed_records import Feed
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, with_reports
 from onager.execution_graph.record import Record, without
+from onager.execution_graph.task_latencies import NO_LATENCIES, Latencies, TaskTimes
 
 
 class StageWork(StrEnum):
@@ -86,7 +86,7 @@ class TaskRead(Record, frozen=True, kw_only=True):
 
 
 class StageLayout(Record, frozen=True, kw_only=True):
-    """How a stage runs otherwise than it was planned, since its inputs were measured (`layout`)."""
+    """How a stage runs otherwise than it was planned, since its inputs were measured (`layout_rules`)."""
 
     planned_partitions: int
     fused: tuple[int, ...] = ()

@@ -33,16 +33,16 @@ from onager.execution_graph.events import (
     TaskSucceeded,
 )
 from onager.execution_graph.failures import Failure, FailureKind
-from onager.execution_graph.fed import on_fed
+from onager.execution_graph.feed_changes import on_fed
 from onager.execution_graph.graph import PLAN_STAGE_ID, Cancelled, ExecutionGraph
-from onager.execution_graph.laid_out import on_stage_laid_out
+from onager.execution_graph.layout_changes import on_stage_laid_out
 from onager.execution_graph.losses import on_executor_lost
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.outcomes import on_task_failed, on_tasks_succeeded
 from onager.execution_graph.pipelined import on_pipeline_abandoned
-from onager.execution_graph.planning import check_plan
+from onager.execution_graph.plan_checks import check_plan
 from onager.execution_graph.programs import on_job_failed, on_step_ended
-from onager.execution_graph.replanned import on_replan_begun, on_replan_given_up, on_stage_replanned
+from onager.execution_graph.replan_changes import on_replan_begun, on_replan_given_up, on_stage_replanned
 from onager.execution_graph.reuse import on_outputs_taken
 from onager.execution_graph.settling import bound, failed, settled, with_successes
 from onager.execution_graph.speculation import on_stragglers_found, on_tasks_speculated

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from onager.execution_graph.replanned import MOST_REPLANS
+from onager.execution_graph.replan_changes import MOST_REPLANS
 from onager.executor.spark import plan_codec
 from onager.executor.spark.planning import replan
 from onager.executor.spark.stage_plan import buckets_of

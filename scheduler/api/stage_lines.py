@@ -14,7 +14,7 @@ from onager.execution_graph import (
     SupersededStage,
     child_of,
 )
-from onager.execution_graph.latency import LatencyMetric
+from onager.execution_graph.duration_sketch import LatencyMetric
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 

@@ -75,7 +75,7 @@ from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.events import ReplanBegun, ReplanGivenUp, StageLaidOut, StragglersFound
 from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS
 from onager.execution_graph.intervals import IntervalReader
-from onager.execution_graph.replanned import has_begun
+from onager.execution_graph.replan_changes import has_begun
 from onager.execution_graph.stages import RunningTask
 from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary, wanted_tasks

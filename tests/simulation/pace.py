@@ -24,7 +24,7 @@ from onager.execution_graph import (
     pop_next_tasks,
     running_count,
 )
-from onager.execution_graph.replanning import LIMIT_MS, held_stages, limit_ms
+from onager.execution_graph.replan_rules import LIMIT_MS, held_stages, limit_ms
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptState
 from onager.executor.agent.reporting import AGAIN_LIMIT_S

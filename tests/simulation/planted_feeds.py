@@ -7,11 +7,11 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from onager.execution_graph import Feed, Portion, Stage, replanned, replanning
+from onager.execution_graph import Feed, Portion, Stage, replan_changes, replan_rules
 from onager.scheduler.engine import stage_coordinator
 
 _last_portion = stage_coordinator._last_portion
-_has_begun = replanned.has_begun
+_has_begun = replan_changes.has_begun
 
 
 def _growing_stage_is_done_early() -> AbstractContextManager[Any]:
@@ -53,9 +53,9 @@ def _growing_stage_comes_again() -> Iterator[None]:
         return _has_begun(replace(stage, spec=replace(stage.spec, feed=None)))
 
     with (
-        mock.patch.object(replanned, "has_begun", has_begun),
-        mock.patch.object(replanning, "has_begun", has_begun),
-        mock.patch.object(replanned, "why_not", return_value=None),
+        mock.patch.object(replan_changes, "has_begun", has_begun),
+        mock.patch.object(replan_rules, "has_begun", has_begun),
+        mock.patch.object(replan_changes, "why_not", return_value=None),
     ):
         yield
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onager.execution_graph import ExecutionGraph, ResolvedStage, lay_out
 from onager.execution_graph.events import StageLaidOut
-from onager.execution_graph.laid_out import _fused, _with_reads
+from onager.execution_graph.layout_changes import _fused, _with_reads
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.engine import query_coordinator, stage_coordinator
 
@@ -62,7 +62,7 @@ def _fused_stage_is_launched() -> AbstractContextManager[Any]:
             stages[i] = ResolvedStage(spec=replace(graph.stages[i].spec, inputs=()), attempt=graph.stages[i].attempt)
         return replace(after, stages=tuple(stages))
 
-    return mock.patch("onager.execution_graph.laid_out._fused", apply)
+    return mock.patch("onager.execution_graph.layout_changes._fused", apply)
 
 
 OF_LAYOUTS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {

@@ -10,22 +10,22 @@ from onager.scheduler.engine import job_checks
 
 def _dropped_stages_stay() -> AbstractContextManager[Any]:
     """Stages that the new plan does without go on."""
-    return mock.patch("onager.execution_graph.replanned.superseded", lambda stage, _: stage)
+    return mock.patch("onager.execution_graph.replan_changes.superseded", lambda stage, _: stage)
 
 
 @contextmanager
 def _changed_basis_counts() -> Iterator[None]:
     """A new plan is taken whatever became of the stages that it is based on."""
     with (
-        mock.patch("onager.execution_graph.replanned.is_as_it_was", return_value=True),
-        mock.patch("onager.execution_graph.replanning.is_as_it_was", return_value=True),
+        mock.patch("onager.execution_graph.replan_changes.is_as_it_was", return_value=True),
+        mock.patch("onager.execution_graph.replan_rules.is_as_it_was", return_value=True),
     ):
         yield
 
 
 def _replans_have_no_limit() -> AbstractContextManager[Any]:
     """What has not begun waits for a re-plan for as long as that takes, and one that hangs never ends."""
-    return mock.patch("onager.execution_graph.replanning.limit_ms", return_value=86_400_000)
+    return mock.patch("onager.execution_graph.replan_rules.limit_ms", return_value=86_400_000)
 
 
 def _hung_replan_keeps_the_slots() -> AbstractContextManager[Any]:

@@ -414,7 +414,7 @@ class World:
                 ),
                 ("onager.state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes its waiters
                 ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
-                ("onager.execution_graph.replanning.FORCED_LIMIT_MS", replans.LIMIT_MS),
+                ("onager.execution_graph.replan_rules.FORCED_LIMIT_MS", replans.LIMIT_MS),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
                 ("onager.scheduler.catalog.merging.MAX_PAGES", 2),

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph import TaskMetrics, apply, apply_all, decode_graph
 from onager.execution_graph.codec import encode_graph
-from onager.execution_graph.latencies import Latencies, StageLatencies
-from onager.execution_graph.latency import RELATIVE_ERROR, LatencyMetric, WideLatencyMetric
+from onager.execution_graph.duration_sketch import RELATIVE_ERROR, LatencyMetric, WideLatencyMetric
 from onager.execution_graph.stages import TaskLedger
+from onager.execution_graph.task_latencies import Latencies, StageLatencies
 from tests.unit.execution_graph.builder import Job, chain, planned, stage, stored_ledger
 
 MAX_BYTES_A_STAGE = 4_000

@@ -33,8 +33,8 @@ from onager.execution_graph import (
 )
 from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
-from onager.execution_graph.replanned import MOST_REPLANS
-from onager.execution_graph.replanning import FORCED_LIMIT_MS, LIMIT_MS, held_stages
+from onager.execution_graph.replan_changes import MOST_REPLANS
+from onager.execution_graph.replan_rules import FORCED_LIMIT_MS, LIMIT_MS, held_stages
 from onager.execution_graph.settling import failed
 from onager.execution_graph.stages import ExecutorSlot, RunningStage, StageLayout, TaskRead
 from tests.unit.execution_graph.builder import METRICS, SINK, Job, new_graph, output, stage, wanted_tasks, with_sink

@@ -19,7 +19,7 @@ from typing import Final
 
 from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.replanned import CHANGED, MOST_REPLANS, has_begun, is_as_it_was, is_open
+from onager.execution_graph.replan_changes import CHANGED, MOST_REPLANS, has_begun, is_as_it_was, is_open
 from onager.execution_graph.stages import Stage, StageInput, SuccessfulStage, reachable
 
 LIMIT_MS: Final = 2_000

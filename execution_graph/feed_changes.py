@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from onager.execution_graph.attempts import held, running_stage
 from onager.execution_graph.events import FeedEnded, FeedEvent
-from onager.execution_graph.feeds import Portion
+from onager.execution_graph.feed_records import Portion
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.settling import bound, settled, with_stage, with_successes
 from onager.execution_graph.stages import FailedStage, FusedStage, Stage, StageWork, SuccessfulStage

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
-from onager.execution_graph.latency import LatencyMetric, WideLatencyMetric
+from onager.execution_graph.duration_sketch import LatencyMetric, WideLatencyMetric
 from onager.execution_graph.record import Record
 
 _MOST_RECENT: Final = 256

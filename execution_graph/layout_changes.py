@@ -1,4 +1,4 @@
-"""What it changes that a stage is laid out (`layout` decides it): its tasks are others, and stages become part of it.
+"""The effect of a stage's layout (`layout_rules` decides it): it has other tasks, and computes stages before it, too.
 
 The effect depends on states, attempts and the event only.
 """

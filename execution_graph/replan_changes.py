@@ -1,4 +1,4 @@
-"""What re-plans change (`replanning` decides them): stages are appended, and what the new plan lacks is superseded.
+"""What re-plans change (`replan_rules` decides them): stages are appended, and what the new plan lacks is superseded.
 
 A re-plan is advisory. Whatever happens to its task, the job goes on with the plan that it has: the task is tried once,
 and its loss or failure ends the re-plan. No id changes, so no report can be mistaken for one of another stage.

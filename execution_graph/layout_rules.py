@@ -7,7 +7,7 @@ Three rules, each of which saves tasks or the wait for one:
 - *Merging*: a task reads neighbouring small buckets.
 - *Splitting*: several tasks read a bucket that is much larger than the others, each what some producers gave to it.
 
-Pure functions of the graph, so that every scheduler decides alike; what is decided is an event (`laid_out`).
+Pure functions of the graph, so that every scheduler decides alike; what is decided is an event (`layout_changes`).
 
 Source: Spark's `CoalesceShufflePartitions` and `OptimizeSkewedJoin`. That splits from 256 MiB and 5 times the median
 on; here what a task shall read, and twice the median, are enough, since the parts need no other exchange.
@@ -23,8 +23,8 @@ from typing import Final
 from onager.execution_graph.bucket_sizes import even_ranges, runs_up_to, sizes_by_bucket, total_bytes
 from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.graph import AdaptivePolicy, ExecutionGraph
-from onager.execution_graph.laid_out import may_be_laid_out
-from onager.execution_graph.replanning import held_stages
+from onager.execution_graph.layout_changes import may_be_laid_out
+from onager.execution_graph.replan_rules import held_stages
 from onager.execution_graph.stages import ResolvedStage, Stage, StageInput, SuccessfulStage, TaskRead, reachable
 
 _MIB: Final = 1 << 20
