@@ -82,7 +82,6 @@ def executors(session: SparkSession, config: HarnessConfig) -> Iterator[Executor
                 executor_id=f"executor-{number}",
                 exchange_dir=directory,
                 slots=slots,
-                shared=True,
                 clock=SystemClock(),
                 incarnation=f"{number:016x}",
                 streams=streams,
