@@ -1,6 +1,5 @@
 """Drives one job from submission to its end: decides on its graph, and carries out what is committed."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from onager.execution_graph import (
     HeldTask,
     JobCancelled,
     JobFailed,
+    JvmDeath,
     LaunchEvent,
     OutputsTaken,
     ResolvedStage,
@@ -160,7 +160,15 @@ class QueryCoordinator:
         mine = lost
         if lost.death is not None:
             suspects = tuple(task for task in lost.death.suspects if task.job_id == self.job_id)
-            mine = replace(lost, death=dataclasses.replace(lost.death, suspects=suspects))
+            mine = replace(
+                lost,
+                death=JvmDeath(
+                    is_memory=lost.death.is_memory,
+                    was_alone=lost.death.was_alone,
+                    tasks=lost.death.tasks,
+                    suspects=suspects,
+                ),
+            )
 
         def decide(graph: ExecutionGraph) -> Decision:
             culprit = find_culprit(graph, mine)

@@ -6,10 +6,10 @@ Small records, written with the events that change them, so that finding work ne
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import structlog
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from onager.clock import Clock
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
@@ -28,6 +28,7 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId, program_of
 from onager.job_settings import ReuseScope
+from onager.redaction import shown_name
 from onager.scheduler.loops import watching
 from onager.scheduler.records import Record
 from onager.state_backend import (
@@ -84,7 +85,7 @@ class JobHead(JobTerms):
     """What schedulers need to know of a job without reading its graph."""
 
     job_id: str
-    name: str
+    name: Annotated[str, AfterValidator(shown_name)]
     client_id: str
     state: JobState
     submitted_ms: int

@@ -1,4 +1,4 @@
-from dataclasses import fields
+import msgspec
 
 from onager.execution_graph import NO_METRICS, TaskMetrics
 from onager.protocol import onager_pb2 as pb
@@ -7,7 +7,7 @@ from onager.scheduler.wire import metrics_from, metrics_message
 
 
 def test_every_metric_of_a_task_arrives() -> None:
-    metrics = TaskMetrics(**{field.name: number for number, field in enumerate(fields(TaskMetrics), 1)})
+    metrics = TaskMetrics(**{field.name: number for number, field in enumerate(msgspec.structs.fields(TaskMetrics), 1)})
     message = metrics_message(metrics)
     assert len(message.ListFields()) == len(pb.TaskMetrics.DESCRIPTOR.fields)
     assert metrics_from(message) == metrics
