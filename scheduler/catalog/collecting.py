@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from onager.catalog_records import MARK_KEY, CatalogKey, parsed_page_key, read_record
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.scheduler.catalog.stored import stored
-from onager.state_backend import ABSENT, Committed, Delete, KeyRange, Keyspace, StateBackendClient
+from onager.state_backend import ABSENT, Committed, Delete, KeyRange, Keyspace, StateBackendClient, each_page
 
 _AT_ONCE: Final = 100
 """Pages removed by one transaction."""
@@ -61,14 +61,8 @@ class OrphanedPages:
         return len(keys) if isinstance(result, Committed) else 0
 
     async def _keys(self) -> frozenset[str]:
-        found: set[str] = set()
-        start_after: str | None = None
-        while True:
-            page = await self._backend.scan_keys(_CATALOG, "pages/", limit=1_000, start_after=start_after)
-            found.update(page)
-            if not page.has_more:
-                return frozenset(found)
-            start_after = page.items[-1]
+        pages = each_page(self._backend.scan_keys, _CATALOG, "pages/")
+        return frozenset([key async for page in pages for key in page])
 
     async def _tables(self) -> dict[str, _Table] | None:
         """Return all tables by id, at one revision; None if one cannot be read: its pages are not known."""

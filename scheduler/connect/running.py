@@ -12,7 +12,7 @@ from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.jobs.audit_notes import INTERRUPT, AuditNotes
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
-from onager.state_backend import Keyspace, StateBackendClient
+from onager.state_backend import Keyspace, StateBackendClient, each_page
 
 USER, SESSION, OPERATION = "connect.user", "connect.session", "connect.op"
 """Labels of an operation's job."""
@@ -77,13 +77,11 @@ class RunningOperations:
     async def _read_active(self) -> None:
         """Read the heads of all operations that run, as far as the watch has not told them."""
         after = _PREFIX  # keys come in order, and a prefix of a scan ends with a slash
-        while True:
-            page = await self.backend.scan_keys(Keyspace.ActiveJobs, limit=_PAGE, start_after=after)
+        async for page in each_page(self.backend.scan_keys, Keyspace.ActiveJobs, limit=_PAGE, start_after=after):
             ours = [JobId(key) for key in page if key.startswith(_PREFIX)]
             await self._read(ours)
-            if not page.has_more or len(ours) < len(page.items):
+            if len(ours) < len(page.items):
                 return
-            after = ours[-1]
 
     async def _read(self, job_ids: Iterable[JobId]) -> None:
         unknown = [job_id for job_id in job_ids if self.heads.get(job_id) is None]

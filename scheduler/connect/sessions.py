@@ -42,6 +42,7 @@ from onager.state_backend import (
     Put,
     StateBackendClient,
     commit_settled,
+    each_page,
 )
 
 log = structlog.get_logger(__name__)
@@ -280,9 +281,7 @@ class Sessions:
         """
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
-        after: str | None = None
-        while True:
-            page = await self._backend.scan(Keyspace.ConnectSessions, limit=_PAGE, start_after=after)
+        async for page in each_page(self._backend.scan, Keyspace.ConnectSessions, limit=_PAGE):
             for item in page:
                 try:
                     record = SessionRecord.decoded(item.value, f"ConnectSessions/{item.key}")
@@ -297,9 +296,7 @@ class Sessions:
                     kept.update(artifact.digest for artifact in record.artifacts)
                     kept.add(files_digest((artifact.name, artifact.digest) for artifact in record.artifacts))
                     kept.update(entry.name for entry in record.entries if entry.kind == KEPT)
-            if not page.has_more or not page.items:
-                return kept
-            after = page.items[-1].key
+        return kept
 
     async def _forget(self, path: str, mod_revision: int) -> None:
         ops: list[Op] = [
