@@ -28,12 +28,11 @@ from onager.clock import SystemClock
 from onager.errors import OnagerError
 from onager.exchange_layout import connect_artifact
 from onager.executor.exchange import carry_out, held_partitions, plan_publish
-from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.spark.connect import ConnectRequests
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import from_exception
 from onager.executor.spark.kernel.classes import REFUSED
-from onager.executor.spark.place_checks import NO_PLACES
 from onager.ids import new_nonce
 from onager.job_settings import PREFIX
 from onager.manifests import TablePlaces

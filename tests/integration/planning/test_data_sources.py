@@ -6,7 +6,7 @@ import pytest
 
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm, jvm_session
-from onager.executor.spark.leaves import rebuild
+from onager.executor.spark.kernel.leaves import LeafTools
 from onager.executor.spark.plan_codec import decode
 from onager.executor.spark.planning import plan_job
 from tests.integration.planning.python_jobs import compare, source
@@ -95,7 +95,7 @@ def test_partitions_that_hold_more_than_a_plan_carries(executor, tables, monkeyp
     assert not outcome.HasField("fused_output")
     (leaf,) = decode(outcome.blobs[0].content).inputs
     jvm = Jvm.of(executor.spark)
-    made = rebuild(jvm, jvm_session(executor.spark), leaf.description)
+    made = LeafTools(jvm).rebuild(jvm_session(executor.spark), leaf.description)
     assert len(leaf.description) > 12_000
     assert len(jvm.java_class("onager.values.Serialization").encode(made)) < 12_000, (
         "what tasks get along with closures"
