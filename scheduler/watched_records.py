@@ -22,7 +22,10 @@ def _ignore(key: str, record: object, before: object) -> None:
 
 
 class WatchedRecords(Generic[_R]):
-    """The records by key, each with its revision; a record that cannot be read counts as gone."""
+    """The records by key, each with its revision.
+
+    Of a record that cannot be read the one before stays, until all are read again: then it counts as gone.
+    """
 
     def __init__(
         self,
@@ -72,21 +75,27 @@ class WatchedRecords(Generic[_R]):
         if found is not None:
             self._on_change(key, None, found[1])
 
-    def take(self, key: str, value: bytes, revision: int, *, is_strict: bool = False) -> None:
-        """Take in a record as it is stored; if *is_strict*, raise `SchemaVersionError` for one of another release."""
+    def take(self, key: str, value: bytes, revision: int, *, is_strict: bool = False) -> bool:
+        """Take in a record as it is stored; return False for one that cannot be read.
+
+        If *is_strict*, raise `SchemaVersionError` for one of another release.
+        """
         try:
             self.seen(self._kind.decoded(value, f"{self._keyspace}/{key}"), revision)
         except (StateCorruptError, SchemaVersionError) as error:
             if is_strict and isinstance(error, SchemaVersionError):
                 raise
             log.error("record_unreadable", key=f"{self._keyspace}/{key}", error=str(error))  # noqa: TRY400
-            self.forget(key)
+            return False
+        return True
 
     async def refresh(self, *, is_strict: bool = False) -> int:
         """Read all records; return the revision to watch from."""
         page = await self._backend.get_from_prefix(self._keyspace, "")
         for item in page:
-            self.take(item.key, item.value, item.mod_revision, is_strict=is_strict)
+            is_readable = self.take(item.key, item.value, item.mod_revision, is_strict=is_strict)
+            if not is_readable and item.mod_revision > self.revision(item.key):
+                self.forget(item.key)
         found = {item.key for item in page}
         for key, revision in self.revisions().items():
             if key not in found and revision <= page.revision:

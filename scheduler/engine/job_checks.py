@@ -39,10 +39,9 @@ class JobChecks:
         executors, streaming = self._cluster.executors.taking_work(), self._cluster.executors.streaming()
         for job_id, graph in checked:
             coordinator = self._local.coordinator(job_id)
-            if not coordinator.overdue(graph, executors, streaming):
-                continue
             try:
-                await coordinator.record_overdue(executors, streaming)
+                if coordinator.overdue(graph, executors, streaming):
+                    await coordinator.record_overdue(executors, streaming)
             except OnagerError as error:
                 log.warning("job_not_checked", job_id=job_id, error=str(error))
 

@@ -8,6 +8,7 @@ hold up a request for logs.
 
 import asyncio
 import itertools
+import secrets
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -105,7 +106,8 @@ class _Lane:
 
     kind: RequestKind
     incarnation: str
-    waiters: "deque[asyncio.Future[None]]" = field(default_factory=deque)
+    waiters: "deque[asyncio.Future[bool]]" = field(default_factory=deque)
+    """Each gets whether its call may take requests: another one may have taken its place."""
     queue: _Queue = field(default_factory=_Queue)
     in_hand: dict[int, Pending] = field(default_factory=dict)
     left_s: float = 0.0
@@ -124,13 +126,18 @@ class _Lane:
     def wake(self) -> None:
         """End the wait of one call."""
         if self.waiters:
-            self.waiters.popleft().set_result(None)
+            self.waiters.popleft().set_result(True)
             self.note_end()
 
     def wake_all(self) -> None:
         """End the wait of every call."""
         while self.waiters:
             self.wake()
+
+    def replace_all(self) -> None:
+        """End the wait of every call: a later one takes its place."""
+        while self.waiters:
+            self.waiters.popleft().set_result(False)
 
     def take(self) -> list[Pending]:
         """Return the next requests for one call; they are in hand from now on."""
@@ -154,7 +161,8 @@ class ExecutorRequests:
         executors.on_record = self.note_change
         self._shares = {kind: limit.share(share_percent) for kind, limit in _QUEUED.items()}
         self._lanes: dict[RequestKind, dict[ExecutorId, _Lane]] = {kind: {} for kind in RequestKind}
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(secrets.randbits(48))
+        """No process repeats those of an earlier one at the same address: executors may bring answers to that one."""
         self.came = asyncio.Event()
         """Set whenever an executor begins to wait."""
         self._is_closed = False
@@ -176,21 +184,22 @@ class ExecutorRequests:
             if pending is not None and not pending.answer.done():
                 pending.answer.set_result(answer)
         if kind is RequestKind.LOGS:
-            lane.wake_all()  # this call takes the place of an earlier one
+            lane.replace_all()
         taken = lane.take()
         if not (taken or self._is_closed or _must_drain(session, request)):
-            await self._wait_for_more(executor_id, lane, request.wait_ms)
-            taken = lane.take()
+            taken = lane.take() if await self._is_to_take(executor_id, lane, request.wait_ms) else []
         lane.note_end()
         return pb.AwaitRequestsResponse(
             requests=[pending.message for pending in taken], drain=_must_drain(session, request)
         )
 
-    async def _wait_for_more(self, executor_id: ExecutorId, lane: _Lane, wait_ms: int) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _is_to_take(self, executor_id: ExecutorId, lane: _Lane, wait_ms: int) -> bool:
+        """Wait for requests, or until the time is over; return whether the call may take some."""
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         lane.waiters.append(waiter)
         try:
             await asyncio.wait([waiter], timeout=min(wait_ms, _MAX_WAIT_MS) / 1000)
+            return not waiter.done() or waiter.result()
         except asyncio.CancelledError:
             # Its connection is broken, or it leaves. If it lives, it is here again in a moment.
             lane.note_end()

@@ -92,9 +92,8 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
         place, heart = (Keyspace.Executors, executor_id), (Keyspace.Heartbeats, executor_id)
         snapshot = await self._backend.read_txn([place, heart])
         found = snapshot.values[place]
-        if found is not None:
-            self.take(executor_id, found.value, found.mod_revision)
-        elif self.revision(executor_id) <= snapshot.revision:
+        is_gone = found is None or not self.take(executor_id, found.value, found.mod_revision)
+        if is_gone and self.revision(executor_id) <= snapshot.revision:
             self.forget(executor_id)
         if snapshot.values[heart] is not None:
             self.beats(executor_id)
