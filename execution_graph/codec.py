@@ -151,7 +151,7 @@ def _encode(record: Struct, source: ExecutionGraph | EventBatch) -> bytes:
 def _decode(decoder: msgspec.json.Decoder[Any], data: bytes | Raw, what: str, minor: int) -> Any:
     try:
         return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if minor > _MINOR:
             # It need not be damaged: the release that wrote it may read it.
             raise SchemaVersionError(what, f"{SCHEMA_MAJOR}.{minor}", f"{SCHEMA_MAJOR}.{_MINOR}") from error

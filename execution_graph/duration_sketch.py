@@ -124,8 +124,9 @@ class LatencyMetric(Record, frozen=True):
     @property
     def is_sound(self) -> bool:
         """Return whether there are such buckets and counts; a damaged record may say otherwise."""
-        last = _LAST >> self.level if 0 <= self.level <= _LAST else -1
-        return all(0 <= bucket <= last and count > 0 for bucket, count in self.counts.items())
+        if not 0 <= self.level <= _LAST.bit_length() or self.max_ms < 0:
+            return False
+        return all(0 <= bucket <= _LAST >> self.level and count > 0 for bucket, count in self.counts.items())
 
 
 class WideLatencyMetric(LatencyMetric, frozen=True):

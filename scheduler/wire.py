@@ -1,9 +1,10 @@
 """Converts between the graph's values and protocol messages, both ways."""
 
 import base64
-from dataclasses import asdict
 from operator import attrgetter
 from typing import Final
+
+from msgspec.structs import asdict
 
 from onager.execution_graph import (
     UNCOUNTED,

@@ -409,6 +409,7 @@ GRAPH = encode_graph(running_with_everything().graph)
         b'{"schema_version":"11.0",}',
         b'{"schema_version":"' + b"9" * 5_000 + b'.0",}',
         b'{"schema_version":1,"job_id":"j"}',
+        b'{"schema_version":"11.0","x":' + b"[" * 100_000,
         b'{"job_id":"j"}',
         GRAPH[:-1],
         GRAPH[: len(GRAPH) // 2],

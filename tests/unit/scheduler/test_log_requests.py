@@ -125,6 +125,28 @@ async def test_a_later_call_takes_the_place_of_one_that_still_waits(requests):
     await asked
 
 
+async def test_a_call_that_was_replaced_takes_no_request(requests):
+    first = await wait(requests)
+    second = asyncio.create_task(
+        requests.wait(pb.AwaitRequestsRequest(executor_id="e1", incarnation="life", wait_ms=9))
+    )
+    asked = asyncio.create_task(request_logs(requests, ASK, 0.1))
+    assert not (await first).requests
+    assert (await second).requests
+    await asked
+
+
+async def test_an_answer_to_an_earlier_life_of_the_scheduler_answers_nothing(requests):
+    before = ExecutorRequests(Executors(), share_percent=75)
+    numbers = []
+    for each in (before, requests):
+        waiting = await wait(each)
+        asked = asyncio.create_task(request_logs(each, ASK, 0.1))
+        numbers.append((await requested(waiting)).number)
+        await asked
+    assert numbers[0] != numbers[1]
+
+
 async def test_what_is_gone_is_forgotten(requests):
     waiting = await wait(requests)
     requests._executors.gone.add("e1")
