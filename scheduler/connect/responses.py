@@ -5,7 +5,9 @@ B of partition P, with which R rows have come, ``P.B.R.C`` after piece C of that
 it is ``+N``, N responses having come; ``+N!`` where only the end is left, of commands that are not recorded.
 """
 
+import asyncio
 import re
+import struct
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
@@ -24,6 +26,10 @@ _PIECE_BYTES: Final = 4 * MIB
 """The size of pieces, where the client takes them; other clients get batches as they are."""
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """What ends an Arrow stream. Source: Arrow's IPC format."""
+_U32: Final = struct.Struct("<I")
+_I32: Final = struct.Struct("<i")
+_U16: Final = struct.Struct("<H")
+_I64: Final = struct.Struct("<q")
 _ARROW_BATCH: Final = 2
 _DATA: Final = 2
 
@@ -109,15 +115,12 @@ async def rows(
     observed: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
     """Yield the responses with a result's rows, from *cursor* on, and the last one, which tells what was *observed*."""
-    import pyarrow as pa
-
     if not cursor.has_schema and (told := schema_message(schema_json)) is not None:
         yield bytes(ids.response("schema", schema=told).SerializeToString())
-    schema = pa.ipc.read_schema(pa.py_buffer(arrow_schema))
     come, first_piece = cursor.rows, cursor.piece
     async with aclosing(batches):
         async for found in batches:
-            rows_of_it = row_count(found.message, schema)
+            rows_of_it = row_count(found.message)
             if rows_of_it:
                 content = (arrow_schema, found.message, _END_OF_STREAM)
                 after = f"{found.partition}.{found.batch}"
@@ -128,14 +131,15 @@ async def rows(
                     yield _batch(ids, f"{after}.{come + rows_of_it}", content, rows_of_it, come)
             come, first_piece = come + rows_of_it, 0
     if not come:
-        yield _batch(ids, "0.0.0", (_without_rows(schema),), 0, 0)
+        yield _batch(ids, "0.0.0", (await asyncio.to_thread(_without_rows, arrow_schema),), 0, 0)
     yield ids.complete() + observed
 
 
-def _without_rows(schema: Any) -> bytes:
+def _without_rows(arrow_schema: bytes) -> bytes:
     """Return an Arrow stream of one batch without rows, which clients of Spark wait for."""
     import pyarrow as pa
 
+    schema = pa.ipc.read_schema(pa.py_buffer(arrow_schema))
     with pa.BufferOutputStream() as sink:
         with pa.ipc.new_stream(sink, schema) as stream:
             stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
@@ -176,8 +180,20 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def row_count(message: bytes, schema: Any) -> int:
-    """Return the rows of an encapsulated record batch; nothing of it is copied."""
-    import pyarrow as pa
+def row_count(message: bytes) -> int:
+    """Return the rows of an encapsulated record batch message. Source: Arrow's Message.fbs, FlatBuffers' layout."""
+    at = 8 if message[:4] == b"\xff\xff\xff\xff" else 4
+    table = at + _U32.unpack_from(message, at)[0]
+    header = _field(message, table, 2)
+    batch = header + _U32.unpack_from(message, header)[0]
+    length = _field(message, batch, 0)
+    return int(_I64.unpack_from(message, length)[0]) if length else 0
 
-    return int(pa.ipc.read_record_batch(pa.py_buffer(message), schema).num_rows)
+
+def _field(message: bytes, table: int, number: int) -> int:
+    """Return where a field of a table lies, 0 where it has its default."""
+    vtable = table - _I32.unpack_from(message, table)[0]
+    if 4 + 2 * number >= _U16.unpack_from(message, vtable)[0]:
+        return 0
+    offset = _U16.unpack_from(message, vtable + 4 + 2 * number)[0]
+    return table + int(offset) if offset else 0

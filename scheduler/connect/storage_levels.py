@@ -39,7 +39,7 @@ async def persist(sessions: Sessions, session: Session, asked: Any) -> None:
         known = [entry for entry in session.message.entries if entry.kind == PERSISTED]
         if any(entry.name == name for entry in known):
             return session
-        return await _changed(sessions, session, [put], known[: len(known) + 1 - MAX_LEVELS])
+        return await _changed(sessions, session, [put], known[: max(0, len(known) + 1 - MAX_LEVELS)])
 
     await sessions.until_done(session, tried)
 

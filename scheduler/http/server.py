@@ -217,7 +217,10 @@ def _bound(listen: str) -> socket.socket:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, *_, address = found[0]
         listener = socket.create_server(
-            address, family=family, backlog=_BACKLOG, dualstack_ipv6=family is socket.AF_INET6
+            address,
+            family=family,
+            backlog=_BACKLOG,
+            dualstack_ipv6=family is socket.AF_INET6 and socket.has_dualstack_ipv6(),
         )
     except OSError as error:
         raise unusable_address(FLAG, listen) from error

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onager.errors import PlanningError, UnsupportedPlanError
+from onager.errors import PlanningError, StateCorruptError, UnsupportedPlanError
 from onager.execution_graph import (
     ExecutorSlot,
     FailureCause,
@@ -15,7 +15,7 @@ from onager.execution_graph import (
 from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_key
-from onager.scheduler.catalog.changes import decoded
+from onager.scheduler.catalog.changes import decoded, encoded
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import BlobStore, blobs_of
 from tests.support.catalogs import changes, database, message, partitions, put, table, view
@@ -197,3 +197,20 @@ async def test_no_table_database_or_partition_lies_where_the_cluster_keeps_its_o
         message(partitions({"k=1": {"storage": {"location": f"file:{tmp_path}/t/k=1"}}}, location=f"{tmp_path}/t")),
     ):
         assert isinstance(await read(backend, planning, catalog, private=private), JobPlanned)
+
+
+def test_columns_may_be_nested_as_deeply_as_spark_nests_them():
+    schema = {"type": "long"}
+    for _ in range(100):
+        schema = {"type": "struct", "fields": [{"name": "a", "type": schema}]}
+    given = changes(put(T, {**table(), "schema": schema}), partitions({"k=1": {"storage": {"x": "1"}}}))
+    assert decoded(encoded(given)) == given
+
+
+OTHER_VERSION = b'{"puts":[],"partitions":[],"reads":{},"version":2}'
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"puts":1}', b"[" * 100_000, OTHER_VERSION])
+def test_damaged_changes_are_told_as_such(content):
+    with pytest.raises(StateCorruptError, match="changes of the catalog cannot be read"):
+        decoded(content)
