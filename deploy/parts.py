@@ -24,7 +24,7 @@ _TAIL_LINES: Final = 15
 _PORTS: Final = range(12_000, 32_000)
 _KEPT: Final[deque[int]] = deque()
 """The sockets, as file descriptors, that keep ports which `free_ports` gave."""
-_MOST_KEPT: Final = 256
+_MAX_KEPT: Final = 256
 # The kernel signals the child when the *thread* that started it ends, so one that lives as long as we do starts all.
 _STARTER: Final = ThreadPoolExecutor(1, thread_name_prefix="start processes")
 # In the child, since code between fork and exec is not safe beside other threads.
@@ -85,7 +85,7 @@ def free_ports(count: int) -> list[int]:
             continue
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _KEPT.append(keeper.detach())
-        if len(_KEPT) > _MOST_KEPT:
+        if len(_KEPT) > _MAX_KEPT:
             os.close(_KEPT.popleft())
         found.append(port)
     return found

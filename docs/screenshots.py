@@ -20,7 +20,7 @@ from tests.support.browser import find_chromium
 
 PICTURES: Final = Path(__file__).with_name("pictures")
 QUERIES: Final = Path(__file__).parents[1] / "benchmarks" / "tpch" / "queries"
-_MOST_BYTES: Final = 150_000
+_MAX_BYTES: Final = 150_000
 _START_TIMEOUT_S: Final = 600.0
 _SIZE: Final = {"width": 1180, "height": 740}
 _CUT: Final = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 8}
@@ -103,7 +103,7 @@ def _save(page: Page, name: str) -> None:
     expect(page.get_by_text("Reading…")).to_have_count(0)
     page.screenshot(path=PICTURES / name)
     size = (PICTURES / name).stat().st_size
-    if size > _MOST_BYTES:
+    if size > _MAX_BYTES:
         raise SystemExit(f"{name} has {size:,} bytes: make it smaller")
     sys.stdout.write(f"docs/pictures/{name}  {size:,} bytes\n")
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from onager.execution_graph.stages import TaskOutput
 
-MOST_BUCKETS: Final = 4096
-MOST_SIZES: Final = 1 << 18
+MAX_BUCKETS: Final = 4096
+MAX_SIZES: Final = 1 << 18
 """How many sizes are kept of a stage's outputs: each takes a byte and a third in its job's record."""
 
 _BYTES: Final = (0, *(int(1.1**n) for n in range(1, 256)))
@@ -20,13 +20,13 @@ _BYTES: Final = (0, *(int(1.1**n) for n in range(1, 256)))
 
 def sizes_text(sizes: bytes, buckets: int, partitions: int) -> str:
     """Return *sizes* as a record has them; empty unless there is one for each bucket, and in all not too many."""
-    is_kept = 1 < buckets == len(sizes) <= MOST_BUCKETS and buckets * partitions <= MOST_SIZES
+    is_kept = 1 < buckets == len(sizes) <= MAX_BUCKETS and buckets * partitions <= MAX_SIZES
     return base64.b64encode(sizes).decode() if is_kept else ""
 
 
 def sizes_by_bucket(outputs: Mapping[int, TaskOutput], partitions: int, buckets: int) -> "list[bytes] | None":
     """Return, for each bucket, the sizes of what each of *partitions* gave to it; None if some did not tell."""
-    if buckets * partitions > MOST_SIZES:
+    if buckets * partitions > MAX_SIZES:
         return None
     told: list[bytes] = []
     for partition in range(partitions):

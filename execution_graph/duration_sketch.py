@@ -24,7 +24,7 @@ RELATIVE_ERROR: Final = 0.02
 """Of a sketch whose buckets were never merged; durations themselves are whole milliseconds."""
 _GROWTH: Final = (51, 49)
 """The factor between the bounds of a bucket: (1 + `RELATIVE_ERROR`) / (1 - `RELATIVE_ERROR`)."""
-_MOST_MS: Final = 10**10
+_MAX_MS: Final = 10**10
 """Longer durations, of more than 115 days, share the last bucket."""
 
 
@@ -32,7 +32,7 @@ def _bounds() -> tuple[int, ...]:
     """Return the largest duration of each bucket; the first one is of 0 alone."""
     most, least = _GROWTH
     bounds = [0]
-    while bounds[-1] < _MOST_MS:
+    while bounds[-1] < _MAX_MS:
         bounds.append((bounds[-1] + 1) * most // least)
     return tuple(bounds)
 

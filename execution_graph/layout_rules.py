@@ -31,7 +31,7 @@ _MIB: Final = 1 << 20
 _WORTH_A_TASK_BYTES: Final = _MIB
 """With fewer bytes per slot than this, fewer slots are used; as where the job is planned."""
 _SKEWED_FACTOR: Final = 2
-_MOST_PARTS: Final = 1_000
+_MAX_PARTS: Final = 1_000
 """Of one bucket; up to twice as many if its producers' shares do not fit together."""
 
 
@@ -180,7 +180,7 @@ def _parts(
     parts = {}
     for bucket, (stage_id, size) in found.items():
         beside = sum(each[bucket] for other, each in totals.items() if other != stage_id)
-        most = max(target_bytes, int(middle[stage_id]), beside, size // _MOST_PARTS)
+        most = max(target_bytes, int(middle[stage_id]), beside, size // _MAX_PARTS)
         pieces = even_ranges(sizes[stage_id][bucket], most)
         if len(pieces) > 1:
             parts[bucket] = [

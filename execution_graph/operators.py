@@ -15,9 +15,9 @@ MAX_REPORT_BYTES: Final = 8 * 1024
 MAX_PLANS: Final = 4
 """The most bound plans of a stage whose metrics are kept; what tasks of others measured counts as not reported."""
 _FORMAT: Final = b"\x01"
-_MOST_KEY: Final = 2**12
-_MOST_VALUE: Final = 2**63 - 1
-_MOST_BYTES: Final = 9
+_MAX_KEY: Final = 2**12
+_MAX_VALUE: Final = 2**63 - 1
+_MAX_BYTES: Final = 9
 """Of a value, as a varint."""
 _GOES_ON: Final = bytes(byte >= 0x80 for byte in range(256))
 
@@ -122,7 +122,7 @@ def _add(found: dict[int, int], layout: _Layout, reports: Sequence[bytes]) -> No
 
 def _count(found: dict[int, int], key: int, value: int) -> None:
     before = found.get(key, 0)
-    found[key] = max(before, value) if key % 2 else min(before + value, _MOST_VALUE)
+    found[key] = max(before, value) if key % 2 else min(before + value, _MAX_VALUE)
 
 
 def _bytes_of(text: str) -> bytes:
@@ -141,7 +141,7 @@ def _layout_of(data: bytes) -> _Layout | None:
     layout: _Layout | None = read(data.translate(_GOES_ON))
     if layout is None or not layout.wide_keys:
         return layout
-    return None if any(_number(data[begin:end]) >= _MOST_KEY for begin, end in layout.wide_keys) else layout
+    return None if any(_number(data[begin:end]) >= _MAX_KEY for begin, end in layout.wide_keys) else layout
 
 
 @lru_cache(maxsize=1_024)
@@ -150,7 +150,7 @@ def _layout(goes_on: bytes) -> _Layout | None:
     ends = [i for i, more in enumerate(goes_on, 1) if not more]
     spans = tuple(zip([0, *ends[:-1]], ends, strict=True))
     is_report = ends[-1:] == [len(goes_on)] and len(spans) % 2 == 1  # the format, and pairs
-    if not is_report or any(end - begin > _MOST_BYTES for begin, end in spans):
+    if not is_report or any(end - begin > _MAX_BYTES for begin, end in spans):
         return None
     keys = spans[1::2]
     return _Layout(keys, spans[2::2], tuple((begin, end) for begin, end in keys if end - begin > 1))

@@ -31,7 +31,7 @@ from onager.execution_graph.stages import (
     reachable,
 )
 
-MOST_REPLANS = 8
+MAX_REPLANS = 8
 """Of one job."""
 CHANGED = "what it was based on has changed meanwhile"
 
@@ -56,7 +56,7 @@ def is_open(stage: Stage) -> bool:
 def on_replan_begun(graph: ExecutionGraph, event: ReplanBegun) -> ExecutionGraph:
     """Append the stage of the task that plans again, if nothing has changed since that was decided."""
     is_next = event.replan_id == len(graph.stages) and graph.plan is not None and graph.replan is None
-    if not is_next or len(graph.replans) >= MOST_REPLANS or not is_as_it_was(graph, event.basis):
+    if not is_next or len(graph.replans) >= MAX_REPLANS or not is_as_it_was(graph, event.basis):
         return graph
     if not all(0 <= i < len(graph.stages) and isinstance(graph.stages[i], SuccessfulStage) for i in event.finished):
         return graph

@@ -19,7 +19,7 @@ from typing import Final
 
 from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.replan_changes import CHANGED, MOST_REPLANS, has_begun, is_as_it_was, is_open
+from onager.execution_graph.replan_changes import CHANGED, MAX_REPLANS, has_begun, is_as_it_was, is_open
 from onager.execution_graph.stages import Stage, StageInput, SuccessfulStage, reachable
 
 LIMIT_MS: Final = 2_000
@@ -45,7 +45,7 @@ def find_replan(graph: ExecutionGraph, at_ms: int) -> ReplanBegun | ReplanGivenU
         else:
             reason = f"it took more than {limit_ms(graph) / 1000:g} s"
         return ReplanGivenUp(replan_id=replan.replan_id, reason=reason, at_ms=at_ms)
-    if not plan.frame_digest or len(graph.replans) >= MOST_REPLANS:
+    if not plan.frame_digest or len(graph.replans) >= MAX_REPLANS:
         return None
     why = next(_reasons(graph), None)
     if why is None:

@@ -29,13 +29,13 @@ from onager.execution_graph.stages import (
     reachable,
 )
 
-MOST_REUSABLE = 64
+MAX_REUSABLE = 64
 """The stages of a job whose outputs others may take: heads of jobs are small. The last ones save the most."""
 
 
 def reusable_stages(graph: ExecutionGraph) -> dict[str, int]:
     """Return the stages whose outputs other jobs may take, by their fingerprints."""
-    found = [stage.spec for stage in graph.stages if outputs_to_take(stage)][-MOST_REUSABLE:]
+    found = [stage.spec for stage in graph.stages if outputs_to_take(stage)][-MAX_REUSABLE:]
     return {spec.fingerprint: spec.stage_id for spec in found}
 
 

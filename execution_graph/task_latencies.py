@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Self
 from onager.execution_graph.duration_sketch import LatencyMetric, WideLatencyMetric
 from onager.execution_graph.record import Record
 
-_MOST_RECENT: Final = 256
+_MAX_RECENT: Final = 256
 """Tasks whose times are merged together: much cheaper than one by one, at 0.2 KiB of memory each until then."""
 
 
@@ -62,7 +62,7 @@ class Latencies:
     def with_times(self, times: Iterable[TaskTimes], *, are_last: bool = False) -> "Latencies":
         """Return the latencies with those of further tasks; *are_last*: no more are to be expected."""
         recent = (*self._recent, *times)
-        if len(recent) < _MOST_RECENT and not are_last:
+        if len(recent) < _MAX_RECENT and not are_last:
             return Latencies(self._known, recent)
         return Latencies(Latencies(self._known, recent).distributions())
 

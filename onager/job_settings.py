@@ -68,8 +68,8 @@ SCHEDULERS: Final = (
 ReuseScope = Literal["off", "job", "cluster"]
 _SCOPES: Final[tuple[ReuseScope, ...]] = ("off", "job", "cluster")
 
-_MOST_BYTES: Final = 1 << 62
-_MOST_SECONDS: Final = 365 * 86_400
+_MAX_BYTES: Final = 1 << 62
+_MAX_SECONDS: Final = 365 * 86_400
 
 
 def whole_number(text: str, most: int) -> int | None:
@@ -89,7 +89,7 @@ def bytes_of(conf: Mapping[str, str], key: str, default: int) -> int:
         return default
     digits = text.removesuffix("b").removesuffix("i")
     factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(digits[-1:], 1)
-    number = whole_number(digits[:-1] if factor > 1 else digits, _MOST_BYTES)
+    number = whole_number(digits[:-1] if factor > 1 else digits, _MAX_BYTES)
     if number is None:
         raise InvalidSettingError(key, conf[key], "give a number of bytes, such as 67108864, 64m or 1g")
     return number * factor
@@ -104,8 +104,8 @@ def deadline_ms_of(conf: Mapping[str, str]) -> int:
     if not text:
         return 0
     unit_s = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}.get(text[-1:], 0)
-    number = whole_number(text[:-1], _MOST_SECONDS)
-    if not unit_s or not number or number * unit_s > _MOST_SECONDS:
+    number = whole_number(text[:-1], _MAX_SECONDS)
+    if not unit_s or not number or number * unit_s > _MAX_SECONDS:
         raise InvalidSettingError(DEADLINE, conf[DEADLINE], "give a duration up to 365d, such as 90s, 15m, 2h or 1d")
     return 1000 * number * unit_s
 

@@ -14,7 +14,7 @@ _HINTS: Final = ("secret", "password", "token", "accesskey", "access.key")
 """The words of `_SECRET`, for a quick check that a large text has none of them."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{3,64}")
 _LONGEST_REGEX: Final = 1024
-_MOST_WORDS: Final = 32
+_MAX_WORDS: Final = 32
 _IN_TEXT: Final = re.compile(
     r"""(?ix) ( (?<![\w.-]) (?=[\w.-]*?(?:secret|password|token|access[.]?key)) [\w.-]++ (?<!file)
                 ["'`]? \s{0,4}+ [=:] (?!>?\s{0,4}\*{9}\(redacted\)(?![^\s"',;&)}\]])) \s{0,4}+ )
@@ -47,7 +47,7 @@ def is_secret(text: str, words: frozenset[str] = frozenset()) -> bool:
 def words_of(conf: Mapping[str, str]) -> frozenset[str]:
     """Return the words in the job's own `spark.redaction.regex`; they redact too much rather than too little."""
     found = _WORD.findall(conf.get(REGEX_KEY, "")[:_LONGEST_REGEX])
-    return frozenset(word.lower() for word in found[:_MOST_WORDS])
+    return frozenset(word.lower() for word in found[:_MAX_WORDS])
 
 
 def shown_value(name: str, value: str, words: frozenset[str] = frozenset()) -> str:

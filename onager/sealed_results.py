@@ -16,7 +16,7 @@ _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qI")
 _MAGIC: Final = 0x4F4E41474F525331
 _CHECKSUM: Final = re.compile(r"crc32:[0-9a-f]{8}")
-_MOST_INDEX_BYTES: Final = 16 * 1024 * 1024
+_MAX_INDEX_BYTES: Final = 16 * 1024 * 1024
 
 
 class DamagedResultError(Exception):
@@ -78,7 +78,7 @@ def _index(source: Source, checksum: str) -> list[_Piece]:
         raise DamagedResultError("it is too short")
     source.seek(size)
     length, crc, magic = _TRAILER.unpack(source.read(_TRAILER.size))
-    if magic != _MAGIC or not _COUNT.size < length <= min(size, _MOST_INDEX_BYTES):
+    if magic != _MAGIC or not _COUNT.size < length <= min(size, _MAX_INDEX_BYTES):
         raise DamagedResultError("its end is not that of a result")
     source.seek(size - length)
     data = source.read(length)

@@ -14,7 +14,7 @@ from onager.scheduler import timing
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.gateway import ExecutorGateway
 from onager.scheduler.api.job_logs import JobLogs
-from onager.scheduler.api.looking import JobLooks
+from onager.scheduler.api.looking import JobQueries
 from onager.scheduler.api.progress import ProgressView
 from onager.scheduler.api.replica_service import ReplicaService
 from onager.scheduler.api.retrying import Retries
@@ -22,7 +22,7 @@ from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.api.timeline.wall_times import WallTimes
 from onager.scheduler.api.tracing import Tracing
-from onager.scheduler.catalog.reading import CatalogLooks
+from onager.scheduler.catalog.reading import CatalogQueries
 from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_loads import JobLoads
@@ -109,13 +109,13 @@ class Replica:
         self.webhooks = Webhooks(settings, self.heads, self.precedence, clock)
         self.blobs = BlobStore(backend)
         self.tracing = Tracing(settings, self.heads, self.precedence, self.blobs, clock)
-        self._owed = [owed for owed in (self.webhooks.owed, self.tracing.owed) if owed.is_on]
+        self._deliveries = [each for each in (self.webhooks.deliveries, self.tracing.deliveries) if each.is_on]
         self.jobs = JobStore(
             backend,
             self.heads,
             clock,
             settings.scheduler_id,
-            owes=[owed.flag for owed in self._owed],
+            owes=[each.flag for each in self._deliveries],
             blobs=self.blobs,
         )
         self.writers = JobWriters(self.jobs, clock, self.ownership.follows)
@@ -224,7 +224,7 @@ class Replica:
             settings,
             submissions,
             Retries(self.jobs, self.blobs, audit, submissions),
-            JobLooks(
+            JobQueries(
                 self.jobs,
                 self.ownership,
                 self.forwarding,
@@ -247,7 +247,7 @@ class Replica:
             StateAdmin(backend, clock, without_credentials(settings.backend), audit),
             audit,
             self.notes,
-            CatalogLooks(backend),
+            CatalogQueries(backend),
         )
         self.places = PlaceAdmission(backend, self.executors, self.members)
         self.results.check_exchange = self.places.check_exchange
@@ -259,7 +259,7 @@ class Replica:
             sessions,
             ConnectCalls(self.requests),
             submissions,
-            self.service.looks,
+            self.service.queries,
             running,
             self.heads,
             self.results,
@@ -408,8 +408,8 @@ class Replica:
         """The head of a job has changed in the store, or is gone."""
         for part in (self.checks, self.clean_ups, self.retention):
             part.on_head(job_id, head)
-        for owed in self._owed:
-            owed.on_head(job_id, head)
+        for each in self._deliveries:
+            each.on_head(job_id, head)
         self._changed(job_id)
         cached = self.jobs.cached(job_id)
         if head is None or not head.is_active:

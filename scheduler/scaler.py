@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 METRIC: Final = "onager_slots_wanted"
 SLOTS_PER_EXECUTOR: Final = "slotsPerExecutor"
 """The entry of a trigger's metadata that says how many slots one replica has; 1 without it."""
-_MOST_SLOTS: Final = 100_000
+_MAX_SLOTS: Final = 100_000
 
 
 class ScalerService(ExternalScalerServicer):  # type: ignore[misc]
@@ -94,11 +94,11 @@ class ScalerService(ExternalScalerServicer):  # type: ignore[misc]
 
 def _slots_per_executor(ref: pb.ScaledObjectRef) -> int:
     said = ref.scalerMetadata.get(SLOTS_PER_EXECUTOR, "1")
-    if said.isascii() and said.isdecimal() and len(said) <= len(str(_MOST_SLOTS)) and 1 <= int(said) <= _MOST_SLOTS:
+    if said.isascii() and said.isdecimal() and len(said) <= len(str(_MAX_SLOTS)) and 1 <= int(said) <= _MAX_SLOTS:
         return int(said)
     raise InvalidRequestError(
         f"{SLOTS_PER_EXECUTOR} in the metadata of {ref.namespace[:100]}/{ref.name[:100]} is {said[:100]!r}; give the "
-        f"number of slots of one executor, from 1 to {_MOST_SLOTS:,}"
+        f"number of slots of one executor, from 1 to {_MAX_SLOTS:,}"
     )
 
 

@@ -16,7 +16,7 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.security import ServerAccess
 from onager.scheduler.app import Replica
-from onager.scheduler.connect.door import SparkConnectDoor
+from onager.scheduler.connect.door import SparkConnectHandler
 from onager.scheduler.health import LIVENESS
 
 SERVICES: Final = tuple(s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor")
@@ -39,7 +39,7 @@ async def serve(
     add_OnagerExecutorGatewayServicer_to_server(replica.gateway, border)
     add_OnagerReplicaServicer_to_server(replica.for_replicas, border)
     share = replica.settings.stream_share_percent
-    server.add_generic_rpc_handlers((SparkConnectDoor(replica.spark_connect, replica.stopping, share),))
+    server.add_generic_rpc_handlers((SparkConnectHandler(replica.spark_connect, replica.stopping, share),))
     checks = checks or AsyncHealthServicer()
     border.add_looking(checks, SERVICES)
     port = access.add_port(server, listen)

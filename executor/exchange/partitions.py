@@ -19,9 +19,9 @@ from onager.manifests import Move, Place, TablePlaces
 from onager.private_paths import PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 
-MOST_WRITTEN: Final = 20_000
+MAX_WRITTEN: Final = 20_000
 """Partitions into which one job writes rows: they are in one manifest, and in one change of the catalog."""
-_MOST_KEYS: Final = 100
+_MAX_KEYS: Final = 100
 _TRIES: Final = 5
 
 Read = Callable[[pb.ReadCatalogRequest], Future[pb.ReadCatalogResponse]]
@@ -51,7 +51,7 @@ def held_partitions(read: Read, table: pb.SinkTable) -> HeldPartitions:
         if record["id"] != table.table_id:
             return HeldPartitions()
         keys = [page_key(table.table_id, page_id) for page_id in record.get("pages", ())]
-        pages = [page for start in range(0, len(keys), _MOST_KEYS) for page in _pages(read, keys[start:][:_MOST_KEYS])]
+        pages = [page for start in range(0, len(keys), _MAX_KEYS) for page in _pages(read, keys[start:][:_MAX_KEYS])]
         if all(page.value for page in pages):
             partitions = folded(read_page(p.key.rpartition("/")[2], p.value, f"Catalog/{p.key}") for p in pages)
             locations = {path: str(each["storage"]["location"]) for path, each in partitions.items()}
@@ -70,9 +70,9 @@ def written_places(sink: pb.Sink, moves: Sequence[Move], held: HeldPartitions, p
     paths = {move.name.rpartition("/")[0] for move in moves} - {""}
     if not paths and within and within.count("/") == len(sink.partition_by) - 1:
         paths = {within}  # one that is named is there, as in Spark, even if it gets no rows
-    if len(paths) > MOST_WRITTEN:
+    if len(paths) > MAX_WRITTEN:
         raise SinkError(
-            f"rows of {len(paths):,} partitions, more than {MOST_WRITTEN:,} in one job: write some after "
+            f"rows of {len(paths):,} partitions, more than {MAX_WRITTEN:,} in one job: write some after "
             "others, or partition the table by fewer columns, or more coarsely"
         )
     places = {}

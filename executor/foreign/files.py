@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-MOST_FILES: Final = 500_000
+MAX_FILES: Final = 500_000
 """Data files that one table may have: planning lists them all."""
 
 
@@ -43,10 +43,8 @@ def live_files(table: "Table", snapshot: "Snapshot | None") -> list["DataFile"]:
                 "it has delete files, which name rows that are not there any more: rewrite its data files"
             )
     files = [task.file for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files()]
-    if len(files) > MOST_FILES:
-        raise UnmappedError(
-            f"it has {len(files):,} data files, more than {MOST_FILES:,}: rewrite them into larger ones"
-        )
+    if len(files) > MAX_FILES:
+        raise UnmappedError(f"it has {len(files):,} data files, more than {MAX_FILES:,}: rewrite them into larger ones")
     return files
 
 

@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 MIB: Final = 1024 * 1024
-MOST_PARTITIONS: Final = 2_000
-MOST_BYTES: Final = 4 * MIB
-MOST_S: Final = 1.0
+MAX_PARTITIONS: Final = 2_000
+MAX_BYTES: Final = 4 * MIB
+MAX_S: Final = 1.0
 """What ends a portion; if it took longer to go on where the last one ended, it goes on for as long again."""
-MOST_PARTITION_BYTES: Final = 16 * MIB
+MAX_PARTITION_BYTES: Final = 16 * MIB
 """A larger partition would not fit a report, with the rest of its portion."""
 
 _pickles = CPickleSerializer()
@@ -117,10 +117,10 @@ class _Portion(DataSourceReader):  # type: ignore[misc]
             self._check(partition, found)
             if not found:
                 now = monotonic()
-                until = now + max(MOST_S, now - begun)
+                until = now + max(MAX_S, now - begun)
             found.append(partition)
             size += self._size(partition)
-            if len(found) == MOST_PARTITIONS or size >= MOST_BYTES or monotonic() >= until:
+            if len(found) == MAX_PARTITIONS or size >= MAX_BYTES or monotonic() >= until:
                 return found, False
         return found, True
 
@@ -154,10 +154,10 @@ class _Portion(DataSourceReader):  # type: ignore[misc]
 
     def _size(self, partition: InputPartition) -> int:
         size = len(_pickles.dumps(partition))
-        if size > MOST_PARTITION_BYTES:
+        if size > MAX_PARTITION_BYTES:
             raise ValueError(
                 f"{type(self._inner).__name__}.partitions_after gave a partition of {size:,} bytes, more than "
-                f"{MOST_PARTITION_BYTES:,}: let it only name what to read, such as a path or a range of keys"
+                f"{MAX_PARTITION_BYTES:,}: let it only name what to read, such as a path or a range of keys"
             )
         return size
 

@@ -68,7 +68,7 @@ from onager.protocol.limits import MAX_PLAN_BYTES, MIB
 
 _CATALOG = "spark.sql.catalogImplementation"
 _STOP_TIMEOUT_S = 10.0
-_MOST_MANIFEST_BYTES = MAX_PLAN_BYTES - MIB
+_MAX_MANIFEST_BYTES = MAX_PLAN_BYTES - MIB
 
 log = structlog.get_logger()
 
@@ -402,10 +402,10 @@ class SparkWorker:
         private = NO_PATHS if task_set.sink.path == self._checkpoint(key.job_id) else self._private
         with writing_at(self._places, task_set.sink.path):
             content = plan_publish(key.job_id, task_set.sink, outputs, nonce, private, held).to_bytes()
-        if len(content) > _MOST_MANIFEST_BYTES:
+        if len(content) > _MAX_MANIFEST_BYTES:
             raise SinkError(
                 f"the manifest of what is to be published has {len(content):,} bytes, more than the "
-                f"{_MOST_MANIFEST_BYTES:,} that fit a message: write fewer and larger files, or in several jobs"
+                f"{_MAX_MANIFEST_BYTES:,} that fit a message: write fewer and larger files, or in several jobs"
             )
         name = digest(content)
         output = pb.TaskOutput(

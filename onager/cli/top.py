@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _ACTIVE: Final = (JobState.PUBLISHING, JobState.RUNNING, JobState.PLANNING, JobState.QUEUED)
-_MOST_JOBS: Final = 100
-_MOST_LOOKED_AT: Final = 20
+_MAX_JOBS: Final = 100
+_MAX_LOOKED_AT: Final = 20
 """Jobs whose tasks are counted."""
 _RETRY_S: Final = 3.0
 """Who looks on sees soon that no scheduler answers, rather than figures of the past."""
@@ -67,9 +67,9 @@ def look(client: OnagerClient) -> Look:
     """Return the cluster as it is now."""
     raw: list[pb.JobProgress] = []
     for state in _ACTIVE:
-        raw += client.list_jobs(pb.ListJobsRequest(state=state.value, limit=_MOST_JOBS - len(raw)))
+        raw += client.list_jobs(pb.ListJobsRequest(state=state.value, limit=_MAX_JOBS - len(raw)))
     jobs = [JobProgress.from_message(job) for job in raw]
-    for number, job in enumerate(jobs[:_MOST_LOOKED_AT]):
+    for number, job in enumerate(jobs[:_MAX_LOOKED_AT]):
         try:
             with closing(client.job(job.job_id).watch()) as changes:  # without where its time went, which costs
                 jobs[number] = next(changes)
@@ -110,7 +110,7 @@ def show(seen: Look) -> None:
 def summary(seen: Look) -> str:
     """Return the first line."""
     taken, slots = seen.slots
-    more = "+" if len(seen.jobs) >= _MOST_JOBS else ""
+    more = "+" if len(seen.jobs) >= _MAX_JOBS else ""
     return (
         f"{len(seen.schedulers)} scheduler{'s' * (len(seen.schedulers) != 1)}, {taken} of {slots} slots taken, "
         f"{len(seen.jobs) - seen.waiting}{more} jobs going on, {seen.waiting}{more} waiting"

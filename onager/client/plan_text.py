@@ -13,7 +13,7 @@ from onager.client.task_costs import TaskCost
 WIDTH: Final = 100
 _INDENT: Final = "  "
 _LEAST_TEXT: Final = 30
-_MOST_PREFIX: Final = 24
+_MAX_PREFIX: Final = 24
 _IDS: Final = re.compile(r"#\d+L?")
 """The ids of columns in Spark's text."""
 _SCAN: Final = re.compile(r"FileScan (?P<format>\w+) ?(?P<table>\S*?) ?(?P<columns>\[.*?\]) (?:Batched|DataFilters)")
@@ -178,7 +178,7 @@ def _shown(operators: Sequence[PlanOperator]) -> Iterator[tuple[PlanOperator, st
 
 def _prefix(branches: str) -> str:
     """Return what stands before an operator; of many branches only the last."""
-    return branches if len(branches) <= _MOST_PREFIX else f"… {branches[2 - _MOST_PREFIX :]}"
+    return branches if len(branches) <= _MAX_PREFIX else f"… {branches[2 - _MAX_PREFIX :]}"
 
 
 def _operator(operator: PlanOperator, width: int) -> str:

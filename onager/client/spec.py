@@ -28,7 +28,7 @@ SINK_MODES: Final = ("error", "overwrite", "append")
 DEFAULT_FUNCTION: Final = "main"
 """The function of a Python file that runs by default."""
 
-_MOST_DIGITS: Final = 38
+_MAX_DIGITS: Final = 38
 """Of a decimal of Spark's."""
 _SUFFIXES: Final = {
     "parquet": "parquet",
@@ -248,8 +248,8 @@ def _decimal_type(name: str, value: Decimal) -> str:
         raise InvalidRequestError(f"the parameter {name or '?'} is {value}, which is no decimal of Spark's")
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale, 1)
-    if precision > _MOST_DIGITS:
-        raise InvalidRequestError(f"the parameter {name or '?'} has {precision} digits, more than {_MOST_DIGITS}")
+    if precision > _MAX_DIGITS:
+        raise InvalidRequestError(f"the parameter {name or '?'} has {precision} digits, more than {_MAX_DIGITS}")
     return f"decimal({precision},{scale})"
 
 

@@ -11,9 +11,9 @@ from onager.state_backend import Keyspace, KeyValue, StateBackendClient
 _LIST_DEFAULT: Final = 100
 _PAGE: Final = 128
 _FIELDS: Final = {"at_ms", "principal", "peer", "scheduler_id", "action", "target"}
-_MOST_READ: Final = 4_096
+_MAX_READ: Final = 4_096
 """Records read for one answer, however few of them are wanted."""
-_MOST_BYTES: Final = 1024 * 1024
+_MAX_BYTES: Final = 1024 * 1024
 """The records of one answer, about."""
 
 
@@ -35,7 +35,7 @@ async def list_audit(backend: StateBackendClient, request: pb.ListAuditRequest) 
             if _is_wanted(entry, request):
                 response.entries.append(entry)
                 size += len(item.value)
-            if len(response.entries) == limit or read == _MOST_READ or size > _MOST_BYTES:
+            if len(response.entries) == limit or read == _MAX_READ or size > _MAX_BYTES:
                 response.next = after
                 return response
         if not page.has_more:

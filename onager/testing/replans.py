@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from onager.execution_graph.replan_changes import MOST_REPLANS
+from onager.execution_graph.replan_changes import MAX_REPLANS
 from onager.executor.spark import plan_codec
 from onager.executor.spark.planning import replan
 from onager.executor.spark.stage_plan import buckets_of
@@ -51,7 +51,7 @@ class Replans:
 
         No other stage has begun.
         """
-        if not self._frame or done.keys() <= self._known or len(self.told) == MOST_REPLANS:
+        if not self._frame or done.keys() <= self._known or len(self.told) == MAX_REPLANS:
             return None
         new = ", ".join(map(str, sorted(done.keys() - self._known)))
         self._known |= done.keys()

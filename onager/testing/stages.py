@@ -18,8 +18,8 @@ from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
     HASHED_BYTES,
     LEAF_PARALLELISM,
+    MAX_HASHED_BYTES,
     MIN_SPLITS,
-    MOST_HASHED_BYTES,
     SHUFFLE_PARTITIONS,
 )
 from onager.executor.spark.stage_plan import (
@@ -154,7 +154,7 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
     }
     with _PLANNING:
         own = own_settings(session)
-        hashed = {HASHED_BYTES: own.get(HASHED_BYTES, str(MOST_HASHED_BYTES))}
+        hashed = {HASHED_BYTES: own.get(HASHED_BYTES, str(MAX_HASHED_BYTES))}
         with changed_settings(session, own, sizes | hashed | dict(config.conf) | CUT_SETTINGS):
             return _cut(session, jvm, analyzed, column_names, config)
 

@@ -66,7 +66,7 @@ class _ProgressFeed(Feed):
 
 
 @dataclass(eq=False, repr=False)
-class JobLooks:
+class JobQueries:
     """Shows jobs, whichever scheduler drives them."""
 
     jobs: JobStore

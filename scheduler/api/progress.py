@@ -81,7 +81,7 @@ class ProgressView:
         )
         steps = self._add_steps(graph, progress)
         if graph.is_active:
-            self._add_far(graph, progress, steps)
+            self._add_estimate(graph, progress, steps)
         match graph.outcome:
             case Failed(failure=failure):
                 progress.failure.CopyFrom(wire.failure_message(failure))
@@ -119,14 +119,14 @@ class ProgressView:
             progress.sink_path = without_logins(head.sink_path or "")
         return found
 
-    def _add_far(self, graph: ExecutionGraph, progress: pb.JobProgress, steps: Mapping[int, float]) -> None:
-        far = self.live.far(graph, self.clock.now_ms(), steps)
-        if far is None:
+    def _add_estimate(self, graph: ExecutionGraph, progress: pb.JobProgress, steps: Mapping[int, float]) -> None:
+        estimate = self.live.estimate(graph, self.clock.now_ms(), steps)
+        if estimate is None:
             return
-        progress.fraction, progress.fraction_fell = far.fraction, far.fell
-        if far.eta_ms is not None:
-            progress.eta_low_ms, progress.eta_high_ms = far.eta_ms
-        for info, part in zip(progress.stages, far.stages, strict=False):
+        progress.fraction, progress.fraction_fell = estimate.fraction, estimate.fell
+        if estimate.eta_ms is not None:
+            progress.eta_low_ms, progress.eta_high_ms = estimate.eta_ms
+        for info, part in zip(progress.stages, estimate.stages, strict=False):
             info.fraction, info.rows_read, info.bytes_read = part
 
     def detail(self, job: StoredJob, spec: pb.JobSpec, explained: Explained, page: pb.GetJobRequest) -> pb.JobDetail:

@@ -18,10 +18,10 @@ from onager.scheduler import wire
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.job_list import listed
 from onager.scheduler.api.job_logs import JobLogs
-from onager.scheduler.api.looking import JobLooks, asked_job_id
+from onager.scheduler.api.looking import JobQueries, asked_job_id
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.submitting import Submissions
-from onager.scheduler.catalog.reading import CatalogLooks
+from onager.scheduler.catalog.reading import CatalogQueries
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -47,7 +47,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     settings: SchedulerSettings
     submissions: Submissions
     retries: Retries
-    looks: JobLooks
+    queries: JobQueries
     local: LocalDriver
     ownership: Ownership
     heads: JobHeads
@@ -60,7 +60,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     state: StateAdmin
     audit: Audit
     notes: AuditNotes
-    catalog: CatalogLooks
+    catalog: CatalogQueries
 
     @property
     def stream_share_percent(self) -> int:
@@ -82,7 +82,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.JobDetail:  # noqa: ARG002, N802
         """Return a job's details."""
-        return await self.looks.detail(asked_job_id(request.job_id), request)
+        return await self.queries.detail(asked_job_id(request.job_id), request)
 
     @translated
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802
@@ -92,12 +92,12 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated_stream
     def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[SharedMessage]:  # noqa: ARG002, N802
         """Yield a job's progress, now and at every change, until the job has ended."""
-        return self.looks.shared_progress(asked_job_id(request.job_id))
+        return self.queries.shared_progress(asked_job_id(request.job_id))
 
     @translated_stream
     def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.EventBatch]:  # noqa: ARG002, N802
         """Yield what happened to a job after a position of its log, batch by batch."""
-        return self.looks.events(asked_job_id(request.job_id), request.after, follow=request.follow)
+        return self.queries.events(asked_job_id(request.job_id), request.after, follow=request.follow)
 
     @translated_stream
     async def ExportJob(self, request: pb.ExportJobRequest, context: Context) -> AsyncIterator[pb.ExportChunk]:  # noqa: ARG002, N802
@@ -120,14 +120,14 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def GetFinalPlan(self, request: pb.GetFinalPlanRequest, context: Context) -> pb.FinalPlan:  # noqa: ARG002, N802
         """Return a page of a job's plan as it ran, or as it runs."""
-        return await self.looks.final_plan(asked_job_id(request.job_id), request.stage_id)
+        return await self.queries.final_plan(asked_job_id(request.job_id), request.stage_id)
 
     @translated
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: N802
         """End a job; one that has ended stays as it is."""
         job_id = asked_job_id(request.job_id)
         with self.ownership.left_to_others():
-            before = await self.looks.fresh(job_id)
+            before = await self.queries.fresh(job_id)
             if not before.graph.is_active:
                 return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
             async with self.audit.act(caller_of(context), "cancel", job_id, request.reason) as act:
@@ -143,7 +143,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: N802
         """Send a job's result from (partition, batch) on."""
         job_id = asked_job_id(request.job_id)
-        job = await self.looks.fresh(job_id)
+        job = await self.queries.fresh(job_id)
         head = self.heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         if job.graph.is_program:
@@ -162,7 +162,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         assert stage is not None
         child_id = JobId(child_of(stage))
         try:
-            child = await self.looks.fresh(child_id)
+            child = await self.queries.fresh(child_id)
         except JobNotFoundError:
             raise ResultExpiredError(program.graph.job_id) from None
         head = self.heads.get(child_id)

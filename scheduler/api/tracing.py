@@ -1,6 +1,6 @@
 """Exports jobs that have ended as OpenTelemetry traces, made of their histories (`onager.scheduler.api.spans`).
 
-Each job is exported at least once (`onager.scheduler.engine.owed`).
+Each job is exported at least once (`onager.scheduler.engine.delivery_queue`).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from onager.job_settings import TRACEPARENT
 from onager.protocol.apart import apart
 from onager.scheduler.api.timeline.reading import Timelines
 from onager.scheduler.cluster.precedence import Precedence
-from onager.scheduler.engine.owed import NotDeliveredError, Owed
+from onager.scheduler.engine.delivery_queue import DeliveryQueue, NotDeliveredError
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_specs import decode_spec
@@ -44,18 +44,18 @@ class Tracing:
         self._blobs = blobs
         self._jobs_at_once = asyncio.Semaphore(_AT_ONCE)
         whom = [self._endpoint] if self._endpoint else []
-        self.owed = Owed("is_trace_owed", heads, precedence, clock, give_up_s=_GIVE_UP_S, whom=whom)
+        self.deliveries = DeliveryQueue("is_trace_owed", heads, precedence, clock, give_up_s=_GIVE_UP_S, whom=whom)
 
     async def run(self, timelines: Timelines) -> None:
         """Export for as long as the scheduler lives."""
-        if not self.owed.is_on:
+        if not self.deliveries.is_on:
             await asyncio.Event().wait()
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         # What else there is to say (headers, certificates, time limits) the library takes from OTEL_EXPORTER_OTLP_….
         exporter = OTLPSpanExporter(endpoint=f"{self._endpoint.rstrip('/')}/v1/traces")
         try:
-            await self.owed.run(partial(self._export_job, timelines, exporter))
+            await self.deliveries.run(partial(self._export_job, timelines, exporter))
         finally:
             exporter.shutdown()  # type: ignore[no-untyped-call]
 

@@ -70,7 +70,7 @@ def _add(answer: pb.ReadCatalogResponse, key: str, item: KeyValue | None, *, is_
 # ---------------------------------------------------------------- for people
 
 
-class CatalogLooks:
+class CatalogQueries:
     """The catalog as people see it, secrets redacted."""
 
     def __init__(self, backend: StateBackendClient) -> None:

@@ -48,7 +48,7 @@ class _Call:
 _Serve = Callable[[_Call, Any], Awaitable[Any]]
 
 
-class SparkConnectDoor(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Serves Spark Connect on a scheduler's port."""
 
     def __init__(self, service: SparkConnectService, stopping: asyncio.Event, stream_share_percent: int) -> None:

@@ -19,7 +19,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security import caller
 from onager.protocol.serving import counted
-from onager.scheduler.api.looking import JobLooks
+from onager.scheduler.api.looking import JobQueries
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
@@ -83,7 +83,7 @@ class Operations:
     sessions: Sessions
     calls: ConnectCalls
     submissions: Submissions
-    looks: JobLooks
+    queries: JobQueries
     running: RunningOperations
     heads: JobHeads
     results: ResultStore
@@ -235,7 +235,7 @@ class Operations:
             await self.submissions.submit(submission, extra=(ops, {**expected, **is_open}))
         except JobConflictError:
             # The session may have changed since the operation began. What counts is its plan.
-            job = await self.looks.fresh(operation.job_id)
+            job = await self.queries.fresh(operation.job_id)
             if job.header.labels.get(_PLAN) != digest:
                 raise _taken(operation) from None
 
@@ -271,7 +271,7 @@ class Operations:
     async def _until_ended(self, operation: Operation, *, is_begun: bool = False) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, until it has ended; *is_begun*: it was submitted, if its record is gone by now."""
         try:
-            async for told in self.looks.progress(operation.job_id):
+            async for told in self.queries.progress(operation.job_id):
                 if told.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
                     break
                 yield progress(operation.ids, told)
@@ -282,7 +282,7 @@ class Operations:
 
     async def _succeeded(self, operation: Operation) -> StoredJob:
         """Return the operation's job, which has ended; `ConnectError` unless it has succeeded."""
-        job = await self.looks.fresh(operation.job_id)
+        job = await self.queries.fresh(operation.job_id)
         if job.graph.state is JobState.CANCELLED:
             raise cancelled()
         if job.graph.state is JobState.FAILED:
@@ -321,7 +321,7 @@ class Operations:
     async def failure(self, key: SessionKey, operation_id: str) -> ConnectError | None:
         """Return the error with which an operation's job failed; None if it did not, or is gone."""
         try:
-            graph = (await self.looks.fresh(job_id_of(key, operation_id))).graph
+            graph = (await self.queries.fresh(job_id_of(key, operation_id))).graph
         except JobNotFoundError:
             return None
         return from_job(graph.outcome.failure, operation_id) if graph.state is JobState.FAILED else None  # type: ignore[union-attr]

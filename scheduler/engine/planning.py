@@ -36,7 +36,7 @@ from onager.scheduler import wire
 from onager.scheduler.catalog.changes import MAX_CHANGED, changes_from, encoded
 
 _KINDS = ("exchange", "result", "sink", "control")
-_MOST_DECISIONS = 20
+_MAX_DECISIONS = 20
 _SIDES = ("", "shuffled", "broadcast", "joined")
 
 
@@ -164,7 +164,7 @@ def replanned(
             raise PlanningError("the planner returned stages that do not fit together: a stage has no plan")
         result = stages[-1].stage_id
         stages = stages if plan.sink is None else (*stages, *_publishing(result))
-    decisions = [shown_text(text) for text in outcome.decisions[:_MOST_DECISIONS]]
+    decisions = [shown_text(text) for text in outcome.decisions[:_MAX_DECISIONS]]
     return StageReplanned(
         replan_id=task.stage_id,
         task_attempt=task.task_attempt,

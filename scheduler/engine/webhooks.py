@@ -1,4 +1,4 @@
-"""Webhooks: tells other programs that a job has ended, at least once (`onager.scheduler.engine.owed`).
+"""Webhooks: tells other programs that a job has ended, at least once (`onager.scheduler.engine.delivery_queue`).
 
 Receivers know repeats by the id of the delivery, which is the job's.
 
@@ -23,7 +23,7 @@ from onager.errors import InvalidSettingError
 from onager.ids import JobId
 from onager.redaction import shown_text, without_logins
 from onager.scheduler.cluster.precedence import Precedence
-from onager.scheduler.engine.owed import NotDeliveredError, Owed, shown
+from onager.scheduler.engine.delivery_queue import DeliveryQueue, NotDeliveredError, shown
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.settings import SchedulerSettings
 
@@ -52,17 +52,19 @@ class Webhooks:
         self._clock = clock
         self._requests = {url: asyncio.Semaphore(_AT_ONCE) for url in self._urls}
         give_up_s = settings.webhook_give_up_s
-        self.owed = Owed("is_notice_owed", heads, precedence, clock, give_up_s=give_up_s, whom=self._urls)
+        self.deliveries = DeliveryQueue(
+            "is_notice_owed", heads, precedence, clock, give_up_s=give_up_s, whom=self._urls
+        )
 
     async def run(self) -> None:
         """Deliver for as long as the scheduler lives."""
-        if not self.owed.is_on:
+        if not self.deliveries.is_on:
             await asyncio.Event().wait()
         import httpx
 
         # A redirect would carry the body to a place that the administrator has not named.
         async with httpx.AsyncClient(timeout=self._timeout_s, follow_redirects=False) as client:
-            await self.owed.run(partial(self._post, client))
+            await self.deliveries.run(partial(self._post, client))
 
     async def _post(self, client: "httpx.AsyncClient", job_id: JobId, head: JobHead, url: str) -> None:
         import httpx

@@ -46,7 +46,7 @@ class FailureDetector:
         """Note that the executor's record changed: its silence, if any, counts from now on."""
         self._silent_since_s.pop(executor_id, None)
 
-    async def bury(self) -> None:
+    async def expire_lost(self) -> None:
         """Declare executors lost whose lease has ended by the store's clock, and by this process's own.
 
         A heartbeat may have come after the one that renewed the lease last; and for as long as this process was late,
@@ -79,7 +79,7 @@ class FailureDetector:
         for session in self._executors.sessions:
             await self._look_at(session, now_s)
         if any(not self._executors.registry.is_beating(executor_id) for executor_id in self._silent_since_s):
-            await self.bury()
+            await self.expire_lost()
         await self._executors.tell_losses()
         await self._forget_dead()
 

@@ -80,7 +80,7 @@ class ExecutorManager:
         self.watch = FailureDetector(
             self, precedence, backend, clock, connection_grace_s=connection_grace_s, lost_retention_s=lost_retention_s
         )
-        self._registry = ExecutorRegistry(backend, self._on_change, self.watch.bury)
+        self._registry = ExecutorRegistry(backend, self._on_change, self.watch.expire_lost)
         self._admission = Admission(machine)
         self.on_record: Callable[[ExecutorId], None] = lambda _: None
         """Called when the record of an executor that talks with this scheduler has changed."""

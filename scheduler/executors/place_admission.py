@@ -32,7 +32,7 @@ from onager.supervision import run_loops
 
 log = structlog.get_logger(__name__)
 
-_MOST_MARKS: Final = 64
+_MAX_MARKS: Final = 64
 """Marks that one answer asks for."""
 
 Expected = Mapping[tuple[Keyspace, str], int]
@@ -285,8 +285,8 @@ class PlaceAdmission:
             own = self.own.pending_mark
             marks = [r.mark for r in self._members.others() if r.mark and not r.sees_exchange]
             wanted += [(EXCHANGE, mark) for mark in (own, *marks) if mark]
-        new = [(name, mark) for name, mark in wanted if mark not in session.marks_asked][:_MOST_MARKS]
-        if len(session.marks_asked) > 16 * _MOST_MARKS:
+        new = [(name, mark) for name, mark in wanted if mark not in session.marks_asked][:_MAX_MARKS]
+        if len(session.marks_asked) > 16 * _MAX_MARKS:
             session.marks_asked.clear()
         session.marks_asked.update(mark for _, mark in new)
         return [pb.PlaceMark(place=name, mark=mark) for name, mark in new]

@@ -58,7 +58,7 @@ class Calls:
     async def standing(self, job_id: str) -> Standing:
         """Return how far a job is; `JobNotFoundError` when there is none of that id."""
         try:
-            return await self._service.looks.standing(asked_job_id(job_id))
+            return await self._service.queries.standing(asked_job_id(job_id))
         except Exception as error:  # noqa: BLE001 - the caller gets every error, as of a method
             raise told("GetJob", error) from None
 

@@ -15,12 +15,12 @@ from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 
-_MOST_JOBS: Final = 10_000
-_MOST_ATTEMPTS: Final = 10_000
+_MAX_JOBS: Final = 10_000
+_MAX_ATTEMPTS: Final = 10_000
 """Of one job."""
-_MOST_OF_A_TASK: Final = 0.99
+_MAX_OF_A_TASK: Final = 0.99
 """A task that runs is not done."""
-_MOST_OF_A_GROWING_STAGE: Final = 0.5
+_MAX_OF_A_GROWING_STAGE: Final = 0.5
 """As long as it is not known how many tasks a stage will have, it counts as no more than half done."""
 _TOLD_FROM: Final = 0.1
 """How much must be done before anything is said of the rest."""
@@ -42,7 +42,7 @@ class _Reading(NamedTuple):
     permille: int
 
 
-class StageFar(NamedTuple):
+class StageEstimate(NamedTuple):
     """How far a stage is."""
 
     fraction: float
@@ -51,11 +51,11 @@ class StageFar(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Far:
+class CompletionEstimate:
     """How far a job is."""
 
     fraction: float
-    stages: tuple[StageFar, ...]
+    stages: tuple[StageEstimate, ...]
     eta_ms: tuple[int, int] | None = None
     fell: str = ""
     """Why it was further once; empty if it was not."""
@@ -85,7 +85,7 @@ class LiveProgress:
             job = self._job(key.job_id)
             place = _place(key)
             before = job.readings.get(place, _Reading(0, 0, 0))
-            if place in job.readings or len(job.readings) < _MOST_ATTEMPTS:
+            if place in job.readings or len(job.readings) < _MAX_ATTEMPTS:
                 job.readings[place] = _Reading(
                     max(before.rows, each.rows_read),
                     max(before.size, each.bytes_read),
@@ -96,14 +96,16 @@ class LiveProgress:
         """Drop what is known of a job that has ended."""
         self._jobs.pop(job_id, None)
 
-    def far(self, graph: ExecutionGraph, now_ms: int, steps: Mapping[int, float] = _NO_STEPS) -> Far | None:
+    def estimate(
+        self, graph: ExecutionGraph, now_ms: int, steps: Mapping[int, float] = _NO_STEPS
+    ) -> CompletionEstimate | None:
         """Return how far a job is that has not ended; None before there is anything to tell.
 
         *steps*: how far the jobs are that run steps of a program, by stage.
         """
         job = self._job(JobId(graph.job_id))
         if graph.plan is None:
-            return self._far_whole(graph, job, now_ms)
+            return self._estimate_whole(graph, job, now_ms)
         parts = [self._stage(graph, stage, job, steps.get(stage.spec.stage_id, 0.0)) for stage in graph.stages]
         job.readings = {key: job.readings[key] for key in job.readings if _runs(graph, key)}
         counted = [(s.spec.partitions, p) for s, p in zip(graph.stages, parts, strict=True) if s.spec.work in _COUNTED]
@@ -120,9 +122,9 @@ class LiveProgress:
             job.fell = _why_more_tasks(graph, job.replans)
         begun = [s.started_ms for s in graph.stages[1:] if isinstance(s, RunningStage | SuccessfulStage)]
         left = [*_by_pace(done, now_ms - min(begun, default=now_ms)), *_by_tasks(graph, parts)]
-        return Far(done, tuple(parts), None if growing is not None else _range(done, left), job.fell)
+        return CompletionEstimate(done, tuple(parts), None if growing is not None else _range(done, left), job.fell)
 
-    def _far_whole(self, graph: ExecutionGraph, job: _Job, now_ms: int) -> Far | None:
+    def _estimate_whole(self, graph: ExecutionGraph, job: _Job, now_ms: int) -> CompletionEstimate | None:
         """Return how far a query is that runs where it is planned: as far as its executor says."""
         planning = graph.stages[0]
         if not isinstance(planning, RunningStage) or not planning.running:
@@ -132,16 +134,18 @@ class LiveProgress:
         if reading is None:
             return None
         done = reading.permille / 1000
-        part = StageFar(done, reading.rows, reading.size)
-        return Far(done, (part,), _range(done, list(_by_pace(done, now_ms - task.launched_ms))), job.fell)
+        part = StageEstimate(done, reading.rows, reading.size)
+        return CompletionEstimate(
+            done, (part,), _range(done, list(_by_pace(done, now_ms - task.launched_ms))), job.fell
+        )
 
-    def _stage(self, graph: ExecutionGraph, stage: Stage, job: _Job, step: float) -> StageFar:
+    def _stage(self, graph: ExecutionGraph, stage: Stage, job: _Job, step: float) -> StageEstimate:
         stage_id, partitions = stage.spec.stage_id, stage.spec.partitions
         if stage.spec.is_growing and not partitions:
-            return StageFar(0.0, 0, 0)
+            return StageEstimate(0.0, 0, 0)
         if isinstance(stage, SuccessfulStage) or not partitions:
             job.stages[stage_id] = (stage.attempt, 1.0)
-            return StageFar(1.0, 0, 0)
+            return StageEstimate(1.0, 0, 0)
         rows = size = 0
         done = float(len(stage.ledger.outputs))
         if isinstance(stage, RunningStage):
@@ -151,12 +155,12 @@ class LiveProgress:
                 if reading is not None:
                     rows, size = rows + reading.rows, size + reading.size
                     part = reading.permille / 1000 or (reading.size / expected if expected else 0.0)
-                    done += min(_MOST_OF_A_TASK, part)
+                    done += min(_MAX_OF_A_TASK, part)
             if stage.spec.work is StageWork.STEP:
-                done += min(_MOST_OF_A_TASK, step)
+                done += min(_MAX_OF_A_TASK, step)
         fraction = done / partitions
         if stage.spec.is_growing:
-            fraction = min(fraction, _MOST_OF_A_GROWING_STAGE)
+            fraction = min(fraction, _MAX_OF_A_GROWING_STAGE)
         attempt, most = job.stages.get(stage_id, (stage.attempt, 0.0))
         if attempt == stage.attempt:
             fraction = max(fraction, most)
@@ -166,13 +170,13 @@ class LiveProgress:
                 "that it read, are lost"
             )
         job.stages[stage_id] = (stage.attempt, fraction)
-        return StageFar(fraction, rows, size)
+        return StageEstimate(fraction, rows, size)
 
     def _job(self, job_id: JobId) -> _Job:
         found = self._jobs.get(job_id)
         if found is None:
             found = self._jobs[job_id] = _Job()
-            if len(self._jobs) > _MOST_JOBS:
+            if len(self._jobs) > _MAX_JOBS:
                 self._jobs.popitem(last=False)
         else:
             self._jobs.move_to_end(job_id)
@@ -221,7 +225,7 @@ def _by_pace(done: float, elapsed_ms: int) -> list[float]:
     return [elapsed_ms * (1 - done) / done] if done and elapsed_ms > 0 else []
 
 
-def _by_tasks(graph: ExecutionGraph, parts: list[StageFar]) -> list[float]:
+def _by_tasks(graph: ExecutionGraph, parts: list[StageEstimate]) -> list[float]:
     """Return how long the rest takes if its tasks take as long as those before them, and as many run at once as now."""
     all_ms = all_done = 0
     rest: list[tuple[float, float | None]] = []

@@ -11,7 +11,7 @@ from onager.clock import Clock
 from onager.execution_graph import EventBatch
 from onager.ids import JobId
 
-_MOST_EVENTS: Final = 60_000
+_MAX_EVENTS: Final = 60_000
 """Of all jobs together, some 60 MB; at the highest rate of tasks, those of five seconds."""
 _READ_WITHIN_S: Final = 5.0
 """A job that nobody has read for longer keeps none."""
@@ -47,7 +47,7 @@ class RecentBatches:
             job.first = position
         job.batches.append(batch)
         self._events += len(batch.events)
-        while self._events > _MOST_EVENTS:
+        while self._events > _MAX_EVENTS:
             oldest = next(each for each in self._jobs.values() if each.batches)
             self._drop(oldest, 1)
 

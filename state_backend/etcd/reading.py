@@ -18,7 +18,7 @@ _ANSWER_BYTES: Final = 4 * 1024 * 1024
 """The intended size of an answer: etcd holds it in memory as a whole, and so does this process."""
 _FIRST_KEYS: Final = 1_024
 """Most keys of the first answer: their values may be larger than those read lately from the keyspace."""
-_MOST_KEYS: Final = 16_384
+_MAX_KEYS: Final = 16_384
 _UNKNOWN_BYTES: Final = 16 * 1024
 """The assumed size of a key and its value before any of the keyspace were read."""
 _TRIES: Final = 3
@@ -156,7 +156,7 @@ class Reader:
             reading.take(answer, key_values(self._layout, keyspace, answer.kvs))
         if reading.has_more:
             seen = max(1, answer.ByteSize() // max(1, len(answer.kvs)))
-            reading.step = max(1, min(_MOST_KEYS, _ANSWER_BYTES // seen))
+            reading.step = max(1, min(_MAX_KEYS, _ANSWER_BYTES // seen))
             # A few small ones must not make us forget the large ones at once.
             before = self._item_bytes.get((keyspace, keys_only), 0)
             self._item_bytes[keyspace, keys_only] = max(seen, before - before // 16)

@@ -16,7 +16,7 @@ A member serves the requests of a stream one by one. It may wait for a lease tha
 """
 _SILENT_S: Final = 1.5
 """A stream that is silent for longer when a renewal is given up is ended: a new one may find a member that works."""
-_MOST_STREAMS: Final = 4
+_MAX_STREAMS: Final = 4
 
 
 class Renewals:
@@ -45,7 +45,7 @@ class Renewals:
     def _stream(self, metadata: grpc.aio.Metadata) -> "_Stream":
         self._streams = [stream for stream in self._streams if not stream.is_over]
         best = min(self._streams, key=_Stream.waited_s, default=None)
-        if best is None or (best.waited_s() > _STALLED_S and len(self._streams) < _MOST_STREAMS):
+        if best is None or (best.waited_s() > _STALLED_S and len(self._streams) < _MAX_STREAMS):
             best = _Stream(self._stub, metadata)
             self._streams.append(best)
         return best

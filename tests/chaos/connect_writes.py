@@ -27,7 +27,7 @@ from tests.chaos.steps import Followed
 from tests.chaos.victims import EXECUTOR, JVM, SCHEDULER
 
 _CLIENT: Final = "tests.chaos.connect_writes_client"
-_MOST_EVENTS: Final = 24
+_MAX_EVENTS: Final = 24
 """Of a write's job; one that has fewer is killed at its end, or after it."""
 _PATIENCE_S: Final = 300.0
 
@@ -85,7 +85,7 @@ def run(runs: int, seed: int, directory: Path, environment: dict[str, str]) -> T
             way, kind = ways[number % len(ways)], rng.choice((SCHEDULER, EXECUTOR, JVM))
             name = rng.choice(cluster.schedulers if kind == SCHEDULER else cluster.executors)
             cluster.local.await_ready(name)
-            killer = Killer(cluster, admin, (kind, name), rng.randrange(_MOST_EVENTS))
+            killer = Killer(cluster, admin, (kind, name), rng.randrange(_MAX_EVENTS))
             killer.start()
             told = client.ask(way)
             killer.ended.set()

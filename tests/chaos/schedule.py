@@ -80,7 +80,7 @@ _RULES: Final = {
 }
 """Leases are 4 s (replicas) and 6 s (executors): many pauses outlast them."""
 _AT_ONCE: Final = 2
-_MOST_HURT: Final = {"scheduler": 2, "schedulers": 1, "executor": 2, "etcd": 1, "disk": 1, _LINKS: 2}
+_MAX_HURT: Final = {"scheduler": 2, "schedulers": 1, "executor": 2, "etcd": 1, "disk": 1, _LINKS: 2}
 _CALM_S: Final = 3.0
 _MEAN_GAP_S: Final = 4.0
 
@@ -130,7 +130,7 @@ def _next(
         rule = _RULES[kind]
         hurt = {f.target for f in faults if _RULES[f.kind].pool == rule.pool and _hurts_until(f) > now_s}
         unhurt = [target for target in targets.pool(rule.pool) if target not in hurt]
-        if unhurt and len(hurt) < _MOST_HURT[rule.pool]:
+        if unhurt and len(hurt) < _MAX_HURT[rule.pool]:
             deck.remove(kind)
             lasts_s = rng.uniform(rule.shortest_s, rule.longest_s)
             return Fault(round(now_s, 2), kind, rng.choice(unhurt), round(lasts_s, 2))

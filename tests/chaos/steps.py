@@ -31,7 +31,7 @@ from tests.chaos.victims import EXECUTOR, JVM, SCHEDULER, Victims, one, three
 
 STEPS: Final = 6
 ROWS: Final = 40_000
-MOST_EVENTS: Final = 12
+MAX_EVENTS: Final = 12
 """Between two kills; a script has some 150."""
 _PATIENCE_S: Final = 180.0
 CONF: Final = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 2}
@@ -199,7 +199,7 @@ def run(
 def _kill_under(script: Run, cluster: Victims, kills: int, rng: random.Random, tally: Tally) -> None:
     """Kill until *script* has ended: each time as soon as its logs and those of its steps have some more events."""
     followed = Followed(script.job)
-    due = rng.randint(1, MOST_EVENTS)
+    due = rng.randint(1, MAX_EVENTS)
     moved_s, seen = time.monotonic(), 0
     while not (progress := script.look()).state.is_final:
         for step in progress.stages[1:]:
@@ -214,7 +214,7 @@ def _kill_under(script: Run, cluster: Victims, kills: int, rng: random.Random, t
             what = rng.choice((SCHEDULER, EXECUTOR, JVM))
             if cluster.kill(what, rng.choice(cluster.schedulers if what == SCHEDULER else cluster.executors)):
                 tally.killed[what] += 1
-            due = followed.events + rng.randint(1, MOST_EVENTS)
+            due = followed.events + rng.randint(1, MAX_EVENTS)
         time.sleep(0.02)
 
 

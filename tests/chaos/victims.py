@@ -17,7 +17,7 @@ SCHEDULER: Final = "scheduler"
 EXECUTOR: Final = "executor"
 JVM: Final = "jvm"
 _PATIENCE_S: Final = 300.0
-_MOST_FAILURES: Final = {"ONAGER_SCHEDULER_TASK_MAX_FAILURES": "1000"}
+_MAX_FAILURES: Final = {"ONAGER_SCHEDULER_TASK_MAX_FAILURES": "1000"}
 """What is killed more often than a task may fail is none of the task's fault here."""
 
 
@@ -90,7 +90,7 @@ def _kill(processes: list[psutil.Process]) -> bool:
 def one(directory: Path) -> Iterator[Victims]:
     """Run one scheduler on LevelDB, with its logs in *directory*."""
     cluster = Cluster(directory)
-    cluster.environment.update(_MOST_FAILURES)
+    cluster.environment.update(_MAX_FAILURES)
     try:
         cluster.start_scheduler()
         for name in _One.executors:
@@ -106,7 +106,7 @@ def one(directory: Path) -> Iterator[Victims]:
 @contextmanager
 def three(directory: Path) -> Iterator[Victims]:
     """Run three schedulers over etcd, with their logs in *directory*."""
-    with three_schedulers(directory, _MOST_FAILURES) as cluster:
+    with three_schedulers(directory, _MAX_FAILURES) as cluster:
         made = _Three(cluster)
         with made.client:
             yield made

@@ -30,7 +30,7 @@ from tests.harness.conftest import QUERIES
 from tests.support.operators import metric
 from tests.support.selection import IS_ALL
 
-MOST_BYTES = 100
+MAX_BYTES = 100
 """Of the metrics of a task, unless a job asks for all."""
 NUMBERS = range(1, 23) if IS_ALL else (3, 11, 13, 17, 18, 20, 21)
 """TPC-H's; all of them with `make test-all`."""
@@ -161,7 +161,7 @@ def run_cut(frame) -> list[Node]:
     roots = []
     for stage_id in stages:
         reports = [report.success for (stage, _), report in sorted(job.reports.items()) if stage == stage_id]
-        assert max(len(success.op_metrics) for success in reports) <= MOST_BYTES
+        assert max(len(success.op_metrics) for success in reports) <= MAX_BYTES
         totals = with_reports((), [OperatorReport(r.bound_plan, metrics_text(r.op_metrics)) for r in reports])
         assert sum(each.tasks for each in totals) == len(reports)
         roots.append(together([node_of(operators_of(blobs[each.bound_plan], each)) for each in totals]))

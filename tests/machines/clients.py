@@ -14,7 +14,7 @@ _PAUSE_S: Final = 0.3
 _PATIENCE_S: Final = HANGS_S
 """Longer than any fault: a request that fails before is an error of the cluster."""
 _MANY: Final = 6_000
-_MOST_INSERTS: Final = 30
+_MAX_INSERTS: Final = 30
 """Into one table: each makes a file, and a table of many files takes longer to read, whatever happens meanwhile."""
 _LONG: Final = "concat(uuid(), uuid(), uuid())"
 """As many rows of this are too large to come with a report."""
@@ -118,7 +118,7 @@ class Table(Asking):
         if self._number % 3 == 0:
             found = self._client.sql(f"SELECT n FROM {self._table} ORDER BY n").to_arrow().to_pydict()
             return _differs(found, {"n": self._given})
-        if len(self._given) == _MOST_INSERTS:
+        if len(self._given) == _MAX_INSERTS:
             self._begin_table()
         else:
             self._given.append(self._number)
@@ -162,7 +162,7 @@ class Connect:
 
     def __call__(self) -> str:
         self._number += 1
-        if len(self._given) == _MOST_INSERTS:
+        if len(self._given) == _MAX_INSERTS:
             self._begin_table()
             return ""
         self._given.append(self._number)

@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if process in self.processes:
             self.processes.remove(process)
 
-    def bury(self) -> int:
+    def reap_tasks(self) -> int:
         """End every task there ever was, those of dead processes too; return how many would not end."""
         self.processes = list(self._everybody)
         for process in self.processes:

@@ -170,11 +170,11 @@ def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
 def _lease_that_ran_out_is_not_told() -> Iterator[None]:
     """No replica reacts when an executor's lease expires or its connection breaks."""
 
-    async def bury(self: FailureDetector) -> None:
+    async def expire_lost(self: FailureDetector) -> None:
         return None
 
     with (
-        mock.patch.object(FailureDetector, "bury", bury),
+        mock.patch.object(FailureDetector, "expire_lost", expire_lost),
         mock.patch.object(ExecutorManager, "suspect"),
     ):
         yield

@@ -108,7 +108,7 @@ def test_a_cluster_with_much_to_do_gets_the_time_for_it(works):
 def loop():
     made = VirtualLoop(1)
     yield made
-    made.bury()
+    made.reap_tasks()
     made.close()
 
 
@@ -176,7 +176,7 @@ def test_who_never_lets_time_go_on_is_found(loop, monkeypatch, circle):
     loop.spawn(loop.start_process("dizzy"), begin())
     with pytest.raises(RuntimeError, match="dizzy goes round in circles"):
         loop.world.context.copy().run(loop.run_until_complete, asyncio.sleep(1))
-    assert loop.bury() == 0
+    assert loop.reap_tasks() == 0
 
 
 def test_there_are_no_threads_and_no_sockets(loop):

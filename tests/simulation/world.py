@@ -435,7 +435,7 @@ class World:
         self.store.run = _refuse  # type: ignore[method-assign]
         self.network.is_over = True
         self._tell = None
-        left = self.loop.bury()
+        left = self.loop.reap_tasks()
         self.loop.close()
         assert not left, f"{left} tasks of seed {self.seed} do not end"
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-MOST_STEPS = 3_000_000
+MAX_STEPS = 3_000_000
 """After this many steps, a search ends with an error."""
 
 
@@ -108,7 +108,7 @@ def _search(operations: Sequence[Operation]) -> list[Operation] | None:
     tried: set[tuple[int, str | None]] = set()
     paths: list[tuple[int, str | None]] = [(everything, None)]  # what is left, and the register's state
     fewest, stuck_at = math.inf, list[Operation]()
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if not paths:
             return stuck_at
         left, state = paths.pop()
@@ -121,7 +121,7 @@ def _search(operations: Sequence[Operation]) -> list[Operation] | None:
             if path not in tried:
                 tried.add(path)
                 paths.append(path)
-    raise UndecidedError(f"{MOST_STEPS:,} steps did not decide a history of {len(operations)} operations")
+    raise UndecidedError(f"{MAX_STEPS:,} steps did not decide a history of {len(operations)} operations")
 
 
 def _following(

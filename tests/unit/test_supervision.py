@@ -110,7 +110,7 @@ WAITED_FOR = {
     "scheduler/cluster/members.py": {"_register"},
     "scheduler/cluster/remote_driver.py": {"_start"},
     "scheduler/connect/door.py": {"_next"},
-    "scheduler/engine/owed.py": {"_begin"},
+    "scheduler/engine/delivery_queue.py": {"_begin"},
     "scheduler/http/coalescing.py": {"get"},
     "scheduler/api/feeds.py": {"following"},
     "scheduler/http/server.py": {"serving_http"},

@@ -21,8 +21,8 @@ from onager.private_process import without_own_variables
 from onager.program_files import ARCHIVES, IMPORTED, MODULES, files_digest, program_file
 from onager.protocol import onager_pb2 as pb
 
-MOST_UNPACKED_BYTES: Final = 4 * 1024**3
-MOST_UNPACKED: Final = 100_000
+MAX_UNPACKED_BYTES: Final = 4 * 1024**3
+MAX_UNPACKED: Final = 100_000
 """Files of one archive."""
 
 UNPACKED_WITHIN_S: Final = 300.0
@@ -101,7 +101,7 @@ def _link(folder: Path, links: dict[str, str]) -> None:
 def _unpack(archive: Path, name: str, folder: Path) -> None:
     """Unpack *archive* in a process of its own, whose memory, time and space have limits."""
     kind = "zip" if name.endswith((".zip", ".jar")) else "tar"
-    most = (str(MOST_UNPACKED), str(MOST_UNPACKED_BYTES))
+    most = (str(MAX_UNPACKED), str(MAX_UNPACKED_BYTES))
     command = [sys.executable, "-I", unpacking.__file__, str(archive), kind, str(folder), *most]
     try:
         done = subprocess.run(  # noqa: S603 our own program

@@ -31,7 +31,7 @@ from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import ConfigRequest, ConfigResponse
 
-MOST_DETAILS_BYTES: Final = 64 * 1024
+MAX_DETAILS_BYTES: Final = 64 * 1024
 
 log = structlog.get_logger()
 
@@ -210,7 +210,7 @@ def failure_of(spark: SparkSession, error: BaseException) -> pb.ConnectFailure:
     origin: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if origin is not None:
         try:
-            condition, state, message, details = connect_error(spark, origin, MOST_DETAILS_BYTES)
+            condition, state, message, details = connect_error(spark, origin, MAX_DETAILS_BYTES)
         except (Py4JError, OSError) as gone:
             return pb.ConnectFailure(message=f"{error} (and Spark told no more of it: {gone})")
         return pb.ConnectFailure(error_class=condition, sql_state=state, message=message, details=details)

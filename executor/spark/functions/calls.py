@@ -32,7 +32,7 @@ from onager.job_settings import PLANNING_TIMEOUT
 from onager.protocol import onager_pb2 as pb
 
 _DURATION: Final = re.compile(r"([0-9]+)\s*(ms|s|m|min|h|d|)")
-_MOST_DIGITS: Final = 12
+_MAX_DIGITS: Final = 12
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _CLOSE_MS: Final = 1_000
 _CLOSE_PATIENCE: Final = 10
@@ -158,6 +158,6 @@ def timeout_of(conf: Mapping[str, str], default_s: float) -> float:
     if not text:
         return default_s
     found = _DURATION.fullmatch(text)
-    if found is None or len(found[1]) > _MOST_DIGITS:
+    if found is None or len(found[1]) > _MAX_DIGITS:
         raise InvalidSettingError(PLANNING_TIMEOUT, conf[PLANNING_TIMEOUT], "give a duration, such as 90s, 15m or 2h")
     return int(found[1]) * _SECONDS[found[2]]

@@ -17,9 +17,9 @@ from onager.executor.spark.functions.user_code import call_function, jvm_error, 
 from onager.protocol import onager_pb2 as pb
 
 _LENGTH: Final = struct.Struct("!Q")
-_MOST_TEXT: Final = 64 * 1024
+_MAX_TEXT: Final = 64 * 1024
 """The limit of a text in characters, of at most six bytes each: two such texts fit an answer."""
-_MOST_NAME: Final = 1024
+_MAX_NAME: Final = 1024
 
 
 def framed(part: bytes) -> bytes:
@@ -94,7 +94,7 @@ def _told(connection: job_spark.Connection | None, error: BaseException) -> dict
                 "kind": "user",
                 "message": _shortened(error.message),
                 "traceback": _shortened(error.traceback),
-                "raised": error.raised[:_MOST_NAME],
+                "raised": error.raised[:_MAX_NAME],
             }
         case SideEffectError():
             return {
@@ -113,4 +113,4 @@ def _told(connection: job_spark.Connection | None, error: BaseException) -> dict
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT // 2]}\n…\n{text[-_MOST_TEXT // 2 :]}"
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT // 2]}\n…\n{text[-_MAX_TEXT // 2 :]}"

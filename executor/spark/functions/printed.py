@@ -9,8 +9,8 @@ import structlog
 
 from onager.executor.attempt_logs import LINE_BYTES, current_attempt
 
-MOST_LINES: Final = 200
-MOST_CHARACTERS: Final = 500
+MAX_LINES: Final = 200
+MAX_CHARACTERS: Final = 500
 KEPT_BYTES: Final = 4 * 1024
 
 log = structlog.get_logger()
@@ -45,15 +45,15 @@ class Printed:
         """Log the last line, and the total size if lines were left out."""
         if self._line:
             self._tell(self._line)
-        if self._lines >= MOST_LINES:
-            self._log.info("function_printed_more", total_bytes=self._bytes, lines_shown=MOST_LINES)
+        if self._lines >= MAX_LINES:
+            self._log.info("function_printed_more", total_bytes=self._bytes, lines_shown=MAX_LINES)
 
     def _tell(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
         if self._attempt is not None:
             logs, key = self._attempt
             logs.add(key, text)
-        if self._lines < MOST_LINES:
-            shown = "".join(c if c.isprintable() or c == "\t" else "·" for c in text[:MOST_CHARACTERS])
-            self._log.info("function_printed", line=shown if len(text) <= MOST_CHARACTERS else f"{shown}…")
+        if self._lines < MAX_LINES:
+            shown = "".join(c if c.isprintable() or c == "\t" else "·" for c in text[:MAX_CHARACTERS])
+            self._log.info("function_printed", line=shown if len(text) <= MAX_CHARACTERS else f"{shown}…")
             self._lines += 1

@@ -23,7 +23,7 @@ from onager.private_process import without_own_variables
 _PROGRAM: Final = (
     "import sys; sys.path[:] = {path!r}; from onager.executor.spark.functions import warm; warm.main({control})"
 )
-_MOST_ANSWER: Final = 1 << 20
+_MAX_ANSWER: Final = 1 << 20
 _CHUNK: Final = 64 * 1024
 _LAST_CHUNKS: Final = 32
 """More than a pipe or a socket holds."""
@@ -82,7 +82,7 @@ class FunctionProcess:
                     if not key.data():
                         waiting.unregister(key.fileobj)
                 is_late = is_late or (deadline_s is not None and time.monotonic() >= deadline_s)
-                if is_late or len(self._answer) > _MOST_ANSWER or unframed(self._answer) is not None:
+                if is_late or len(self._answer) > _MAX_ANSWER or unframed(self._answer) is not None:
                     self.kill()
         for take in takers.values():  # data that arrived just before the end
             for _ in range(_LAST_CHUNKS):
@@ -123,7 +123,7 @@ class FunctionProcess:
         except OSError:
             return False
         self._answer += chunk
-        return bool(chunk) and len(self._answer) <= _MOST_ANSWER
+        return bool(chunk) and len(self._answer) <= _MAX_ANSWER
 
     def _take_news(self) -> bool:
         try:

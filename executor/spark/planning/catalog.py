@@ -33,7 +33,7 @@ MAX_PLANNINGS: Final = 5
 _READERS: Final = ThreadPoolExecutor(1 << 16, thread_name_prefix="catalog reads")
 """A thread for each planning that goes on, used again: the first call of a new thread into the JVM takes half a ms."""
 _PAGES: Final = "pages/"
-_MOST_PAGE_BYTES: Final = 16 * 1024 * 1024
+_MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class CatalogMovedError(Exception):
@@ -246,7 +246,7 @@ def _text_of(record: pb.CatalogRecord) -> str:
         return ""
     try:
         inflate = zlib.decompressobj()
-        content = inflate.decompress(record.value, _MOST_PAGE_BYTES)
+        content = inflate.decompress(record.value, _MAX_PAGE_BYTES)
         if not inflate.eof:
             raise StateCorruptError(f"{record.key} of the catalog is no whole page of partitions")
         return content.decode()

@@ -7,7 +7,7 @@ from onager.executor.spark.planning.cut_stages import CutStage
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.protocol import onager_pb2 as pb
 
-MOST_TEXT = 64 * 1024
+MAX_TEXT = 64 * 1024
 """How many characters of a plan's text are kept for people."""
 
 
@@ -68,4 +68,4 @@ def _planned(stage: CutStage, digest: str, result: pb.OutputLayout) -> pb.Planne
 
 def shortened(text: str) -> str:
     """Return *text*, without what is too much for people."""
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… ({len(text) - MOST_TEXT:,} characters more)"
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n… ({len(text) - MAX_TEXT:,} characters more)"

@@ -6,7 +6,7 @@ from onager.executor.spark.leaves import LEAVES, DescribedLeaf
 from onager.executor.spark.planning.nodes import EXCHANGES, KNOWN
 from onager.executor.spark.planning.outline import Outline, PlanNode
 
-MOST_PARTS = 6
+MAX_PARTS = 6
 
 
 def stage_name(
@@ -68,7 +68,7 @@ def _shortened(parts: list[str]) -> list[str]:
         else:
             counted.append((part, 1))
     short = [part if count == 1 else f"{part} x{count}" for part, count in counted]
-    if len(short) > MOST_PARTS:
-        half = MOST_PARTS // 2
+    if len(short) > MAX_PARTS:
+        half = MAX_PARTS // 2
         short = [*short[:half], "…", *short[-half + 1 :]]
     return short

@@ -18,7 +18,7 @@ from onager.job_settings import (
 )
 
 MIB = 1024 * 1024
-_MOST_FILES = 1_000_000
+_MAX_FILES = 1_000_000
 
 DEFAULTS: dict[str, int] = {
     FUSION_MAX_BYTES: 16 * MIB,
@@ -29,15 +29,15 @@ DEFAULTS: dict[str, int] = {
 
 HASHED_BYTES = "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold"
 """How much of one side of a sort-merge join a task may put into a hash table instead; 0: never."""
-MOST_HASHED_BYTES = 32 * MIB
+MAX_HASHED_BYTES = 32 * MIB
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 MIN_SPLITS = "spark.sql.files.minPartitionNum"
-MOST_SHUFFLE_PARTITIONS = 200
+MAX_SHUFFLE_PARTITIONS = 200
 WORTH_A_TASK_BYTES = MIB
 """With fewer bytes per slot than this, fewer slots are used."""
 
-MOST_SAMPLES = 1 << 19
+MAX_SAMPLES = 1 << 19
 """About how many keys are sampled of all sorted runs of a stage."""
 
 CUT_SETTINGS: dict[str, str] = {
@@ -87,9 +87,9 @@ def feed_from_files(conf: Mapping[str, str]) -> int:
     Raises `InvalidSettingError` when it is not a number.
     """
     text = conf.get(FEED_FROM_FILES, "").strip() or "0"
-    found = whole_number(text, _MOST_FILES)
+    found = whole_number(text, _MAX_FILES)
     if found is None:
-        raise InvalidSettingError(FEED_FROM_FILES, text, f"give a whole number of files, up to {_MOST_FILES}; 0: never")
+        raise InvalidSettingError(FEED_FROM_FILES, text, f"give a whole number of files, up to {_MAX_FILES}; 0: never")
     return found
 
 
@@ -105,7 +105,7 @@ def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) 
     worth = -(-input_bytes // WORTH_A_TASK_BYTES)
     if by_target > slots:
         by_target = -(-by_target // slots) * slots  # a partial last round would leave slots idle
-    return min(max(by_target, min(slots, worth), 1), MOST_SHUFFLE_PARTITIONS)
+    return min(max(by_target, min(slots, worth), 1), MAX_SHUFFLE_PARTITIONS)
 
 
 def sizes(conf: Mapping[str, str], given: Mapping[str, str], input_bytes: int, cluster_slots: int) -> dict[str, str]:
@@ -116,14 +116,14 @@ def sizes(conf: Mapping[str, str], given: Mapping[str, str], input_bytes: int, c
         SHUFFLE_PARTITIONS: str(shuffle_partitions(input_bytes, target, slots)),
         LEAF_PARALLELISM: str(slots),
         MIN_SPLITS: str(slots),
-        HASHED_BYTES: str(MOST_HASHED_BYTES),
+        HASHED_BYTES: str(MAX_HASHED_BYTES),
     }
     return {key: value for key, value in made.items() if key not in given}
 
 
 def samples_of_run(runs: int) -> int:
     """Return how many keys to sample per run, so that the samples of *runs* sorted runs fit one task's memory."""
-    return min(max(MOST_SAMPLES // max(runs, 1) & ~1, 64), 1024)
+    return min(max(MAX_SAMPLES // max(runs, 1) & ~1, 64), 1024)
 
 
 def is_single_stage(conf: Mapping[str, str], input_bytes: int) -> bool:

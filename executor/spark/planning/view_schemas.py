@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 from onager.exchange_layout import has_scheme
 from onager.place_files import FOLDER
 
-MOST_FILES: Final = 10_000
+MAX_FILES: Final = 10_000
 """Schemas of views over more files are not cached: listing the files costs as much as the cache saves."""
-_MOST_SCHEMAS: Final = 512
+_MAX_SCHEMAS: Final = 512
 
 Key = tuple[object, ...]
 
@@ -45,7 +45,7 @@ class ViewSchemas:
             return
         with self._lock:
             self._schemas[key] = schema
-            while len(self._schemas) > _MOST_SCHEMAS:
+            while len(self._schemas) > _MAX_SCHEMAS:
                 self._schemas.popitem(last=False)
 
 
@@ -77,7 +77,7 @@ def _files(root: Path) -> tuple[tuple[str, int, int], ...] | None:
                         continue
                     status = entry.stat()
                     found.append((entry.path, status.st_size, status.st_mtime_ns))
-            if len(found) > MOST_FILES:
+            if len(found) > MAX_FILES:
                 return None
     except OSError:
         return None  # it is missing, or a pattern: Spark reports the error

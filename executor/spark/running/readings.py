@@ -7,7 +7,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 
-_MOST_PERMILLE: Final = 990
+_MAX_PERMILLE: Final = 990
 """A task that runs is not done, whatever it has read."""
 
 
@@ -23,7 +23,7 @@ def progress_of(key: TaskKey, reading: Mapping[str, Any]) -> pb.AttemptProgress:
         task=task_id(key),
         rows_read=reading["rows"],
         bytes_read=reading["bytes"],
-        permille=min(_MOST_PERMILLE, permille),
+        permille=min(_MAX_PERMILLE, permille),
     )
 
 

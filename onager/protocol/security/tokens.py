@@ -18,7 +18,7 @@ HEADER: Final = "authorization"
 _SCHEME: Final = "Bearer "
 _TOKEN: Final = re.compile(r"[!-~]+")
 _LEAST_CHARS: Final = 16
-_MOST_CHARS: Final = 4096
+_MAX_CHARS: Final = 4096
 _ADVICE: Final = "make one with: openssl rand -hex 32"
 
 log = structlog.get_logger(__name__)
@@ -136,8 +136,8 @@ class TokenFile:
         why = None
         if len(words) not in (1, _WORDS):
             why = f"line {number} is neither a token nor NAME ROLE TOKEN; {_ADVICE}"
-        elif not _LEAST_CHARS <= len(words[-1]) <= _MOST_CHARS:
-            limits = f"less than {_LEAST_CHARS} characters, or more than {_MOST_CHARS}"
+        elif not _LEAST_CHARS <= len(words[-1]) <= _MAX_CHARS:
+            limits = f"less than {_LEAST_CHARS} characters, or more than {_MAX_CHARS}"
             why = f"the token of line {number} has {limits}; {_ADVICE}"
         elif not _TOKEN.fullmatch(words[-1]):
             why = f"the token of line {number} has a character that cannot be printed; {_ADVICE}"

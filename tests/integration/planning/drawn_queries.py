@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-MOST_ROWS = 30_000
+MAX_ROWS = 30_000
 DEPTH = 4
 TABLES: dict[str, tuple[int, dict[str, str]]] = {
     "sales": (
@@ -174,12 +174,12 @@ class _Drawing:
 
     def _joined(self, depth: int) -> Relation:
         left, right = self.relation(depth), self.relation(depth - 1 if depth else 0)
-        if left.rows * right.rows > 20 * MOST_ROWS:
+        if left.rows * right.rows > 20 * MAX_ROWS:
             right = self._fewer(right)
         kind = self._one_of(JOINS)
         pairs = [(a, b) for a in left.keys for b in right.keys if left.columns[a] == right.columns[b]]
         equal = [f"a.{a} {self._one_of(['=', '=', '=', '<=>'])} b.{b}" for a, b in self._pairs(pairs)]
-        if not equal and left.rows * right.rows > MOST_ROWS:
+        if not equal and left.rows * right.rows > MAX_ROWS:
             return left
         conditions = equal or ["true"]
         if pairs and self._flip():
@@ -197,7 +197,7 @@ class _Drawing:
         return self._draw(st.lists(st.sampled_from(pairs), min_size=0, max_size=2, unique=True))
 
     def _bounded(self, relation: Relation) -> Relation:
-        return self._fewer(relation) if relation.rows > MOST_ROWS else relation
+        return self._fewer(relation) if relation.rows > MAX_ROWS else relation
 
     def _fewer(self, relation: Relation) -> Relation:
         if len(relation.keys) < len(relation.columns) or not relation.columns:
@@ -281,7 +281,7 @@ class _Drawing:
     def _exploded(self, depth: int) -> Relation:
         inner = self.relation(depth)
         numbers = inner.of("int")
-        if not numbers or inner.rows > MOST_ROWS // 2:
+        if not numbers or inner.rows > MAX_ROWS // 2:
             return inner
         column, name = self._one_of(numbers), self._name()
         outer = self._one_of(["", "outer "])

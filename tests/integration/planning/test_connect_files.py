@@ -157,8 +157,8 @@ def test_files_and_archives_are_where_sparkfiles_says(client: ConnectClient) -> 
 def test_an_archive_that_is_damaged_or_too_large_is_told_by_its_name(
     client: ConnectClient, monkeypatch: pytest.MonkeyPatch, content: bytes, told: str
 ) -> None:
-    monkeypatch.setattr(program_files, "MOST_UNPACKED", 1)
-    monkeypatch.setattr(program_files, "MOST_UNPACKED_BYTES", 1)
+    monkeypatch.setattr(program_files, "MAX_UNPACKED", 1)
+    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", 1)
     client.add(**{"archives/env.zip": content})
     with pytest.raises(ConnectError, match=rf"the archive env\.zip .*{told}"):
         client.schema(client.spark.range(3))

@@ -282,7 +282,7 @@ async def test_many_browsers_share_the_work(served, monkeypatch):
 
     monkeypatch.setattr(Coalesced, "get", asking)
     monkeypatch.setattr(served.replica.jobs, "fresh", slow)
-    view = served.replica.service.looks.view
+    view = served.replica.service.queries.view
     detail = view.detail
 
     def counting(*args):

@@ -25,7 +25,7 @@ from onager.execution_graph import (
     sizes_text,
     violations,
 )
-from onager.execution_graph.bucket_sizes import MOST_SIZES, total_bytes
+from onager.execution_graph.bucket_sizes import MAX_SIZES, total_bytes
 from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.events import StageLaidOut
 from onager.protocol import onager_pb2 as pb
@@ -95,7 +95,7 @@ def test_sizes_are_kept_only_if_there_is_one_for_each_bucket_and_not_too_many() 
     assert base64.b64decode(sizes_text(b"\1\2", 2, 10)) == b"\1\2"
     assert sizes_text(b"\1\2\3", 2, 10) == ""
     assert sizes_text(b"\1", 1, 10) == ""
-    assert sizes_text(bytes(4096), 4096, 1 + MOST_SIZES // 4096) == ""
+    assert sizes_text(bytes(4096), 4096, 1 + MAX_SIZES // 4096) == ""
 
 
 # ---------------------------------------------------------------- fusing

@@ -33,7 +33,7 @@ from onager.execution_graph import (
 )
 from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
-from onager.execution_graph.replan_changes import MOST_REPLANS
+from onager.execution_graph.replan_changes import MAX_REPLANS
 from onager.execution_graph.replan_rules import FORCED_LIMIT_MS, LIMIT_MS, held_stages
 from onager.execution_graph.settling import failed
 from onager.execution_graph.stages import ExecutorSlot, RunningStage, StageLayout, TaskRead
@@ -204,7 +204,7 @@ def test_a_stage_is_a_reason_once_and_a_job_is_planned_again_a_few_times() -> No
     for i in sources:
         done(job, i)
         found = find_replan(job.graph, job.tick())
-        if i > MOST_REPLANS:
+        if i > MAX_REPLANS:
             assert found is None
             continue
         assert begun(job).finished == tuple(range(1, i + 1))

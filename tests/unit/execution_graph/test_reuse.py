@@ -21,7 +21,7 @@ from onager.execution_graph import (
 )
 from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.events import StageLaidOut
-from onager.execution_graph.reuse import MOST_REUSABLE
+from onager.execution_graph.reuse import MAX_REUSABLE
 from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, with_sink
 
 BRANCHES = (stage(1), stage(2, reads=(1,)), stage(3), stage(4, reads=(2, 3)), stage(5, reads=(4,), kind="result"))
@@ -225,10 +225,10 @@ def test_what_is_not_the_jobs_own_or_lies_on_an_executor_is_not_offered() -> Non
 
 
 def test_heads_stay_small() -> None:
-    many = printed(*chain(MOST_REUSABLE + 5), stage(MOST_REUSABLE + 6, reads=(MOST_REUSABLE + 5,), kind="result"))
+    many = printed(*chain(MAX_REUSABLE + 5), stage(MAX_REUSABLE + 6, reads=(MAX_REUSABLE + 5,), kind="result"))
     job = planned(*many)
     job.finish()
-    assert list(reusable_stages(job.graph).values()) == list(range(6, MOST_REUSABLE + 6))
+    assert list(reusable_stages(job.graph).values()) == list(range(6, MAX_REUSABLE + 6))
 
 
 def test_the_last_outputs_are_worth_most() -> None:

@@ -6,7 +6,7 @@ import structlog
 from onager.errors import InvalidSettingError
 from onager.executor.attempt_logs import LINE_BYTES, AttemptLogs, working_on
 from onager.executor.spark.functions.calls import timeout_of
-from onager.executor.spark.functions.printed import KEPT_BYTES, MOST_LINES, Printed
+from onager.executor.spark.functions.printed import KEPT_BYTES, MAX_LINES, Printed
 from onager.ids import JobId, Partition, StageId, TaskKey
 
 
@@ -57,7 +57,7 @@ def test_a_long_line_that_comes_in_pieces_is_whole_in_the_log_of_the_attempt():
 
 def test_however_much_is_printed_little_is_kept():
     events, end = told([b"x" * 100_000] * 50 + [b"\n" + b"y\n" * 10_000] * 50 + [b"the end"])
-    assert len(events) == MOST_LINES + 1
+    assert len(events) == MAX_LINES + 1
     assert max(len(event.get("line", "")) for event in events) < 600
     assert events[-1]["total_bytes"] == 50 * 100_000 + 50 * 20_001 + 7
     assert end.endswith("the end")

@@ -61,7 +61,7 @@ def values(partitions):
 
 @pytest.fixture
 def by_two(monkeypatch):
-    monkeypatch.setattr(source_portions, "MOST_PARTITIONS", 2)
+    monkeypatch.setattr(source_portions, "MAX_PARTITIONS", 2)
 
 
 @pytest.mark.usefixtures("by_two")
@@ -88,7 +88,7 @@ def test_a_source_that_ends_at_once_has_no_more_partitions_than_it_gave():
 
 
 def test_bytes_and_time_end_a_portion(monkeypatch):
-    monkeypatch.setattr(source_portions, "MOST_BYTES", 1)
+    monkeypatch.setattr(source_portions, "MAX_BYTES", 1)
     assert len(began(Pages())[0]) == 1
     monkeypatch.undo()
     moments = iter([0.0, 5.0, 6.0, 7.0, 10.0])

@@ -132,7 +132,7 @@ def test_an_archive_that_leads_elsewhere_or_is_damaged_is_refused(tmp_path, unpa
 
 
 def test_an_archive_that_becomes_too_large_is_refused_before_it_is_written(unpack, tmp_path, monkeypatch):
-    monkeypatch.setattr(program_files, "MOST_UNPACKED_BYTES", 20 * MIB)
+    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", 20 * MIB)
     info = tarfile.TarInfo("large")
     info.size = 32 * MIB
     with pytest.raises(PlanningError, match="1 files of 33,554,432 bytes or more"):
@@ -159,7 +159,7 @@ def test_whoever_unpacks_has_limits_and_no_variable_of_ours(unpack, tmp_path, mo
     limits = {"AS": 512 * MIB, "FSIZE": 20 * MIB, "CPU": 300, "CORE": 0, "NOFILE": 64}
     program = tmp_path / "tells.py"
     program.write_text(TELLS_LIMITS.format(program=unpacking.__file__, names=list(limits)))
-    monkeypatch.setattr(program_files, "MOST_UNPACKED_BYTES", limits["FSIZE"])
+    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", limits["FSIZE"])
     monkeypatch.setattr(program_files.unpacking, "__file__", str(program))
     monkeypatch.setenv("ONAGER_ETCD_PASSWORD", "secret")
     monkeypatch.setenv("USERS_VARIABLE", "kept")
@@ -172,7 +172,7 @@ def test_whoever_unpacks_has_limits_and_no_variable_of_ours(unpack, tmp_path, mo
 
 
 def test_links_to_one_large_file_count_as_what_they_become(unpack, monkeypatch):
-    monkeypatch.setattr(program_files, "MOST_UNPACKED_BYTES", 3 * MIB)
+    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", 3 * MIB)
     links = [member(f"l{n}", tarfile.LNKTYPE, "f") for n in range(9)]
     with pytest.raises(PlanningError, match="files of 4,194,304 bytes"):
         unpack("a.tar", tarred(member("f", content=bytes(MIB)), *links))

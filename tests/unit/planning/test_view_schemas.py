@@ -61,12 +61,12 @@ def test_what_cannot_be_looked_through_cheaply_has_no_key(table, monkeypatch):
     assert key("s3a://bucket/table") is None
     assert key(table / "missing") is None
     assert key(table / "*.csv") is None
-    monkeypatch.setattr(view_schemas, "MOST_FILES", 0)
+    monkeypatch.setattr(view_schemas, "MAX_FILES", 0)
     assert key(table) is None
 
 
 def test_schemas_are_kept_and_the_oldest_forgotten(monkeypatch):
-    monkeypatch.setattr(view_schemas, "_MOST_SCHEMAS", 2)
+    monkeypatch.setattr(view_schemas, "_MAX_SCHEMAS", 2)
     schemas = ViewSchemas()
     schema = StructType().add("x", LongType())
     schemas.put(None, schema)

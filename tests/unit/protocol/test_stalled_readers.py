@@ -18,7 +18,7 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.serving import translated_stream
 from onager.protocol.status import from_rpc_error
-from onager.scheduler.connect.door import SparkConnectDoor
+from onager.scheduler.connect.door import SparkConnectHandler
 from onager.scheduler.connect.service import SparkConnectService
 from tests.support.waiting import HANGS_S, eventually
 
@@ -91,7 +91,7 @@ async def test_a_stream_whose_client_leaves_ends(served):
 
 async def test_a_client_that_sends_nothing_gives_its_place_back(monkeypatch):
     monkeypatch.setattr(serving, "STREAM_STALLED_S", 0.3)
-    door = SparkConnectDoor(Mock(spec=SparkConnectService), asyncio.Event(), 75)
+    door = SparkConnectHandler(Mock(spec=SparkConnectService), asyncio.Event(), 75)
     server = grpc.aio.server(options=SERVER_OPTIONS)
     server.add_generic_rpc_handlers((door,))
     port = server.add_insecure_port("127.0.0.1:0")

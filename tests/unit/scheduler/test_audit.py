@@ -268,9 +268,9 @@ async def test_only_what_is_asked_for_is_told(scheduler, many):
 
 
 async def test_no_answer_reads_or_holds_more_than_its_share(scheduler, many, monkeypatch):
-    monkeypatch.setattr(auditing, "_MOST_READ", 50)
+    monkeypatch.setattr(auditing, "_MAX_READ", 50)
     assert [len(page) for page in await pages(scheduler, target="job-7")][:6] == [5] * 6
-    monkeypatch.setattr(auditing, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(auditing, "_MAX_BYTES", 1_000)
     found = await pages(scheduler)
     assert max(map(len, found)) < 10
     assert flat(found) == many

@@ -13,7 +13,7 @@ import onager
 from tests.unit.scheduler.pair import HERE, Peer, job_of, register, reported
 
 OURS = tuple(f"{Path(onager.__file__).parents[1]}/{name}/" for name in ("execution_graph", "onager", "scheduler"))
-MOST_CALLS = 29.5
+MAX_CALLS = 29.5
 """For the report of a task that was successful: one more for each task is told here, and has to be worth it."""
 
 
@@ -45,4 +45,4 @@ async def test_the_report_of_a_task_costs_few_calls(pair, counted):
         totals.append(counted.copy())
     each = {name: (calls - totals[0][name]) / 500 for name, calls in totals[1].items()}
     most = sorted(each.items(), key=lambda item: -item[1])[:30]
-    assert sum(each.values()) <= MOST_CALLS, most
+    assert sum(each.values()) <= MAX_CALLS, most

@@ -217,7 +217,7 @@ async def notice(manager, backend):
     """Let the store expire leases by its clock, and the manager notice."""
     await backend.put(Keyspace.Sessions, "any", b"")
     await manager.refresh()
-    await manager.watch.bury()
+    await manager.watch.expire_lost()
 
 
 async def test_silence_past_the_lease_is_a_loss(manager, clock, backend, lost):

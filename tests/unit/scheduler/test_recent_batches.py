@@ -65,7 +65,7 @@ def test_jobs_that_nobody_reads_keep_nothing():
 
 
 def test_all_jobs_together_have_a_limit(monkeypatch):
-    monkeypatch.setattr(recent_batches, "_MOST_EVENTS", 10)
+    monkeypatch.setattr(recent_batches, "_MAX_EVENTS", 10)
     recent = RecentBatches(ManualClock())
     for job in (OTHER, JOB):
         recent.after(job, 0, 1)

@@ -134,7 +134,7 @@ async def test_an_executor_whose_lease_ended_unnoticed_gets_another(replicas, cl
     clock.advance(7_000)
     await other.gateway.Heartbeat(BEAT, Context())
     assert await other._backend.get(Keyspace.Heartbeats, "e1") is not None
-    await other.executors.watch.bury()
+    await other.executors.watch.expire_lost()
     assert not await lost_of(other)
 
 

@@ -36,7 +36,7 @@ async def replica(backend, clock):
 @pytest.fixture
 async def looks(replica):
     await replica.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=SPEC), Peer())
-    return replica.service.looks
+    return replica.service.queries
 
 
 async def _watched(looks, heard):
@@ -86,12 +86,12 @@ async def test_who_comes_later_gets_what_is_read_after_that(looks, monkeypatch):
 
 async def test_what_cannot_be_read_is_told_to_all(replica):
     async def watch():
-        async with aclosing(replica.service.looks.progress(JobId("nobody"))) as messages:
+        async with aclosing(replica.service.queries.progress(JobId("nobody"))) as messages:
             await anext(messages)
 
     told = await asyncio.gather(watch(), watch(), return_exceptions=True)
     assert [type(error) for error in told] == [JobNotFoundError, JobNotFoundError]
-    assert replica.service.looks._followers == 0
+    assert replica.service.queries._followers == 0
 
 
 def test_the_more_watch_the_less_often_each_hears():
@@ -111,7 +111,7 @@ async def test_a_job_that_changes_all_the_time_is_told_at_that_pace(followers):
     told_s = [[] for _ in range(followers)]
 
     async def watch(told):
-        async for _ in replica.service.looks.shared_progress(JOB):
+        async for _ in replica.service.queries.shared_progress(JOB):
             told.append(clock.monotonic_s())
 
     watching = [asyncio.create_task(watch(told)) for told in told_s]

@@ -169,7 +169,7 @@ async def test_what_a_scheduler_owed_when_it_died_another_one_tells(replicas, re
     told = [headers["webhook-id"] for headers, _ in receiver.got if headers["path"].endswith("/again")]
     assert sorted(told) == ["job-1", "job-2"]
     third = await replicas("s3", receiver.url)
-    assert not third.webhooks.owed._owed, "once told, it is not told again"
+    assert not third.webhooks.deliveries._owed, "once told, it is not told again"
 
 
 async def test_who_dies_between_telling_and_noting_is_followed_by_a_repeat_with_the_same_id(
@@ -182,7 +182,7 @@ async def test_who_dies_between_telling_and_noting_is_followed_by_a_repeat_with_
         noting.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(first.webhooks.owed, "note_done", never)
+    monkeypatch.setattr(first.webhooks.deliveries, "note_done", never)
     at_work = Delivering(first)
     await ended(first)
     await asyncio.wait_for(noting.wait(), HANGS_S)

@@ -159,7 +159,7 @@ def test_it_agrees_with_the_definition_on_small_histories(tmp_path):
 
 
 def test_a_search_that_takes_too_long_is_no_pass(tmp_path, monkeypatch):
-    monkeypatch.setattr(linearizability, "MOST_STEPS", 50)
+    monkeypatch.setattr(linearizability, "MAX_STEPS", 50)
     history = [write(n, 100 + n, f"{n}") for n in range(12)] + [read(200, 201, "none of them")]
     with pytest.raises(UndecidedError, match="50 steps"):
         check(history, tmp_path)

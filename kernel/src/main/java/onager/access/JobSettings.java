@@ -61,14 +61,14 @@ public final class JobSettings {
     private static final Set<String> CODECS = Set.of("compression", "codec");
     private static final Set<String> OF_CODECS = Set.of("orc.compress", "parquet.compression");
     private static final String NO_CLASS = "it takes the short name of a codec, such as gzip, and not ";
-    private static final int MOST_PLAIN = 32;
+    private static final int MAX_PLAIN = 32;
     private static final Pattern SHORT_NAME = Pattern.compile("[A-Za-z0-9_-]*");
 
     private JobSettings() {}
 
     /** Whether *value* is so short and plain that it can neither name a class nor hold an object, whatever it is given for. */
     public static boolean isPlain(String value) {
-        return value.length() <= MOST_PLAIN && SHORT_NAME.matcher(value).matches();
+        return value.length() <= MAX_PLAIN && SHORT_NAME.matcher(value).matches();
     }
 
     /** Return why no job may set *key* to *value*; null: it may, if Spark lets it. */

@@ -31,10 +31,10 @@ public record BoundPlan(List<Map<String, Object>> nodes, Meters meters) {
     /** Which metrics tasks report: none, those that count rows, all. */
     public enum Wanted { OFF, ROWS, FULL }
 
-    private static final int MOST_NODES = 1000;
-    private static final int MOST_METRICS = 1000;
+    private static final int MAX_NODES = 1000;
+    private static final int MAX_METRICS = 1000;
     /** More than is shown, so that a secret is not cut in the middle before it is redacted. */
-    private static final int MOST_TEXT = 4096;
+    private static final int MAX_TEXT = 4096;
     private static final Set<String> ROWS = Set.of("numOutputRows", "pythonNumRowsReceived");
     private static final Set<String> KNOWN_OF_FILES = Set.of("numFiles", "filesSize");
     private static final Set<String> KNOWN_OF_BROADCAST = Set.of("numOutputRows", "dataSize");
@@ -80,7 +80,7 @@ public record BoundPlan(List<Map<String, Object>> nodes, Meters meters) {
 
         BoundPlan made(SparkPlan plan) {
             add(plan, Runs.IN_TASKS);
-            return nodes.size() > MOST_NODES ? null : new BoundPlan(nodes, meters());
+            return nodes.size() > MAX_NODES ? null : new BoundPlan(nodes, meters());
         }
 
         /** Return the operator that *plan* only wraps. */
@@ -114,7 +114,7 @@ public record BoundPlan(List<Map<String, Object>> nodes, Meters meters) {
             node.put("name", plan.nodeName().strip());
             node.put("text", text(plan));
             node.put("children", children);
-            boolean isNew = seen.add(plan) && nodes.size() <= MOST_NODES;
+            boolean isNew = seen.add(plan) && nodes.size() <= MAX_NODES;
             Runs own = !hasRun && plan instanceof BroadcastExchangeLike broadcast ? runs(broadcast) : runs;
             node.put("metrics", isNew ? metrics(plan, own) : List.of());
             if (isNew) {
@@ -130,7 +130,7 @@ public record BoundPlan(List<Map<String, Object>> nodes, Meters meters) {
 
         private static String text(SparkPlan plan) {
             String all = UNSTABLE.matcher(plan.simpleString(25)).replaceAll("");
-            return all.length() > MOST_TEXT ? all.substring(0, MOST_TEXT) : all;
+            return all.length() > MAX_TEXT ? all.substring(0, MAX_TEXT) : all;
         }
 
         private List<Map<String, Object>> metrics(SparkPlan plan, Runs runs) {
@@ -149,7 +149,7 @@ public record BoundPlan(List<Map<String, Object>> nodes, Meters meters) {
                 var entry = new LinkedHashMap<String, Object>();
                 if (isKnown) {
                     entry.put("value", Math.max(0L, metric._value()));
-                } else if (keys.containsKey(metric.id()) || keys.size() >= MOST_METRICS) {
+                } else if (keys.containsKey(metric.id()) || keys.size() >= MAX_METRICS) {
                     return;
                 } else {
                     entry.put("index", keys.size());

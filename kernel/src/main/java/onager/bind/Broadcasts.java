@@ -26,7 +26,7 @@ public final class Broadcasts {
     /** The share of the heap for broadcasts in use. Spark's memory for sorts and aggregates is 60 % of the heap, and evicts other blocks. */
     private static final double SHARE = 0.4;
     /** As many as Spark remembers. */
-    private static final int MOST_CANCELLED = 1000;
+    private static final int MAX_CANCELLED = 1000;
 
     /** A broadcast that stages share. */
     public static final class Shared {
@@ -129,7 +129,7 @@ public final class Broadcasts {
     /** Record that the stage of a job group, whose binding may be in progress, is no longer wanted. */
     public synchronized void cancel(String group) {
         cancelled.add(group);
-        if (cancelled.size() > MOST_CANCELLED) {
+        if (cancelled.size() > MAX_CANCELLED) {
             cancelled.remove(cancelled.iterator().next());
         }
         giveUp(group);

@@ -38,7 +38,7 @@ import scala.collection.immutable.Seq;
 /** Provides the inputs of a stage's plan: its own leaves, and the files and streams of other stages. */
 final class StageInputs {
     /** The indexes of an input with more files are not read to decide how it is joined. */
-    private static final int MOST_INDEXES = 64;
+    private static final int MAX_INDEXES = 64;
     /** The assumed ratio of uncompressed to stored size, if indexes are not read. */
     private static final long UNPACKED = 4;
     /** The overhead of a hash table per row, in bytes. */
@@ -93,7 +93,7 @@ final class StageInputs {
     long broadcastBytes(int index) {
         return largeness.computeIfAbsent(index, i -> {
             InputSpec input = spec.inputs().get(i);
-            long plain = input.writers() > MOST_INDEXES ? UNPACKED * input.bytes() : files(input, Mode.ALL, 1).largestPartition();
+            long plain = input.writers() > MAX_INDEXES ? UNPACKED * input.bytes() : files(input, Mode.ALL, 1).largestPartition();
             return plain + plain / 2 + BYTES_OF_ENTRY * LongStream.of(input.rows()).sum();
         });
     }
@@ -117,7 +117,7 @@ final class StageInputs {
     /** Return the leaf for input *index* with its rows in *order*, or null if they cannot be read in that order. */
     SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order) {
         InputSpec input = spec.inputs().get(index);
-        if (input == null || input.ordering() == null || input.writers() > RangeRDD.MOST_MERGED) {
+        if (input == null || input.ordering() == null || input.writers() > RangeRDD.MAX_MERGED) {
             return null;
         }
         KeyOrder runs = KeyOrder.decoded(input.ordering(), placeholder.output());
@@ -127,7 +127,7 @@ final class StageInputs {
     /** Return the uncompressed size in bytes of the largest bucket of input *index*; -1 if unknown. */
     long largestBucket(int index) {
         InputSpec input = spec.inputs().get(index);
-        boolean isKnown = input != null && !input.isStream() && input.ordering() == null && input.writers() <= MOST_INDEXES;
+        boolean isKnown = input != null && !input.isStream() && input.ordering() == null && input.writers() <= MAX_INDEXES;
         if (isKnown && spec.isFused()) {
             return files(input, Mode.ALL, 1).largestPartition();
         }

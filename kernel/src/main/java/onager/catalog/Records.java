@@ -19,7 +19,7 @@ import onager.values.Json;
 
 /** What has been read of the store, each key and each list at most once, so that all of a planning sees the same. */
 final class Records {
-    private static final int MOST_KEYS = 100;
+    private static final int MAX_KEYS = 100;
     private static final int VERSION = 1;
     private static final String PAGES = "pages/";
 
@@ -69,7 +69,7 @@ final class Records {
         var missing = new LinkedHashSet<>(keys);
         missing.removeAll(known.keySet());
         while (!missing.isEmpty()) {
-            List<String> some = missing.stream().limit(MOST_KEYS).toList();
+            List<String> some = missing.stream().limit(MAX_KEYS).toList();
             asked += some.get(0).startsWith(PAGES) ? 0 : 1;
             JsonNode answer = ask(some, List.of(), false, "");
             var found = new HashMap<String, Stored>();
@@ -153,8 +153,8 @@ final class Records {
         int upTo = asked;
         var keys = new ArrayList<>(seen.keySet());
         listed.values().forEach(each -> keys.removeAll(each.keySet()));
-        for (int from = 0; from < keys.size(); from += MOST_KEYS) {
-            List<String> some = keys.subList(from, Math.min(keys.size(), from + MOST_KEYS));
+        for (int from = 0; from < keys.size(); from += MAX_KEYS) {
+            List<String> some = keys.subList(from, Math.min(keys.size(), from + MAX_KEYS));
             var now = new HashMap<String, Long>();
             for (JsonNode each : ask(some, List.of(), true, "").path("records")) {
                 now.put(each.path("key").asText(), each.path("revision").asLong());

@@ -28,7 +28,7 @@ import org.apache.spark.api.python.PythonWorkerException;
 /** Classifies exceptions as failures, and makes messages of them for people. */
 public final class Failures {
     private static final int DETAILS = 16 * 1024;
-    private static final int MOST_CAUSES = 50;
+    private static final int MAX_CAUSES = 50;
     private static final String TRACEBACK = "Traceback (most recent call last)";
     private static final String FRAME = "  File \"";
     /** The classes of Spark's exceptions that have a text only. */
@@ -59,7 +59,7 @@ public final class Failures {
     /** Return the exception followed by its chain of causes. */
     public static List<Throwable> chain(Throwable e) {
         var all = new ArrayList<Throwable>();
-        for (Throwable at = e; at != null && all.size() < MOST_CAUSES && !all.contains(at); at = at.getCause()) {
+        for (Throwable at = e; at != null && all.size() < MAX_CAUSES && !all.contains(at); at = at.getCause()) {
             all.add(at);
         }
         return all;

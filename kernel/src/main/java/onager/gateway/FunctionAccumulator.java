@@ -15,7 +15,7 @@ import org.apache.spark.util.ThreadUtils;
  */
 @SuppressWarnings("serial")
 final class FunctionAccumulator extends PythonAccumulatorV2 {
-    private static final int MOST_WAITING = 100_000;
+    private static final int MAX_WAITING = 100_000;
     private static final long PATIENCE_S = 60;
 
     private final transient FunctionGateway gateway;
@@ -33,7 +33,7 @@ final class FunctionAccumulator extends PythonAccumulatorV2 {
         if (gateway.isOver()) {
             return;
         }
-        if (thread.getQueue().size() > MOST_WAITING) {
+        if (thread.getQueue().size() > MAX_WAITING) {
             gateway.cancelJobs("the function does not accept updates of its accumulators");
         } else {
             thread.execute(() -> update(other));

@@ -25,9 +25,9 @@ import org.apache.spark.sql.types.StructType;
  * a stage read, and says where to go on. Here are those of the files of a directory; for data sources, see `PagedSources`.
  */
 public final class Feeds {
-    private static final int MOST_FILES = 2_000;
-    private static final long MOST_MS = 1_000;
-    private static final int MOST_OPEN = 8;
+    private static final int MAX_FILES = 2_000;
+    private static final long MAX_MS = 1_000;
+    private static final int MAX_OPEN = 8;
 
     /** Listings that can go on here, by the name of the portion after which they do; any other is begun at its position. */
     private static final Map<String, SoftReference<Listing>> OPEN = new LinkedHashMap<>();
@@ -98,7 +98,7 @@ public final class Feeds {
         var bare = Leaves.FilesOf.of(scan, List.of());
         var first = index.first(filters);
         Serialization.write(leaf, new GrowingFiles(bare));
-        Serialization.write(source, new Directory(bare, index.place().isFlat(), new ArrayList<>(filters), Math.min(MOST_FILES, index.listed())));
+        Serialization.write(source, new Directory(bare, index.place().isFlat(), new ArrayList<>(filters), Math.min(MAX_FILES, index.listed())));
         Serialization.write(portion, keep(index.takeRest(), first, index.after()));
         long bytes = (long) (index.sizeInBytes() * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
         return Leaves.Facts.ofFiles(bytes, Files.tasks(relation, Seqs.seq(first)), index.place().path().toString(), index.listed(),
@@ -126,7 +126,7 @@ public final class Feeds {
         Listing listing = open(last.name());
         listing = listing == null ? place.listing(last.after()) : listing;
         var found = new ArrayList<Listing.Found>();
-        long until = System.nanoTime() + MOST_MS * 1_000_000L;
+        long until = System.nanoTime() + MAX_MS * 1_000_000L;
         boolean hasEnded = false;
         while (!hasEnded && found.size() < feed.most() && System.nanoTime() < until) {
             var file = listing.next();
@@ -155,7 +155,7 @@ public final class Feeds {
             if (rest != null) {
                 OPEN.put(name, new SoftReference<>(rest));
             }
-            while (OPEN.size() > MOST_OPEN) {
+            while (OPEN.size() > MAX_OPEN) {
                 OPEN.remove(OPEN.keySet().iterator().next());
             }
         }

@@ -236,7 +236,7 @@ public final class Leaves {
     private static Facts describeOther(SparkPlan leaf, String target) throws IOException {
         if (leaf instanceof RangeExec range) {
             Serialization.write(target, new Numbers(leaf.output(), range.start(), range.end(), range.step(), range.numSlices()));
-            return Facts.of(range.numElements().min(Queries.MOST_NUMBERS).toLong() * 8, leaf.execute().getNumPartitions(), "", false);
+            return Facts.of(range.numElements().min(Queries.MAX_NUMBERS).toLong() * 8, leaf.execute().getNumPartitions(), "", false);
         }
         boolean hasRow = leaf instanceof OneRowRelationExec;
         Serialization.write(target, hasRow ? new OneRow() : new Rows(leaf.output(), 0, new byte[0]));

@@ -35,7 +35,7 @@ public final class PagedSources {
     private static final String PYTHON = "onager.executor.spark.source_portions";
     /** Nobody else's partition has this text. */
     private static final String MARK = "onager portion " + UUID.randomUUID();
-    private static final int MOST_OF_MARK = 1_024;
+    private static final int MAX_OF_MARK = 1_024;
 
     /** All partitions of readers, by these: several scans may be planned with one. */
     private static final Map<byte[], List<byte[]>> WHOLE = Collections.synchronizedMap(new WeakHashMap<>());
@@ -130,7 +130,7 @@ public final class PagedSources {
     }
 
     private static boolean hasMark(byte[] pickled) {
-        return pickled.length < MOST_OF_MARK && new String(pickled, StandardCharsets.ISO_8859_1).contains(MARK + "+");
+        return pickled.length < MAX_OF_MARK && new String(pickled, StandardCharsets.ISO_8859_1).contains(MARK + "+");
     }
 
     /**

@@ -40,12 +40,12 @@ import scala.math.BigInt;
 
 /** Facts about queries that their logical plans tell. */
 public final class Queries {
-    static final BigInt MOST_NUMBERS = BigInt.apply(1L << 50);
+    static final BigInt MAX_NUMBERS = BigInt.apply(1L << 50);
 
     /** Rows of the driver and rows in the query's text, for which Spark gives no size. */
     private static final Set<Class<?>> SIZELESS = Set.of(LogicalRDD.class, ResolvedInlineTable.class);
 
-    private static final long MOST_BYTES = 1L << 60;
+    private static final long MAX_BYTES = 1L << 60;
 
     private Queries() {}
 
@@ -110,7 +110,7 @@ public final class Queries {
 
     private static long fileBytes(HadoopFsRelation relation, boolean isOptimized) {
         if (relation.location() instanceof CatalogFileIndex table) {
-            return isOptimized ? table.filterPartitions(Seqs.seq()).sizeInBytes() : MOST_BYTES;
+            return isOptimized ? table.filterPartitions(Seqs.seq()).sizeInBytes() : MAX_BYTES;
         }
         return relation.location().sizeInBytes();
     }
@@ -125,7 +125,7 @@ public final class Queries {
                 total = Math.max(total, GrowingFileIndex.LEAST_BYTES); // however narrow its columns are
             }
         } else if (plan instanceof Range range) {
-            total = 8L * Math.max(0L, range.numElements().min(MOST_NUMBERS).toLong());
+            total = 8L * Math.max(0L, range.numElements().min(MAX_NUMBERS).toLong());
         } else if (!SIZELESS.contains(plan.getClass()) && plan.children().isEmpty() && plan.subqueries().isEmpty()
                 && plan.innerChildren().isEmpty()) {
             total = stats(plan).map(stats -> plain(stats.sizeInBytes())).orElse(-1L);
@@ -145,7 +145,7 @@ public final class Queries {
                 if (bytes < 0) {
                     return -1;
                 }
-                total = Math.min(total + bytes, MOST_BYTES);
+                total = Math.min(total + bytes, MAX_BYTES);
             }
             below = null;
         }
@@ -200,7 +200,7 @@ public final class Queries {
     }
 
     private static long plain(BigInt number) {
-        return number.isValidLong() && number.toLong() < MOST_BYTES ? number.toLong() : -1;
+        return number.isValidLong() && number.toLong() < MAX_BYTES ? number.toLong() : -1;
     }
 
     /** Returns all logical plans directly below *plan*. */

@@ -7,7 +7,7 @@ import org.apache.spark.unsafe.Platform;
 
 /** Assembles rows into a frame, in a reusable buffer. */
 final class FrameBuilder {
-    private static final int MOST_ROWS = 1 << 20; // rows of no columns take no bytes
+    private static final int MAX_ROWS = 1 << 20; // rows of no columns take no bytes
     private static final byte[] NO_BYTES = new byte[0];
     private static final int[] NO_LENGTHS = new int[0];
 
@@ -34,7 +34,7 @@ final class FrameBuilder {
 
     /** Whether a row of *size* bytes does not fit this frame. */
     boolean isFullFor(int size) {
-        return rows == MOST_ROWS || rows > 0 && used + size > most;
+        return rows == MAX_ROWS || rows > 0 && used + size > most;
     }
 
     /** Add a row of *size* bytes; return by how many bytes the buffer grew. */

@@ -32,7 +32,7 @@ import scala.runtime.BoxedUnit;
 
 /** Runs task sets, each as a Spark job, and collects the outcomes of their partitions. */
 public final class Runs {
-    private static final int MOST_TAKEN = 8 << 20;
+    private static final int MAX_TAKEN = 8 << 20;
     private static final long CATCH_UP_MS = 10_000L;
 
     private final SparkContext sc;
@@ -242,7 +242,7 @@ public final class Runs {
             if (event.outcome.inline() != null) {
                 blobs.writeBytes(event.outcome.inline());
             }
-            event = blobs.size() > MOST_TAKEN ? null : events.poll();
+            event = blobs.size() > MAX_TAKEN ? null : events.poll();
         }
         return pack(taken, blobs.toByteArray());
     }

@@ -29,7 +29,7 @@ import scala.runtime.BoxedUnit;
 /** A single-stage query, which plain Spark runs; the outcomes of all partitions are combined into one. */
 public final class SingleStage {
     private static final int END_MARK = 8;
-    private static final long MOST_HELD = 64L << 20;
+    private static final long MAX_HELD = 64L << 20;
 
     private final SparkContext sc;
     private final Store store;
@@ -123,7 +123,7 @@ public final class SingleStage {
      */
     private int inline() {
         long most = sc.getConf().getSizeAsBytes("spark.driver.maxResultSize", "1g");
-        long all = most <= 0L ? MOST_HELD : Math.min(MOST_HELD, most / 4L);
+        long all = most <= 0L ? MAX_HELD : Math.min(MAX_HELD, most / 4L);
         return (int) Math.min(WriteResult.INLINE, all / Math.max(1, outcomes.length));
     }
 

@@ -24,7 +24,7 @@ import scala.collection.immutable.Seq;
 @SuppressWarnings("serial")
 public final class RangeRDD extends RowRDD implements CountsRows {
     /** The maximum number of runs that a task merges, since it holds frames of each. */
-    public static final int MOST_MERGED = 64;
+    public static final int MAX_MERGED = 64;
 
     private final SortedInput input;
     private final Ranges ranges;

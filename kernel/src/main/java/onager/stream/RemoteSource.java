@@ -21,9 +21,9 @@ import org.apache.spark.TaskKilledException;
  * number of rows than it reports, causes an exception: the end is returned only after every producer has reported its own.
  */
 public final class RemoteSource implements ExchangeSource {
-    private static final int MOST_ASKED = 32;
+    private static final int MAX_ASKED = 32;
     private static final int LEAST_BYTES = 64 << 10;
-    private static final int MOST_BYTES = 1 << 20;
+    private static final int MAX_BYTES = 1 << 20;
     private static final long PAUSE_NS = 100_000_000L;
     private static final int TURN_MS = 200;
 
@@ -63,9 +63,9 @@ public final class RemoteSource implements ExchangeSource {
         this.prefetchBytes = prefetchBytes;
         this.context = context;
         this.wait = new FetchWait(context);
-        int atOnce = Math.max(1, Math.min(channels.size(), MOST_ASKED));
-        this.waitMs = channels.size() > MOST_ASKED ? TURN_MS : peers.limits().pollMs;
-        this.mostBytes = (int) Math.max(LEAST_BYTES, Math.min(MOST_BYTES, prefetchBytes / atOnce));
+        int atOnce = Math.max(1, Math.min(channels.size(), MAX_ASKED));
+        this.waitMs = channels.size() > MAX_ASKED ? TURN_MS : peers.limits().pollMs;
+        this.mostBytes = (int) Math.max(LEAST_BYTES, Math.min(MAX_BYTES, prefetchBytes / atOnce));
     }
 
     @Override
@@ -134,7 +134,7 @@ public final class RemoteSource implements ExchangeSource {
 
     /** Return a channel to ask now, and mark it as asked; null if there is none. */
     private synchronized RemoteChannel toAsk() {
-        if (isClosed || failure != null || asking >= MOST_ASKED) {
+        if (isClosed || failure != null || asking >= MAX_ASKED) {
             return null;
         }
         live.removeIf(RemoteChannel::isDone);

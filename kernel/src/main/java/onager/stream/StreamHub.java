@@ -29,7 +29,7 @@ import org.apache.spark.TaskKilledException;
  * is closed. Thread-safe.
  */
 final class StreamHub {
-    private static final int MOST_CLOSED_JOBS = 4096;
+    private static final int MAX_CLOSED_JOBS = 4096;
     /** How long requests for tasks that never start are remembered. */
     private static final long ABSENT_NS = 300L * 1_000_000_000L;
     private static final long TICK_MS = 250L;
@@ -362,7 +362,7 @@ final class StreamHub {
     void closeJob(String job) {
         quietly(done -> {
             closedJobs.add(job);
-            if (closedJobs.size() > MOST_CLOSED_JOBS) {
+            if (closedJobs.size() > MAX_CLOSED_JOBS) {
                 closedJobs.remove(closedJobs.iterator().next());
             }
             tasks.values().removeIf(task -> {

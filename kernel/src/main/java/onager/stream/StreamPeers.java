@@ -14,13 +14,13 @@ import org.apache.spark.network.client.TransportClientFactory;
 /** Sends requests to the stream servers of other executors, and to this executor's hub. */
 final class StreamPeers {
     private static final Map<String, StreamPeers> PEERS = new ConcurrentHashMap<>();
-    private static final int MOST_DROPS = 100_000;
+    private static final int MAX_DROPS = 100_000;
 
     private final String name;
     private final StreamHub hub;
     private final String here;
     private final TransportClientFactory clients;
-    private final LinkedBlockingQueue<RemoteChannel> drops = new LinkedBlockingQueue<>(MOST_DROPS);
+    private final LinkedBlockingQueue<RemoteChannel> drops = new LinkedBlockingQueue<>(MAX_DROPS);
     private final Thread dropper = new Thread(this::sendDrops, "onager-stream-dropper");
     private volatile boolean isClosed = false;
 

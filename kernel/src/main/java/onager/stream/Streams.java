@@ -19,7 +19,7 @@ import onager.store.Store;
 /** The streams of an executor: its hub, the server of the hub, and the connections to other executors. */
 public final class Streams {
     private static final AtomicInteger COUNT = new AtomicInteger();
-    private static final int MOST_CANCELLED = 1000;
+    private static final int MAX_CANCELLED = 1000;
 
     private final String name = "streams-" + COUNT.incrementAndGet();
     private final StreamHub hub;
@@ -106,7 +106,7 @@ public final class Streams {
     public void cancelGroup(String group) {
         synchronized (cancelled) {
             cancelled.add(group);
-            if (cancelled.size() > MOST_CANCELLED) {
+            if (cancelled.size() > MAX_CANCELLED) {
                 cancelled.remove(cancelled.iterator().next());
             }
         }

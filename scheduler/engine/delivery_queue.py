@@ -40,7 +40,7 @@ Deliver = Callable[[JobId, JobHead, str], Awaitable[None]]
 """Tells somebody of a job, once; `NotDeliveredError` when that is to be tried again."""
 
 
-class Owed:
+class DeliveryQueue:
     """One kind of what is owed, as one scheduler sees it."""
 
     def __init__(
