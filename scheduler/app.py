@@ -14,7 +14,7 @@ from onager.scheduler import timing
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.gateway import ExecutorGateway
 from onager.scheduler.api.job_logs import JobLogs
-from onager.scheduler.api.looking import JobQueries
+from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.api.progress import ProgressView
 from onager.scheduler.api.replica_service import ReplicaService
 from onager.scheduler.api.retrying import Retries

@@ -16,7 +16,7 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.security import ServerAccess
 from onager.scheduler.app import Replica
-from onager.scheduler.connect.door import SparkConnectHandler
+from onager.scheduler.connect.handler import SparkConnectHandler
 from onager.scheduler.health import LIVENESS
 
 SERVICES: Final = tuple(s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor")

@@ -14,7 +14,7 @@ from onager.ids import BlobDigest, JobId, may_be_drawn
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.security import Caller
-from onager.scheduler.api.looking import asked_job_id
+from onager.scheduler.api.job_queries import asked_job_id
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import BlobStore

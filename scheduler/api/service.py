@@ -18,7 +18,7 @@ from onager.scheduler import wire
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.job_list import listed
 from onager.scheduler.api.job_logs import JobLogs
-from onager.scheduler.api.looking import JobQueries, asked_job_id
+from onager.scheduler.api.job_queries import JobQueries, asked_job_id
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.catalog.reading import CatalogQueries

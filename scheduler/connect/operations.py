@@ -19,7 +19,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security import caller
 from onager.protocol.serving import counted
-from onager.scheduler.api.looking import JobQueries
+from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun

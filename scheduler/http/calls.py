@@ -10,7 +10,7 @@ from onager.protocol.apart import apart
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security.roles import check_role, full_name
 from onager.protocol.serving import called, called_stream, counted, told
-from onager.scheduler.api.looking import Standing, asked_job_id
+from onager.scheduler.api.job_queries import Standing, asked_job_id
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.http.access import Caller
 from onager.scheduler.http.coalescing import Coalesced

@@ -15,7 +15,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.scheduler import timing
 from onager.scheduler.api.feeds import Feed, Feeds, pace_s
-from onager.scheduler.api.looking import Standing
+from onager.scheduler.api.job_queries import Standing
 from onager.scheduler.http import encoding
 from onager.scheduler.http.pages import PAGE_EVENTS, Kept, Pages
 

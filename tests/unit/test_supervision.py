@@ -109,7 +109,7 @@ WAITED_FOR = {
     "scheduler/jobs/job_writers.py": {"record"},
     "scheduler/cluster/members.py": {"_register"},
     "scheduler/cluster/remote_driver.py": {"_start"},
-    "scheduler/connect/door.py": {"_next"},
+    "scheduler/connect/handler.py": {"_next"},
     "scheduler/engine/delivery_queue.py": {"_begin"},
     "scheduler/http/coalescing.py": {"get"},
     "scheduler/api/feeds.py": {"following"},

@@ -18,7 +18,7 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.serving import translated_stream
 from onager.protocol.status import from_rpc_error
-from onager.scheduler.connect.door import SparkConnectHandler
+from onager.scheduler.connect.handler import SparkConnectHandler
 from onager.scheduler.connect.service import SparkConnectService
 from tests.support.waiting import HANGS_S, eventually
 

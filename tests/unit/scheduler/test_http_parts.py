@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from onager.errors import JobNotFoundError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.plain import plain, plain_job
-from onager.scheduler.api.looking import Standing
+from onager.scheduler.api.job_queries import Standing
 from onager.scheduler.http import cursors, encoding, models
 from onager.scheduler.http.coalescing import Coalesced
 from onager.scheduler.http.feeds import JobFeeds
