@@ -106,7 +106,6 @@ from onager.execution_graph.scheduling import (
 )
 from onager.execution_graph.speculation import find_stragglers
 from onager.execution_graph.stages import (
-    NO_METRICS,
     ExecutorLife,
     ExecutorSlot,
     FailedStage,
@@ -120,11 +119,11 @@ from onager.execution_graph.stages import (
     StageWork,
     SuccessfulStage,
     SupersededStage,
-    TaskMetrics,
     TaskOutput,
     TaskRead,
     UnresolvedStage,
 )
+from onager.execution_graph.task_metrics import NO_METRICS, TaskMetrics
 from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [

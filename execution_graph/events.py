@@ -8,16 +8,8 @@ from typing import Literal, NamedTuple, Self
 
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.record import Record
-from onager.execution_graph.stages import (
-    NO_METRICS,
-    ExecutorSlot,
-    RunningStage,
-    RunningTask,
-    StageSpec,
-    TaskMetrics,
-    TaskOutput,
-    TaskRead,
-)
+from onager.execution_graph.stages import ExecutorSlot, RunningStage, RunningTask, StageSpec, TaskOutput, TaskRead
+from onager.execution_graph.task_metrics import NO_METRICS, TaskMetrics
 
 
 class _Event(Record, frozen=True, kw_only=True):

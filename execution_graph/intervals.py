@@ -34,7 +34,8 @@ from onager.execution_graph.events import (
 from onager.execution_graph.failures import FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Pipeline, submit
 from onager.execution_graph.programs import planned_at_once, was_planned_at_once
-from onager.execution_graph.stages import RunningStage, Stage, StageSpec, StageWork, SuccessfulStage, TaskMetrics
+from onager.execution_graph.stages import RunningStage, Stage, StageSpec, StageWork, SuccessfulStage
+from onager.execution_graph.task_metrics import TaskMetrics
 from onager.execution_graph.transitions import apply_all
 from onager.redaction import shown_text
 

@@ -14,16 +14,9 @@ from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
 from onager.execution_graph.reuse import taken_in
 from onager.execution_graph.settling import bound, failed, plan_kept, settled, with_stage, with_successes
-from onager.execution_graph.stages import (
-    RetryPause,
-    RunningStage,
-    Stage,
-    StageWork,
-    SuccessfulStage,
-    TaskMetrics,
-    TaskOutput,
-)
+from onager.execution_graph.stages import RetryPause, RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 from onager.execution_graph.task_latencies import TaskTimes
+from onager.execution_graph.task_metrics import TaskMetrics
 
 _BY_OWN_EVENTS = (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED, StageWork.STEP)
 """These succeed by events of their own."""

@@ -25,11 +25,11 @@ from onager.execution_graph.stages import (
     SuccessfulStage,
     SupersededStage,
     TaskLedger,
-    TaskMetrics,
     TaskOutput,
     UnresolvedStage,
     reachable,
 )
+from onager.execution_graph.task_metrics import TaskMetrics
 
 MAX_REPLANS = 8
 """Of one job."""

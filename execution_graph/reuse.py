@@ -23,11 +23,11 @@ from onager.execution_graph.stages import (
     SupersededStage,
     TakenFrom,
     TaskLedger,
-    TaskMetrics,
     TaskOutput,
     UnresolvedStage,
     reachable,
 )
+from onager.execution_graph.task_metrics import TaskMetrics
 
 MAX_REUSABLE = 64
 """The stages of a job whose outputs others may take: heads of jobs are small. The last ones save the most."""

@@ -19,11 +19,11 @@ from onager.execution_graph.stages import (
     SuccessfulStage,
     SupersededStage,
     TaskLedger,
-    TaskMetrics,
     TaskOutput,
     UnresolvedStage,
 )
 from onager.execution_graph.task_latencies import TaskTimes
+from onager.execution_graph.task_metrics import TaskMetrics
 
 
 def with_stage(graph: ExecutionGraph, stage: Stage) -> ExecutionGraph:

@@ -19,7 +19,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from onager.execution_graph.intervals import Attempt, IntervalReader, Outcome
-from onager.execution_graph.stages import NO_METRICS, StageWork
+from onager.execution_graph.stages import StageWork
+from onager.execution_graph.task_metrics import NO_METRICS
 
 
 class TimeUse(StrEnum):

@@ -197,5 +197,5 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         except UnknownExecutorError:
             session = await self.executors.take_over(request.executor_id, request.incarnation)
         self.executors.heard(session)
-        await self.executors.renew(session, is_heartbeat=is_heartbeat)
+        await self.executors.leases.renew(session, is_heartbeat=is_heartbeat)
         return session

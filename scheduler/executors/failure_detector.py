@@ -60,7 +60,7 @@ class FailureDetector:
                 continue
             now_s = self._clock.monotonic_s()
             since_s = self._silent_since_s.setdefault(executor_id, now_s)
-            lease_ttl_s = self._executors.lease_ttl_s
+            lease_ttl_s = self._executors.leases.ttl_s
             session = self._executors.session(executor_id)
             heard_s = since_s - lease_ttl_s if session is None else max(session.seen_s, since_s - lease_ttl_s)
             patience_s = lease_ttl_s + self._lateness.since(heard_s, now_s)
@@ -84,7 +84,7 @@ class FailureDetector:
         await self._forget_dead()
 
     async def _look_at(self, session: ExecutorSession, now_s: float) -> None:
-        lease_ttl_s = self._executors.lease_ttl_s
+        lease_ttl_s = self._executors.leases.ttl_s
         if session.local_process is not None:
             if has_died(session.local_process):
                 await self._executors.lose(session.record, Loss.PROCESS, f"its process {session.record.pid} died")

@@ -10,7 +10,6 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import (
-    LeaseExpiredError,
     StateCorruptError,
     StateUnavailableError,
     UnknownExecutorError,
@@ -25,6 +24,7 @@ from onager.scheduler import timing
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.admission import Admission
 from onager.scheduler.executors.failure_detector import FailureDetector
+from onager.scheduler.executors.leases import ExecutorLeases
 from onager.scheduler.executors.loads import ExecutorLoads
 from onager.scheduler.executors.losses import ExecutorLosses, LossObserver, OnLost
 from onager.scheduler.executors.place_records import PlaceClaim
@@ -73,7 +73,6 @@ class ExecutorManager:
         self._machine = machine
         """Tells this machine from others."""
         self._clock = clock
-        self.lease_ttl_s = lease_ttl_s
         self._losses = ExecutorLosses(clock)
         self._on_take_over: Callable[[], Awaitable[None]] = _nothing
         self._sessions: dict[ExecutorId, ExecutorSession] = {}
@@ -81,6 +80,7 @@ class ExecutorManager:
             self, precedence, backend, clock, connection_grace_s=connection_grace_s, lost_retention_s=lost_retention_s
         )
         self._registry = ExecutorRegistry(backend, self._on_change, self.watch.expire_lost)
+        self.leases = ExecutorLeases(backend, clock, self._registry, lease_ttl_s)
         self._admission = Admission(machine)
         self.on_record: Callable[[ExecutorId], None] = lambda _: None
         """Called when the record of an executor that talks with this scheduler has changed."""
@@ -240,7 +240,7 @@ class ExecutorManager:
             if before is not None and before.incarnation != request.incarnation and before.state != "lost":
                 self._admission.replaced(before)
                 await self._tell_lost(before, "it started again")
-            lease = await self._backend.lease(self.lease_ttl_s)
+            lease = await self._backend.lease(self.leases.ttl_s)
             record = ExecutorRecord(
                 executor_id=request.executor_id,
                 incarnation=request.incarnation,
@@ -330,54 +330,6 @@ class ExecutorManager:
         return session
 
     # ---------------------------------------------------------------- life
-
-    async def renew(self, session: ExecutorSession, *, is_heartbeat: bool = False) -> None:
-        """Renew the executor's lease for its whole time, at most every sixth of it.
-
-        After a heartbeat, the store has taken a renewal that is no older than that. After other calls it may still be
-        on its way. A lease that ran out while no scheduler declared the executor lost is granted again.
-        `UnknownExecutorError` when it is lost, and with it the executor's tasks.
-        """
-        now_s = self._clock.monotonic_s()
-        last_s = session.renewed_s if is_heartbeat else session.asked_s
-        if now_s - last_s < self.lease_ttl_s / 6 and self._registry.is_beating(session.executor_id):
-            return
-        session.asked_s = now_s
-        try:
-            await self._backend.keep_alive(LeaseId(session.record.lease_id))
-        except LeaseExpiredError as error:
-            if not await self.grant_again(session):
-                await self._registry.read(session.executor_id)
-                raise UnknownExecutorError(session.executor_id) from error
-        except BaseException:
-            session.asked_s = session.renewed_s
-            raise
-        session.renewed_s = max(session.renewed_s, now_s)
-
-    async def grant_again(self, session: ExecutorSession) -> bool:
-        """Bind the executor to a new lease; return False when it was declared lost, or registered again."""
-        executor_id = session.executor_id
-        known = self._registry.find(executor_id) or session.record
-        if session.is_gone or known.incarnation != session.incarnation or known.state == "lost":
-            return False
-        revision = self._registry.revision(executor_id)
-        lease = await self._backend.lease(self.lease_ttl_s)
-        record = known.model_copy(update={"lease_id": lease.id})
-        puts = [
-            Put(Keyspace.Executors, executor_id, record.encoded()),
-            Put(Keyspace.Heartbeats, executor_id, record.incarnation.encode(), lease=lease.id),
-        ]
-        result = await commit_settled(self._backend, puts, {(Keyspace.Executors, executor_id): revision})
-        if not isinstance(result, Committed):
-            await self._backend.revoke(lease.id)
-            await self._registry.read(executor_id)  # another scheduler that hears of it may have done the same
-            latest = self._registry.find(executor_id)
-            is_granted = latest is not None and latest.lease_id != known.lease_id
-            return is_granted and self.is_alive(executor_id, session.incarnation)
-        self._registry.seen(record, result.revision)
-        self._registry.beats(executor_id)
-        log.info("executor_lease_granted_again", executor_id=executor_id)
-        return True
 
     async def drain(self, session: ExecutorSession) -> None:
         """Note that the executor takes no more work."""

@@ -7,7 +7,6 @@ any number of schedulers may work on a job, and one of them wins each position.
 import asyncio
 import contextlib
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -32,12 +31,10 @@ from onager.scheduler.catalog.committing import CatalogCommits, CatalogWrites
 from onager.scheduler.jobs import history, job_log
 from onager.scheduler.jobs.blobs import BlobStore, BlobWrites
 from onager.scheduler.jobs.commit_observer import CommitObserver
-from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
-from onager.scheduler.jobs.held_tasks import HeldTasks
+from onager.scheduler.jobs.job_cache import JobCache
 from onager.scheduler.jobs.job_changes import changes_of
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFlag, head_of, unreadable_head
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
-from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.loops import in_portions
 from onager.scheduler.records import NOTHING_MORE, Expected, Extra, pack
 from onager.state_backend import (
@@ -78,7 +75,6 @@ _INLINE_OPS: Final = 64
 """A snapshot, and history, of up to so many bytes and keys share the transaction of their header."""
 _SMALL_LOG_BYTES: Final = 16 * 1024
 """A log up to this size is kept beside its graph, so that the end of a small job does not read it."""
-_ENDED_IN_CACHE: Final = 64
 _READ_AT_ONCE: Final = 8
 """Jobs read in one round: each may be a large one."""
 _READS_AT_ONCE: Final = 2
@@ -112,10 +108,7 @@ class Refused:
     """Whether another job has changed the catalog: planned anew, the job may succeed."""
 
 
-CommitListener = Callable[[StoredJob, JobHead], None]
-
-
-class JobStore:
+class JobStore(JobCache):
     """The jobs of one namespace, with this scheduler's cache of their graphs."""
 
     observer = CommitObserver()
@@ -135,7 +128,7 @@ class JobStore:
 
         What jobs change in the catalog is read from *blobs*, which share what is at hand.
         """
-        self.heads = heads
+        super().__init__(heads, clock)
         self._blobs = blobs or BlobStore(backend)
         self._catalog = CatalogCommits(backend)
         self.on_tables_changed: Callable[[JobId, Sequence[str]], None] = lambda _, __: None
@@ -144,25 +137,10 @@ class JobStore:
         self._writer = writer
         self._backend = backend
         self._clock = clock
-        self._active: dict[JobId, StoredJob] = {}
-        self._ended: OrderedDict[JobId, StoredJob] = OrderedDict()
-        self.held = HeldTasks()
-        self.sizes = ExchangeSizes()
-        """Sizes of the active jobs in the cache, like `held`."""
-        self._listeners: list[CommitListener] = []
-        self.recent = RecentBatches(clock)
         self._commits_under_way: dict[JobId, asyncio.Event] = {}
         """The jobs of which this scheduler is committing a batch; each event is set when that ends."""
         self._loads_under_way: dict[JobId, asyncio.Event] = {}
         self._reading_stored = asyncio.Semaphore(_READS_AT_ONCE)
-
-    def listen(self, listener: CommitListener) -> None:
-        """Call *listener* after every change of a job that this scheduler learns of."""
-        self._listeners.append(listener)
-
-    def cached(self, job_id: JobId) -> StoredJob | None:
-        """Return the job as this scheduler last saw it, without asking the store."""
-        return self._active.get(job_id) or self._ended.get(job_id)
 
     async def submit(
         self,
@@ -566,44 +544,6 @@ class JobStore:
         )
         if isinstance(result, TxnCommitted):
             self.heads.seen(head, result.revision)
-
-    def _learn(
-        self, job: StoredJob, head: JobHead, head_revision: int | None, batches: Sequence[EventBatch] = ()
-    ) -> None:
-        """Cache a state of a job, unless a later one is cached; *batches*, if they are known, led to it."""
-        job_id = JobId(job.header.job_id)
-        known = self.cached(job_id)
-        if known is not None and (known.seq > job.seq or known.header.generation > job.header.generation):
-            return
-        follows = bool(batches) and known is not None and known.seq == job.seq - len(batches)
-        before = known.graph if follows and known is not None else None
-        events = [event for batch in batches for event in batch.events]
-        if known is None or known.graph.submitted_ms != job.graph.submitted_ms:
-            self.recent.forget(job_id)  # what is there may be of another job, which had the id before
-        self.held.learn(job_id, job.graph, None if before is None else events)
-        self.sizes.learn(job_id, before, job.graph, events)
-        for position, batch in enumerate(batches, job.seq - len(batches) + 1):
-            self.recent.add(job_id, position, batch)
-        if job.keyspace is Keyspace.ActiveJobs:
-            self._active[job_id] = job
-        else:
-            self._active.pop(job_id, None)
-            self._ended[job_id] = job
-            self._ended.move_to_end(job_id)
-            while len(self._ended) > _ENDED_IN_CACHE:
-                self._ended.popitem(last=False)
-        if head_revision is not None:
-            self.heads.seen(head, head_revision)
-        for listener in self._listeners:
-            listener(job, head)
-
-    def forget(self, job_id: JobId) -> None:
-        """Drop the job from the cache: it is gone, or another scheduler has changed it."""
-        self.held.forget(job_id)
-        self.sizes.forget(job_id)
-        self.recent.forget(job_id)
-        self._active.pop(job_id, None)
-        self._ended.pop(job_id, None)
 
 
 def _snapshot_name(generation: int) -> str:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from onager.execution_graph import FailureKind, TaskMetrics, decode_graph, encode_event
 from onager.execution_graph.codec import encode_graph
-from onager.execution_graph.stages import NO_METRICS
+from onager.execution_graph.task_metrics import NO_METRICS
 from tests.unit.execution_graph.builder import METRICS, Job, chain, planned, stage
 from tests.unit.execution_graph.test_speculation import three_of_four_done
 

@@ -245,10 +245,10 @@ async def test_a_silent_executor_is_lost_a_lease_after_its_last_call(manager, cl
     session = await manager.register(request())
     await watched(manager, clock, 2_000)
     manager.heard(session)
-    await manager.renew(session, is_heartbeat=True)
+    await manager.leases.renew(session, is_heartbeat=True)
     await watched(manager, clock, 900)
     manager.heard(session)
-    await manager.renew(session)
+    await manager.leases.renew(session)
     await watched(manager, clock, 5_200)
     await notice(manager, backend)
     assert await backend.get(Keyspace.Heartbeats, "e1") is None
@@ -270,7 +270,7 @@ async def test_a_scheduler_that_comes_late_all_the_time_still_finds_the_dead(man
 async def test_an_executor_that_reports_after_its_lease_expired_unnoticed_continues(manager, clock, backend, lost):
     session = await manager.register(request())
     clock.advance(7_000)
-    await manager.renew(session)
+    await manager.leases.renew(session)
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
     assert not lost
 
@@ -286,7 +286,7 @@ async def test_an_executor_that_another_replica_declared_lost_is_told_to_registe
     await watched(other, clock, 7_000)
     await notice(other, backend)
     with pytest.raises(UnknownExecutorError):
-        await manager.renew(session)
+        await manager.leases.renew(session)
     assert (await manager.register(request())).record.state == "alive"
 
 
@@ -294,7 +294,7 @@ async def test_renewing_keeps_the_lease(manager, clock, backend, lost):
     session = await manager.register(request())
     for _ in range(5):
         clock.advance(2_500)
-        await manager.renew(session)
+        await manager.leases.renew(session)
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
     assert not lost
 
@@ -306,24 +306,24 @@ async def test_a_heartbeat_that_the_store_has_not_taken_is_not_acknowledged(mana
     for _ in range(2):
         with mock.patch.object(backend, "keep_alive", side_effect=StateUnavailableError("cut off")):
             with pytest.raises(StateUnavailableError):
-                await manager.renew(session, is_heartbeat=True)
+                await manager.leases.renew(session, is_heartbeat=True)
             with pytest.raises(StateUnavailableError):
-                await manager.renew(session)
+                await manager.leases.renew(session)
     stuck = asyncio.Event()
 
     async def hang(_):
         await stuck.wait()
 
     with mock.patch.object(backend, "keep_alive", hang):
-        asking = asyncio.create_task(manager.renew(session))
+        asking = asyncio.create_task(manager.leases.renew(session))
         await asyncio.sleep(0)
-        await manager.renew(session)  # a report need not wait for it
-        beating = asyncio.create_task(manager.renew(session, is_heartbeat=True))
+        await manager.leases.renew(session)  # a report need not wait for it
+        beating = asyncio.create_task(manager.leases.renew(session, is_heartbeat=True))
         await asyncio.sleep(0)
         assert not beating.done()
         stuck.set()
         await asyncio.gather(asking, beating)
-    await manager.renew(session, is_heartbeat=True)
+    await manager.leases.renew(session, is_heartbeat=True)
     assert not lost
 
 
@@ -407,7 +407,7 @@ async def test_a_lease_that_expired_while_no_scheduler_ran_is_renewed_once(manag
     await successor.watch.look()
     assert told == []
     session = await successor.take_over("e1", "one")
-    await successor.renew(session)
+    await successor.leases.renew(session)
     clock.advance(100)
     await successor.watch.look()
     assert told == [("e2", "executor e2: its lease ran out: it was not heard of in time")]
@@ -422,7 +422,7 @@ async def test_an_executor_just_taken_over_is_not_lost_before_its_lease_is_renew
     session = await manager.take_over("e1", "one")
     await notice(manager, backend)
     assert not lost
-    await manager.renew(session, is_heartbeat=True)
+    await manager.leases.renew(session, is_heartbeat=True)
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
 
 

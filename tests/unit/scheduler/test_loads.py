@@ -93,7 +93,7 @@ async def test_loads_are_written_now_and_then_and_only_if_they_differ(managers, 
     second = await stored(store)
     assert ExecutorLoadRecord.decoded(second.value, "").running == 0
 
-    await managers[0].renew(session)
+    await managers[0].leases.renew(session)
     clock.advance(round(timing.LOAD_WRITTEN_EVERY_S * 1000))
     await say(managers[0], session, load(running=0, cpu_percent=153, rss_bytes=(2 << 30) + 1))
     assert await stored(store) == second, "not noticeable"
