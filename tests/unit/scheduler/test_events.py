@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onager.execution_graph import JobCancelled, SinkSpec
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.api import events, looking
+from onager.scheduler.api import events, job_queries
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.settings import SchedulerSettings
@@ -49,7 +49,7 @@ async def told(replica, after=0, *, follow=False):
 
 async def test_all_that_happened_is_told_with_who_committed_it(replica, monkeypatch):
     monkeypatch.setattr(events, "_EVENTS_A_MESSAGE", 4)
-    monkeypatch.setattr(looking, "_EVENTS_A_PAGE", 3)
+    monkeypatch.setattr(job_queries, "_EVENTS_A_PAGE", 3)
     await run(replica, 10)
     found = await told(replica)
     assert [message.position for message in found] == [1, 2, 3, 4, 4, 4]

@@ -16,7 +16,7 @@ from onager.errors import InvalidSettingError
 from onager.execution_graph import JobCancelled
 from onager.ids import JobId
 from onager.scheduler.app import Replica
-from onager.scheduler.engine import owed
+from onager.scheduler.engine import delivery_queue
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.settings import SchedulerSettings
 from tests.support.waiting import HANGS_S, eventually
@@ -68,8 +68,8 @@ def receiver():
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(owed, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(owed, "_LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(delivery_queue, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(delivery_queue, "_LONGEST_PAUSE_S", 0.02)
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ async def test_a_secret_that_cannot_be_used_is_refused_at_the_start(backend, tmp
 
 
 async def test_a_receiver_that_is_down_does_not_stop_those_that_answer(replicas, receiver, monkeypatch):
-    monkeypatch.setattr(owed, "_IN_HAND", 2)
+    monkeypatch.setattr(delivery_queue, "_IN_HAND", 2)
     closed = Receiver()
     closed.close()
     replica = await replicas("s1", closed.url, receiver.url)
