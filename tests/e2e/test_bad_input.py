@@ -235,7 +235,7 @@ def refused(process, within_s: float = HANGS_S) -> str:
 
 def scheduler_elsewhere(cluster: Cluster, tmp_path, backend: str, listen: str = "127.0.0.1:0"):
     arguments = ["scheduler", "--backend", backend, "--listen", listen, "--exchange-dir", str(tmp_path)]
-    return cluster.start(tmp_path.name, arguments)
+    return cluster.start(tmp_path.name, arguments, {"ONAGER_SCHEDULER_HTTP_LISTEN": "127.0.0.1:0"})
 
 
 def test_a_port_in_use(cluster, tmp_path):
