@@ -6,7 +6,7 @@ import pytest
 from grpc import StatusCode
 
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.limits import MAX_JOB_SPEC_BYTES, MIB
+from onager.protocol.limits import MAX_JOB_SPEC_BYTES, MIB, PROTOCOL_VERSION
 from tests.abuse.conftest import Abused
 
 SUBMIT, GATEWAY, REPLICA = "OnagerScheduler/SubmitJob", "OnagerExecutorGateway", "OnagerReplica"
@@ -31,7 +31,7 @@ def registration(executor_id: str, **fields: object) -> bytes:
         "incarnation": "i1",
         "host": "h",
         "slots": 1,
-        "protocol_version": 1,
+        "protocol_version": PROTOCOL_VERSION,
         "spark_version": "4.1.0",
         "python_version": "3.11",
         **fields,

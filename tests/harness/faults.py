@@ -41,7 +41,7 @@ def fault(kind: str, stage: int) -> Plant:
     """Return what plants a fault in the rows of the first task of a stage ("fail" and "hold": of all its tasks)."""
 
     def plant(executor: Any) -> None:
-        classes = faults(executor.binder._jvm)
+        classes = faults(executor.kernel._jvm)
         bound = executor.binder.bound
 
         def faulty(task_set: pb.TaskSet, *arguments: Any, **options: Any) -> Any:
@@ -59,7 +59,7 @@ def reading_everything(stage: int) -> Plant:
     """Return what lets each task of a stage read all that its leaves have."""
 
     def plant(executor: Any) -> None:
-        classes = faults(executor.binder._jvm)
+        classes = faults(executor.kernel._jvm)
         bind = executor.kernel.bind
 
         def faulty(session: Any, fragment: bytes, spec: dict[str, Any], leaves: Any, *fused: Any) -> Any:

@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import socket
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -85,18 +85,17 @@ class InTheBackground:
     """A run on a thread of its own."""
 
     def __init__(self, frame, config, plant):
-        self.run, self._work = None, (frame, config, plant)
-        self._thread = threading.Thread(target=self._do)
-        self._thread.start()
+        self._pool = ThreadPoolExecutor(1)
+        self._run = self._pool.submit(run_distributed, frame, config, plant=plant)
+        self._pool.shutdown(wait=False)
 
-    def _do(self):
-        frame, config, plant = self._work
-        self.run = run_distributed(frame, config, plant=plant)
+    def until(self, condition):
+        """Wait until *condition* holds while it runs; raise its error if it fails before."""
+        until(lambda: self._run.done() or condition())
+        assert condition() or self.result() is None
 
     def result(self):
-        self._thread.join(HANGS_S)
-        assert self.run is not None
-        return self.run
+        return self._run.result(HANGS_S)
 
 
 # ---------------------------------------------------------------- bounds
@@ -107,7 +106,7 @@ def test_channels_are_bounded(spark, watched):
     with held(spark):
         running = InTheBackground(spark.sql(DEALT), STREAMS, together(watched, fault("hold", 2)))
         held_bytes = []
-        until(lambda: watched.executors and (watched.use()[1] > 0 or running.run))
+        running.until(lambda: watched.executors and watched.use()[1] > 0)
         until(lambda: held_bytes.append(watched.use()[0]) or len(held_bytes) > 50)
     run = running.result()
     assert run.table.num_rows == ROWS
@@ -178,8 +177,8 @@ def test_nothing_is_asked_for_before_the_first_read(spark, watched):
     """While its readers are held before their first row, all that a stage gives stays where it is."""
     with held(spark):
         running = InTheBackground(spark.sql(DEALT), STREAMS, together(watched, fault("hold", 2)))
-        until(lambda: {stage for stage, _, _ in watched.submitted} == {1, 2})
-        until(lambda: sum(executor.kernel.stream_use()[2] for executor in watched.executors) == 3)
+        running.until(lambda: {stage for stage, _, _ in watched.submitted} == {1, 2})
+        running.until(lambda: sum(executor.kernel.stream_use()[2] for executor in watched.executors) == 3)
         requests = []
         until(lambda: requests.append(watched.use()[2]) or len(requests) > 20)
         assert set(requests) == {0}

@@ -226,7 +226,7 @@ def _late_report_breaks_the_call() -> AbstractContextManager[Any]:
     """A report of a job that has ended finds no task there, and breaks off (X20: an unwrapped option)."""
 
     async def update(self: LocalDriver, job_id: Any, mine: Reports, executor: Any, freed: int) -> Any:
-        head = self._jobs.heads.get(job_id)
+        head = self._store.jobs.heads.get(job_id)
         if head is not None and head.state.is_terminal:
             raise KeyError(job_id)
         return await _update_job(self, job_id, mine, executor, freed)
@@ -264,7 +264,7 @@ def _retention_forgets_results() -> AbstractContextManager[Any]:
 
     async def remove(self: Retention, heads: Any) -> bool:
         for head in heads:
-            await self._backend.put_txn(
+            await self._store.backend.put_txn(
                 [Delete(Keyspace.JobHeads, head.job_id), Delete(Keyspace.CompletedJobs, head.job_id)]
             )
         return True

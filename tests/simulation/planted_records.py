@@ -80,9 +80,9 @@ def _stage_plans_stay() -> AbstractContextManager[Any]:
             known = self._stages.setdefault(
                 event.stage_id, StageCoordinator(graph, event.stage_id, self._cluster.streams)
             )
-            task_set = known.task_set(event)
-            task_set.stage_attempt = event.stage_attempt
-            found.append(Launch(event.executor_id, task_set))
+            for task_set in known.task_sets(graph, event):
+                task_set.stage_attempt = event.stage_attempt
+                found.append(Launch(event.executor_id, task_set))
         return found
 
     return mock.patch.object(QueryCoordinator, "launches", launches)

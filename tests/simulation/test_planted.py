@@ -28,7 +28,7 @@ LATELY = {
     "dropped-stages-stay": 3,
     "dry-job-stays-dry": 5,
     "forwarded-report-unstored": 27,
-    "full-executor-is-silent": 1358,
+    "full-executor-is-silent": 285,
     "fused-stage-launched": 2,
     "growing-stage-comes-again": 6,
     "hung-replan-keeps-slots": 3,

@@ -167,8 +167,8 @@ class ConnectClient:
 
     def checkpoint(self, frame: Any, **conf: str) -> Any:
         """Return the checkpoint of *frame*: its job has run, and published."""
-        relation, directory = self._executor.job_id, str(self._executor.directory)
-        job, applied = begun(Session(None, 0, self.stored), relation, directory)  # type: ignore[arg-type]
+        relation = self._executor.job_id
+        job, applied = begun(Session(None, 0, self.stored), relation)  # type: ignore[arg-type]
         request = ExecutePlanRequest()
         request.plan.command.checkpoint_command.relation.CopyFrom(self._plan(frame).root)
         self._publish(self._planned(request, job.work, CUT | conf))

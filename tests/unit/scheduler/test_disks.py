@@ -306,6 +306,7 @@ ELSEWHERE = {
 }
 """Files that read what lies on a disk of the machine itself, and why they may."""
 SHARED_THREADS = {
+    "connect/responses.py": "loads pyarrow, and makes a batch without rows",
     "disk.py": "threads of its own",
     "main.py": "loads a module",
     "http/probes.py": "writes down metrics",
