@@ -48,3 +48,12 @@ def test_a_plan_may_be_as_large_as_the_limits() -> None:
 def test_secrets_in_a_plan_are_not_explained() -> None:
     plan = pb.PlanOutcome(plan="Relation [url=jdbc:x, password=hidden]", stages=[pb.PlannedStage(plan="token: hidden")])
     assert b"hidden" not in explanation(plan)
+
+
+@pytest.mark.parametrize("work", [pb.QUERY, pb.STEP])
+def test_no_secret_is_kept_in_the_names_that_a_plan_gives(work: int) -> None:
+    success = outcome(1)
+    (stage,) = success.plan.stages
+    stage.work, stage.name = work, "load with password=hidden"
+    (kept,) = planned(TASK, "e", success, "digest", 1).stages
+    assert ("hidden" in kept.name, "load with" in kept.name) == (False, True)
