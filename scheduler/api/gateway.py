@@ -96,7 +96,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if not session.is_draining:
             answer.clean_ups.extend(self.clean_ups.clean_ups_for(session.executor_id))
         if request.running:
-            self.reconciler.learn(session, {task_key(t) for t in request.running})
+            self.reconciler.learn_running(session, {task_key(t) for t in request.running})
         answer.cancel.extend(await self.polls.unwanted(session))
         self.executors.tell_if_set_aside(session, answer)
         return answer
@@ -145,7 +145,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             filled = await self.tasks.fill_reservations(updated.reservations)
             launches += filled.launches
             credited = self.dispatcher.credit(session, len(filled.unfilled))
-        self.reconciler.note(session, launches)
+        self.reconciler.note_launches(session, launches)
         answer = pb.ReportTasksResponse(
             acknowledged=[reports[key].task for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],

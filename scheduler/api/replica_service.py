@@ -71,7 +71,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
         """Handle all parts concurrently, and answer each."""
-        self.loads.take(request.loads)
+        self.loads.take_loads(request.loads)
         self.live.hear(each for each in request.progress if self._is_active(JobId(each.task.job_id)))
         reports, slots, lists = await asyncio.gather(
             a_few_at_once([self._update(part) for part in request.reports], most=16),
@@ -108,7 +108,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
         slot, reports = _slot(part, is_empty=part.empty), by_key(part.reports)
-        updated = await self.local.update(slot, reports, part.freed_slots)
+        updated = await self.local.update_task_statuses(slot, reports, part.freed_slots)
         is_all = len(updated.acknowledged) == len(reports)
         return pb.AppliedReports(
             all_acknowledged=is_all,
@@ -126,7 +126,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     async def _compare(self, part: pb.ForwardedList) -> pb.ComparedList:
         held = [task_key(task) for task in part.held]
-        compared = await self.local.compare(_slot(part), held, disproves=part.disproves)
+        compared = await self.local.compare_tasks(_slot(part), held, disproves=part.disproves)
         return pb.ComparedList(
             task_sets=[launch.task_set for launch in compared.launches],
             cancel=[task_id(key) for key in compared.unwanted],

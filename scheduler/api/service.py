@@ -132,7 +132,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
             async with self.audit.act(caller_of(context), "cancel", job_id, request.reason) as act:
                 reason = request.reason or "cancelled on request"
-                graph = await self.local.coordinator(job_id).cancel(reason, principal())
+                graph = await self.local.coordinator(job_id).cancel_job(reason, principal())
                 is_cancelled = graph.state is JobState.CANCELLED
                 if not is_cancelled:
                     act.outcome = f"too late: the job is {graph.state}"

@@ -16,15 +16,15 @@ class NotDrivingError(Exception):
 class JobDriver(Protocol):
     """Drives jobs; a method may raise `NotDrivingError`, and then it is unknown whether the call took effect."""
 
-    async def update(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
+    async def update_task_statuses(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
         """Apply the reports of *executor*, and assign up to *freed* next tasks of the same jobs to it."""
         ...
 
-    async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+    async def fill_reservations(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
         """Assign tasks of the job to the executors of *reservations*, and commit that."""
         ...
 
-    async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
+    async def compare_tasks(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
         """Return what follows from the list of tasks that an executor *held* of the driver's jobs.
 
         With *disproves*, launches that are older than the list and missing from it never arrived.

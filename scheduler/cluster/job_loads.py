@@ -138,7 +138,7 @@ class JobLoads:
         )
         self._feed(job_id, head)
 
-    def take(self, loads: Iterable[pb.JobLoad]) -> None:
+    def take_loads(self, loads: Iterable[pb.JobLoad]) -> None:
         """Take in loads from another scheduler; one that is older than what is known changes nothing."""
         for told in loads:
             job_id = JobId(told.job_id)
@@ -146,7 +146,7 @@ class JobLoads:
             if head is not None and head.is_active and not self._ownership.follows(job_id):
                 self._take(job_id, JobLoad(told.running, told.available, told.log_seq, told.head_revision), head)
 
-    def rest(self, job_id: JobId) -> None:
+    def rest_job(self, job_id: JobId) -> None:
         """Give the job no slots for a moment: it had less to do than it seemed, or cannot be worked on."""
         if job_id not in self._resting and self._queue.knows(job_id):
             self._resting[job_id] = asyncio.get_running_loop().call_later(timing.JOB_RESTS_S, self._go_on, job_id)

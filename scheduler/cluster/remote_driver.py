@@ -82,7 +82,7 @@ class RemoteDriver:
 
     # ---------------------------------------------------------------- driving
 
-    async def update(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
+    async def update_task_statuses(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
         """Forward reports."""
         message = pb.ForwardedReports(
             executor_id=executor.executor_id,
@@ -100,7 +100,7 @@ class RemoteDriver:
             keys = [task_key(task) for task in applied.acknowledged]
         return Updated(keys, launches, [ExecutorReservation.of(executor)] * left)
 
-    async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+    async def fill_reservations(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
         """Forward slots, those of one executor together."""
         by_slot = Counter(reservation.slot for reservation in reservations)
         parts = [
@@ -129,7 +129,7 @@ class RemoteDriver:
             raise first if isinstance(first, BaseException) else NotDrivingError(f"{self.scheduler_id} cannot")
         return Filled(launches, unfilled(reservations, launches))
 
-    async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
+    async def compare_tasks(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
         """Forward a list."""
         message = pb.ForwardedList(
             executor_id=slot.executor_id,
@@ -239,7 +239,7 @@ class RemoteDriver:
         answer = await self._calls.forward(self.scheduler_id, request)
         self.told = max(self.told, change)
         self._heard = max(self._heard, answer.change)
-        self._loads.take(answer.loads)
+        self._loads.take_loads(answer.loads)
         results = {name: iter(getattr(answer, name)) for name in ("reports", "slots", "lists", "watched")}
         for part in parts:
             found = next(results[part.field], None)

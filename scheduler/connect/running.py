@@ -54,7 +54,9 @@ class RunningOperations:
                 continue
             if tag and tag not in (value for name, value in head.labels.items() if name.startswith(TAG)):
                 continue
-            graph = await self.local.coordinator(JobId(head.job_id)).cancel("interrupted by its client", principal())
+            graph = await self.local.coordinator(JobId(head.job_id)).cancel_job(
+                "interrupted by its client", principal()
+            )
             if graph.state is JobState.CANCELLED:
                 self.notes.note(caller(), INTERRUPT, head.job_id, f"session {key.session_id}")
                 interrupted.append(head.labels[OPERATION])

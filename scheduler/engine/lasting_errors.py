@@ -27,7 +27,7 @@ class LastingErrors:
         self._clock = clock
         self._tries: dict[JobId, dict[Hashable, _Tries]] = {}
 
-    def note(self, job_id: JobId, work: Hashable, error: Exception) -> Failure | None:
+    def note_error(self, job_id: JobId, work: Hashable, error: Exception) -> Failure | None:
         """Count a failed try of *work*; return the failure with which the job has to end, None to try again."""
         if not is_lasting(error):
             return None
@@ -43,7 +43,7 @@ class LastingErrors:
         )
         return Failure(kind=FailureKind.USER_ERROR, error_class="ONAGER_SCHEDULER_FAILED", message=message)
 
-    def passed(self, job_id: JobId, works: Iterable[Hashable]) -> None:
+    def forget_errors(self, job_id: JobId, works: Iterable[Hashable]) -> None:
         """Forget the tries of work that has succeeded."""
         if (tries := self._tries.get(job_id)) is not None:
             for work in works:

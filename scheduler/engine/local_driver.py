@@ -110,7 +110,7 @@ class LocalDriver:
 
     # ---------------------------------------------------------------- filling slots
 
-    async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+    async def fill_reservations(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
         """Assign tasks of the job to the executors of *reservations*, as many as there are, and commit that."""
         by_slot = Counter(reservation.slot for reservation in reservations)
         launches = await self.fill_shares(job_id, [Share(slot, tasks) for slot, tasks in by_slot.items()])
@@ -119,11 +119,11 @@ class LocalDriver:
     async def fill_shares(self, job_id: JobId, shares: Sequence[Share]) -> list[Launch]:
         """Assign tasks of the job to executors, to each no more than its share, and commit that."""
         try:
-            launches = await self.coordinator(job_id).launch(shares, limit=lambda: self._queue.room(job_id))
+            launches = await self.coordinator(job_id).launch_tasks(shares, limit=lambda: self._queue.room(job_id))
         except Exception as error:
             await self._failed(job_id, _LAUNCHING, error)
             raise NotDrivingError(job_id) from error
-        self._errors.passed(job_id, (_LAUNCHING,))
+        self._errors.forget_errors(job_id, (_LAUNCHING,))
         return self._addressed(job_id, launches)
 
     def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
@@ -135,7 +135,7 @@ class LocalDriver:
 
     # ---------------------------------------------------------------- reports
 
-    async def update(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
+    async def update_task_statuses(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
         """Apply the reports of *executor*, job by job, and fill its freed slots with next tasks of the same jobs.
 
         A repeated or stale report, or one of an ended, unknown or damaged job, is acknowledged and dropped. A report
@@ -166,15 +166,15 @@ class LocalDriver:
 
     async def _update_job(self, job_id: JobId, mine: Reports, executor: ExecutorSlot, freed: int) -> _JobUpdated:
         planned = freed if self._queue.room(job_id) < float("inf") else 0
-        self._queue.plan(job_id, planned)
+        self._queue.plan_slots(job_id, planned)
         try:
             job = await self._job_with(job_id, mine)
             if not job.graph.is_active:
                 return _JobUpdated(job_id, list(mine), freed)
-            events: list[Event] = await self._reader.read(job.graph, executor, mine)
+            events: list[Event] = await self._reader.read_reports(job.graph, executor, mine)
             if self._reuse is not None:
-                events = await self._reuse.taking(job, events)
-            launches = await self.coordinator(job_id).report(
+                events = await self._reuse.take_outputs(job, events)
+            launches = await self.coordinator(job_id).record_statuses(
                 events,
                 Share(executor, min(freed, self._env.settings.max_launches_per_append)),
                 limit=lambda: min(self._queue.room(job_id), self._queue.allowance(job_id)),
@@ -192,10 +192,10 @@ class LocalDriver:
             return _JobUpdated(job_id, keys, disk_error=error if isinstance(error, DiskError) else None)
         finally:
             if planned:
-                self._queue.give_back(job_id, planned)
+                self._queue.give_back_slots(job_id, planned)
                 self._on_room()  # decisions committed meanwhile found the session full
-        self._queue.grant(job_id, sum(launch.tasks for launch in launches))
-        self._errors.passed(job_id, mine)
+        self._queue.note_granted(job_id, sum(launch.tasks for launch in launches))
+        self._errors.forget_errors(job_id, mine)
         return _JobUpdated(job_id, list(mine), freed, self._addressed(job_id, launches))
 
     async def _one_by_one(
@@ -210,7 +210,7 @@ class LocalDriver:
                 acknowledged += (await self._update_job(job_id, {key: report}, executor, 0)).acknowledged
             return acknowledged
         (key,) = mine
-        failure = self._errors.note(job_id, key, error)
+        failure = self._errors.note_error(job_id, key, error)
         if failure is None:
             return []
         lost = failed_task(key, executor, failure, pb.TaskMetrics(), self._env.clock.now_ms())
@@ -220,14 +220,14 @@ class LocalDriver:
         """Log that *work* on a job failed, and end the job if it always does; return whether that was done."""
         is_defect = not isinstance(error, OnagerError)
         log.warning("work_on_job_failed", job_id=job_id, work=work, error=repr(error), exc_info=is_defect)
-        failure = self._errors.note(job_id, work, error)
+        failure = self._errors.note_error(job_id, work, error)
         return failure is not None and await self._end(job_id, failure)
 
     async def _end(self, job_id: JobId, failure: Failure, task: TaskFailed | None = None) -> bool:
         """End a job that cannot be driven; return whether that was done."""
         log.error("job_given_up", job_id=job_id, error=failure.message)
         try:
-            graph = await self.coordinator(job_id).fail(failure, task)
+            graph = await self.coordinator(job_id).fail_job(failure, task)
         except Exception as error:  # noqa: BLE001 - it is tried again
             log.error("job_not_ended", job_id=job_id, error=repr(error))  # noqa: TRY400 - the cause was logged
             return False
@@ -246,7 +246,7 @@ class LocalDriver:
 
     # ---------------------------------------------------------------- lists of running work
 
-    async def compare(
+    async def compare_tasks(
         self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, jobs: Sequence[JobId] | None = None
     ) -> Compared:
         """Return what follows from the tasks that an executor *held*, of the followed jobs, or of *jobs* as stored."""
@@ -320,11 +320,11 @@ class LocalDriver:
         for job_id in sorted({key.job_id for key in missing}):
             mine = [wire.held_task(key) for key in held if key.job_id == job_id]
             try:
-                repeated = await self.coordinator(job_id).reconcile(slot, mine)
+                repeated = await self.coordinator(job_id).reconcile_tasks(slot, mine)
             except Exception as error:  # noqa: BLE001 - of this job alone: the executor has tasks of others
                 await self._failed(job_id, _COMPARING, error)
             else:
-                self._errors.passed(job_id, (_COMPARING,))
+                self._errors.forget_errors(job_id, (_COMPARING,))
                 launches += self._addressed(job_id, repeated)
         return launches
 
@@ -345,7 +345,7 @@ class LocalDriver:
             if not await self._failed(job_id, _ADOPTING, error) and not is_lasting(error):
                 raise
         else:
-            self._errors.passed(job_id, (_ADOPTING,))
+            self._errors.forget_errors(job_id, (_ADOPTING,))
 
     async def catch_up(self) -> None:
         """Read the changes of others to jobs that this scheduler follows; concurrent callers share one round."""
@@ -390,7 +390,7 @@ class LocalDriver:
                 raise
             raise OnagerError(f"job {job_id} could not be told of {work}: {error!r}") from error
         else:
-            self._errors.passed(job_id, (work,))
+            self._errors.forget_errors(job_id, (work,))
 
     def strays(self, is_alive: Callable[[str, str], bool]) -> list[tuple[str, str]]:
         """Return the lives of executors that are over, but to which graphs still assign tasks."""

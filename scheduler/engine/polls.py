@@ -52,7 +52,7 @@ class Polls:
         repeated: list[Launch] = []
         is_young = False
         if request.list_number > session.list_number:
-            repeated, is_young = await self._reconciler.take(
+            repeated, is_young = await self._reconciler.take_list(
                 session, request.list_number, {task_key(t) for t in request.running}
             )
         answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])

@@ -88,9 +88,9 @@ class QueryCoordinator:
 
     async def revive(self) -> None:
         """Start the stages that were left resolved when a scheduler died."""
-        await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
+        await self._writers.record_decision(self.job_id, lambda graph: Decision(self._revived(graph)))
 
-    async def launch(self, shares: Sequence[Share], *, limit: Limit = _no_limit) -> list[Launch]:
+    async def launch_tasks(self, shares: Sequence[Share], *, limit: Limit = _no_limit) -> list[Launch]:
         """Launch up to each share's number of tasks, and return those that executors now hold.
 
         The job gets no more tasks than bring it to *limit* running ones.
@@ -103,9 +103,9 @@ class QueryCoordinator:
                 graph = self._pop(graph, share, limit(), events)
             return Decision(events, graph)
 
-        return await self.launches(*await self._writers.record(self.job_id, decide))
+        return await self.make_launches(*await self._writers.record_decision(self.job_id, decide))
 
-    async def report(
+    async def record_statuses(
         self,
         events: Sequence[Event],
         share: Share,
@@ -126,16 +126,16 @@ class QueryCoordinator:
             graph = self._pop(apply_all(graph, further), share, limit(), further)
             return Decision([*still, *further], graph)
 
-        return await self.launches(*await self._writers.record(self.job_id, decide))
+        return await self.make_launches(*await self._writers.record_decision(self.job_id, decide))
 
-    async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask]) -> list[Launch]:
+    async def reconcile_tasks(self, slot: ExecutorSlot, held: Iterable[HeldTask]) -> list[Launch]:
         """Commit what follows from an executor's list: a lost launch is repeated once, and then taken back."""
         listed = frozenset(held)
 
         def decide(graph: ExecutionGraph) -> Decision:
             return Decision(lost_launches(graph, slot, listed, self._clock.now_ms()))
 
-        return await self.launches(*await self._writers.record(self.job_id, decide))
+        return await self.make_launches(*await self._writers.record_decision(self.job_id, decide))
 
     def overdue(self, graph: ExecutionGraph, executors: Collection[str], streaming: Collection[str]) -> list[Event]:
         """Return what follows from the time alone, given the *executors* that take work, some of them *streaming*.
@@ -153,7 +153,9 @@ class QueryCoordinator:
 
     async def record_overdue(self, executors: Collection[str], streaming: Collection[str]) -> None:
         """Commit what is `overdue`."""
-        await self._writers.record(self.job_id, lambda graph: Decision(self.overdue(graph, executors, streaming)))
+        await self._writers.record_decision(
+            self.job_id, lambda graph: Decision(self.overdue(graph, executors, streaming))
+        )
 
     async def lose_executor(self, lost: ExecutorLost) -> None:
         """Take back the tasks of an executor that is gone, and fail the job if one of them is the cause."""
@@ -174,14 +176,14 @@ class QueryCoordinator:
             culprit = find_culprit(graph, mine)
             return Decision([mine] if culprit is None else [culprit, mine])
 
-        await self._writers.record(self.job_id, decide)
+        await self._writers.record_decision(self.job_id, decide)
 
-    async def cancel(self, reason: str, principal: str = "") -> ExecutionGraph:
+    async def cancel_job(self, reason: str, principal: str = "") -> ExecutionGraph:
         """End the job, as *principal* asked; one that has ended stays as it is."""
         cancelled = JobCancelled(reason=reason, at_ms=self._clock.now_ms(), principal=principal)
-        return (await self._writers.record(self.job_id, lambda _: Decision([cancelled]))).graph
+        return (await self._writers.record_decision(self.job_id, lambda _: Decision([cancelled]))).graph
 
-    async def fail(self, failure: Failure, task: TaskFailed | None = None) -> ExecutionGraph:
+    async def fail_job(self, failure: Failure, task: TaskFailed | None = None) -> ExecutionGraph:
         """End the job with *failure*: that of a *task*, if the graph holds it."""
 
         def decide(graph: ExecutionGraph) -> Decision:
@@ -191,7 +193,7 @@ class QueryCoordinator:
                 return Decision([task], after)
             return Decision([JobFailed(failure=failure, at_ms=self._clock.now_ms())])
 
-        return (await self._writers.record(self.job_id, decide)).graph
+        return (await self._writers.record_decision(self.job_id, decide)).graph
 
     def _revived(self, graph: ExecutionGraph) -> list[Event]:
         """Return what starts every stage that can start, each laid out by what was measured, or a new plan of them."""
@@ -229,7 +231,7 @@ class QueryCoordinator:
             graph = apply_all(graph, started)
         return graph
 
-    async def launches(self, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
+    async def make_launches(self, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
         """Return the launches that follow from committed *events*, as far as *graph* still holds them.
 
         Launches of other attempts of a stage were taken back by the same append, or since.

@@ -57,7 +57,7 @@ class Reconciler:
 
     # ---------------------------------------------------------------- a list comes
 
-    async def take(self, session: ExecutorSession, number: int, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
+    async def take_list(self, session: ExecutorSession, number: int, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
         """Compare a later list with what is known; return repeated launches, and whether it came too early for some."""
         was_elsewhere = not session.list_number or number > session.list_number + 1
         if was_elsewhere:
@@ -92,7 +92,7 @@ class Reconciler:
             asyncio.get_running_loop().call_later(timing.LIST_COMPARED_AGAIN_S, self._again.set)
         return launches, bool(young)
 
-    def learn(self, session: ExecutorSession, running: set[TaskKey]) -> None:
+    def learn_running(self, session: ExecutorSession, running: set[TaskKey]) -> None:
         """Note the tasks in a heartbeat, which other schedulers may have launched; it disproves no launch."""
         now_s = self._env.clock.monotonic_s()
         known = {
@@ -100,7 +100,7 @@ class Reconciler:
         }
         session.held = known | {key: now_s for key in sorted(running) if key not in known}
 
-    def note(self, session: ExecutorSession, launches: Iterable[Launch]) -> None:
+    def note_launches(self, session: ExecutorSession, launches: Iterable[Launch]) -> None:
         """Remember that the tasks are on their way to the executor."""
         now_s = self._env.clock.monotonic_s()
         for launch in launches:
@@ -198,7 +198,7 @@ class Reconciler:
     async def _compare_here(self, session: ExecutorSession, held: set[TaskKey]) -> list[Launch]:
         session.compared[_HERE] = session.list_number
         launches = await self._local.disprove(session.slot, held)
-        self.note(session, launches)
+        self.note_launches(session, launches)
         return launches
 
     async def _compare_with(self, driver: RemoteDriver, session: ExecutorSession) -> Compared:
@@ -208,16 +208,16 @@ class Reconciler:
         held = [key for key in sorted(session.held) if self._cluster.ownership.scheduler_of(key.job_id) == scheduler_id]
         try:
             try:
-                compared = await driver.compare(slot, held, disproves=disproves)
+                compared = await driver.compare_tasks(slot, held, disproves=disproves)
             except NotDrivingError:
                 jobs = self._jobs_of(scheduler_id)
-                compared = await self._local.compare(slot, held, disproves=disproves, jobs=jobs)
+                compared = await self._local.compare_tasks(slot, held, disproves=disproves, jobs=jobs)
         except OnagerError as error:
             log.warning("list_not_compared", executor_id=slot.executor_id, scheduler_id=scheduler_id, error=str(error))
             return Compared()
         if disproves:
             session.compared[scheduler_id] = slot.list_number
-        self.note(session, compared.launches)
+        self.note_launches(session, compared.launches)
         return compared
 
     def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:

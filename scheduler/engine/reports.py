@@ -102,7 +102,7 @@ class ReportReader:
             return Failure(kind=FailureKind.USER_ERROR, message=str(error))
         return None
 
-    async def read(self, graph: ExecutionGraph, executor: ExecutorSlot, reports: Reports) -> list[Event]:
+    async def read_reports(self, graph: ExecutionGraph, executor: ExecutorSlot, reports: Reports) -> list[Event]:
         """Return the events of *reports* that can still matter to *graph*, with everything that they name in the store.
 
         A success that cannot be used (a plan that is inconsistent, content with another digest) becomes a failure.

@@ -67,7 +67,7 @@ class Reuse:
         """Return whether all outputs that *event* takes are still offered."""
         return all(each.of_stage_id in self._offered.get(JobId(each.job_id), {}).values() for each in event.taken)
 
-    async def taking(self, job: StoredJob, events: Sequence[Event]) -> list[Event]:
+    async def take_outputs(self, job: StoredJob, events: Sequence[Event]) -> list[Event]:
         """Return *events* of *job*, and after its plan what its stages take.
 
         A job whose output could not be read offers nothing any more.

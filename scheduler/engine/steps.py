@@ -151,7 +151,7 @@ class Steps:
             if not self._cluster.ownership.is_mine(job_id):
                 continue
             try:
-                await self._store.writers.record(job_id, partial(_late, deadline_ms, now_ms))
+                await self._store.writers.record_decision(job_id, partial(_late, deadline_ms, now_ms))
             except _UNREADABLE as error:
                 log.warning("deadline_not_noted", job_id=job_id, error=str(error))
 
@@ -191,7 +191,7 @@ class Steps:
             if end is not None:
                 ended.append(end)
         if ended:
-            await self._store.writers.record(program_id, lambda _: Decision(ended))
+            await self._store.writers.record_decision(program_id, lambda _: Decision(ended))
 
     async def _stored(self, program_id: JobId) -> StoredJob:
         if self._cluster.ownership.follows(program_id):
@@ -319,7 +319,7 @@ class Steps:
             if head is None or not head.is_active:
                 continue
             try:
-                await self._local.coordinator(child_id).cancel(why)
+                await self._local.coordinator(child_id).cancel_job(why)
                 log.info("step_stopped", job_id=program_id, child_id=child_id, why=why)
             except _UNREADABLE as error:
                 log.warning("step_not_stopped", job_id=child_id, error=str(error))

@@ -72,7 +72,7 @@ class TaskManager:
             results = await asyncio.gather(*(self._fill_job(job, mine) for job, mine in assigned.items()))
             waiting = list(left)
             for job_id, filled in zip(assigned, results, strict=True):
-                self._queue.grant(job_id, sum(launch.tasks for launch in filled.launches))
+                self._queue.note_granted(job_id, sum(launch.tasks for launch in filled.launches))
                 launches += filled.launches
                 waiting += filled.unfilled
                 for executor_id in {reservation.executor_id for reservation in filled.unfilled}:
@@ -95,7 +95,9 @@ class TaskManager:
             if number >= self._env.settings.max_launches_per_append or not self._queue.has_runnable:
                 return assigned, left + list(reservations[number:])
             is_useless = executor_id in useless
-            job_id = None if is_useless else self._queue.take(reservation.job_id, partial(_fits_at, fits, executor_id))
+            job_id = (
+                None if is_useless else self._queue.take_job(reservation.job_id, partial(_fits_at, fits, executor_id))
+            )
             if job_id is None:
                 useless.add(executor_id)
                 left.append(reservation)
@@ -107,19 +109,19 @@ class TaskManager:
         try:
             return await self._fill_by_driver(job_id, reservations)
         finally:
-            self._queue.give_back(job_id, len(reservations))
+            self._queue.give_back_slots(job_id, len(reservations))
 
     async def _fill_by_driver(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
         driver = self._driver_of(job_id)
         if driver is not self._local:
             try:
-                return await driver.fill(job_id, reservations)
+                return await driver.fill_reservations(job_id, reservations)
             except NotDrivingError as error:
                 log.info("driving_for_another", job_id=job_id, slots=len(reservations), why=str(error))
         try:
-            return await self._local.fill(job_id, reservations)
+            return await self._local.fill_reservations(job_id, reservations)
         except NotDrivingError:
-            self._loads.rest(job_id)
+            self._loads.rest_job(job_id)
             return Filled([], reservations)
 
     # ---------------------------------------------------------------- reports
@@ -152,19 +154,19 @@ class TaskManager:
         self, driver: JobDriver, executor: ExecutorSlot, reports: Reports, freed: int
     ) -> Updated:
         if driver is self._local:
-            return await self._local.update(executor, reports, freed)
+            return await self._local.update_task_statuses(executor, reports, freed)
         try:
-            updated = await driver.update(executor, reports, freed)
+            updated = await driver.update_task_statuses(executor, reports, freed)
         except NotDrivingError as error:
             log.info("driving_for_another", executor_id=executor.executor_id, reports=len(reports), why=str(error))
-            return await self._local.update(executor, reports, freed)
+            return await self._local.update_task_statuses(executor, reports, freed)
         if len(updated.acknowledged) == len(reports):
             return updated
         stored = set(updated.acknowledged)
         left = {key: report for key, report in reports.items() if key not in stored}
         if not left:
             return updated
-        own = await self._local.update(executor, left, 0)
+        own = await self._local.update_task_statuses(executor, left, 0)
         acknowledged = [*updated.acknowledged, *own.acknowledged]
         return Updated(acknowledged, updated.launches, updated.reservations, own.disk_error)
 

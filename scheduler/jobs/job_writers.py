@@ -69,7 +69,7 @@ class JobWriters:
         self.conflicts = 0
         """The number of appends lost to another scheduler."""
 
-    async def record(self, job_id: JobId, decide: Decide) -> Recorded:
+    async def record_decision(self, job_id: JobId, decide: Decide) -> Recorded:
         """Decide on the job's graph, commit the events, and return them with the graph that is stored then.
 
         The same append starts resolved stages. Raises what loading or storing raises, and what *decide* raises; then

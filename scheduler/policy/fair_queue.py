@@ -141,7 +141,7 @@ class FairQueue:
         """Return whether the job is here."""
         return job_id in self._shares
 
-    def take(self, prefer: JobId | None = None, fits: Callable[[JobId], bool] = _fits_all) -> JobId | None:
+    def take_job(self, prefer: JobId | None = None, fits: Callable[[JobId], bool] = _fits_all) -> JobId | None:
         """Give a slot to a job that it *fits* and return the job; None when no task waits for the slot.
 
         The job to *prefer* gets it unless another job has a better claim than this one would have with a task less: a
@@ -164,15 +164,15 @@ class FairQueue:
         """Return the jobs that would get the next *slots* slots, in order."""
         found: list[JobId] = []
         turns = [(client, client.turn) for client in self._clients.values()]
-        while len(found) < slots and (job_id := self.take()) is not None:
+        while len(found) < slots and (job_id := self.take_job()) is not None:
             found.append(job_id)
         for job_id, taken in Counter(found).items():
-            self.give_back(job_id, taken)
+            self.give_back_slots(job_id, taken)
         for client, turn in turns:
             client.turn = turn
         return found
 
-    def plan(self, job_id: JobId, slots: int) -> None:
+    def plan_slots(self, job_id: JobId, slots: int) -> None:
         """Count additional *slots* that the job may be given, until they are given back."""
         share = self._shares.get(job_id)
         if share is not None and slots:
@@ -186,7 +186,7 @@ class FairQueue:
             return float("inf")
         return share.session_max_tasks - (self._sessions[share.session].slots - share.counted)
 
-    def give_back(self, job_id: JobId, slots: int) -> None:
+    def give_back_slots(self, job_id: JobId, slots: int) -> None:
         """Take back *slots* that were given by `take`.
 
         They are committed, and counted as running, or were not used.
@@ -236,7 +236,7 @@ class FairQueue:
         share = self._shares.get(job_id)
         return 1.0 if share is None else share.weight
 
-    def grant(self, job_id: JobId, tasks: int) -> None:
+    def note_granted(self, job_id: JobId, tasks: int) -> None:
         """Note that the job was given *tasks*: among jobs with an equal claim it now comes last."""
         self._granted += tasks
         share = self._shares.get(job_id)

@@ -34,20 +34,20 @@ class Job:
     async def plan(self, made, *, is_ddl=False):
         """Submit the job and plan it; with *is_ddl* planning ends it."""
         await self.jobs.submit(graph(self.job_id))
-        await self.coordinator.launch([Share(SLOT, 1)])
+        await self.coordinator.launch_tasks([Share(SLOT, 1)])
         return await self.planned(made, is_ddl=is_ddl)
 
     async def planned(self, made, *, is_ddl=False, attempt=0):
         content = encoded(made)
         await self.blobs.put(self.job_id, [content])
         event = replace(with_catalog(planned(0 if is_ddl else 1), digest_of(content)), task_attempt=attempt)
-        recorded = await self.writers.record(self.job_id, lambda _: Decision([event]))
+        recorded = await self.writers.record_decision(self.job_id, lambda _: Decision([event]))
         if not is_ddl:
-            await self.coordinator.launch([Share(SLOT, 1)])
+            await self.coordinator.launch_tasks([Share(SLOT, 1)])
         return recorded.graph
 
     async def end(self):
-        return (await self.writers.record(self.job_id, lambda _: Decision([succeeded(1, 0)]))).graph
+        return (await self.writers.record_decision(self.job_id, lambda _: Decision([succeeded(1, 0)]))).graph
 
     async def state(self):
         return (await self.jobs.load(self.job_id)).graph.state
@@ -67,7 +67,7 @@ async def test_nothing_is_changed_before_the_job_ends_and_all_of_it_with_its_end
 async def test_of_a_job_that_is_cancelled_nothing_is_changed(backend):
     job = Job(backend)
     await job.plan(changes(put(TABLE, table())))
-    await job.coordinator.cancel("enough")
+    await job.coordinator.cancel_job("enough")
     assert await record_of(backend, TABLE) is None
     assert await job.state() is JobState.CANCELLED
 
@@ -91,13 +91,13 @@ async def test_a_conflict_of_a_job_that_planning_ends_has_it_planned_anew(backen
     job = Job(backend)
     made = await make(backend, put(TABLE, table(comment="old")))
     await job.jobs.submit(graph(job.job_id))
-    await job.coordinator.launch([Share(SLOT, 1)])
+    await job.coordinator.launch_tasks([Share(SLOT, 1)])
     other = await make(backend, put(TABLE, table(comment="other"), made))
     after = await job.planned(changes(put(TABLE, table(comment="mine"), made)), is_ddl=True)
     assert after.is_active
     assert after.plan is None
     assert dict(after.stages[0].ledger.failures) == {0: 1}
-    await job.coordinator.launch([Share(SLOT, 1)])
+    await job.coordinator.launch_tasks([Share(SLOT, 1)])
     after = await job.planned(changes(put(TABLE, table(comment="mine"), other)), is_ddl=True, attempt=1)
     assert after.state is JobState.SUCCESSFUL
     assert (await record_of(backend, TABLE))["spark"]["comment"] == "mine"
@@ -108,7 +108,7 @@ async def test_planned_anew_four_times_in_vain_the_job_fails_with_the_conflict(b
     await make(backend, put(TABLE, table()))
     await job.jobs.submit(graph(job.job_id))
     for attempt in range(4):
-        await job.coordinator.launch([Share(SLOT, 1)])
+        await job.coordinator.launch_tasks([Share(SLOT, 1)])
         after = await job.planned(changes(put(TABLE, table(), 0)), is_ddl=True, attempt=attempt)
     assert after.state is JobState.FAILED
     assert after.outcome.failure.told_kind == "catalog_changed"

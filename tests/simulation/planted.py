@@ -56,7 +56,7 @@ from tests.simulation.planted_transactions import OF_TRANSACTIONS
 from tests.simulation.planted_watches import OF_WATCHES
 
 _update_job = LocalDriver._update_job
-_update_elsewhere = RemoteDriver.update
+_update_elsewhere = RemoteDriver.update_task_statuses
 _accept = AttemptTable.accept
 _call = Polls._call
 _submit = JobStore.submit
@@ -318,7 +318,7 @@ def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextMa
         except NotDrivingError:
             return Updated(list(reports), [], [])
 
-    return mock.patch.object(RemoteDriver, "update", update)
+    return mock.patch.object(RemoteDriver, "update_task_statuses", update)
 
 
 @contextmanager

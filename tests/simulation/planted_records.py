@@ -85,7 +85,7 @@ def _stage_plans_stay() -> AbstractContextManager[Any]:
                 found.append(Launch(event.executor_id, task_set))
         return found
 
-    return mock.patch.object(QueryCoordinator, "launches", launches)
+    return mock.patch.object(QueryCoordinator, "make_launches", launches)
 
 
 def _partition_is_one_off() -> AbstractContextManager[Any]:

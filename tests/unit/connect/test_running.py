@@ -75,7 +75,7 @@ async def told(responses):
 
 
 async def end(replica):
-    await replica.local.coordinator(JOB).cancel("enough", "")
+    await replica.local.coordinator(JOB).cancel_job("enough", "")
 
 
 async def acts(replica, action):
@@ -156,8 +156,8 @@ async def test_rows_that_are_fetched_are_told_in_the_audit(pair):
     event = planned(0)
     described = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
     summary = replace(event.summary, arrow_schema=schema, schema_json=described)
-    await pair.here.local.fill(JOB, [ExecutorReservation.of(SLOT)])
-    await pair.here.writers.record(JOB, lambda _: Decision([replace(event, summary=summary)]))
+    await pair.here.local.fill_reservations(JOB, [ExecutorReservation.of(SLOT)])
+    await pair.here.writers.record_decision(JOB, lambda _: Decision([replace(event, summary=summary)]))
     responses = await told(pair.here.spark_connect.ExecutePlan(query, b""))
     assert [response.schema.struct.fields[0].name for response in responses if response.HasField("schema")] == ["n"]
     assert await acts(pair.here, "fetch") == [("ann", JOB, "")]

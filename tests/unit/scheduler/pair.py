@@ -75,8 +75,8 @@ class Pair:
         """Submit a job, and have its driver plan it: *tasks* wait."""
         actor = self.replicas[rendezvous.first(job_id, [HERE, THERE])]
         await actor.jobs.submit(graph(job_id, at_ms=at_ms), terms)
-        await actor.local.fill(job_id, [ExecutorReservation.of(SLOT)])
-        await actor.writers.record(job_id, lambda _: Decision([planned(tasks)]))
+        await actor.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
+        await actor.writers.record_decision(job_id, lambda _: Decision([planned(tasks)]))
         await self.settle()
 
     async def fill(self, slots, replica=None):

@@ -23,7 +23,7 @@ async def test_of_more_jobs_than_a_call_may_tell_the_rest_is_told_by_later_ones(
     for _ in range(3):
         assert {pair.there.loads.position(job_id)[0] for job_id in job_ids} != {0}
         if asks:
-            await pair.there.forwarding.drivers()[HERE].compare(SLOT, [], disproves=False)
+            await pair.there.forwarding.drivers()[HERE].compare_tasks(SLOT, [], disproves=False)
         else:
             await pair.here.forwarding.drivers()[THERE].tell()
     assert {pair.there.loads.position(job_id)[0] for job_id in job_ids} == {0}
@@ -71,7 +71,7 @@ async def test_a_watcher_asks_again_while_a_call_is_in_flight(pair):
     pair.here.forwarding.calls.forward = slow
     early = asyncio.create_task(actor.progress(job_id))
     await is_made.wait()
-    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    await pair.there.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
     late = asyncio.create_task(actor.progress(job_id))
     await asyncio.sleep(0)
     may_arrive.set()
@@ -87,5 +87,5 @@ async def test_no_call_has_more_parts_than_the_other_replica_takes(pair):
     assert {str(each) for each in found} == {f"there does not follow {job_id}" for job_id in jobs}
     assert max(len(call.watched) for call in pair.calls) == 64
     pair.calls.clear()
-    await asyncio.gather(*(actor.compare(SLOT, [], disproves=False) for _ in range(1_500)))
+    await asyncio.gather(*(actor.compare_tasks(SLOT, [], disproves=False) for _ in range(1_500)))
     assert sorted(len(call.lists) for call in pair.calls) == [476, 1024]

@@ -42,8 +42,8 @@ async def test_a_submission_is_told_with_who_made_it_and_from_where(scheduler):
 
 async def end(scheduler, event, job_id=JOB):
     """Have a job planned: it ends with that."""
-    await scheduler.local.fill(job_id, [ExecutorReservation.of(SLOT)])
-    await scheduler.writers.record(job_id, lambda _: Decision([event]))
+    await scheduler.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
+    await scheduler.writers.record_decision(job_id, lambda _: Decision([event]))
 
 
 async def fetch(scheduler, job_id=JOB):

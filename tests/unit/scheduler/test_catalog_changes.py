@@ -149,7 +149,7 @@ async def read(backend, job, catalog, *, sink=None, **how):
     if sink is not None:
         success.plan.sink.CopyFrom(sink)
     task = pb.TaskId(job_id=job.graph.job_id, stage_id=0, stage_attempt=0, partition=0, task_attempt=0)
-    (event,) = await reader.read(job.graph, SLOT, by_key([pb.TaskReport(task=task, success=success)]))
+    (event,) = await reader.read_reports(job.graph, SLOT, by_key([pb.TaskReport(task=task, success=success)]))
     return event
 
 

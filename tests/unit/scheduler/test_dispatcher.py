@@ -67,7 +67,7 @@ class Hall:
         await self.jobs.submit(graph())
         launches = await self.tasks.fill_reservations([_reservation(session_of())])
         assert len(launches.launches) == 1
-        await self.writers.record(JOB, lambda _: Decision([planned(tasks)]))
+        await self.writers.record_decision(JOB, lambda _: Decision([planned(tasks)]))
 
     @asynccontextmanager
     async def open(self):
@@ -123,7 +123,7 @@ async def test_tasks_are_spread_over_the_executors_that_wait(hall):
     polls = [polled(hall.dispatcher, session_of(e), 4, 5) for e in ("e1", "e2")]
     waiting = [asyncio.create_task(poll) for poll in polls]
     await asyncio.sleep(0)
-    await hall.writers.record(JOB, lambda _: Decision([planned(4)]))
+    await hall.writers.record_decision(JOB, lambda _: Decision([planned(4)]))
     assert [len(partitions(found)) for found in await asyncio.gather(*waiting)] == [2, 2]
 
 
@@ -139,7 +139,7 @@ async def test_tasks_go_where_the_policy_says(backend, clock, policy, given):
         await hall.tasks.fill_reservations([_reservation(session_of())])
         waiting = [asyncio.create_task(polled(hall.dispatcher, session_of(e), 4, 60)) for e in ("e1", "e2")]
         await asyncio.sleep(0)
-        await hall.writers.record(JOB, lambda _: Decision([planned(2)]))
+        await hall.writers.record_decision(JOB, lambda _: Decision([planned(2)]))
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         hall.dispatcher.nudge(lambda _: True)
         assert [len(partitions(found)) for found in await asyncio.gather(*waiting)] == given
@@ -260,9 +260,9 @@ async def straggling(hall, tasks=4):
     """A job of which all tasks but the last are done, on e1, and the last is to be run a second time."""
     await hall.jobs.submit(replace(graph(), speculation=SpeculationPolicy(min_task_runtime_ms=0)))
     await hall.tasks.fill_reservations([_reservation(session_of())])
-    await hall.writers.record(JOB, lambda _: Decision([planned(tasks)]))
+    await hall.writers.record_decision(JOB, lambda _: Decision([planned(tasks)]))
     await hall.tasks.fill_reservations([_reservation(session_of())] * tasks)
-    await hall.writers.record(JOB, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
+    await hall.writers.record_decision(JOB, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
     hall.clock.advance(60_000)
     await hall.local.coordinator(JOB).record_overdue(["e1", "e2"], [])
     return hall.jobs.cached(JOB).graph
@@ -287,7 +287,7 @@ async def test_a_second_attempt_that_no_slot_fits_keeps_no_other_job_from_it(hal
 
 async def test_stragglers_are_found_only_in_jobs_that_this_replica_drives(hall):
     await straggling(hall)
-    await hall.writers.record(JOB, lambda g: Decision([_given_up(g)]))
+    await hall.writers.record_decision(JOB, lambda g: Decision([_given_up(g)]))
     (task_set,) = await polled(hall.dispatcher, session_of("e1"), 1, 5)
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)

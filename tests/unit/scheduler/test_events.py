@@ -31,7 +31,7 @@ async def replica(backend, clock):
 
 
 async def record(replica, decide):
-    return (await replica.writers.record(JOB, decide)).graph
+    return (await replica.writers.record_decision(JOB, decide)).graph
 
 
 async def run(replica, tasks):

@@ -39,7 +39,7 @@ def reader(*taking_work):
 
 async def read(made: ReportReader, job: Job, failure: pb.Failure, partition: int = 0) -> Failure:
     task = pb.TaskId(job_id="job-1", stage_id=1, partition=partition, task_attempt=job.held(1, partition).attempt)
-    (event,) = await made.read(job.graph, SLOT, by_key([pb.TaskReport(task=task, failure=failure)]))
+    (event,) = await made.read_reports(job.graph, SLOT, by_key([pb.TaskReport(task=task, failure=failure)]))
     return event.failure
 
 
@@ -112,7 +112,7 @@ async def test_a_failure_carries_what_the_attempt_cost():
     cost = pb.TaskMetrics(run_ms=70, queued_ms=5)
     task = pb.TaskId(job_id="job-1", stage_id=1)
     report = pb.TaskReport(task=task, failure=pb.Failure(kind="io_error", message="it broke"), failed_metrics=cost)
-    (event,) = await reader("a").read(job.graph, SLOT, by_key([report]))
+    (event,) = await reader("a").read_reports(job.graph, SLOT, by_key([report]))
     assert (event.metrics.run_ms, event.metrics.queued_ms) == (70, 5)
 
 
@@ -122,5 +122,5 @@ async def test_a_success_that_cannot_be_used_is_not_the_users_error():
     output = pb.TaskOutput(nonce="n", executor_id="a", inline=True)
     task = pb.TaskId(job_id="job-1", stage_id=1)
     report = pb.TaskReport(task=task, success=pb.TaskSuccess(output=output))
-    (event,) = await reader("a").read(job.graph, SLOT, by_key([report]))
+    (event,) = await reader("a").read_reports(job.graph, SLOT, by_key([report]))
     assert (event.failure.kind, event.failure.cause) == (FailureKind.IO_ERROR, FailureCause.INTERNAL_ERROR)

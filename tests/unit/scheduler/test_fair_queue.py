@@ -17,12 +17,12 @@ def queue(**jobs):
 
 
 def taken(made, slots):
-    return Counter(made.take() for _ in range(slots))
+    return Counter(made.take_job() for _ in range(slots))
 
 
 def test_slots_go_round_and_the_oldest_comes_first():
     made = queue(a=(0, 9, 1), b=(0, 9, 1))
-    assert [made.take() for _ in range(4)] == [A, B, A, B]
+    assert [made.take_job() for _ in range(4)] == [A, B, A, B]
 
 
 def test_a_job_with_more_running_tasks_waits():
@@ -42,28 +42,28 @@ def test_no_job_is_given_more_than_it_has_tasks():
 
 def test_a_slot_goes_to_a_job_that_it_fits_and_costs_the_others_nothing():
     made = queue(a=(0, 9, 1), b=(5, 9, 1))
-    assert made.take(fits=lambda job_id: job_id == B) == B
-    assert made.take(prefer=A, fits=lambda _: False) is None
-    assert [made.take() for _ in range(8)] == [A] * 7 + [B]
+    assert made.take_job(fits=lambda job_id: job_id == B) == B
+    assert made.take_job(prefer=A, fits=lambda _: False) is None
+    assert [made.take_job() for _ in range(8)] == [A] * 7 + [B]
 
 
 def test_a_slot_stays_with_its_job_while_that_is_fair():
     made = queue(a=(0, 9, 1), b=(0, 9, 1))
-    assert made.take(prefer=B) == B
-    assert made.take(prefer=B) == A
+    assert made.take_job(prefer=B) == B
+    assert made.take_job(prefer=B) == A
 
 
 def test_slots_given_back_count_no_more():
     made = queue(a=(0, 1, 1), b=(0, 1, 1))
-    assert made.take() == A
-    made.give_back(A, 1)
-    assert made.take() == A
+    assert made.take_job() == A
+    made.give_back_slots(A, 1)
+    assert made.take_job() == A
 
 
 def test_an_ended_job_is_forgotten():
     made = queue(a=(0, 1, 1))
     made.remove(A)
-    assert made.take() is None
+    assert made.take_job() is None
     assert made.available == 0
 
 
@@ -73,7 +73,7 @@ def test_a_job_keeps_its_slots_while_it_has_no_more_than_the_others():
     assert made.allowance(B) == 1
     assert made.allowance(C) == 1
     assert queue(a=(0, 9, 1)).allowance(A) == float("inf")
-    assert made.take() == A
+    assert made.take_job() == A
 
 
 def test_no_job_among_equals_waits_forever():
@@ -82,9 +82,9 @@ def test_no_job_among_equals_waits_forever():
     while len(given) < 16:
         holder = given[-1] if given else A
         if not (given and made.allowance(holder) >= 1):
-            holder = made.take(prefer=holder)
-            made.give_back(holder, 1)
-        made.grant(holder, 1)
+            holder = made.take_job(prefer=holder)
+            made.give_back_slots(holder, 1)
+        made.note_granted(holder, 1)
         given.append(holder)
     assert Counter(given) == {A: 8, B: 8}
     assert given[:5] == [A, A, A, A, B]
@@ -92,26 +92,26 @@ def test_no_job_among_equals_waits_forever():
 
 def test_the_job_that_has_waited_longest_comes_first_among_equals():
     made = queue(a=(0, 9, 1), b=(0, 9, 1), c=(0, 9, 1))
-    made.grant(A, 1)
-    made.grant(C, 1)
-    made.grant(B, 1)
-    assert [made.take() for _ in range(3)] == [A, C, B]
+    made.note_granted(A, 1)
+    made.note_granted(C, 1)
+    made.note_granted(B, 1)
+    assert [made.take_job() for _ in range(3)] == [A, C, B]
 
 
 def test_a_job_that_was_passed_over_gets_slots_again_when_it_is_reconsidered():
     made = queue(a=(0, 2, 1), b=(0, 2, 1))
     made.pass_over(A)
-    assert [made.take(prefer=A), made.take()] == [B, B]
-    assert made.take() is None
+    assert [made.take_job(prefer=A), made.take_job()] == [B, B]
+    assert made.take_job() is None
     made.reconsider()
-    assert made.take() == A
+    assert made.take_job() == A
 
 
 def test_ten_thousand_waiting_jobs_cost_no_more_a_slot():
     made = FairQueue()
     for n in range(10_000):
         made.update(JobId(f"{n:05}"), submitted_ms=n, weight=1, running=0, available=1)
-    order = [made.take() for _ in range(10_000)]
+    order = [made.take_job() for _ in range(10_000)]
     assert order == sorted(order)
 
 
@@ -127,9 +127,9 @@ def test_clients_take_turns_however_many_jobs_each_has():
         if n == 10:
             submit(made, "ann", 3)
             submit(made, "bob", 1)
-        job_id = made.take()
-        made.give_back(job_id, 1)
-        made.grant(job_id, 1)
+        job_id = made.take_job()
+        made.give_back_slots(job_id, 1)
+        made.note_granted(job_id, 1)
         made.remove(job_id)
         served.append(job_id.partition("-")[0])
     assert served[:10] == ["mallory"] * 10
@@ -143,7 +143,7 @@ def test_slots_that_are_free_at_once_go_to_clients_in_turn():
     submit(made, "ann", 2)
     told = made.claims(4)
     assert Counter(job_id.partition("-")[0] for job_id in told) == {"mallory": 2, "ann": 2}
-    assert [made.take() for _ in range(4)] == told
+    assert [made.take_job() for _ in range(4)] == told
 
 
 def test_a_client_with_more_running_tasks_in_its_job_waits_for_the_others():
@@ -151,7 +151,7 @@ def test_a_client_with_more_running_tasks_in_its_job_waits_for_the_others():
     made.update(A, submitted_ms=0, weight=1, running=2, available=1, client="ann")
     made.update(B, submitted_ms=1, weight=1, running=1, available=2, client="bob")
     made.update(C, submitted_ms=2, weight=1, running=1, available=1, client="bob")
-    assert [made.take() for _ in range(4)] == [B, C, A, B]
+    assert [made.take_job() for _ in range(4)] == [B, C, A, B]
 
 
 def claim(share, queued):
@@ -198,13 +198,13 @@ def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
                 job_id = rng.choice(sorted(jobs))
                 slots = rng.randint(0, jobs[job_id]["planned"])
                 jobs[job_id]["planned"] -= slots
-                made.give_back(job_id, slots)
+                made.give_back_slots(job_id, slots)
                 continue
             case "take":
                 fit = {job_id for job_id in jobs if rng.random() < 0.6}
                 runnable = [job_id for job_id in fit if is_runnable(jobs[job_id])]
                 best = min(runnable, key=lambda j: (claim(jobs[j], made), j), default=None)
-                assert made.take(fits=fit.__contains__) == best
+                assert made.take_job(fits=fit.__contains__) == best
                 if best is not None:
                     jobs[best]["planned"] += 1
                 continue

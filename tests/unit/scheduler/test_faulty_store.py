@@ -53,14 +53,16 @@ async def run_job(replica, others, job_id):
     """Submit a job through one replica, and report each task through all of them, a few at a time."""
     await until_done(lambda: replica.jobs.submit(graph(job_id)))
     coordinator = QueryCoordinator(job_id, replica.writers, replica.clock, Cluster(lambda: 1))
-    await until_done(lambda: coordinator.launch([Share(SLOT, 1)]))
-    await until_done(lambda: replica.writers.record(job_id, lambda _: Decision([planned(TASKS)])))
+    await until_done(lambda: coordinator.launch_tasks([Share(SLOT, 1)]))
+    await until_done(lambda: replica.writers.record_decision(job_id, lambda _: Decision([planned(TASKS)])))
 
-    await until_done(lambda: coordinator.launch([Share(SLOT, TASKS)]))
+    await until_done(lambda: coordinator.launch_tasks([Share(SLOT, TASKS)]))
 
     async def report(replica, partitions):
         for partition in partitions:
-            await until_done(lambda p=partition: replica.writers.record(job_id, lambda _: Decision([succeeded(1, p)])))
+            await until_done(
+                lambda p=partition: replica.writers.record_decision(job_id, lambda _: Decision([succeeded(1, p)]))
+            )
 
     await asyncio.gather(*(report(r, range(start, TASKS, 4)) for start in range(4) for r in others))
 

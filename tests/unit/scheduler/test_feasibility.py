@@ -41,7 +41,7 @@ class World:
         made = submit(job_id=job_id, name="j", client_id="c", spec_digest="d" * 64, at_ms=1, speculation=policy)
         await self.replica.jobs.submit(made)
         assert await self.launched("e1") == [job_id]
-        await self.replica.writers.record(job_id, lambda _: Decision([planned(1)]))
+        await self.replica.writers.record_decision(job_id, lambda _: Decision([planned(1)]))
 
     async def launched(self, executor_id):
         """Offer a slot of the executor; return the jobs that have launched into it."""
@@ -59,7 +59,7 @@ async def world(clock):
     await made.run_job(STRAGGLING, speculates=True)
     assert await made.launched("e1") == [STRAGGLING]
     found = StragglersFound(stage_id=1, stage_attempt=0, tasks=((0, 0),), at_ms=99)
-    await made.replica.writers.record(STRAGGLING, lambda _: Decision([found]))
+    await made.replica.writers.record_decision(STRAGGLING, lambda _: Decision([found]))
     yield made
     await made.replica.writers.close()
 

@@ -87,7 +87,7 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeyp
     asked = session_of(list_number=1)
     asked.list_number = 0 if is_first else 1
     asked.held[here[0]] = 0.0
-    launches, _ = await pair.here.reconciler.take(asked, 2, set(here))
+    launches, _ = await pair.here.reconciler.take_list(asked, 2, set(here))
     found = [launch.task_set for launch in launches]
     assert bool(found) == is_first, "the first list of an executor is told at once, any other within a second"
     monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
@@ -114,17 +114,17 @@ async def with_a_launch_that_waits_for_a_poll(pair, monkeypatch):
 
 async def test_a_launch_that_waits_for_a_poll_is_not_given_to_another_by_the_list_of_that_poll(pair, monkeypatch):
     job_id, asked = await with_a_launch_that_waits_for_a_poll(pair, monkeypatch)
-    await pair.here.reconciler.take(asked, 3, set())
+    await pair.here.reconciler.take_list(asked, 3, set())
     await pair.here.reconciler.compare_all()
     running = (await pair.stored(job_id)).running
     assert [task.attempt for task in running.values()] == [0], "it goes with the answer to that very poll"
     delivered = [key for task_set in pair.here.reconciler.take_late(asked) for key in task_keys(task_set)]
     assert [key.task_attempt for key in delivered] == [0]
-    await pair.here.reconciler.take(asked, 4, set())
+    await pair.here.reconciler.take_list(asked, 4, set())
     await pair.here.reconciler.compare_all()
     assert (await pair.stored(job_id)).running, "it is on its way"
     pair.clock.advance(int(2 * timing.LAUNCH_YOUNG_S * 1000))
-    await pair.here.reconciler.take(asked, 5, set())
+    await pair.here.reconciler.take_list(asked, 5, set())
     await pair.here.reconciler.compare_all()
     assert not (await pair.stored(job_id)).running, "that answer was lost, too"
 
@@ -132,9 +132,9 @@ async def test_a_launch_that_waits_for_a_poll_is_not_given_to_another_by_the_lis
 async def test_a_launch_that_waits_is_not_delivered_once_others_have_had_lists_without_it(pair, monkeypatch):
     job_id, asked = await with_a_launch_that_waits_for_a_poll(pair, monkeypatch)
     elsewhere = session_of(list_number=3)
-    await pair.there.local.compare(elsewhere.slot, [], disproves=True)
+    await pair.there.local.compare_tasks(elsewhere.slot, [], disproves=True)
     assert not (await pair.stored(job_id)).running, "another attempt runs somewhere"
-    await pair.here.reconciler.take(asked, 4, set())
+    await pair.here.reconciler.take_list(asked, 4, set())
     assert pair.here.reconciler.take_late(asked) == []
 
 
@@ -174,9 +174,9 @@ async def test_launches_that_the_scheduler_polled_before_asked_for_may_come_afte
     job_id, asked = job_of(driver), session_of(list_number=last_list)
     await pair.run_job(job_id, 1)
     monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
-    await pair.here.reconciler.take(asked, 8, set())
+    await pair.here.reconciler.take_list(asked, 8, set())
     before = replace(SLOT, list_number=7)
-    await pair.replicas[driver].local.fill(job_id, [ExecutorReservation.of(before)])
+    await pair.replicas[driver].local.fill_reservations(job_id, [ExecutorReservation.of(before)])
     await asyncio.wait_for(pair.here.reconciler._again.wait(), HANGS_S)
     await pair.here.reconciler.compare_new()
     (repeated,) = asked.late_task_sets
@@ -191,7 +191,7 @@ async def test_a_repeated_launch_is_not_taken_back_while_another_comparison_of_i
     mine, asked = job_of(HERE), session_of()
     for job_id in (mine, job_of(THERE)):
         await pair.run_job(job_id, 1)
-    await pair.here.local.fill(mine, [ExecutorReservation.of(SLOT)])
+    await pair.here.local.fill_reservations(mine, [ExecutorReservation.of(SLOT)])
     forward, is_held, go_on = pair.forward, asyncio.Event(), asyncio.Event()
 
     async def slow(scheduler_id, request):
@@ -200,9 +200,9 @@ async def test_a_repeated_launch_is_not_taken_back_while_another_comparison_of_i
         return await forward(scheduler_id, request)
 
     monkeypatch.setattr(pair.here.forwarding.calls, "forward", slow)
-    first = asyncio.create_task(pair.here.reconciler.take(asked, 2, set()))
+    first = asyncio.create_task(pair.here.reconciler.take_list(asked, 2, set()))
     await is_held.wait()
-    _, is_young = await pair.here.reconciler.take(asked, 3, set())
+    _, is_young = await pair.here.reconciler.take_list(asked, 3, set())
     go_on.set()
     (repeated,), _ = await first
     assert is_young
@@ -213,9 +213,9 @@ async def test_a_repeated_launch_is_not_taken_back_while_another_comparison_of_i
 async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
-    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    await pair.there.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
     pair.here.forwarding.drivers()[THERE]._busy["e1"] += 1
-    launches, _ = await pair.here.reconciler.take(session_of(list_number=1), 2, set())
+    launches, _ = await pair.here.reconciler.take_list(session_of(list_number=1), 2, set())
     assert launches == []
 
 
@@ -252,7 +252,7 @@ async def test_a_task_of_a_job_that_ended_elsewhere_is_not_wanted_any_more(pair)
     asked = session_of(list_number=1)
     asked.held = dict.fromkeys(keys, 0.0)
     assert await pair.here.reconciler.unwanted(asked) == []
-    await pair.there.local.coordinator(job_id).cancel("enough")
+    await pair.there.local.coordinator(job_id).cancel_job("enough")
     await pair.here.reconciler.compare_all()
     await pair.here.heads.refresh()
     assert await pair.here.reconciler.unwanted(asked) == keys
@@ -298,7 +298,7 @@ async def test_a_replica_that_drives_a_job_no_longer_reads_it_before_it_writes(p
     job_id = job_of(HERE)
     await pair.run_job(job_id, 3)
     keys = await pair.fill(2)
-    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    await pair.there.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
     await pair.here.members.leave(0.1)
     assert pair.here.ownership.scheduler_of(job_id) == THERE
     assert not pair.here.ownership.follows(job_id)

@@ -60,17 +60,17 @@ class AtWork:
         """Report a success; return the event that it is, and what is launched."""
         key = TaskKey(JOB, StageId(stage_id), 0, Partition(partition), 0)
         reader = ReportReader(BlobStore(self.backend), None, SimpleNamespace(now_ms=lambda: 50), executors())
-        events = await reader.read(
+        events = await reader.read_reports(
             await self.graph(), SLOT, by_key([pb.TaskReport(task=task_id(key), success=success)])
         )
-        return events[0], [each.task_set for each in await self.coordinator.report(events, Share(SLOT, 9))]
+        return events[0], [each.task_set for each in await self.coordinator.record_statuses(events, Share(SLOT, 9))]
 
 
 @pytest.fixture
 async def job(backend, clock):
     made = AtWork(backend, clock)
     await made.jobs.submit(graph())
-    await made.coordinator.launch([Share(SLOT, 1)])
+    await made.coordinator.launch_tasks([Share(SLOT, 1)])
     return made
 
 
@@ -103,7 +103,7 @@ async def test_each_task_of_a_feed_is_told_the_last_portion_and_readers_the_port
 async def test_tasks_of_several_portions_are_launched_as_several_sets(job):
     await job.reported(0, 0, pb.TaskSuccess(plan=outcome()))
     await job.reported(1, 0, found(1, 3))
-    repeated = await job.coordinator.reconcile(replace(SLOT, list_number=2), [])
+    repeated = await job.coordinator.reconcile_tasks(replace(SLOT, list_number=2), [])
     sets = [each.task_set for each in repeated if each.task_set.work == pb.QUERY]
     assert [[task.partition for task in each.tasks] for each in sets] == [[0, 1], [2, 3, 4]]
     assert [each.portion.first_partition for each in sets] == [0, 2]
@@ -143,7 +143,9 @@ async def test_a_stage_that_would_get_too_many_tasks_fails(job):
 async def test_a_planner_is_told_whether_stages_may_grow(backend, clock, pipeline, told):
     jobs = store(backend, clock)
     await jobs.submit(replace(graph(), pipeline=pipeline))
-    (launch,) = await QueryCoordinator(JOB, JobWriters(jobs, clock), clock, Cluster(lambda: 2)).launch([Share(SLOT, 1)])
+    (launch,) = await QueryCoordinator(JOB, JobWriters(jobs, clock), clock, Cluster(lambda: 2)).launch_tasks(
+        [Share(SLOT, 1)]
+    )
     assert launch.task_set.may_grow is told
 
 

@@ -227,13 +227,13 @@ def test_a_slot_of_a_session_that_becomes_free_wakes_one_of_its_jobs():
                 session="s",
                 session_max_tasks=1,
             )
-        first = queue.take()
-        assert queue.take() is None, "the session is full"
+        first = queue.take_job()
+        assert queue.take_job() is None, "the session is full"
 
         def go_on():
-            queue.give_back(first, 1)
-            assert queue.take() is not None
-            assert queue.take() is None
+            queue.give_back_slots(first, 1)
+            assert queue.take_job() is not None
+            assert queue.take_job() is None
 
         return steps(go_on)
 

@@ -29,10 +29,10 @@ def test_what_another_replica_tells_again_is_no_news():
     told = []
     loads.listen(told.append)
     load = pb.JobLoad(job_id=JOB, running=1, available=1, log_seq=7, head_revision=5)
-    loads.take([load])
-    loads.take([load])
+    loads.take_loads([load])
+    loads.take_loads([load])
     assert told == [JOB]
-    loads.take([pb.JobLoad(job_id=JOB, running=1, available=2, log_seq=8, head_revision=5)])
+    loads.take_loads([pb.JobLoad(job_id=JOB, running=1, available=2, log_seq=8, head_revision=5)])
     assert told == [JOB, JOB]
 
 
@@ -42,10 +42,10 @@ def test_the_end_of_a_pause_is_heard_though_the_head_is_known_by_an_earlier_revi
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 9)
     queue = FairQueue()
     loads = JobLoads(queue, heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock())
-    loads.take([pb.JobLoad(job_id=JOB, running=0, available=0, log_seq=7, head_revision=9)])
-    assert queue.take() is None
-    loads.take([pb.JobLoad(job_id=JOB, running=0, available=1, log_seq=7, head_revision=5)])
-    assert queue.take() == JOB
+    loads.take_loads([pb.JobLoad(job_id=JOB, running=0, available=0, log_seq=7, head_revision=9)])
+    assert queue.take_job() is None
+    loads.take_loads([pb.JobLoad(job_id=JOB, running=0, available=1, log_seq=7, head_revision=5)])
+    assert queue.take_job() == JOB
 
 
 def test_nothing_is_told_of_a_job_of_which_only_the_head_was_seen():
@@ -103,7 +103,7 @@ async def test_a_job_that_ended_while_a_task_waited_is_not_taken_up_again(failin
 
 async def test_what_came_after_a_pause_began_is_not_forgotten_at_its_end(failing):
     failing.ownership.follows = lambda _: False  # another replica acts now
-    failing.loads.take([pb.JobLoad(job_id=JOB, running=1, available=0, log_seq=8, head_revision=5)])
+    failing.loads.take_loads([pb.JobLoad(job_id=JOB, running=1, available=0, log_seq=8, head_revision=5)])
     failing.now_ms = 1_100
     await asyncio.sleep(0.15)
     assert (failing.queue.running(JOB), failing.queue.available) == (1, 0)
@@ -114,7 +114,7 @@ async def test_a_replica_that_has_not_seen_the_end_of_a_pause_takes_nothing_back
     failing.loads.on_commit(failing.job, failing.head)
     assert failing.queue.available == 1
     failing.ownership.follows = lambda _: False  # not yet, though this one has read the job
-    failing.loads.take([pb.JobLoad(job_id=JOB, running=2, available=0, log_seq=7, head_revision=5)])
+    failing.loads.take_loads([pb.JobLoad(job_id=JOB, running=2, available=0, log_seq=7, head_revision=5)])
     assert failing.queue.available == 1
-    failing.loads.take([pb.JobLoad(job_id=JOB, running=3, available=0, log_seq=8, head_revision=5)])
+    failing.loads.take_loads([pb.JobLoad(job_id=JOB, running=3, available=0, log_seq=8, head_revision=5)])
     assert failing.queue.available == 0

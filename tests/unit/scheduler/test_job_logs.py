@@ -140,7 +140,7 @@ async def test_what_was_kept_of_a_failed_attempt_is_told_when_no_executor_has_it
     await cluster.fill(2)
     failure = Failure(kind=FailureKind.IO_ERROR, message="broken", log_tail="before the end password=secret\n")
     event = replace(failed(0, at_ms=20), failure=failure)
-    await cluster.here.writers.record(JobId(job_id), lambda _: Decision([event]))
+    await cluster.here.writers.record_decision(JobId(job_id), lambda _: Decision([event]))
     (kept,) = [log for log in await fetched(cluster.there, job_id) if not log.note]
     assert (kept.kept, kept.executor_id, kept.task.partition) == (True, "e1", 0)
     assert kept.text == b"before the end password=*********(redacted)\n"
@@ -272,7 +272,7 @@ async def broken(cluster, job_id, tasks):
 
 async def record(cluster, job_id, *events):
     for event in events:
-        await cluster.here.writers.record(JobId(job_id), lambda _, event=event: Decision([event]))
+        await cluster.here.writers.record_decision(JobId(job_id), lambda _, event=event: Decision([event]))
 
 
 async def test_who_follows_misses_no_task_that_began_and_ended_between_two_looks(cluster, monkeypatch):

@@ -23,9 +23,9 @@ async def jobs(backend, clock):
 
 async def with_running(writers, clock, tasks):
     coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1))
-    await coordinator.launch([Share(SLOT, 1)])
-    await writers.record(JOB, lambda _: Decision([planned(tasks)]))
-    await coordinator.launch([Share(SLOT, tasks)])
+    await coordinator.launch_tasks([Share(SLOT, 1)])
+    await writers.record_decision(JOB, lambda _: Decision([planned(tasks)]))
+    await coordinator.launch_tasks([Share(SLOT, tasks)])
     return coordinator
 
 
@@ -33,7 +33,7 @@ async def test_what_is_decided_during_an_append_goes_with_the_next(jobs, clock):
     writers = JobWriters(jobs, clock)
     await with_running(writers, clock, 50)
     before = writers.appends
-    done = [writers.record(JOB, lambda _, n=n: Decision([succeeded(1, n)])) for n in range(50)]
+    done = [writers.record_decision(JOB, lambda _, n=n: Decision([succeeded(1, n)])) for n in range(50)]
     recorded = await asyncio.gather(*done)
     assert writers.appends - before <= 2
     assert isinstance(recorded[-1].graph.stages[1], SuccessfulStage)
@@ -47,9 +47,9 @@ async def test_a_decider_that_raises_spoils_no_other(jobs, clock):
         raise ValueError("mine")
 
     _, second, third = await asyncio.gather(
-        writers.record(JOB, lambda _: Decision([succeeded(1, 0)])),
-        writers.record(JOB, raises),
-        writers.record(JOB, lambda _: Decision([succeeded(1, 1)])),
+        writers.record_decision(JOB, lambda _: Decision([succeeded(1, 0)])),
+        writers.record_decision(JOB, raises),
+        writers.record_decision(JOB, lambda _: Decision([succeeded(1, 1)])),
         return_exceptions=True,
     )
     assert isinstance(second, ValueError)
@@ -67,7 +67,7 @@ async def test_a_lost_race_is_decided_again_on_what_is_stored(backend, jobs, clo
         seen.append(set(found.stages[1].ledger.outputs))
         return Decision([succeeded(1, 1)])
 
-    after = (await writers.record(JOB, decide)).graph
+    after = (await writers.record_decision(JOB, decide)).graph
     assert seen == [set(), {0}]
     assert writers.conflicts == 1
     assert not after.is_active
@@ -76,15 +76,15 @@ async def test_a_lost_race_is_decided_again_on_what_is_stored(backend, jobs, clo
 async def test_stages_are_set_running_by_the_append_that_resolves_them(jobs, clock):
     writers = JobWriters(jobs, clock)
     coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1))
-    await coordinator.launch([Share(SLOT, 1)])
-    after = (await writers.record(JOB, lambda _: Decision([planned(3)]))).graph
+    await coordinator.launch_tasks([Share(SLOT, 1)])
+    after = (await writers.record_decision(JOB, lambda _: Decision([planned(3)]))).graph
     assert after.stages[1].state == "running"
     assert writers.appends == 2
 
 
 async def test_every_caller_is_told_of_an_unknown_job(backend, clock):
     writers = JobWriters(store(backend, clock), clock)
-    asked = [writers.record(JobId("nobody"), lambda _: Decision([])) for _ in range(3)]
+    asked = [writers.record_decision(JobId("nobody"), lambda _: Decision([])) for _ in range(3)]
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(error, JobNotFoundError) for error in found)
 
@@ -92,19 +92,19 @@ async def test_every_caller_is_told_of_an_unknown_job(backend, clock):
 async def test_the_rest_of_a_report_is_nothing_once_the_job_is_cancelled(jobs, clock):
     writers = JobWriters(jobs, clock)
     coordinator = await with_running(writers, clock, 3)
-    await writers.record(JOB, lambda _: Decision([JobCancelled(reason="no", at_ms=7)]))
-    launches = await coordinator.report([succeeded(1, 0)], Share(SLOT, 1))
+    await writers.record_decision(JOB, lambda _: Decision([JobCancelled(reason="no", at_ms=7)]))
+    launches = await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 1))
     assert launches == []
 
 
 async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
     writers = JobWriters(jobs, clock)
     coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1))
-    await coordinator.launch([Share(SLOT, 1)])
-    await writers.record(JOB, lambda _: Decision([planned(10)]))
-    await coordinator.launch([Share(SLOT, 4)])
+    await coordinator.launch_tasks([Share(SLOT, 1)])
+    await writers.record_decision(JOB, lambda _: Decision([planned(10)]))
+    await coordinator.launch_tasks([Share(SLOT, 4)])
     reported = [succeeded(1, 0), succeeded(1, 1)]
-    launches = await coordinator.report(reported, Share(SLOT, 2), limit=lambda: 3.0)
+    launches = await coordinator.record_statuses(reported, Share(SLOT, 2), limit=lambda: 3.0)
     assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2
 
 
@@ -116,6 +116,6 @@ async def test_a_caller_is_not_cancelled_with_a_broken_call(jobs, clock, monkeyp
     monkeypatch.setattr(jobs, "commit", cut)
     cancel = JobCancelled(reason="so", at_ms=1)
     with pytest.raises(StateUnavailableError):
-        await writers.record(JOB, lambda _: Decision([cancel]))
+        await writers.record_decision(JOB, lambda _: Decision([cancel]))
     monkeypatch.undo()
-    assert not (await writers.record(JOB, lambda _: Decision([cancel]))).graph.is_active
+    assert not (await writers.record_decision(JOB, lambda _: Decision([cancel]))).graph.is_active

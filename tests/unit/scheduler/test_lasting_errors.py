@@ -113,10 +113,10 @@ async def test_a_job_whose_tasks_cannot_be_launched_ends(pair, monkeypatch):
     async def broken(*_, **__):
         raise KeyError("a defect")
 
-    monkeypatch.setattr(coordinator, "launch", broken)
+    monkeypatch.setattr(coordinator, "launch_tasks", broken)
     for _ in range(TRIES):
         with pytest.raises(NotDrivingError):
-            await pair.here.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+            await pair.here.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
         pair.clock.advance(WHILE_MS)
     graph = await outcome(pair, job_id)
     assert graph.state is JobState.FAILED
@@ -137,7 +137,7 @@ async def test_a_job_at_which_other_work_fails_each_time_ends_and_others_have_it
             await local.lose_executor(lost)
 
     async def comparison():
-        await local.compare(SLOT, [], disproves=True)
+        await local.compare_tasks(SLOT, [], disproves=True)
 
     async def adoption():
         for each in (job_id, other):
@@ -146,7 +146,7 @@ async def test_a_job_at_which_other_work_fails_each_time_ends_and_others_have_it
     async def broken(*_, **__):
         raise KeyError("a defect")
 
-    names = {"loss": "lose_executor", "comparison": "reconcile", "adoption": "revive"}
+    names = {"loss": "lose_executor", "comparison": "reconcile_tasks", "adoption": "revive"}
     monkeypatch.setattr(local.coordinator(job_id), names[work], broken)
     act = {"loss": loss, "comparison": comparison, "adoption": adoption}[work]
     for _ in range(TRIES):

@@ -57,11 +57,11 @@ async def at_work(backend, clock, *stages):
     await jobs.submit(replace(graph(), adaptive=AdaptivePolicy()))
     writers = JobWriters(jobs, clock)
     coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 2))
-    await coordinator.launch([Share(SLOT, 1)])
+    await coordinator.launch_tasks([Share(SLOT, 1)])
     plan = planned(1)
     plan = replace(plan, stages=stages, summary=replace(plan.summary, result_stage_id=len(stages)))
-    await writers.record(JOB, lambda _: Decision([plan]))
-    await coordinator.launch([Share(SLOT, 2)])
+    await writers.record_decision(JOB, lambda _: Decision([plan]))
+    await coordinator.launch_tasks([Share(SLOT, 2)])
     return jobs, coordinator
 
 
@@ -73,7 +73,7 @@ def measured(partition):
 async def test_small_stages_are_launched_as_one_with_all_their_plans(backend, clock):
     stages = [stage(1, 2), stage(2, 4, [1], may_fuse=True), stage(3, 4, [2], kind="result", may_fuse=True)]
     jobs, coordinator = await at_work(backend, clock, *stages)
-    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5))
+    (launch,) = await coordinator.record_statuses([measured(0), measured(1)], Share(SLOT, 5))
     told = launch.task_set
     assert (told.stage_id, told.plan_digest, told.partitions, len(told.tasks)) == (3, "plan-3", 1, 1)
     assert [(each.stage_id, each.plan_digest) for each in told.fused] == [(2, "plan-2")]
@@ -88,10 +88,10 @@ async def test_small_stages_are_launched_as_one_with_all_their_plans(backend, cl
 async def test_tasks_are_told_which_buckets_they_read_at_every_launch(backend, clock):
     stages = [stage(1, 2), stage(2, BUCKETS, [1], kind="result", may_merge=True)]
     _, coordinator = await at_work(backend, clock, *stages)
-    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5))
+    (launch,) = await coordinator.record_statuses([measured(0), measured(1)], Share(SLOT, 5))
     assert [(r.first_bucket, r.end_bucket) for r in launch.task_set.reads] == [(0, BUCKETS)]
     assert launch.task_set.partitions == 1
-    (repeated,) = await coordinator.reconcile(replace(SLOT, list_number=2), [])
+    (repeated,) = await coordinator.reconcile_tasks(replace(SLOT, list_number=2), [])
     assert repeated.task_set.reads == launch.task_set.reads
 
 
@@ -103,7 +103,9 @@ async def test_sizes_are_taken_of_the_buckets_that_there_are_and_where_they_are_
     async def taken(graph_now, sizes):
         key = TaskKey(JOB, StageId(1), 0, Partition(0), 0)
         success = pb.TaskSuccess(output=pb.TaskOutput(nonce="n", shared=True), bucket_sizes=sizes)
-        (event,) = await reader.read(graph_now, SLOT, by_key([pb.TaskReport(task=task_id(key), success=success)]))
+        (event,) = await reader.read_reports(
+            graph_now, SLOT, by_key([pb.TaskReport(task=task_id(key), success=success)])
+        )
         return base64.b64decode(event.output.bucket_sizes)
 
     assert await taken(found, b"\1\2\3\4") == b"\1\2\3\4"

@@ -197,7 +197,7 @@ async def test_what_comes_after_the_end_of_a_job_is_not_kept(pair) -> None:
     pair.here._hear_progress([late])
     assert list(pair.here.live._jobs) == [job_id]
     cancelled = JobCancelled(reason="enough", at_ms=20)
-    await pair.here.writers.record(JobId(job_id), lambda _: Decision([cancelled]))
+    await pair.here.writers.record_decision(JobId(job_id), lambda _: Decision([cancelled]))
     pair.here._hear_progress([late])
     assert not pair.here.live._jobs
 
@@ -211,6 +211,6 @@ async def test_what_other_schedulers_forward_after_the_end_of_a_job_is_not_kept(
     await pair.forward(HERE, forwarded)
     assert list(pair.here.live._jobs) == [job_id]
     cancelled = JobCancelled(reason="enough", at_ms=20)
-    await pair.here.writers.record(JobId(job_id), lambda _: Decision([cancelled]))
+    await pair.here.writers.record_decision(JobId(job_id), lambda _: Decision([cancelled]))
     await pair.forward(HERE, forwarded)
     assert not pair.here.live._jobs

@@ -65,7 +65,7 @@ class World:
         await self.calls.close_gone()
 
     def fill(self, number):
-        return self.actor.fill(JobId(f"job-{number}"), [ExecutorReservation.of(SLOT)])
+        return self.actor.fill_reservations(JobId(f"job-{number}"), [ExecutorReservation.of(SLOT)])
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ async def test_a_watcher_who_has_gone_misses_no_failure(world, there):
 
 async def test_an_answer_that_cannot_be_worked_off_leaves_nobody_waiting(world, there, monkeypatch):
     there.answer.set()
-    monkeypatch.setattr(world.actor._loads, "take", lambda _: 1 / 0)
+    monkeypatch.setattr(world.actor._loads, "take_loads", lambda _: 1 / 0)
     async with asyncio.timeout(HANGS_S):
         with pytest.raises(NotDrivingError, match="ZeroDivisionError"):
             await world.fill(0)

@@ -215,7 +215,7 @@ async def test_a_scheduler_whose_clock_is_ahead_ends_no_job_and_removes_none_too
     mine, ended = [JobId(n) for n in map(str, range(1_000)) if rendezvous.first(n, ["b", "late"]) == "late"][:2]
     for job_id in (mine, ended):
         await before.jobs.submit(graph(job_id, at_ms=now_ms), JobTerms(deadline_ms=now_ms + 600_000))
-    await before.writers.record(ended, lambda _: Decision([JobCancelled(reason="enough", at_ms=now_ms)]))
+    await before.writers.record_decision(ended, lambda _: Decision([JobCancelled(reason="enough", at_ms=now_ms)]))
     await before.close()
     late = Replica(
         SchedulerSettings(scheduler_id="late", result_retention_s=600, record_retention_s=600, **settings),

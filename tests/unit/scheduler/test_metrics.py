@@ -61,7 +61,7 @@ async def test_what_one_replica_tells_of_the_cluster_the_other_tells_too(clock):
         observe(replica, registries[scheduler_id], clock, {})
     await pair.start()
     await pair.run_job(job_of(HERE), tasks=3)
-    pair.there.loads.take(pair.here.loads.changed_since(0)[0])  # as the loop that does not run here would do
+    pair.there.loads.take_loads(pair.here.loads.changed_since(0)[0])  # as the loop that does not run here would do
     whole = {metric.name for metric in METRICS if metric.whose == "cluster"}
     here, there = (
         {name: value for name, value in of_registry(registry).items() if name.partition("{")[0] in whole}

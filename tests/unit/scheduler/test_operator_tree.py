@@ -93,7 +93,7 @@ def job():
 async def read(job, *reports):
     blobs = Blobs()
     reader = ReportReader(blobs, None, SimpleNamespace(now_ms=lambda: 9), executors())
-    return await reader.read(job.graph, ExecutorSlot("a", "a1", 1), by_key(reports)), blobs.kept
+    return await reader.read_reports(job.graph, ExecutorSlot("a", "a1", 1), by_key(reports)), blobs.kept
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -99,7 +99,7 @@ async def end(replica, child, failure=None, *, rows=4, sink=None):
             failure=Failure(kind=FailureKind.USER_ERROR, message=failure),
             at_ms=now_ms,
         )
-    await replica.writers.record(
+    await replica.writers.record_decision(
         JobId(child), lambda _: Decision([StagesStarted(stage_ids=(0,), at_ms=now_ms), launched, ended])
     )
     if sink is not None:

@@ -50,11 +50,11 @@ async def at_work(backend, clock, *, mode="on"):
     await jobs.submit(replace(graph(), adaptive=AdaptivePolicy(fuse_bytes=0, replan=mode)))
     writers = JobWriters(jobs, clock)
     coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 2))
-    await coordinator.launch([Share(SLOT, 1)])
+    await coordinator.launch_tasks([Share(SLOT, 1)])
     plan = planned(1)
     summary = replace(plan.summary, result_stage_id=3, frame_digest="frame", broadcast_bytes=100)
-    await writers.record(JOB, lambda _: Decision([replace(plan, stages=tuple(STAGES), summary=summary)]))
-    await coordinator.launch([Share(SLOT, 1)])
+    await writers.record_decision(JOB, lambda _: Decision([replace(plan, stages=tuple(STAGES), summary=summary)]))
+    await coordinator.launch_tasks([Share(SLOT, 1)])
     return jobs, coordinator
 
 
@@ -81,14 +81,14 @@ def outcome(*, is_kept=False):
 async def report(backend, jobs, coordinator, success):
     found = (await jobs.get(JOB)).graph
     reader = ReportReader(BlobStore(backend), None, SimpleNamespace(now_ms=lambda: 50), executors())
-    events = await reader.read(found, SLOT, by_key([pb.TaskReport(task=task_id(REPLAN), success=success)]))
-    launches = await coordinator.report(events, Share(SLOT, 5))
+    events = await reader.read_reports(found, SLOT, by_key([pb.TaskReport(task=task_id(REPLAN), success=success)]))
+    launches = await coordinator.record_statuses(events, Share(SLOT, 5))
     return events, launches, (await jobs.get(JOB)).graph
 
 
 async def test_the_report_that_makes_it_owed_brings_the_re_plan_and_nothing_that_waits_for_it(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
-    (launch,) = await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
+    (launch,) = await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
     told = launch.task_set
     assert (told.work, told.stage_id, len(told.tasks)) == (pb.REPLAN, 4, 1)
     task = told.replan
@@ -104,20 +104,20 @@ async def test_the_report_that_makes_it_owed_brings_the_re_plan_and_nothing_that
 async def test_a_re_plan_is_told_what_rows_take_in_memory(backend, clock):
     _, coordinator = await at_work(backend, clock)
     metrics = TaskMetrics(run_ms=1, rows_out=1, bytes_out=1, plain_bytes_out=90)
-    (launch,) = await coordinator.report([replace(succeeded(1, 0), metrics=metrics)], Share(SLOT, 5))
+    (launch,) = await coordinator.record_statuses([replace(succeeded(1, 0), metrics=metrics)], Share(SLOT, 5))
     (begun,) = launch.task_set.replan.begun
     assert (begun.rows, begun.bytes) == (1, 90)
 
 
 async def test_sizes_are_made_up_where_re_plans_are_forced(backend, clock):
     _, coordinator = await at_work(backend, clock, mode="force")
-    (launch,) = await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
+    (launch,) = await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
     assert launch.task_set.replan.falsify == "job-1 4"
 
 
 async def test_a_new_plan_goes_into_the_log_with_its_blobs_and_its_stages_are_launched(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
-    await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
+    await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
     (event,), (launch,), found = await report(backend, jobs, coordinator, pb.TaskSuccess(plan=outcome()))
     assert (event.dropped, event.result_stage_id) == ((2, 3), 5)
     assert (launch.task_set.stage_id, launch.task_set.plan_digest) == (5, digest_of(b"a plan"))
@@ -133,7 +133,7 @@ async def test_a_new_plan_goes_into_the_log_with_its_blobs_and_its_stages_are_la
 
 async def test_a_re_plan_that_found_nothing_better_lets_go_what_waited(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
-    await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
+    await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
     success = pb.TaskSuccess(plan=outcome(is_kept=True))
     (event,), (launch,), found = await report(backend, jobs, coordinator, success)
     assert (event.stages, event.decisions) == ((), ("nothing better",))
@@ -143,10 +143,10 @@ async def test_a_re_plan_that_found_nothing_better_lets_go_what_waited(backend, 
 
 async def test_a_re_plan_that_takes_too_long_is_given_up_by_whoever_launches_next(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
-    await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
-    assert await coordinator.launch([Share(SLOT, 5)]) == []
+    await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
+    assert await coordinator.launch_tasks([Share(SLOT, 5)]) == []
     clock.advance(2_000)
-    (launch,) = await coordinator.launch([Share(SLOT, 5)])
+    (launch,) = await coordinator.launch_tasks([Share(SLOT, 5)])
     assert launch.task_set.stage_id == 2
     assert isinstance((await jobs.get(JOB)).graph.stages[4], SupersededStage)
 
@@ -154,7 +154,7 @@ async def test_a_re_plan_that_takes_too_long_is_given_up_by_whoever_launches_nex
 @pytest.mark.virtual_time
 async def test_slots_that_wait_hear_when_a_re_plan_has_had_its_time(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
-    await coordinator.report([succeeded(1, 0)], Share(SLOT, 5))
+    await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
     job, told = await jobs.get(JOB), []
     queue = SimpleNamespace(update=lambda _, **load: told.append(load["available"]), remove=lambda _: None)
     alone = SimpleNamespace(is_mine=lambda _: True, follows=lambda _: True)

@@ -118,7 +118,7 @@ async def test_the_polled_scheduler_learns_from_heartbeats_what_to_cancel(pair):
     keys = await pair.fill(1, pair.there)
     beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=map(task_id, keys))
     assert not (await pair.here.gateway.Heartbeat(beat, Peer())).cancel
-    await pair.there.local.coordinator(job_id).cancel("enough")
+    await pair.there.local.coordinator(job_id).cancel_job("enough")
     await pair.here.heads.refresh()
     assert list(map(task_key, (await pair.here.gateway.Heartbeat(beat, Peer())).cancel)) == keys
     pair.clock.advance(int(timing.LAUNCH_YOUNG_S * 1000) + 1)
@@ -134,7 +134,7 @@ async def test_a_scheduler_that_is_not_polled_reports_unwanted_tasks_once(pair):
     keys = await pair.fill(2)
     answer = await pair.there.gateway.ReportTasks(reported(keys[:1], freed_slots=1), Peer())
     ((launched,),) = (task_keys(task_set) for task_set in answer.task_sets)
-    await pair.there.local.coordinator(job_id).cancel("enough")
+    await pair.there.local.coordinator(job_id).cancel_job("enough")
     pair.clock.advance(1_000)
     answer = await pair.there.gateway.ReportTasks(reported(keys[1:]), Peer())
     assert list(map(task_key, answer.cancel)) == [launched]
@@ -148,10 +148,10 @@ async def test_a_task_that_arrived_and_is_no_longer_listed_is_not_asked_about(pa
     asked = session_of(list_number=1)
     keys = await pair.fill(2)
     asked.held = dict.fromkeys(keys, -10.0)
-    await pair.here.reconciler.take(asked, 2, {keys[0]})
+    await pair.here.reconciler.take_list(asked, 2, {keys[0]})
     assert [call for call in pair.calls if call.lists], "one has perhaps got lost"
     pair.calls.clear()
-    await pair.here.reconciler.take(asked, 3, set())
+    await pair.here.reconciler.take_list(asked, 3, set())
     assert not [call for call in pair.calls if call.lists], "it was reported to who acts"
 
 
@@ -168,15 +168,15 @@ async def test_a_task_reported_to_the_driver_before_the_next_list_is_not_cancell
     await pair.there.gateway.ReportTasks(reported(keys), Peer())
     await pair.here.heads.refresh()
     assert pair.here.heads.get(job_id).state.is_terminal
-    _, is_young = await pair.here.reconciler.take(asked, 1, set())
+    _, is_young = await pair.here.reconciler.take_list(asked, 1, set())
     assert is_young
     assert not asked.runs(job_id)
     assert await pair.here.reconciler.unwanted(asked) == []
-    _, is_young = await pair.here.reconciler.take(asked, 2, set(keys))
+    _, is_young = await pair.here.reconciler.take_list(asked, 2, set(keys))
     assert not is_young
     assert await pair.here.reconciler.unwanted(asked) == keys, "it is there"
     asked.held = dict.fromkeys(keys, pair.clock.monotonic_s())
-    _, is_young = await pair.here.reconciler.take(asked, 3, set())
+    _, is_young = await pair.here.reconciler.take_list(asked, 3, set())
     assert not is_young, "it was there: it is not on its way"
     assert not asked.held
 

@@ -246,7 +246,7 @@ async def test_files_of_steps_stay_until_their_program_ends(cluster):
     cluster.clock.advance(60_000)
     await cluster.replica.retention.sweep()
     assert cluster.head("p.1").reusable
-    await cluster.replica.local.coordinator(JobId("p")).cancel("enough")
+    await cluster.replica.local.coordinator(JobId("p")).cancel_job("enough")
     await cluster.replica.retention.sweep()
     assert not cluster.head("p.1").reusable
     assert (await cluster.asked())["p.1"][:1] == ["3/0-p_1-3-0.arrow"], "the result stays"

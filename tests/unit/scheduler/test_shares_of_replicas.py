@@ -96,13 +96,13 @@ async def test_a_session_is_counted_when_the_next_task_is_chosen_and_not_when_th
     await pair.run_job(limited, 50, terms=JobTerms(session="s", session_max_tasks=1))
     (key,) = await pair.fill(1)
     await pair.run_job(other, 50, terms=JobTerms(session="s"), at_ms=2)
-    read = pair.here.local._reader.read
+    read = pair.here.local._reader.read_reports
 
     async def read_slowly(*given):
         assert [k.job_id for k in await pair.fill(1)] == [other]
         return await read(*given)
 
-    monkeypatch.setattr(pair.here.local._reader, "read", read_slowly)
+    monkeypatch.setattr(pair.here.local._reader, "read_reports", read_slowly)
     assert [k.job_id for k in await pair.finish([key])] == [other]
     assert (pair.running(limited), pair.running(other)) == (0, 2)
 
@@ -130,7 +130,7 @@ async def test_what_is_told_late_changes_nothing(pair):
     told = pair.there.loads.of([job_id])
     await pair.fill(2)
     assert pair.here.queue.running(job_id) == 2
-    pair.here.loads.take(told)
+    pair.here.loads.take_loads(told)
     assert pair.here.queue.running(job_id) == 2
 
 
@@ -139,7 +139,7 @@ async def test_loads_are_told_once(pair):
     pair.calls.clear()
     await pair.settle()
     assert pair.calls == []
-    await pair.there.local.fill(job_of(THERE), [ExecutorReservation.of(SLOT)])
+    await pair.there.local.fill_reservations(job_of(THERE), [ExecutorReservation.of(SLOT)])
     await pair.there.forwarding.drivers()[HERE].tell()
     assert [load.running for call in pair.calls for load in call.loads] == [1]
     assert pair.here.queue.running(job_of(THERE)) == 1

@@ -44,6 +44,6 @@ def test_a_number_that_is_only_assumed_does_not_start_executors(backend, clock):
     assert queue.available == UNKNOWN_TASKS
     assert slots_wanted(loads.claims()) == 1
     assert loads.tasks() == (0, 1)
-    loads.take([pb.JobLoad(job_id="job-1", running=1, available=5, log_seq=7, head_revision=5)])
+    loads.take_loads([pb.JobLoad(job_id="job-1", running=1, available=5, log_seq=7, head_revision=5)])
     assert slots_wanted(loads.claims()) == 6
     assert loads.tasks() == (1, 5)

@@ -24,7 +24,7 @@ async def launched(backend, clock, producers, *, blobs=None):
     writers = JobWriters(jobs, clock)
     inputs = StageInputs(blobs or BlobStore(backend))
     coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1, inputs=inputs))
-    await coordinator.launch([Share(SLOT, 1)])
+    await coordinator.launch_tasks([Share(SLOT, 1)])
     plan = planned(producers)
     writes = replace(plan.stages[0], output=OutputLayout("exchange", READERS))
     reads = StageSpec(
@@ -37,11 +37,11 @@ async def launched(backend, clock, producers, *, blobs=None):
         output=OutputLayout("result"),
     )
     plan = replace(plan, stages=(writes, reads), summary=replace(plan.summary, result_stage_id=2))
-    await writers.record(JOB, lambda _: Decision([plan]))
-    first = await coordinator.launch([Share(SLOT, producers)])
+    await writers.record_decision(JOB, lambda _: Decision([plan]))
+    first = await coordinator.launch_tasks([Share(SLOT, producers)])
     assert not any(launch.task_set.inputs_digest for launch in first)
-    await coordinator.report([succeeded(1, n) for n in range(producers)], Share(SLOT, 0))
-    return [launch.task_set for _ in range(READERS) for launch in await coordinator.launch([Share(SLOT, 1)])]
+    await coordinator.record_statuses([succeeded(1, n) for n in range(producers)], Share(SLOT, 0))
+    return [launch.task_set for _ in range(READERS) for launch in await coordinator.launch_tasks([Share(SLOT, 1)])]
 
 
 def places(task_set):

@@ -77,13 +77,13 @@ async def test_failures_of_tasks_that_stream_are_nobodys_mark():
     )
     task = pb.TaskId(job_id="job-1", stage_id=1, stage_attempt=0, partition=0, task_attempt=0)
     report = pb.TaskReport(task=task, failure=pb.Failure(kind="io_error", message="a stream broke off"))
-    events = await reader.read(at_work(), ExecutorSlot("a", "a1", 1), by_key([report]))
+    events = await reader.read_reports(at_work(), ExecutorSlot("a", "a1", 1), by_key([report]))
     assert [event.failure.message for event in events] == ["a stream broke off"]
     again = apply(at_work(), PipelineAbandoned(reason="why not", at_ms=9))
     assert heard == [[]]
     job = planned(*chain(2))
     job.launch("a")
-    await reader.read(job.graph, ExecutorSlot("a", "a1", 1), by_key([report]))
+    await reader.read_reports(job.graph, ExecutorSlot("a", "a1", 1), by_key([report]))
     assert len(heard[1]) == 1
     assert again.stages[1].attempt == 1
 
@@ -95,7 +95,9 @@ class Watched:
         self.graph, self.told, self.given_up = graph, [], []
         job = lambda _: SimpleNamespace(graph=self.graph)  # noqa: E731
         self.jobs = SimpleNamespace(cached=job)
-        coordinator = QueryCoordinator("job-1", SimpleNamespace(record=self.record), clock, Cluster(lambda: 2))
+        coordinator = QueryCoordinator(
+            "job-1", SimpleNamespace(record_decision=self.record_decision), clock, Cluster(lambda: 2)
+        )
         local = SimpleNamespace(coordinator=lambda _: coordinator)
         self.follows = True
         ownership = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
@@ -111,7 +113,7 @@ class Watched:
     def end(self):
         self.checks.on_head("job-1", None)
 
-    async def record(self, job_id, decide):
+    async def record_decision(self, job_id, decide):
         self.given_up += [(job_id, event.type) for event in decide(self.graph).events]
 
 

@@ -113,11 +113,11 @@ async def test_a_job_is_one_trace_whichever_schedulers_drove_it(backend, collect
     )
     await first.blobs.put(JOB, [content])
     await first.jobs.submit(graph(JOB, digest))
-    await first.writers.record(JOB, lambda job: Decision(launches(job)))
-    await first.writers.record(JOB, lambda _: Decision([planned_event(2)]))
+    await first.writers.record_decision(JOB, lambda job: Decision(launches(job)))
+    await first.writers.record_decision(JOB, lambda _: Decision([planned_event(2)]))
     second = await scheduler(backend, "s2", collector.url)
-    await second.writers.record(JOB, lambda job: Decision(launches(job, 2)))
-    await second.writers.record(JOB, lambda _: Decision([succeeded(1, 0), succeeded(1, 1)]))
+    await second.writers.record_decision(JOB, lambda job: Decision(launches(job, 2)))
+    await second.writers.record_decision(JOB, lambda _: Decision([succeeded(1, 0), succeeded(1, 1)]))
     await first.heads.refresh()
     assert first.heads.get(JOB).is_trace_owed
     await exported(second)
@@ -141,7 +141,7 @@ async def test_what_a_dead_scheduler_owed_is_exported_as_the_same_spans(backend,
     first = await scheduler(backend, "s1", collector.url)
     await first.jobs.submit(graph(JOB))
     cancel = JobCancelled(reason="enough", at_ms=first._clock.now_ms())
-    await first.writers.record(JOB, lambda _: Decision([cancel]))
+    await first.writers.record_decision(JOB, lambda _: Decision([cancel]))
     await exported(first)
     before = {span.span_id for span in collector.spans}
     head = first.heads.get(JOB).model_copy(update={"is_trace_owed": True})
@@ -196,7 +196,7 @@ async def test_jobs_whose_spans_nobody_takes_do_not_hold_up_others(backend, coll
     for job_id in (*bad, *good):
         await replica.jobs.submit(graph(job_id))
         cancel = JobCancelled(reason="enough", at_ms=replica._clock.now_ms())
-        await replica.writers.record(JobId(job_id), lambda _, event=cancel: Decision([event]))
+        await replica.writers.record_decision(JobId(job_id), lambda _, event=cancel: Decision([event]))
     running = asyncio.create_task(replica.tracing.run(replica.exports.timelines))
     wanted = {spans.trace_id(job_id).to_bytes(16, "big") for job_id in good}
     await eventually(lambda: {span.trace_id for span in collector.spans} == wanted)

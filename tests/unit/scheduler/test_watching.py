@@ -106,8 +106,8 @@ async def test_a_job_that_changes_all_the_time_is_told_at_that_pace(followers):
     replica = Replica(SchedulerSettings(), MemoryBackend(MemoryStore(clock)), clock)
     await replica.start()
     await replica.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=SPEC), Peer())
-    await replica.local.fill(JOB, [ExecutorReservation.of(SLOT)])
-    await replica.writers.record(JOB, lambda _: Decision([planned(100)]))
+    await replica.local.fill_reservations(JOB, [ExecutorReservation.of(SLOT)])
+    await replica.writers.record_decision(JOB, lambda _: Decision([planned(100)]))
     told_s = [[] for _ in range(followers)]
 
     async def watch(told):
@@ -119,7 +119,7 @@ async def test_a_job_that_changes_all_the_time_is_told_at_that_pace(followers):
     for told in told_s:
         told.clear()
     for _ in range(100):
-        await replica.local.fill(JOB, [ExecutorReservation.of(SLOT)])
+        await replica.local.fill_reservations(JOB, [ExecutorReservation.of(SLOT)])
         await asyncio.sleep(0.05)
     await replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Peer())
     await asyncio.gather(*watching)

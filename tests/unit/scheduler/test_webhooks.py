@@ -100,7 +100,7 @@ async def replicas(backend, tmp_path):
 async def ended(replica, job_id="job-1", at_ms=None):
     await replica.jobs.submit(graph(job_id))
     event = JobCancelled(reason="password=hunter2", at_ms=at_ms or SystemClock().now_ms())
-    await replica.writers.record(JobId(job_id), lambda _: Decision([event]))
+    await replica.writers.record_decision(JobId(job_id), lambda _: Decision([event]))
 
 
 class Delivering:
