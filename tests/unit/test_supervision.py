@@ -106,7 +106,7 @@ WAITED_FOR = {
     "onager/supervision.py": {"_begin"},
     # Their starter awaits them, or is told how they ended.
     "scheduler/main.py": {"_run", "_drain"},
-    "scheduler/jobs/job_writers.py": {"record"},
+    "scheduler/jobs/job_writers.py": {"record_decision"},
     "scheduler/cluster/members.py": {"_register"},
     "scheduler/cluster/remote_driver.py": {"_start"},
     "scheduler/connect/handler.py": {"_next"},
