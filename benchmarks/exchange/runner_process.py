@@ -110,6 +110,10 @@ class RunnerProcess:
         """Return the JVM's threads that run tasks, or make stages ready for that."""
         return list(self._ask("busy_threads"))
 
+    def is_alive(self) -> bool:
+        """Return whether its JVM works."""
+        return bool(self._ask("is_alive"))
+
     def close(self) -> None:
         """Stop it, if it still runs; harmless to repeat."""
         if self.process.poll() is None:
@@ -177,6 +181,7 @@ def _serve(connection: Connection, spark: SparkSession, runner: StageRunner) -> 
         "close_job": runner.close_job,
         "plan": lambda source, has_exchange: encoded_stages(spark, source, has_exchange=has_exchange),
         "stream_use": lambda: list(runner.kernel.stream_use()),
+        "is_alive": runner.is_alive,
         "busy_threads": lambda: busy_threads(spark._jvm),  # noqa: SLF001
     }
     while True:

@@ -20,6 +20,8 @@ OPTIONS: Final = (
     *("--release", str(RELEASE), "-g", "-proc:none", "-implicit:none", "-Xmaxerrs", "20"),
     *("-Xlint:all,-path,-classfile", "-Werror"),
 )
+JVM_OPTIONS: Final = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
+"""The compiler runs for seconds: to make its own code faster would take longer than it saves."""
 DIGEST: Final = "META-INF/onager-sources"
 """The entry of the jar that holds the digest of the sources."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -86,7 +88,7 @@ def _javac() -> str:
 
 def _run(javac: str, arguments: str) -> None:
     try:
-        done = subprocess.run([javac, arguments], capture_output=True, text=True, check=False)  # noqa: S603 - the JDK's
+        done = subprocess.run([javac, *JVM_OPTIONS, arguments], capture_output=True, text=True, check=False)  # noqa: S603 - the JDK's
     except OSError as e:
         raise KernelBuildError(f"{javac} could not be started ({e}): install a JDK {RELEASE} or newer") from e
     if done.returncode:

@@ -1,5 +1,8 @@
 """The FastAPI application: its routes, its document, and what holds for every answer."""
 
+import asyncio
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import structlog
@@ -7,6 +10,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onager.errors import StateUnavailableError
@@ -45,20 +49,25 @@ def application(server: Server) -> FastAPI:
     app.include_router(api)
     app.include_router(probes.router)
     problems.install(app, server.refusals, server.replica.notes.refused)
-    document = encoding.encoded(_document(app))
+    documented = list(app.routes)
+
+    @cache
+    def document() -> bytes:
+        return encoding.encoded(_document(app, documented))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def get_document() -> Response:
-        return encoding.answer(document)
+        # It is made for the first request: this takes longer than the rest of a scheduler's start.
+        return encoding.answer(await asyncio.to_thread(document))
 
     app.include_router(page.router)
     app.add_middleware(Guard, server=server)
     return app
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, with what routes read and write by themselves."""
-    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+def _document(app: FastAPI, routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """Return the OpenAPI document of *routes*, with what they read and write by themselves."""
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=routes)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for model in models.BODIES:
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -18,7 +18,7 @@ from tests.abuse.test_requests import GATEWAY, SUBMIT, registration, submission
 from tests.support.selection import IS_ALL
 from tests.support.waiting import HANGS_S
 
-CALLS = 1000 if IS_ALL else 400
+CALLS = 1000 if IS_ALL else 200
 _AT_ONCE = 100
 METHODS = [
     (f"{service.full_name}/{method.name}", method.input_type, method.server_streaming)

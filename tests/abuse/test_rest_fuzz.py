@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.support.selection import IS_ALL
 from tests.support.waiting import HANGS_S
 
 CHECKS = [
@@ -29,7 +30,7 @@ CHECKS = [
     negative_data_rejection,
 ]
 DRAWN = settings(
-    max_examples=10,
+    max_examples=10 if IS_ALL else 5,
     derandomize=True,
     deadline=None,
     database=None,

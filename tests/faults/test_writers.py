@@ -14,10 +14,10 @@ from tests.faults.ledger import LOG, Ledger
 from tests.support.etcd import EtcdCluster
 from tests.support.etcd.known_bugs import STALE_READS, about
 from tests.support.processes.tcp_proxy import TcpProxy
-from tests.support.selection import some
+from tests.support.selection import IS_ALL, some
 from tests.support.waiting import HANGS_S
 
-_WRITES = 1_000
+_WRITES = 1_000 if IS_ALL else 500
 
 
 async def hurt_members(cluster: EtcdCluster, rng: random.Random, counts: Counter[str]) -> None:

@@ -17,7 +17,7 @@ from tests.harness.conftest import await_nothing_left
 from tests.harness.faults import before, fault, faults, together
 from tests.support.waiting import HANGS_S, until
 
-ROWS = 60_000
+ROWS = 24_000
 DEALT = "select /*+ repartition(3, id) */ id, k from many"
 EMPTY_JOIN = """
     select /*+ merge(b) */ a.id, b.k from (select id from sales where amount < 0) a
@@ -256,7 +256,7 @@ def test_the_first_of_several_failures_is_told(spark, config):
 def test_what_the_user_did_wrong_is_told_and_not_what_others_met_because_of_it(spark):
     text = f"""
         select a.id, b.n
-        from (select /*+ repartition(3, id) */ if(id = 40000, raise_error('no such thing'), id) id from many) a
+        from (select /*+ repartition(3, id) */ if(id = 16000, raise_error('no such thing'), id) id from many) a
         join (select k, count(*) n from ({DEALT}) group by k) b on a.id = b.k"""
     with pytest.raises(DistributedRunError) as caught:
         run_distributed(spark.sql(text), STREAMS)

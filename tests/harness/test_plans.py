@@ -2,11 +2,13 @@
 # ruff: noqa: E501  (a query reads best on one line)
 
 import dataclasses
+import itertools
 
 import pytest
 from pyspark.sql.types import LongType
 
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
+from tests.support.selection import some
 from tests.support.waiting import HANGS_S
 
 TINY = HarnessConfig(exchange="streams", channel_frames=1, frame_bytes=64)
@@ -34,36 +36,26 @@ def test_stages_come_in_order_with_what_they_read(spark, tables):
     assert graph.tasks == sum(stage.tasks for stage in graph.stages)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "select /*+ merge(b) */ a.id, b.k from sales a join sales b on a.id = b.id",
-        "with t as (select k, sum(id) s from sales group by k) select x.s, y.s from t x join t y on x.k = y.k + 1",
-        """with t as (select /*+ repartition(3, id) */ id, k from sales), u as (select k, count(*) n from t group by k)
-           select /*+ merge(u) */ t.id, u.n from t join u on t.k = u.k""",
-        "with t as (select /*+ repartition(2) */ * from sales) select id from t union all select k from t",
-        """with t as (select /*+ repartition(3, id) */ id, k from sales)
-           select /*+ broadcast(b) */ a.id, b.k from t a join t b on a.id = b.id""",
-        """with t as (select /*+ repartition(3, id) */ id, k from sales)
-           select id, (select max(id) from t), (select min(k) from t) from t order by id""",
-        "select * from (select /*+ repartition(3, id) */ id from sales) a cross join (select /*+ repartition(2) */ k from groups) b",
-        "select id, k, sum(k) over (partition by k order by id) from (select /*+ repartition(3) */ id, k from sales)",
-    ],
-    ids=[
-        "merge join with itself",
-        "cte",
-        "diamond",
-        "union",
-        "broadcast of itself",
-        "subqueries",
-        "cartesian",
-        "window",
-    ],
-)
-@pytest.mark.parametrize("pinned", [True, False], ids=["no broadcasts", "broadcasts"])
-def test_no_query_waits_in_a_circle_with_the_smallest_channels(spark, tables, text, pinned):
+CIRCLES = {
+    "merge join with itself": "select /*+ merge(b) */ a.id, b.k from sales a join sales b on a.id = b.id",
+    "cte": "with t as (select k, sum(id) s from sales group by k) select x.s, y.s from t x join t y on x.k = y.k + 1",
+    "diamond": """with t as (select /*+ repartition(3, id) */ id, k from sales), u as (select k, count(*) n from t group by k)
+        select /*+ merge(u) */ t.id, u.n from t join u on t.k = u.k""",
+    "union": "with t as (select /*+ repartition(2) */ * from sales) select id from t union all select k from t",
+    "broadcast of itself": """with t as (select /*+ repartition(3, id) */ id, k from sales)
+        select /*+ broadcast(b) */ a.id, b.k from t a join t b on a.id = b.id""",
+    "subqueries": """with t as (select /*+ repartition(3, id) */ id, k from sales)
+        select id, (select max(id) from t), (select min(k) from t) from t order by id""",
+    "cartesian": "select * from (select /*+ repartition(3, id) */ id from sales) a cross join (select /*+ repartition(2) */ k from groups) b",
+    "window": "select id, k, sum(k) over (partition by k order by id) from (select /*+ repartition(3) */ id, k from sales)",
+}
+"""Queries in which a stage is read in several ways, or two are read in turn."""
+
+
+@pytest.mark.parametrize(("name", "pinned"), some(itertools.product(CIRCLES, [True, False])))
+def test_no_query_waits_in_a_circle_with_the_smallest_channels(spark, tables, name, pinned):
     conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"} if pinned else {}
-    assert_distributed_eq(spark.sql(text), dataclasses.replace(TINY, conf=conf, timeout_s=HANGS_S))
+    assert_distributed_eq(spark.sql(CIRCLES[name]), dataclasses.replace(TINY, conf=conf, timeout_s=HANGS_S))
 
 
 @pytest.mark.parametrize(

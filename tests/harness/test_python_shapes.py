@@ -1,4 +1,4 @@
-"""More shapes of Python code in queries, of files' own columns, and of what only DataFrames can say; one of three, or all (`make test-all`)."""
+"""More shapes of Python code in queries, of files' own columns, and of what only DataFrames can say; one of six, or all (`make test-all`)."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import dataclasses
@@ -257,7 +257,7 @@ PIECES = HarnessConfig(tasks=2, conf={"spark.sql.files.openCostInBytes": "100000
 """Files are not split further than plain Spark does: some of the shapes show where a block of a file begins."""
 
 
-@pytest.mark.parametrize("body", some((pytest.param(body, id=name) for name, body in ALL.items()), one_in=3))
+@pytest.mark.parametrize("body", some((pytest.param(body, id=name) for name, body in ALL.items()), one_in=6))
 def test_shape(spark, tables, body):
     with as_before(spark):
         frame = query_of(body)(spark, {name: str(tables / name) for name in FORMATS})

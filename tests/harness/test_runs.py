@@ -225,6 +225,8 @@ def test_a_project_finds_the_fixtures_and_reads_what_is_wrong(tmp_path):
         "-rA",
         "-W",
         "ignore",
+        "-p",
+        "no:schemathesis",
         str(tmp_path),
     ]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
 """Every shape of plan that a query can have, distributed: over files and over streams of one small frame, in turns.
 
-One shape of three; all of them with ``ONAGER_TESTS=all`` (`make test-all`).
+One shape of six; all of them with ``ONAGER_TESTS=all`` (`make test-all`).
 """
 
 import dataclasses
@@ -16,6 +16,8 @@ WAYS = (
     HarnessConfig(tasks=2),
     HarnessConfig(tasks=2, exchange="streams", channel_frames=1, frame_bytes=256),
 )
+EACH = 6
+"""In the gate, each so many-th shape is run."""
 WHOLE = {"coalesce", "coalesce to two", "top of one partition", "limit zero"}
 """What is one stage, and would be another query with an exchange above it."""
 
@@ -27,8 +29,8 @@ def test_no_two_shapes_have_one_name():
 
 def in_turn(shapes):
     """Return the arguments of a test for each of *shapes*: name, text, configuration."""
-    cases = (pytest.param(name, text, WAYS[i // 3 % 2], id=name) for i, (name, text) in enumerate(shapes.items()))
-    return some(cases, one_in=3)
+    cases = (pytest.param(name, text, WAYS[i // EACH % 2], id=name) for i, (name, text) in enumerate(shapes.items()))
+    return some(cases, one_in=EACH)
 
 
 @pytest.mark.parametrize(("name", "text", "config"), in_turn(SHAPES | MORE_SHAPES))

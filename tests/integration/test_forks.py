@@ -4,10 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.selection import IS_ALL
 from tests.support.waiting import HANGS_S
 
 ROOT = Path(__file__).parents[2]
-FORKS = 600
+FORKS = 600 if IS_ALL else 200
 SCRIPT = f"""
 import onager
 import signal

@@ -514,7 +514,7 @@ def test_plannings_leave_no_listener_and_no_thread(executor: OneExecutor, catalo
 
     plan(2)
     before, threads = listeners(), threading.active_count()
-    plan(50)
+    plan(20)
     # Spark drops those of sessions that are gone when they are collected.
     until(lambda: listeners() <= before, "as many listeners as before")
     assert threading.active_count() <= threads + 1  # the next planning may begin while the last one's reader ends

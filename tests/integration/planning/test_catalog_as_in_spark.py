@@ -73,19 +73,19 @@ def test_gives_what_plain_spark_gives(
         assert comparable(got) == comparable(expected), text
 
 
-@pytest.mark.parametrize("text", some(ERRORS))
 def test_refuses_what_plain_spark_refuses(
-    executor: OneExecutor, catalog: MemoryCatalog, plain: SparkSession, data: Path, text: str
+    executor: OneExecutor, catalog: MemoryCatalog, plain: SparkSession, data: Path
 ) -> None:
     for statement in BEFORE_ERRORS:
         catalog.commit(executor.plan_sql(statement.replace("{data}", str(data)), conf={}))
         plain.sql(statement.replace("{data}", str(data)))
-    with pytest.raises(PySparkException) as expected:  # noqa: PT012 - one of them is refused
-        for each in text.split("; "):
-            plain.sql(each)
-    with pytest.raises(type(expected.value)) as refused:
-        executor.plan_sql(text, conf={})
-    assert refused.value.getCondition() == expected.value.getCondition()
+    for text in some(ERRORS):
+        with pytest.raises(PySparkException) as expected:  # noqa: PT012 - one of them is refused
+            for each in text.split("; "):
+                plain.sql(each)
+        with pytest.raises(type(expected.value)) as refused:
+            executor.plan_sql(text, conf={})
+        assert refused.value.getCondition() == expected.value.getCondition(), text
 
 
 @pytest.mark.parametrize("text", REFUSED_OTHERWISE)

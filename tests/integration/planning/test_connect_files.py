@@ -73,10 +73,11 @@ def test_functions_of_two_programs_find_each_its_own_module(new_client: Callable
     clients = {3: new_client(), 5: new_client()}
     for number, client in clients.items():
         client.add(**{"pyfiles/its_module.py": module(number)})
-    for _ in range(2):  # the second time in workers that have imported it
-        for number, client in clients.items():
-            for rows in queries(client):
-                assert sorted(rows) == [(number,), (2 * number,)]
+    for number, client in clients.items():
+        for rows in queries(client):
+            assert sorted(rows) == [(number,), (2 * number,)]
+    for number, client in clients.items():  # in workers that have imported it
+        assert sorted(next(queries(client))) == [(number,), (2 * number,)]
     clients[3].set(*UNCUT)
     assert sorted(next(queries(clients[3]))) == [(3,), (6,)]
     with pytest.raises(Exception, match="No module named 'its_module'"):

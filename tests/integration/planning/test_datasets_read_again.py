@@ -19,6 +19,7 @@ from onager.errors import PlanningError, SinkError
 from onager.executor.exchange import carry_out, check_appended, plan_publish
 from onager.ids import new_nonce
 from onager.protocol import onager_pb2 as pb
+from tests.support.selection import IS_ALL
 from tests.support.spark.one_executor import OneExecutor, as_multiset
 
 MOMENTS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))  # noqa: DTZ001  (Hypothesis wants them so)
@@ -90,7 +91,7 @@ def test_any_rows_come_back(executor, tmp_path_factory, form):
     columns = FORMATS[form]
     row = st.fixed_dictionaries({name: st.none() | drawn for name, (_, drawn) in columns.items()})
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=8 if IS_ALL else 4, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(row, min_size=1, max_size=40), st.sampled_from(["UTC", "Asia/Tokyo", "America/St_Johns"]))
     def check(drawn: list[dict[str, Any]], zone: str) -> None:
         directory = tmp_path_factory.mktemp("rows")

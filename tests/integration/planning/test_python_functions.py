@@ -372,7 +372,7 @@ def test_a_function_that_cancels_all_jobs_cancels_its_own(executor):
 
     def count() -> None:
         running.set()
-        ends.append(executor.spark.range(0, 100_000_000, 1, 1).selectExpr("sum(hash(id))").collect())
+        ends.append(executor.spark.range(0, 30_000_000, 1, 1).selectExpr("sum(hash(id))").collect())
 
     other = threading.Thread(target=count)
     other.start()

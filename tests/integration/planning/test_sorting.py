@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from onager.protocol import onager_pb2 as pb
+from tests.support.selection import some
 from tests.support.spark.one_executor import CUT, OneExecutor
 
 PARALLEL = {"onager.sort.parallelFromBytes": "0"}
@@ -21,57 +22,57 @@ ODD = """
 """
 
 
-@pytest.mark.parametrize(
-    "by",
-    [
-        "id DESC",
-        "x DESC NULLS FIRST, id DESC",
-        "x ASC NULLS LAST, word DESC, id",
-        "word COLLATE UTF8_LCASE DESC, id",
-        "cast(price AS decimal(38, 18)) * -1, id",
-        "pair_of DESC, id",
-        "array(maybe, k), id",
-        "maybe NULLS LAST, day DESC, b",
-        "hash(id), id",
-        "interval 1 day * (k - 3), cast(b AS binary) DESC",
-    ],
-)
+ORDERS = [
+    "id DESC",
+    "x DESC NULLS FIRST, id DESC",
+    "x ASC NULLS LAST, word DESC, id",
+    "word COLLATE UTF8_LCASE DESC, id",
+    "cast(price AS decimal(38, 18)) * -1, id",
+    "pair_of DESC, id",
+    "array(maybe, k), id",
+    "maybe NULLS LAST, day DESC, b",
+    "hash(id), id",
+    "interval 1 day * (k - 3), cast(b AS binary) DESC",
+]
+
+
+@pytest.mark.parametrize("by", some(ORDERS))
 def test_rows_come_in_order(check: Any, by: str) -> None:
     outcome = check(f"SELECT id, x, word, price FROM ({ODD}) ORDER BY {by}", ordered=True, conf=PARALLEL)
     assert [stage.partitions for stage in outcome.stages] == [2, 3]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT k, count(*), max(name) FROM sales GROUP BY k ORDER BY 2, k DESC",
-        "SELECT s.id, g.label FROM sales s JOIN groups g ON s.k = g.k ORDER BY g.label DESC, s.id",
-        "SELECT id, sum(id) OVER (PARTITION BY k ORDER BY id) AS t FROM sales ORDER BY t, id",
-        "SELECT id FROM sales ORDER BY maybe, id LIMIT 20 OFFSET 15",
-        "SELECT id FROM sales ORDER BY id DESC OFFSET 290",
-        "SELECT * FROM (SELECT id FROM sales ORDER BY id LIMIT 50) ORDER BY id DESC",
-        "SELECT id, k FROM nothing ORDER BY id",
-        "SELECT 1 AS one, 'x' AS x FROM sales ORDER BY one, x",
-        "SELECT id FROM sales ORDER BY abs(id - (SELECT avg(id) FROM sales)), id",
-        "SELECT id + part AS n FROM parts WHERE part IN (SELECT k FROM sales) ORDER BY n DESC",
-        "SELECT id, sum(id) OVER (ORDER BY id) AS running FROM (SELECT id FROM sales ORDER BY k) ORDER BY running",
-    ],
-)
+PLANS = [
+    "SELECT k, count(*), max(name) FROM sales GROUP BY k ORDER BY 2, k DESC",
+    "SELECT s.id, g.label FROM sales s JOIN groups g ON s.k = g.k ORDER BY g.label DESC, s.id",
+    "SELECT id, sum(id) OVER (PARTITION BY k ORDER BY id) AS t FROM sales ORDER BY t, id",
+    "SELECT id FROM sales ORDER BY maybe, id LIMIT 20 OFFSET 15",
+    "SELECT id FROM sales ORDER BY id DESC OFFSET 290",
+    "SELECT * FROM (SELECT id FROM sales ORDER BY id LIMIT 50) ORDER BY id DESC",
+    "SELECT id, k FROM nothing ORDER BY id",
+    "SELECT 1 AS one, 'x' AS x FROM sales ORDER BY one, x",
+    "SELECT id FROM sales ORDER BY abs(id - (SELECT avg(id) FROM sales)), id",
+    "SELECT id + part AS n FROM parts WHERE part IN (SELECT k FROM sales) ORDER BY n DESC",
+    "SELECT id, sum(id) OVER (ORDER BY id) AS running FROM (SELECT id FROM sales ORDER BY k) ORDER BY running",
+]
+
+
+@pytest.mark.parametrize("query", some(PLANS))
 def test_rows_of_larger_plans_come_in_order(check: Any, query: str) -> None:
     check(query, ordered=True, conf=PARALLEL | LIMITED)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "(SELECT id FROM sales ORDER BY id) UNION ALL (SELECT id FROM sales ORDER BY k)",
-        "SELECT /*+ repartition_by_range(4, maybe) */ id, maybe FROM sales",
-        "SELECT maybe, count(*) FROM (SELECT /*+ repartition_by_range(4, maybe) */ * FROM sales) GROUP BY maybe",
-        "WITH r AS (SELECT /*+ repartition_by_range(3, id) */ * FROM sales) SELECT a.id FROM r a, r b WHERE a.id = b.k",
-        "SELECT id FROM (SELECT /*+ repartition_by_range(5, name) */ id FROM sales ORDER BY id LIMIT 7)",
-        "SELECT /*+ coalesce(2) */ id, name FROM (SELECT /*+ repartition_by_range(5, name) */ * FROM sales)",
-    ],
-)
+RANGES = [
+    "(SELECT id FROM sales ORDER BY id) UNION ALL (SELECT id FROM sales ORDER BY k)",
+    "SELECT /*+ repartition_by_range(4, maybe) */ id, maybe FROM sales",
+    "SELECT maybe, count(*) FROM (SELECT /*+ repartition_by_range(4, maybe) */ * FROM sales) GROUP BY maybe",
+    "WITH r AS (SELECT /*+ repartition_by_range(3, id) */ * FROM sales) SELECT a.id FROM r a, r b WHERE a.id = b.k",
+    "SELECT id FROM (SELECT /*+ repartition_by_range(5, name) */ id FROM sales ORDER BY id LIMIT 7)",
+    "SELECT /*+ coalesce(2) */ id, name FROM (SELECT /*+ repartition_by_range(5, name) */ * FROM sales)",
+]
+
+
+@pytest.mark.parametrize("query", some(RANGES))
 def test_ranges_in_larger_plans(check: Any, query: str) -> None:
     check(query, conf=PARALLEL)
 

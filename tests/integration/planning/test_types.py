@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.planning.types_of_columns import AS_TEXT, COLUMNS, SHOWN, carried
+from tests.support.selection import some
 
 AS_KEY = """
 with t as (select id, {values} from range(0, 30, 1, 3))
@@ -13,7 +14,7 @@ join (select {keys}, min(id) low from t where id > 3 group by {keys}) b on {equa
 ALIKE = ["boolean", "double with oddities", "empty string", "collated string", "trimmed collation", "array"]
 """Types of whose values here some are equal: each is a key of its own. The others are keys by fives."""
 OTHERS = [name for name in SHOWN if name not in ALIKE]
-KEYS = [[name] for name in ALIKE] + [OTHERS[i : i + 5] for i in range(0, len(OTHERS), 5)]
+KEYS = some([name] for name in ALIKE) + some(OTHERS[i : i + 5] for i in range(0, len(OTHERS), 5))
 
 
 def by_keys(expressions, shown="{}"):

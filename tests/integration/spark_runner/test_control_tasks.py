@@ -96,7 +96,7 @@ def test_a_slot_is_in_use_until_the_tasks_of_a_job_that_ended_have_ended(control
     """Spark ends a job without waiting for its tasks, and nothing looks for a cancellation within an expression."""
     slow, slower, sooner = (
         f"levenshtein(repeat('ab', cast({length} + id AS int)), repeat('ba', cast({length} + id AS int)))"
-        for length in (6000, 12_000, 1500)
+        for length in (5000, 7000, 1500)
     )
     two = {"cancelled": slower, "failed": f"IF(id = 0, {slow}, raise_error(CAST({sooner} AS string)))"}[how]
 

@@ -74,13 +74,17 @@ def test_a_python_function_whose_rows_break_off_is_not_at_fault(spark):
     assert (described["kind"], described["message"]) == ("io_error", "task 1 failed")
 
 
-def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_other, new_job):
+def test_tasks_and_readers_of_an_executor_whose_jvm_is_killed_fail_and_do_not_end(spark, runner, start_other, new_job):
     doomed = start_other().connect()
     job = new_job(runner, doomed)
     stages = cut(spark, endless(spark))
     job.launch(stages, producers_away)
     until(lambda: stream_use(doomed)[0] > 0)
+    assert doomed.is_alive()
     os.kill(doomed.jvm.pid, signal.SIGKILL)
+    ended = {(report.failure.kind, report.failure.message.partition(":")[0]) for report in job.wait((1, 0), (1, 1))}
+    assert ended == {("io_error", "the executor's JVM does not answer")}
+    assert not doomed.is_alive()
     readers = job.wait((2, 0), (2, 1))
     assert {report.failure.kind for report in readers} == {"io_error"}
     assert f"the streams of {doomed.stream_address} cannot be reached" in readers[0].failure.message
@@ -100,14 +104,14 @@ def test_a_connection_that_breaks_for_a_moment_loses_and_repeats_no_row(spark, j
 
     between, loop = proxy(other.stream_address)
     job.addresses[1] = between.address
-    frame = spark.range(0, 200_000, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 256) h").repartition(2, "id")
+    frame = spark.range(0, 100_000, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 256) h").repartition(2, "id")
     stages = cut(spark, frame.select(waits("id").alias("n"), "h").groupBy().agg(fn.count("n"), fn.sum("n")))
     job.launch(stages, producers_away)
     until(lambda: between.has_connections and stream_use(other)[0] > 0)
     loop.call_soon_threadsafe(between.cut)
     until(lambda: between.counts["cut"])
     gate.touch()
-    assert job.table(stages).to_pylist() == [{"count(n)": 200_000, "sum(n)": 200_000 * 199_999 // 2}]
+    assert job.table(stages).to_pylist() == [{"count(n)": 100_000, "sum(n)": 100_000 * 99_999 // 2}]
 
 
 def test_a_connection_that_stays_broken_is_a_failure(spark, job, other, proxy):

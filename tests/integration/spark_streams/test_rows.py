@@ -83,9 +83,9 @@ def test_a_product_reads_each_bucket_in_several_tasks(spark, job):
 
 
 def test_far_more_than_memory_holds_goes_from_stage_to_stage(spark, job):
-    frame = spark.range(0, 400_000, 1, 3).selectExpr("id", "sha2(CAST(id AS STRING), 512) h").repartition(5, "id")
+    frame = spark.range(0, 200_000, 1, 3).selectExpr("id", "sha2(CAST(id AS STRING), 512) h").repartition(5, "id")
     stages = cut(spark, frame.selectExpr("id", "length(h) n").groupBy().agg(fn.sum("id"), fn.sum("n")))
-    assert job.result(stages).to_pylist() == [{"sum(id)": 400_000 * 399_999 // 2, "sum(n)": 128 * 400_000}]
+    assert job.result(stages).to_pylist() == [{"sum(id)": 200_000 * 199_999 // 2, "sum(n)": 128 * 200_000}]
     job.wait()
     assert sum(s.metrics.bytes_out for (stage, _), s in _successes(job) if stage == 1) > 20 << 20
 

@@ -264,7 +264,7 @@ async def test_a_sweep_removes_all_that_is_due_many_together(backend, house, clo
 
 async def test_few_jobs_are_in_memory_while_many_are_removed(backend, house, clock, monkeypatch):
     """Each of them may be a large one."""
-    for n in range(192):
+    for n in range(96):
         job, _ = await house.jobs.submit(graph(JobId(f"job-{n}")))
         await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
     other = House(backend, clock)
