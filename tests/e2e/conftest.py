@@ -67,15 +67,16 @@ def _shared_cluster(tmp_path_factory, request) -> Iterator[Cluster]:
     for make in clusters(tmp_path_factory, request):
         made = make()
         made.environment["ONAGER_SCHEDULER_HTTP_LISTEN"] = f"127.0.0.1:{free_port()}"
+        made.environment["ONAGER_EXECUTOR_DRAIN_GRACE_MS"] = "100"  # for signals; a drain waits
         made.start_scheduler()
-        for name in ("e-1", "e-2"):
-            made.launch_executor(name, slots=1)
         yield made
 
 
 @pytest.fixture
 def shared_cluster(_shared_cluster) -> Cluster:
     """A cluster of two executors with a slot each, for tests that leave it as they found it."""
+    for name in {"e-1", "e-2"} - _shared_cluster.living_executors().keys():
+        _shared_cluster.launch_executor(name, slots=1)
     _shared_cluster.await_executors("e-1", "e-2")
     return _shared_cluster
 
@@ -94,6 +95,14 @@ def lone_cluster(_lone_cluster) -> Cluster:
     """A cluster of one executor with two slots, which tests may kill; the next test then gets another one."""
     executor = _lone_cluster.the_executor()
     _lone_cluster.await_executors(executor.name)
+    return _lone_cluster
+
+
+@pytest.fixture(scope="module")
+def empty_cluster(_lone_cluster) -> Cluster:
+    """The cluster of `lone_cluster`, in which no executor lives; one that a module starts here stays."""
+    for process in _lone_cluster.living_executors().values():
+        process.kill()
     return _lone_cluster
 
 
@@ -139,6 +148,10 @@ class Gate:
     def held(self) -> list[int]:
         """Return the process ids of the Python workers that wait here."""
         return [int(mark.name.removeprefix("held-")) for mark in self.directory.glob("held-*")]
+
+    def children(self) -> list[int]:
+        """Return the process ids of what those that wait here have started."""
+        return [int(mark.name.removeprefix("child-")) for mark in self.directory.glob("child-*")]
 
     def wait(self, count: int = 1) -> list[int]:
         return until(lambda: self.held() if len(self.held()) >= count else None, f"{count} tasks at the gate")

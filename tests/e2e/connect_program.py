@@ -1,6 +1,6 @@
 """A program of PySpark: ``python connect_program.py DIRECTORY [REMOTE]`` prints what it finds, as JSON.
 
-It knows nothing of Onager; without a remote it runs in plain Spark.
+It knows nothing of Onager; without a remote it runs in plain Spark, which has made ``connect_program.json``.
 """
 
 import json

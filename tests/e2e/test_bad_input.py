@@ -273,7 +273,11 @@ def test_an_exchange_directory_that_cannot_be_written(cluster, tmp_path, where):
 
 
 def test_executors_of_another_protocol_or_spark_version(cluster):
-    other_protocol = "import onager.protocol.limits as limits; limits.PROTOCOL_VERSION = 99"
+    # It is refused whether its Spark is warm or not.
+    other_protocol = (
+        "import onager.protocol.limits as limits; limits.PROTOCOL_VERSION = 99\n"
+        "import onager.executor.spark.session as session; session.warm_up = lambda _: None"
+    )
     other_spark = "import pyspark; pyspark.__version__ = '3.5.1'"
     processes = [
         executor_elsewhere(cluster, name, cluster.exchange_dir, code)

@@ -1,12 +1,13 @@
 """What ends JVMs is found out and fails its own job alone; what does not stop costs its JVM, and no other job."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from onager.errors import JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED
-from tests.support.processes.cluster import Cluster, Process, lives
+from tests.support.processes.cluster import Cluster, Process
 from tests.support.waiting import until
 
 GREEDY = "SELECT size(collect_list(repeat(cast(id AS string), 200000))) AS n FROM range(0, 30000, 1, 1)"
@@ -14,15 +15,14 @@ GREEDY = "SELECT size(collect_list(repeat(cast(id AS string), 200000))) AS n FRO
 
 
 @pytest.fixture(scope="module")
-def cluster(make_module_cluster) -> Cluster:
+def cluster(empty_cluster) -> Iterator[Cluster]:
     """A cluster of one executor of little memory, whose JVM each test ends."""
-    made = make_module_cluster()
-    made.start_scheduler()
     conf = {"spark.driver.memory": "600m"}
-    made.start_executor(
+    executor = empty_cluster.start_executor(
         "one", slots=3, ONAGER_EXECUTOR_SPARK_CONF=json.dumps(conf), ONAGER_EXECUTOR_CANCEL_GRACE_MS="1000"
     )
-    return made
+    yield empty_cluster
+    executor.kill()
 
 
 @pytest.fixture
@@ -47,20 +47,6 @@ def test_a_query_that_needs_too_much_memory_fails_by_itself_and_nothing_beside_i
     assert len(losses(cluster, greedy.id)) <= 2, f"the third life is lost, too: {losses(cluster, greedy.id)}"
     assert beside.to_arrow().num_rows == 1000
     assert {task["successes"] for task in cluster.tasks(beside.id).values()} == {1}
-
-
-def test_three_kills_of_a_jvm_fail_no_job(cluster, executor, gate):
-    arguments = {"gate": str(gate.directory), "partitions": 1, "held": 0}
-    job = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
-    for _ in range(3):
-        (worker,) = gate.wait()
-        executor.jvm().kill()
-        until(lambda worker=worker: not lives(worker), "the end of its Python worker")
-        gate.forget()
-    gate.wait()
-    gate.open()
-    assert job.to_arrow().num_rows == 1000
-    assert len(losses(cluster, job.id)) == 3
 
 
 def test_cancelled_tasks_that_do_not_stop_cost_their_jvm_and_no_other_job(cluster, executor, gate):

@@ -9,7 +9,7 @@ import pytest
 
 from onager.client import JobHandle
 from tests.chaos.kill_points import ADAPTIVE, FEW, FORCED, LAID_OUT, REPLANNED, Point, outcomes, ran_again
-from tests.e2e.conftest import rows
+from tests.e2e.conftest import JOBS, Gate, rows
 from tests.support.processes.cluster import Cluster, lives
 from tests.support.selection import some
 from tests.support.waiting import until
@@ -49,13 +49,19 @@ def test_scheduler_killed_in_the_middle(cluster, gated_q18, gate, right_answer, 
     assert repeated(before, after) == set()
 
 
-def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
+def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer, tmp_path):
+    """Its tasks run again elsewhere; no process of a function that it ran outlives it, and that runs again, too."""
+    of_function = Gate(tmp_path / "function")
+    of_function.directory.mkdir()
+    planned = cluster.client.python(f"{JOBS}:waits_at", args={"gate": str(of_function.directory)})
+    (function,) = of_function.wait()
     before = cluster.tasks(gated_q18.id)
     was_running = running(before)
     (worker,) = gate.held()
     cluster.the_executor().kill()
-    until(lambda: not lives(worker), "the end of its Python worker")
+    until(lambda: not any(map(lives, [worker, function, *of_function.children()])), "the end of its processes")
     gate.forget()
+    of_function.open()
     another = cluster.the_executor()
     gate.wait()
     gate.open()
@@ -64,23 +70,28 @@ def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
     assert_each_succeeded_once(after)
     assert repeated(before, after) == was_running
     assert {after[at]["executor_id"] for at in was_running} == {another.name}
+    assert planned.to_arrow().num_rows == 7
 
 
-def test_jvm_of_the_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
+def test_three_kills_of_the_executors_jvm_fail_no_job_and_repeat_only_what_ran(cluster, gated_q18, gate, right_answer):
     executor = cluster.the_executor()
     before = cluster.tasks(gated_q18.id)
-    was_running = running(before)
-    (worker,) = gate.held()
-    executor.jvm().kill()
-    until(lambda: not lives(worker), "the end of its Python worker")
-    gate.forget()
-    gate.wait()
+    were_running = set()
+    for _ in range(3):
+        (worker,) = gate.held()
+        were_running |= running(cluster.tasks(gated_q18.id))
+        executor.jvm().kill()
+        until(lambda worker=worker: not lives(worker), "the end of its Python worker")
+        gate.forget()
+        gate.wait()
+        until(lambda: len(running(cluster.tasks(gated_q18.id))) == 1, "the end of all other tasks")
     assert executor.popen.poll() is None, "the process replaces its JVM, and keeps its process id"
     gate.open()
     assert rows(gated_q18.to_arrow()) == right_answer
     after = cluster.tasks(gated_q18.id)
     assert_each_succeeded_once(after)
-    assert repeated(before, after) == was_running
+    assert repeated(before, after) == were_running
+    assert sum(event.type == "executor_lost" for event in gated_q18.events()) == 3
 
 
 def test_python_worker_killed_in_the_middle_of_a_udf(cluster, gated_q18, gate, right_answer):

@@ -11,30 +11,35 @@ from pathlib import Path
 
 import psutil
 import pytest
+from playwright.sync_api import expect
 
 import onager
-from tests.support.processes.children import free_port
+from tests.support.browser import TIMEOUT_MS, chromium, watched_page
+from tests.support.processes.children import free_port, free_ports
 from tests.support.processes.ordinary import ordinary
 from tests.support.waiting import HANGS_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "tests" / "e2e" / "jobs.py"
 PLANTED = secrets.token_hex(16)
+QUERY = "SELECT id % 3 AS k, count(*) AS n FROM range(1000) GROUP BY k ORDER BY k"
+
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 class Standalone:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address, self.page_address = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.log = directory / "standalone.log"
-        self.process = self.launch(self.address, directory / "state")
+        self.process = self.launch(self.address, directory / "state", "--http-listen", self.page_address)
 
-    def launch(self, address: str, state_dir: Path) -> subprocess.Popen:
+    def launch(self, address: str, state_dir: Path, *more: str) -> subprocess.Popen:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [
                     *ordinary("-m", "onager", "standalone", "--listen", address),
-                    *("--state-dir", str(state_dir), "--slots", "2"),
+                    *("--state-dir", str(state_dir), "--slots", "2", *more),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -72,6 +77,38 @@ def test_a_start_says_nothing_else_before_it_is_ready(standalone):
     lines = [line for line in told.splitlines() if not line.startswith("NOTE: Picked up JDK_JAVA_OPTIONS")]  # of tests
     assert lines == ["onager: starting a scheduler, and an executor with Spark …"]
     assert f'SparkSession.builder.remote("sc://{standalone.address}").getOrCreate()' in standalone.text()
+
+
+def test_the_page_shows_a_query_from_its_submission_to_what_its_operators_did_and_one_that_fails(standalone):
+    """What a user sees who has just begun."""
+    with (
+        chromium() as browser,
+        watched_page(browser, f"http://{standalone.page_address}") as (page, _),
+        onager.connect(standalone.address) as client,
+    ):
+        page.goto("/")
+        expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+        job = client.sql(QUERY, conf={"onager.fusion.maxBytes": 0}, name="by rest")
+        page.get_by_role("link", name="by rest").click()  # the list finds it by itself
+        expect(page.locator(".head .state")).to_have_text("successful")
+        assert job.to_arrow().num_rows == 3
+        expect(page.get_by_role("link", name=re.compile("^Stage 1, .*: successful"))).to_be_visible()
+        expect(page.get_by_role("region", name="Where every second went")).to_contain_text("planning")
+        page.get_by_role("link", name="Plan", exact=True).click()
+        ran = page.get_by_role("region", name="The plan as it ran")
+        expect(ran.get_by_text("Range", exact=True).first).to_be_visible()
+        expect(ran).to_contain_text("output rows 1,000")
+        page.get_by_role("link", name="Definition").click()
+        expect(page.get_by_role("region", name="SQL")).to_contain_text(QUERY)
+        expect(page.get_by_role("region", name="Columns of the result")).to_contain_text("long")
+        page.get_by_role("link", name="Executors").click()
+        expect(page.get_by_role("row").filter(has_text="standalone-")).to_contain_text("4.3")
+        failed = client.sql("SELECT 1 / (id - id) AS ratio FROM range(9)")
+        page.goto(f"/jobs/{failed.id}")
+        expect(page.locator(".head .state")).to_have_text("failed")
+        why = page.locator(".note.bad > :not(details)")
+        expect(why.filter(has_text="Division by zero")).to_have_count(1)
+        expect(why.filter(has_text="== SQL (line 1")).to_have_count(1)
 
 
 def _python_blocks() -> list[str]:

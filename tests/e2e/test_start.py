@@ -33,17 +33,18 @@ def another(process: Process, killed: int) -> psutil.Process | None:
     return None
 
 
-def test_its_jvm_is_killed_as_soon_as_it_is_there_and_a_python_worker_while_it_warms_up(make_cluster):
-    cluster = make_cluster()
-    cluster.start_scheduler()
-    process = cluster.launch_executor("e-1", slots=1)
+def test_its_jvm_is_killed_as_soon_as_it_is_there_and_a_python_worker_while_it_warms_up(empty_cluster):
+    """The executor stays for the tests after this one."""
+    cluster = empty_cluster
+    name = f"e-{len(cluster.executors) + 1}"
+    process = cluster.launch_executor(name)
     killed = 0
     for _ in range(2):
         killed = until(lambda killed=killed: another(process, killed), "another JVM").pid
         os.kill(killed, signal.SIGKILL)
     daemon = until(lambda: below(process, "onager.executor.spark.worker_daemon"), "a Python worker")
     os.kill(daemon.pid, signal.SIGKILL)
-    cluster.await_executors("e-1")
+    cluster.await_executors(name)
     assert process.text().count("spark_died_while_starting") == 2
     assert "warm_up_failed" in process.text(), "it was killed too late"
     assert cluster.client.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]

@@ -98,4 +98,3 @@ def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster
     assert max(stage.attempt for stage in progress.stages) == 1
     assert f"exchange: durable (streaming was given up: {because[:40]}" in cluster.cli("job", job.id).stdout
     until(lambda: is_nothing_left(cluster, job), "an idle executor, and no file")
-    cluster.launch_executor("e-2", slots=1)

@@ -29,6 +29,9 @@ from tests.support.waiting import HANGS_S
 
 _QUIET_REQUESTS: Final = 5
 _AFTER_REQUESTS: Final = 2
+_PAUSE_S: Final = 0.3
+_PAUSE_OF_FEW_S: Final = 1.5
+"""In the gate, other tests need the processors, too."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     if can_be_sick:
         see_to_fuse()
     ahead_s = {int(number): int(seconds)} if seconds else {}
-    cluster = Cluster(directory, ahead_s=ahead_s, can_be_sick=can_be_sick)
+    executors = (2, 3) if options.few else (1, 2, 3)
+    cluster = Cluster(directory, ahead_s=ahead_s, can_be_sick=can_be_sick, executors=executors)
     try:
         cluster.start()
         report = run(cluster, faults, has_limits=not options.few)
@@ -75,17 +79,19 @@ def run(cluster: Cluster, faults: list[Fault], *, has_limits: bool) -> dict[str,
     addresses = cluster.addresses()
     own = [Jobs(addresses), Table(addresses), Datasets(addresses, str(folder))]
     names = ("jobs", "table", "datasets", "connect")
-    clients = [Client(*pair) for pair in zip(names, [*own, Connect(PROXY, cluster.directory)], strict=True)]
+    asking = [*own, Connect(PROXY, cluster.directory)]
+    pause_s = _PAUSE_S if has_limits else _PAUSE_OF_FEW_S
+    clients = [Client(name, ask, pause_s) for name, ask in zip(names, asking, strict=True)]
     for client in clients:
         client.start()
     began_s = time.monotonic()
-    _await_answers(clients, began_s, _QUIET_REQUESTS)
+    _await_answers(clients, began_s, _QUIET_REQUESTS if has_limits else 1)
     usual_s = {c.name: statistics.median(r.took_s for r in c.requests) for c in clients}
     report: dict[str, Any] = {"usual_s": {n: round(s, 2) for n, s in usual_s.items()}, "faults": [], "findings": []}
     for fault in faults:
         if fault.is_sickness:
-            for asking in own:
-                asking.turn_to(cluster.addresses(cluster.behind_proxy()))
+            for each in own:
+                each.turn_to(cluster.addresses(cluster.behind_proxy()))
             _await_answers(clients, time.monotonic(), _AFTER_REQUESTS)
         at_s, lines = time.monotonic(), cluster.lines()
         print(f"{fault.name}, for {fault.seconds:g} s", file=sys.stderr, flush=True)

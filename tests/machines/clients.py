@@ -10,7 +10,6 @@ from typing import Any, Final
 from tests.machines.cluster import connect
 from tests.support.waiting import HANGS_S
 
-_PAUSE_S: Final = 0.3
 _PATIENCE_S: Final = HANGS_S
 """Longer than any fault: a request that fails before is an error of the cluster."""
 _MANY: Final = 6_000
@@ -37,6 +36,8 @@ class Client:
     name: str
     ask: Callable[[], str]
     """Makes one request; returns what is wrong with its answer, which is nothing as a rule."""
+    pause_s: float
+    """Between an answer and the next request."""
     requests: list[Request] = field(default_factory=list)
     waiting_since_s: float | None = None
     _is_over: threading.Event = field(default_factory=threading.Event)
@@ -65,7 +66,7 @@ class Client:
                 wrong = f"{type(error).__name__}: {error}"[:500]
             self.requests.append(Request(self.name, began_s, time.monotonic() - began_s, wrong))
             self.waiting_since_s = None
-            self._is_over.wait(_PAUSE_S)
+            self._is_over.wait(self.pause_s)
 
 
 class Asking:

@@ -32,10 +32,18 @@ _SMALL_SPARK: Final = {
 class Cluster:
     """Three machines and what runs on them.
 
-    *ahead_s*: by how much the clock of a scheduler is ahead; *can_be_sick*: whether the share can be, for schedulers.
+    *ahead_s*: by how much the clock of a scheduler is ahead; *can_be_sick*: whether the share can be, for schedulers;
+    *executors*: the machines that have one.
     """
 
-    def __init__(self, directory: Path, *, ahead_s: Mapping[int, int] | None = None, can_be_sick: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        ahead_s: Mapping[int, int] | None = None,
+        can_be_sick: bool = False,
+        executors: Sequence[int] = (1, 2, 3),
+    ) -> None:
         self.directory = directory
         self._can_be_sick = can_be_sick
         share = directory / "share"
@@ -55,7 +63,8 @@ class Cluster:
                 "ONAGER_SCHEDULER_HISTORY_RETENTION_S": "20",
             }
             self._add(machine, "scheduler", self._scheduler(machine), named | _clock((ahead_s or {}).get(number, 0)))
-            self._add(machine, "executor", self._executor(machine), {})
+            if number in executors:
+                self._add(machine, "executor", self._executor(machine), {})
         self.proxy = self._proxy()
 
     def addresses(self, first: int = 1) -> str:
@@ -76,11 +85,14 @@ class Cluster:
         """Return what runs on a machine."""
         return self.parts[f"{kind}-{number}"]
 
+    def _parts(self, kind: str) -> list[Part]:
+        return [part for name, part in self.parts.items() if name.startswith(f"{kind}-")]
+
     def start(self) -> None:
-        """Start everything, and return when three executors take work."""
+        """Start everything, and return when all executors take work."""
         for kind in KINDS:
-            for number in self.machines:
-                self.part(kind, number).start()
+            for part in self._parts(kind):
+                part.start()
         self.proxy.start()
         self.await_whole(HANGS_S)
 
@@ -98,7 +110,7 @@ class Cluster:
             except OnagerError as error:
                 why = str(error)
             else:
-                if len(alive) == len(self.machines) == schedulers:
+                if (len(alive), schedulers) == (len(self._parts("executor")), len(self.machines)):
                     return
                 why = f"{schedulers} schedulers, and the executors {alive}"
             time.sleep(0.5)
@@ -143,7 +155,7 @@ class Cluster:
         """Have a machine vanish without a word, and come back with its disk."""
         machine = self.machines[number]
         machine.unplug()
-        parts = [self.part(kind, number) for kind in KINDS]
+        parts = [part for kind in KINDS if (part := self.parts.get(f"{kind}-{number}"))]
         for part in parts:
             self.send(part, signal.SIGKILL)
             part.kill()

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 import onager
 from benchmarks.bare_cluster import BareCluster
 from benchmarks.bare_executor import BareJob
-from tests.support.browser import TIMEOUT_MS, chromium, watched_page
+from tests.support.browser import TIMEOUT_MS, Watched, chromium, watched_page
 from tests.support.waiting import HANGS_S, until
 
 expect.set_options(timeout=TIMEOUT_MS)
@@ -80,11 +80,28 @@ def client(cluster) -> Iterator[onager.OnagerClient]:
         yield connected
 
 
+@pytest.fixture(scope="module")
+def _watched_page(browser, origin) -> Iterator[tuple[Page, Watched]]:
+    with watched_page(browser, origin) as pair:
+        yield pair
+
+
 @pytest.fixture
-def page(browser, origin) -> Iterator[Page]:
-    """A page that shows no error, fetches nothing from elsewhere, and asks for nothing that its CSP refuses."""
-    with watched_page(browser, origin) as (opened, _):
-        yield opened
+def page(_watched_page) -> Iterator[Page]:
+    """A page that shows no error, fetches nothing from elsewhere, and asks for nothing that its CSP refuses.
+
+    Tests have it one after the other, since each new one costs a process; nothing of the test before is in it.
+    """
+    opened, watched = _watched_page
+    yield opened
+    opened.unroute_all()
+    opened.evaluate("localStorage.clear()")
+    opened.emulate_media(color_scheme="light", reduced_motion="reduce")
+    opened.goto("about:blank")
+    try:
+        watched.check()
+    finally:
+        watched.forget()
 
 
 @pytest.fixture(scope="module")

@@ -61,6 +61,11 @@ class Watched:
         assert not self.errors, "\n".join(self.errors)
         assert not self.elsewhere
 
+    def forget(self) -> None:
+        """Begin anew, for the next test."""
+        self.errors.clear()
+        self.elsewhere.clear()
+
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type not in ("error", "warning"):
             return

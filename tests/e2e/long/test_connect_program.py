@@ -13,6 +13,8 @@ from benchmarks.side_by_side import Asked, run_plain
 from benchmarks.tpch import QUERY_NUMBERS, query_text
 from benchmarks.tpch.comparison import difference
 from tests.e2e.conftest import UNFUSED
+from tests.e2e.test_connect import FOUND_IN_PLAIN_SPARK
+from tests.e2e.test_connect import PROGRAM as SHORT_PROGRAM
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import HANGS_S
 
@@ -38,6 +40,19 @@ def run_program(scratch: Path, **environment: str) -> dict:
 @pytest.fixture(scope="module")
 def seen_by_plain_spark(tmp_path_factory) -> dict:
     return run_program(tmp_path_factory.mktemp("plain") / "run")
+
+
+def test_what_the_gate_expects_of_a_program_is_what_it_finds_in_plain_spark(tmp_path):
+    done = subprocess.run(
+        [sys.executable, SHORT_PROGRAM, tmp_path],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(FOUND_IN_PLAIN_SPARK.read_text())
 
 
 def test_a_program_sees_what_plain_spark_shows(shared_cluster, tmp_path, seen_by_plain_spark):

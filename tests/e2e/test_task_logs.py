@@ -1,6 +1,7 @@
 """What tasks log is found while they run, and after their executor died; jobs are retried, executors drained.
 
-In this order: each test needs the executors that the one before has left.
+In this order: each test needs the executors that the one before has left. The last tests of the shared cluster, since
+both of its executors end here.
 """
 
 import json
@@ -14,22 +15,18 @@ from tests.support.processes.cluster import Cluster
 from tests.support.waiting import HANGS_S, until
 
 
-@pytest.fixture(scope="module")
-def cluster(make_module_cluster) -> Cluster:
-    made = make_module_cluster()
-    made.environment["ONAGER_EXECUTOR_DRAIN_GRACE_MS"] = "100"  # for signals; a drain waits
-    made.start_scheduler()
-    for name in ("e-1", "e-2"):
-        made.launch_executor(name, slots=1)
-    made.await_executors("e-1", "e-2")
-    return made
+@pytest.fixture
+def cluster(_shared_cluster) -> Cluster:
+    """The shared cluster, without the executors that have left."""
+    return _shared_cluster
 
 
 def text_of(job, *selected, **more) -> str:
     return "".join(log.text for log in job.logs(*selected, **more))
 
 
-def test_a_drained_executor_finishes_its_task_and_leaves(cluster, gate):
+def test_a_drained_executor_finishes_its_task_and_leaves(shared_cluster, gate):
+    cluster = shared_cluster
     job = cluster.client.python(
         f"{JOBS}:prints_in_tasks", args={"gate": str(gate.directory), "fails": False}, conf=UNFUSED
     )
@@ -106,3 +103,4 @@ def test_what_each_kind_of_task_logs(cluster, gate, tmp_path):
     assert again.progress().retry_of == query.id
     top = json.loads(cluster.cli("top", "-o", "json").stdout)
     assert (top["slots"], [e["executor_id"] for e in top["executors"] if e["state"] == "alive"]) == (1, ["e-3"])
+    cluster.executors.pop("e-3").kill()
