@@ -148,21 +148,23 @@ def _start_spark(
 ) -> tuple[Worker, str]:
     # Imported late, so that a refused setting does not wait for Spark.
     from onager.executor.spark.running.streams import StreamSettings
-    from onager.executor.spark.worker import SparkWorker
+    from onager.executor.spark.worker import SparkWorker, WorkerSettings
 
     worker = SparkWorker(
-        slots=settings.slots,
-        conf={**settings.spark_conf, "spark.onager.exchangeAccess": settings.exchange_access},
-        exchange_dir=settings.exchange_dir,
-        exchange_shared=settings.exchange_shared,
-        warehouse=settings.warehouse_dir,
-        incarnation=incarnation,
-        executor_id=settings.executor_id,
-        clock=SystemClock(),
-        planning_timeout_s=settings.planning_timeout_ms / 1000,
-        cancel_grace_s=settings.cancel_grace_ms / 1000,
-        private=settings.private,
-        allow=settings.allow,
+        WorkerSettings(
+            slots=settings.slots,
+            conf={**settings.spark_conf, "spark.onager.exchangeAccess": settings.exchange_access},
+            exchange_dir=settings.exchange_dir,
+            exchange_shared=settings.exchange_shared,
+            warehouse=settings.warehouse_dir,
+            incarnation=incarnation,
+            executor_id=settings.executor_id,
+            planning_timeout_s=settings.planning_timeout_ms / 1000,
+            cancel_grace_s=settings.cancel_grace_ms / 1000,
+            private=settings.private,
+            allow=settings.allow,
+        ),
+        SystemClock(),
         logs=logs,
         catalogs=settings.foreign_catalogs,
         places=places,

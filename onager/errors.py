@@ -20,7 +20,7 @@
     ├── ExecutorUnreachableError     retryable: one in push mode
     ├── ConnectUnservedError         retryable: no executor answers a request of Spark Connect
     ├── ConnectGivenUpError          a Spark Connect request took too long, or ended executors
-    ├── AuthenticationError          a scheduler does not know us, or refuses us
+    ├── AuthenticationError          a scheduler does not know us, or refuses us: `onager.access_errors`
     │   ├── HostRefusedError         HTTP: the request was sent to a name that is not ours
     │   ├── LoginsLimitedError       retryable; HTTP: too many wrong tokens at the login
     │   ├── OriginRefusedError       HTTP: the request comes from a page of somebody else
@@ -260,80 +260,6 @@ class ConnectGivenUpError(OnagerError):
             f"Spark gave the request up: {why}; simplify the statement (an expression of constants is computed while "
             "the statement is analyzed), or look at the executors' logs"
         )
-
-
-class AuthenticationError(OnagerError):
-    """A scheduler refuses us, because it does not know who we are."""
-
-
-class TokenMissingError(AuthenticationError):
-    """The call carried no token, and the scheduler requires one."""
-
-    def __init__(self) -> None:
-        super().__init__("the scheduler wants a token: give --auth-token-file FILE (ONAGER_AUTH_TOKEN_FILE)")
-
-
-class TokenRefusedError(AuthenticationError):
-    """The call carried a token that the scheduler does not know."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the scheduler does not have the token that it was shown: the first line of --auth-token-file "
-            "(ONAGER_AUTH_TOKEN_FILE) here must be one of the lines there"
-        )
-
-
-class RoleRefusedError(AuthenticationError):
-    """The call carried a token whose role may not call the method."""
-
-    def __init__(self, name: str, role: str, method: str, takes: "list[str]") -> None:
-        super().__init__(
-            f"the token {name} has the role {role}, and {method.rpartition('.')[2]} takes "
-            f"{' or '.join(takes) or 'none'}: call it with a token of that role"
-        )
-        self.name = name
-        self.role = role
-        self.method = method
-
-
-class HostRefusedError(AuthenticationError):
-    """A request over HTTP names a host that is not this scheduler, as a page does that had its own name rebound."""
-
-    def __init__(self, host: str) -> None:
-        super().__init__(
-            f"the request is for the host {host[:_VALUE_CHARS]!r}, which this scheduler does not know as its name: "
-            "call it by an address, or start it with ONAGER_SCHEDULER_HTTP_NAMES=NAME"
-        )
-        self.host = host
-
-
-class OriginRefusedError(AuthenticationError):
-    """A request over HTTP that changes something was made by a page of another origin."""
-
-    def __init__(self, origin: str, host: str) -> None:
-        told = f"comes from {origin[:_VALUE_CHARS]!r}" if origin else "does not say where it comes from"
-        super().__init__(
-            f"the request {told}, and only pages of {host[:_VALUE_CHARS]!r} may change something here: "
-            "use a token instead of a cookie, or start the scheduler with ONAGER_SCHEDULER_HTTP_NAMES=NAME"
-        )
-        self.origin = origin
-
-
-class SessionEndedError(AuthenticationError):
-    """The cookie has expired, or the token that it was made with is not valid any more."""
-
-    def __init__(self) -> None:
-        super().__init__("the login has ended, or its token is not valid any more: log in again")
-
-
-class LoginsLimitedError(AuthenticationError):
-    """There were too many logins with wrong tokens."""
-
-    retryable = True
-
-    def __init__(self, again_s: int) -> None:
-        super().__init__(f"there were too many logins with wrong tokens: try again in {again_s} s")
-        self.again_s = again_s
 
 
 class VersionMismatchError(OnagerError):

@@ -212,15 +212,49 @@ class Replica:
 
     def _build_services(self) -> None:
         """Build what takes jobs in, and what answers calls: of clients, of executors, and of other schedulers."""
-        settings, backend, clock = self.settings, self._backend, self._clock
-        audit = Audit(backend, clock, settings.scheduler_id)
+        settings, clock = self.settings, self._clock
         self.exports = JobExports(self.jobs, self.history, self.blobs, clock)
         self.wall_times = WallTimes(self.exports.timelines, clock)
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live, self.heads.get)
         new_jobs = NewJobs(settings, self.jobs, self.blobs, clock)
         self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
-        self.service = SchedulerService(
+        self.service = self._make_service(submissions, progress)
+        self.places = PlaceAdmission(self._backend, self.executors, self.members)
+        self.results.check_exchange = self.places.check_exchange
+        self.spark_connect = self._make_spark_connect(submissions)
+        self.gateway = ExecutorGateway(
+            settings,
+            self.executors,
+            self.tasks,
+            self.reconciler,
+            self.dispatcher,
+            self.polls,
+            self.calls,
+            self.clean_ups,
+            self.blobs,
+            self._hear_progress,
+            self.requests,
+            lambda: [info.address for info in self.members.infos()],
+            self._backend,
+            self.places,
+        )
+        self.for_replicas = ReplicaService(
+            self.local,
+            self.loads,
+            self.forwarding,
+            self.jobs,
+            self.ownership,
+            self.members,
+            progress,
+            self.live,
+            self.requests,
+        )
+
+    def _make_service(self, submissions: Submissions, progress: ProgressView) -> SchedulerService:
+        settings, backend, clock = self.settings, self._backend, self._clock
+        audit = Audit(backend, clock, settings.scheduler_id)
+        return SchedulerService(
             settings,
             submissions,
             Retries(self.jobs, self.blobs, audit, submissions),
@@ -249,8 +283,9 @@ class Replica:
             self.notes,
             CatalogQueries(backend),
         )
-        self.places = PlaceAdmission(backend, self.executors, self.members)
-        self.results.check_exchange = self.places.check_exchange
+
+    def _make_spark_connect(self, submissions: Submissions) -> SparkConnectService:
+        settings, backend, clock = self.settings, self._backend, self._clock
         sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
         running = RunningOperations(backend, self.heads, self.local, self.notes)
         operations = Operations(
@@ -268,34 +303,7 @@ class Replica:
         )
         artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
-        self.spark_connect = SparkConnectService(sessions, operations, running, artifacts, checkpoints)
-        self.gateway = ExecutorGateway(
-            settings,
-            self.executors,
-            self.tasks,
-            self.reconciler,
-            self.dispatcher,
-            self.polls,
-            self.calls,
-            self.clean_ups,
-            self.blobs,
-            self._hear_progress,
-            self.requests,
-            lambda: [info.address for info in self.members.infos()],
-            backend,
-            self.places,
-        )
-        self.for_replicas = ReplicaService(
-            self.local,
-            self.loads,
-            self.forwarding,
-            self.jobs,
-            self.ownership,
-            self.members,
-            progress,
-            self.live,
-            self.requests,
-        )
+        return SparkConnectService(sessions, operations, running, artifacts, checkpoints)
 
     # ---------------------------------------------------------------- life
 

@@ -18,18 +18,14 @@ from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.clean_ups import CleanUps
 from onager.executor.agent.endings import Ending, Outcome, describe_death, until_over
-from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
-from onager.executor.agent.load_watch import LoadWatch
 from onager.executor.agent.membership import Identity, Membership
-from onager.executor.agent.place_watch import PlaceWatch
-from onager.executor.agent.progress_watch import ProgressWatch
 from onager.executor.agent.reporting import Reporter
 from onager.executor.agent.requests import Requests
 from onager.executor.agent.set_aside import SetAsideNotice
-from onager.executor.agent.space import SpaceWatch
 from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
 from onager.executor.agent.threads import Threads
+from onager.executor.agent.watches import AgentEnv, Watches
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.settings import ExecutorSettings
@@ -66,10 +62,7 @@ class Agent:
         logs: AttemptLogs | None = None,
         places: SeenPlaces = NO_PLACES,
     ) -> None:
-        """Make an agent that polls, or in push mode one that is called at *address*.
-
-        *logs*: what tasks log. *places*: the shared directories to look at.
-        """
+        """Make an agent that polls, or in push mode is called at *address*; *places*: the shared directories."""
         self._settings = settings
         self._identity = identity
         self._worker = worker
@@ -78,71 +71,25 @@ class Agent:
         self._id = settings.executor_id
         self._log = structlog.get_logger().bind(executor_id=self._id)
         self._threads = Threads(len(places.names))
-        self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
-        self._attempts = AttemptTable(settings.slots, clock, self._load.rss_bytes)
-        self._set_aside = SetAsideNotice(self._id)
-        self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
-        self._exchange = ExchangeWatch(
-            lambda: self._threads.looks(worker.exchange_contents),
-            identity.incarnation,
-            clock,
-            every_s=settings.exchange_look_ms / 1000,
-        )
-        self._space = SpaceWatch(
-            lambda: self._threads.probes(worker.check_exchange),
-            lambda: self._membership.beat(),  # noqa: PLW0108 - made below
-            self._id,
-        )
-        self._places = PlaceWatch(
+        self._watches = Watches(
+            AgentEnv(settings, identity, worker, clock, self._threads),
             places,
-            self._threads.places,
             beat=lambda: self._membership.beat(),  # noqa: PLW0108 - made below
             on_change=self._note_change,
+            is_working=lambda: self._attempts.active > 0,
         )
-        self._progress = ProgressWatch(
-            lambda: self._threads.samples(worker.progress), lambda: self._attempts.active > 0
-        )
-        self._membership = Membership(
-            settings,
-            identity,
-            gateway,
-            held=self._held,
-            on_registered=self._take_registration,
-            add_places=self._places.add_to,
-            add_news=self._add_news,
-            on_answer=self._take_heartbeat_answer,
-            on_refused=lambda why: self._end(Ending.REFUSED, why),
-            address=address,
-        )
-        self._reporter = Reporter(
-            self._attempts,
-            gateway,
-            executor_id=self._id,
-            incarnation=identity.incarnation,
-            on_answer=self._take_report_answer,
-            on_unknown=self._membership.lose,
-            on_silence=self._poll_again,
-            list_number=lambda: self._list_number,
-            takes_work=lambda: self._takes_work,
-            spawn=self._spawn,
-        )
-        self._is_called = settings.mode == "push"
+        self._attempts = AttemptTable(settings.slots, clock, self._watches.load.rss_bytes)
+        self._set_aside = SetAsideNotice(self._id)
+        self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
+        self._membership = self._make_membership(address)
+        self._reporter = self._make_reporter()
         self._calls: dict[int, asyncio.Future[pb.PollWorkResponse]] = {}
         """The poll answers that may come as a call, by the number of the poll's list."""
         self._changed = asyncio.Event()
         """Set whenever slots may have become free, or a poll has something else to say."""
         self._draining = asyncio.Event()
         logs = logs or AttemptLogs()
-        self._requests = Requests(
-            gateway.access,
-            executor_id=self._id,
-            incarnation=identity.incarnation,
-            read_logs=lambda ask: self._threads.logs(logs.answer, ask),
-            connect=self._answer_connect,
-            is_draining=self._draining.is_set,
-            on_drain=self._drain_on_request,
-            on_quiet=lambda: self._in_hand.start(),  # noqa: PLW0108 - made below
-        )
+        self._requests = self._make_requests(logs)
         self._is_pressed = asyncio.Event()
         """Set when running tasks have only the grace period left: at a signal, not when schedulers drain it."""
         self._must_stop = asyncio.Event()
@@ -157,25 +104,68 @@ class Agent:
         self._background = Background(self._fail)
         self._catalog = CatalogClient(gateway, clock, executor_id=self._id, incarnation=identity.incarnation)
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._in_hand = TasksInHand(
+        self._in_hand = self._make_tasks_in_hand(logs)
+        self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
+        self._told_by_heartbeat = 0
+        """Of the clean-ups: what the latest heartbeat told."""
+
+    def _make_membership(self, address: str) -> Membership:
+        return Membership(
+            self._settings,
+            self._identity,
+            self._gateway,
+            held=self._held,
+            on_registered=self._take_registration,
+            add_places=self._watches.places.add_to,
+            add_news=self._add_news,
+            on_answer=self._take_heartbeat_answer,
+            on_refused=lambda why: self._end(Ending.REFUSED, why),
+            address=address,
+        )
+
+    def _make_reporter(self) -> Reporter:
+        return Reporter(
             self._attempts,
-            worker,
+            self._gateway,
+            executor_id=self._id,
+            incarnation=self._identity.incarnation,
+            on_answer=self._take_report_answer,
+            on_unknown=self._membership.lose,
+            on_silence=self._poll_again,
+            list_number=lambda: self._list_number,
+            takes_work=lambda: self._takes_work,
+            spawn=self._spawn,
+        )
+
+    def _make_requests(self, logs: AttemptLogs) -> Requests:
+        return Requests(
+            self._gateway.access,
+            executor_id=self._id,
+            incarnation=self._identity.incarnation,
+            read_logs=lambda ask: self._threads.logs(logs.answer, ask),
+            connect=self._answer_connect,
+            is_draining=self._draining.is_set,
+            on_drain=self._drain_on_request,
+            on_quiet=lambda: self._in_hand.start(),  # noqa: PLW0108 - made later
+        )
+
+    def _make_tasks_in_hand(self, logs: AttemptLogs) -> TasksInHand:
+        return TasksInHand(
+            self._attempts,
+            self._worker,
             self._blobs,
-            clock,
+            self._clock,
             self._threads,
             executor_id=self._id,
             spawn=self._spawn,
             on_report=self._reporter.wake,
-            on_no_space=self._space.doubt,
-            on_failure=self._places.doubt,
+            on_no_space=self._watches.space.doubt,
+            on_failure=self._watches.places.doubt,
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
             catalog=self._catalog,
             is_quiet=lambda: self._requests.is_quiet,
         )
-        self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
-        self._told_by_heartbeat = 0
-        """Of the clean-ups: what the latest heartbeat told."""
 
     # ---------------------------------------------------------------- life
 
@@ -191,16 +181,13 @@ class Agent:
             "offers": self._reporter.offer(),
             "reporting": self._reporter.run(),
             "watch over the worker": self._watch_worker(),
-            "space in the exchange": self._space.run(),
+            "space in the exchange": self._watches.space.run(),
             "drain": self._drain(),
             "requests for logs": self._requests.serve_logs(self._await_requests),
         }
         for name, loop in loops.items():
             self._background.keep(name, self._to_the_end(loop))
-        self._background.start("looks at the exchange", self._exchange.run())
-        self._background.start("looks at shared directories", self._places.run())
-        self._background.start("samples of the load", self._load.run())
-        self._background.start("looks at running tasks", self._progress.run())
+        self._watches.start(self._background)
         end = None
         try:
             outcome = await self._ended
@@ -297,8 +284,12 @@ class Agent:
                 self._patience = None
 
     @property
+    def _is_called(self) -> bool:
+        return self._settings.mode == "push"
+
+    @property
     def _takes_work(self) -> bool:
-        return not self._draining.is_set() and self._places.may_work
+        return not self._draining.is_set() and self._watches.places.may_work
 
     @property
     def _offered_slots(self) -> int:
@@ -410,24 +401,20 @@ class Agent:
 
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
         """Add to a heartbeat what is kept on disk and in memory, and what polls would say if they were sent."""
-        self._exchange.add_to(request)
-        self._places.add_to(request)
-        request.no_space = self._space.why
+        self._watches.add_to(request, self._attempts.free_slots)
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
         cleaned_up, self._told_by_heartbeat = self._clean_ups.untold()
         request.cleaned_up.extend(cleaned_up)
-        self._load.add_to(request, self._attempts.free_slots)
-        self._progress.add_to(request)
 
     def _take_registration(self, answer: pb.RegisterExecutorResponse) -> None:
-        self._places.take(answer)
+        self._watches.places.take(answer)
         self._reporter.wake()
 
     def _take_heartbeat_answer(self, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.note(answer)
-        self._exchange.was_told(answer)
-        self._places.take(answer)
+        self._watches.exchange.was_told(answer)
+        self._watches.places.take(answer)
         self._clean_ups.were_told(self._told_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)

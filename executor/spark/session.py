@@ -73,15 +73,14 @@ def start_session(
     """Start this process's Spark, by default ``local[slots]`` on the loopback interface, without the web UI.
 
     *conf* overrides every default; queries use only the files that *private* leaves them, and the data sources and file
-    systems that are always open or that *allow* names. With a cluster as master, the kernel's jar is
-    shipped to the cluster's processes, which must share *exchange_dir*. Raises `InvalidSettingError` when the settings
-    do not say that they do, `ClusterAwayError` when the cluster does not answer or starts no process for this executor,
-    and `VersionMismatchError` when another version of Spark is installed.
+    systems that are always open or that *allow* names. With a cluster as master, the kernel's jar is shipped to its
+    processes, which must share *exchange_dir*. Raises `InvalidSettingError` when the settings do not say that they do,
+    `ClusterAwayError` when the cluster does not answer or starts no process for this executor, and
+    `VersionMismatchError` when another version of Spark is installed.
 
-    Tables that are made without a location lie in *warehouse*, if it is given.
-
-    What tasks log goes to *logs*; standard error gets only what is at the level `spark.log.level`, by default ERROR.
-    *catalogs*: the names of those besides Onager's own.
+    Tables that are made without a location lie in *warehouse*, if it is given. What tasks log goes to *logs*; standard
+    error gets only what is at the level `spark.log.level`, by default ERROR. *catalogs*: the names of those besides
+    Onager's own.
     """
     check_spark_version()
     own = {"spark.sql.warehouse.dir": warehouse} if warehouse else {}
@@ -96,23 +95,12 @@ def start_session(
         settings = _defaults(slots, is_local=False) | own | cluster.settings_for(master, slots, jar, conf)
     if (page := page_size(settings, slots, is_cluster=is_cluster)) is not None:
         settings.setdefault("spark.buffer.pageSize", page)
-    given = settings.get("spark.driver.extraClassPath")
-    settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
-    given_options = settings.get("spark.driver.extraJavaOptions", "")
     level = conf.get("spark.log.level", "ERROR").upper()
-    choices = (collector(settings), exit_option(_options(settings)), _NO_ENTITIES)
-    options = (_logging(settings, level, is_cluster=is_cluster), *choices, given_options)
-    settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
-    others = settings.get("spark.sql.extensions")
-    extensions = [GUARD, *([FOREIGN_TABLES] if catalogs else []), *([others] if others else [])]
-    settings["spark.sql.extensions"] = ",".join(extensions)
-    settings |= {f"spark.sql.catalog.{name}": FOREIGN_CATALOG for name in catalogs}
+    _add_java(settings, jar, level, is_cluster=is_cluster)
+    _add_extensions(settings, catalogs)
     settings |= _access(settings, private, allow, has_catalogs=bool(catalogs))
     _prepare_environment(settings)
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        if key.startswith("spark."):
-            builder = builder.config(key, value)
+    builder = SparkSession.builder.config(map={k: v for k, v in settings.items() if k.startswith("spark.")})
     with started_jvms(JvmOutput(logs, level)) as started:
         try:
             spark = builder.getOrCreate()
@@ -128,6 +116,24 @@ def start_session(
     answer_promptly(spark.sparkContext._gateway)  # noqa: SLF001  (PySpark keeps it nowhere else)
     _silence_errors_of_queries()
     return spark
+
+
+def _add_java(settings: dict[str, str], jar: str, level: str, *, is_cluster: bool) -> None:
+    """Add the kernel's *jar* and the JVM's options to *settings*; *level* is what standard error shows of logs."""
+    given = settings.get("spark.driver.extraClassPath")
+    settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
+    given_options = settings.get("spark.driver.extraJavaOptions", "")
+    choices = (collector(settings), exit_option(_options(settings)), _NO_ENTITIES)
+    options = (_logging(settings, level, is_cluster=is_cluster), *choices, given_options)
+    settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
+
+
+def _add_extensions(settings: dict[str, str], catalogs: Sequence[str]) -> None:
+    """Add our extensions of Spark's SQL to *settings*, and *catalogs*."""
+    others = settings.get("spark.sql.extensions")
+    extensions = [GUARD, *([FOREIGN_TABLES] if catalogs else []), *([others] if others else [])]
+    settings["spark.sql.extensions"] = ",".join(extensions)
+    settings |= {f"spark.sql.catalog.{name}": FOREIGN_CATALOG for name in catalogs}
 
 
 def _prepare_environment(settings: Mapping[str, str]) -> None:

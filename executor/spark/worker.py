@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -73,6 +74,26 @@ _MAX_MANIFEST_BYTES = MAX_PLAN_BYTES - MIB
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker runs Spark, and what its jobs may do."""
+
+    slots: int
+    conf: Mapping[str, str]
+    exchange_dir: str
+    exchange_shared: bool = False
+    executor_id: str
+    incarnation: str = ""
+    warehouse: str = ""
+    """Where tables without a location lie; empty: as Spark is set."""
+    planning_timeout_s: float = 0.0
+    """The default limit for planning a job; 0: none."""
+    cancel_grace_s: float = math.inf
+    """How long what was cancelled may go on."""
+    private: PrivatePaths = NO_PATHS
+    allow: Sequence[str] = ()
+
+
 class SparkWorker:
     """Runs tasks in its own SparkSession, which the constructor starts and warms up.
 
@@ -81,76 +102,45 @@ class SparkWorker:
 
     def __init__(
         self,
-        *,
-        slots: int,
-        conf: Mapping[str, str],
-        exchange_dir: str,
-        executor_id: str,
+        settings: WorkerSettings,
         clock: Clock,
-        exchange_shared: bool = False,
-        warehouse: str = "",
-        incarnation: str = "",
+        *,
         streams: StreamSettings | None = None,
-        planning_timeout_s: float = 0.0,
-        cancel_grace_s: float = math.inf,
-        private: PrivatePaths = NO_PATHS,
-        allow: Sequence[str] = (),
         logs: AttemptLogs | None = None,
         catalogs: Sequence[ForeignCatalog] = (),
         places: SeenPlaces = NO_PLACES,
     ) -> None:
-        """*warehouse*: where tables without a location lie; empty: as Spark is set.
+        """*logs* gets what tasks log. *catalogs*: others than Onager's own.
 
-        *planning_timeout_s*: the default limit for planning a job; 0: none. *cancel_grace_s*: how long what was
-        cancelled may go on. *logs* gets what tasks log. *private* and *allow*: what jobs may read, write and use.
-        *catalogs*: others than Onager's own. *places*: the shared directories, without which tasks fail.
+        *places*: the shared directories, without which tasks fail.
         """
-        self._deadlines = Deadlines(clock, cancel_grace_s)
-        self._planning_timeout_s = planning_timeout_s
+        self._settings = settings
+        self._deadlines = Deadlines(clock, settings.cancel_grace_s)
+        self._planning_timeout_s = settings.planning_timeout_s
         self._places = places
-        if catalogs and conf.get(_CATALOG, "in-memory") != "in-memory":
-            raise InvalidSettingError(
-                FLAG, catalogs[0].name, f"an executor with {_CATALOG}={conf[_CATALOG]} has no other catalogs: omit one"
-            )
-        self._foreign = ForeignTables(catalogs)
-        self._executor_id = executor_id
+        self._foreign = _foreign_tables(catalogs, settings.conf)
+        self._executor_id = settings.executor_id
         self._clock = clock
-        self._exchange_dir = exchange_dir
-        self._private = private.with_paths([exchange_dir], tables=warehouse)
-        self._spark = start_session(
-            slots,
-            conf,
-            exchange_dir,
-            exchange_shared=exchange_shared,
-            warehouse=warehouse,
-            private=self._private,
-            logs=logs,
-            catalogs=self._foreign.names,
-            allow=allow,
-        )
+        self._exchange_dir = settings.exchange_dir
+        self._private = settings.private.with_paths([settings.exchange_dir], tables=settings.warehouse)
+        self._spark = self._start_spark(logs)
         self._memory_kills = MemoryKills()
         self._processes = FunctionProcesses()
         try:
             warm_up(self._spark)
-            self._runner = StageRunner(
-                self._spark,
-                executor_id=executor_id,
-                exchange_dir=exchange_dir,
-                slots=slots,
-                clock=clock,
-                incarnation=incarnation,
-                # A cluster's processes run the tasks, but this process would own the port.
-                streams=None if is_cluster(self._spark.sparkContext.master) else streams,
-                deadlines=self._deadlines,
-                places=places,
-            )
+            self._runner = self._make_runner(streams)
             self._check_spark()
-            self._cluster = self._join_cluster(slots, clock)
+            self._cluster = self._join_cluster(settings.slots, clock)
         except Exception as error:
             self._processes.close()
             if has_died(self._spark):
                 raise WorkerDiedError("Spark's JVM was killed while it was warmed up") from error
             raise
+        # A Hive metastore that the executor was given.
+        self._has_own_catalog = self._spark.conf.get(_CATALOG) != "in-memory"
+        self._functions = FunctionCalls(self._spark, self._processes, settings.planning_timeout_s)
+        self._connect = self._make_connect()
+        self._tree = ProcessTree()
         actions: dict[int, Action] = {
             pb.PLAN: self._plan,
             pb.FEED: self._find_more,
@@ -158,21 +148,47 @@ class SparkWorker:
             pb.PUBLISH: self._publish,
             pb.REPLAN: self._replan,
         }
-        # A Hive metastore that the executor was given.
-        self._has_own_catalog = self._spark.conf.get(_CATALOG) != "in-memory"
-        self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
-        self._connect = ConnectRequests(
+        self._control = ControlTasks(self._runner.kernel, actions, clock, logs, self._deadlines)
+
+    def _start_spark(self, logs: AttemptLogs | None) -> SparkSession:
+        settings = self._settings
+        return start_session(
+            settings.slots,
+            settings.conf,
+            settings.exchange_dir,
+            exchange_shared=settings.exchange_shared,
+            warehouse=settings.warehouse,
+            private=self._private,
+            logs=logs,
+            catalogs=self._foreign.names,
+            allow=settings.allow,
+        )
+
+    def _make_runner(self, streams: StreamSettings | None) -> StageRunner:
+        return StageRunner(
             self._spark,
-            exchange_dir,
+            executor_id=self._executor_id,
+            exchange_dir=self._exchange_dir,
+            slots=self._settings.slots,
+            clock=self._clock,
+            incarnation=self._settings.incarnation,
+            # A cluster's processes run the tasks, but this process would own the port.
+            streams=None if is_cluster(self._spark.sparkContext.master) else streams,
+            deadlines=self._deadlines,
+            places=self._places,
+        )
+
+    def _make_connect(self) -> ConnectRequests:
+        return ConnectRequests(
+            self._spark,
+            self._exchange_dir,
             spark_version=self.spark_version,
             has_own_catalog=self._has_own_catalog,
             foreign=self._foreign,
             kernel=self._runner.kernel,
             deadlines=self._deadlines,
-            places=places,
+            places=self._places,
         )
-        self._tree = ProcessTree()
-        self._control = ControlTasks(self._runner.kernel, actions, clock, logs, self._deadlines)
 
     def _check_spark(self) -> None:
         check_settings_known(self._spark)
@@ -438,6 +454,14 @@ class SparkWorker:
             if manifest.foreign:
                 self._foreign.commit(manifest.foreign, key.job_id, [move.name for move in manifest.moves])
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))
+
+
+def _foreign_tables(catalogs: Sequence[ForeignCatalog], conf: Mapping[str, str]) -> ForeignTables:
+    if catalogs and conf.get(_CATALOG, "in-memory") != "in-memory":
+        raise InvalidSettingError(
+            FLAG, catalogs[0].name, f"an executor with {_CATALOG}={conf[_CATALOG]} has no other catalogs: omit one"
+        )
+    return ForeignTables(catalogs)
 
 
 def _spec_of(assignment: Assignment) -> pb.JobSpec:

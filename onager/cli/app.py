@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from onager.cli import submit_flags
 from onager.cli.access import (
     TLS_KEY_HELP,
     Output,
@@ -220,65 +221,32 @@ def executor(**given: Any) -> None:
 @app.command()
 @connecting
 def submit(
-    sql: Annotated[
-        str | None, typer.Option("-e", "--sql", metavar="SQL", help="SQL; the last statement is the query.")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("-f", "--file", metavar="FILE", help="SQL in a file; -: standard input.")
-    ] = None,
-    py: Annotated[
-        str | None, typer.Option(metavar="FILE[:function]", help="Function of the session; default main.")
-    ] = None,
-    arg: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Argument of --py: JSON, else text.")] = None,
-    py_file: Annotated[
-        list[str] | None, typer.Option(metavar="MODULE", help="Module or zip that the code imports.")
-    ] = None,
-    view: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="A dataset and its name.")] = None,
-    view_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME.K=V", help="Option of Spark's reader for a view.")
-    ] = None,
-    views_from: Annotated[Path | None, typer.Option(metavar="DIR", help="A view of each dataset in DIR.")] = None,
-    conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="spark.* or onager.* setting.")] = None,
-    name: Annotated[
-        str | None, typer.Option(help="The job's name in lists.", show_default="the query's first words")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("--output", metavar="DIR", help="Write the result as a dataset.")
-    ] = None,
-    format: Annotated[str, typer.Option("--format", help="parquet, csv, json, orc, text or xml.")] = "parquet",
-    mode: Annotated[str, typer.Option("--mode", help="error, overwrite or append.")] = "error",
-    output_option: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Option of Spark's writer for --output.")
-    ] = None,
-    partition_by: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns of --output that become directories, with commas.")
-    ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Value of :K in the SQL: JSON, else text.")
-    ] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="What to find the job by in lists.")] = None,
-    deadline: Annotated[
-        str | None, typer.Option(metavar="90s|15m|2h|1d", help="Fail the job if it has not ended by then.")
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id, and do not wait.")] = False,
-    output_format: Annotated[
-        str, typer.Option("-o", "--output-format", metavar="table|json|csv|arrow=FILE", help="How to print the result.")
-    ] = "table",
+    sql: submit_flags.Sql = None,
+    file: submit_flags.File = None,
+    py: submit_flags.PythonFunction = None,
+    arg: submit_flags.Arguments = None,
+    py_file: submit_flags.PythonFiles = None,
+    view: submit_flags.Views = None,
+    view_option: submit_flags.ViewOptions = None,
+    views_from: submit_flags.ViewsFrom = None,
+    conf: submit_flags.Conf = None,
+    name: submit_flags.Name = None,
+    output: submit_flags.OutputDirectory = None,
+    format: submit_flags.Format = "parquet",
+    mode: submit_flags.Mode = "error",
+    output_option: submit_flags.OutputOptions = None,
+    partition_by: submit_flags.PartitionColumns = None,
+    param: submit_flags.Parameters = None,
+    label: submit_flags.Labels = None,
+    deadline: submit_flags.Deadline = None,
+    detach: submit_flags.Detach = False,
+    output_format: submit_flags.PrintedAs = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
     """Run a query or a Python function, show its progress, and print its result."""
     from onager.cli.submit import Submission, run
 
-    if sum(given is not None for given in (sql, file, py)) != 1:
-        fail("give exactly one of -e SQL, -f FILE and --py FILE[:function]", ExitCode.USAGE)
-    if arg and py is None:
-        fail("--arg needs --py: it is an argument of the function", ExitCode.USAGE)
-    if param and py is not None:
-        fail("--param is a value of SQL; the argument of a function is --arg", ExitCode.USAGE)
-    if output_option and output is None:
-        fail("--output-option needs --output DIR", ExitCode.USAGE)
-    if partition_by and output is None:
-        fail("--partition-by needs --output DIR", ExitCode.USAGE)
+    _check_code(sql, file, py, arg, param)
     if not output_format.startswith("arrow="):
         one_of("-o", output_format, ("table", "json", "csv", "arrow=FILE"))
     run(
@@ -297,17 +265,42 @@ def submit(
             options={
                 "conf": pairs("--conf", conf or [], last_counts=True),
                 "name": name,
-                "output": output,
-                "format": format,
-                "mode": mode,
-                "output_options": pairs("--output-option", output_option or []),
-                "partition_by": partition_by.split(",") if partition_by else (),
+                **_dataset(output, format, mode, output_option, partition_by),
                 "py_files": py_file or [],
                 "labels": pairs("--label", label or []),
                 "deadline": deadline,
             },
         )
     )
+
+
+def _check_code(
+    sql: str | None, file: Path | None, py: str | None, arg: list[str] | None, param: list[str] | None
+) -> None:
+    """End the process unless one kind of code is given, and only what goes with it."""
+    if sum(given is not None for given in (sql, file, py)) != 1:
+        fail("give exactly one of -e SQL, -f FILE and --py FILE[:function]", ExitCode.USAGE)
+    if arg and py is None:
+        fail("--arg needs --py: it is an argument of the function", ExitCode.USAGE)
+    if param and py is not None:
+        fail("--param is a value of SQL; the argument of a function is --arg", ExitCode.USAGE)
+
+
+def _dataset(
+    output: str | None, kind: str, mode: str, options: list[str] | None, partition_by: str | None
+) -> dict[str, Any]:
+    """Return what a client is told of the dataset that the result is written as."""
+    if options and output is None:
+        fail("--output-option needs --output DIR", ExitCode.USAGE)
+    if partition_by and output is None:
+        fail("--partition-by needs --output DIR", ExitCode.USAGE)
+    return {
+        "output": output,
+        "format": kind,
+        "mode": mode,
+        "output_options": pairs("--output-option", options or []),
+        "partition_by": partition_by.split(",") if partition_by else (),
+    }
 
 
 @app.command()

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NoReturn
 
+from onager.access_errors import AuthenticationError
 from onager.errors import (
-    AuthenticationError,
     InvalidRequestError,
     JobConflictError,
     JobEndedError,

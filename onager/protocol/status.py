@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Never
 import grpc
 from grpc import StatusCode
 
-from onager import errors
+from onager import access_errors, errors
 from onager.errors import OnagerError, SchedulerUnreachableError
 
 ERROR_KEY: Final = "onager-error-bin"
@@ -54,14 +54,14 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.ExecutorUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.ConnectUnservedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.ConnectGivenUpError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.UNPROCESSABLE_ENTITY),
-    errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
-    errors.HostRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.MISDIRECTED_REQUEST),
-    errors.LoginsLimitedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS),
-    errors.OriginRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
-    errors.SessionEndedError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
-    errors.RoleRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
-    errors.TokenMissingError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
-    errors.TokenRefusedError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
+    access_errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
+    access_errors.HostRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.MISDIRECTED_REQUEST),
+    access_errors.LoginsLimitedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS),
+    access_errors.OriginRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
+    access_errors.SessionEndedError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
+    access_errors.RoleRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
+    access_errors.TokenMissingError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
+    access_errors.TokenRefusedError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.VersionMismatchError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.UnknownExecutorError: Codes(StatusCode.NOT_FOUND, HTTPStatus.NOT_FOUND),
     errors.ExecutorReplacedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),

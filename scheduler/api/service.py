@@ -26,6 +26,7 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.draining import Draining
+from onager.scheduler.executors.executor_list import list_executors
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.audit_notes import FETCH, AuditNotes
@@ -173,7 +174,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
         """Return executors, including those lost lately, and how many there are of each state."""
-        return self.executors.listed(request)
+        return list_executors(self.executors, request, self.members.clock.now_ms())
 
     @translated
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802

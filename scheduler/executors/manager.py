@@ -2,18 +2,13 @@
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
 from onager.clock import Clock
-from onager.errors import (
-    StateCorruptError,
-    StateUnavailableError,
-    UnknownExecutorError,
-)
+from onager.errors import StateCorruptError, StateUnavailableError, UnknownExecutorError
 from onager.execution_graph import ExecutorLost, JvmDeath
 from onager.features import shared_features
 from onager.ids import ExecutorId
@@ -28,13 +23,8 @@ from onager.scheduler.executors.leases import ExecutorLeases
 from onager.scheduler.executors.loads import ExecutorLoads
 from onager.scheduler.executors.losses import ExecutorLosses, LossObserver, OnLost
 from onager.scheduler.executors.place_records import PlaceClaim
-from onager.scheduler.executors.records import (
-    ExecutorRecord,
-    ExecutorSession,
-    Loss,
-    executor_info,
-    local_process,
-)
+from onager.scheduler.executors.records import ExecutorRecord, ExecutorSession, Loss, executor_info, local_process
+from onager.scheduler.executors.registration import registered_record
 from onager.scheduler.executors.registry import ExecutorRegistry
 from onager.scheduler.loops import every
 from onager.state_backend import (
@@ -188,27 +178,10 @@ class ExecutorManager:
     def infos(self) -> list[pb.ExecutorInfo]:
         """Return the information shown to people about all executors, by id."""
         now_ms = self._clock.now_ms()
-        return [self._info(r, now_ms) for r in sorted(self._registry, key=lambda record: record.executor_id)]
+        return [self.info(r, now_ms) for r in sorted(self._registry, key=lambda record: record.executor_id)]
 
-    def listed(self, request: pb.ListExecutorsRequest) -> pb.ListExecutorsResponse:
-        """Return the executors that are asked for, by id, and how many there are of each state."""
-        now_ms = self._clock.now_ms()
-        states = {record.executor_id: record.told(now_ms)[0] for record in self._registry}
-        wanted = [
-            record
-            for record in self._registry
-            if record.executor_id > request.after and request.state in ("", states[record.executor_id])
-        ]
-        wanted.sort(key=lambda record: record.executor_id)
-        shown = wanted[: request.limit or None]
-        return pb.ListExecutorsResponse(
-            executors=[self._info(record, now_ms) for record in shown],
-            states=Counter(states.values()),
-            now_ms=now_ms,
-            more=len(shown) < len(wanted),
-        )
-
-    def _info(self, record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
+    def info(self, record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
+        """Return the information shown to people about an executor."""
         session = self._sessions.get(ExecutorId(record.executor_id))
         info = executor_info(record, now_ms) if session is None else session.info(now_ms)
         if (load := self.loads.find(record)) is not None:
@@ -241,25 +214,7 @@ class ExecutorManager:
                 self._admission.replaced(before)
                 await self._tell_lost(before, "it started again")
             lease = await self._backend.lease(self.leases.ttl_s)
-            record = ExecutorRecord(
-                executor_id=request.executor_id,
-                incarnation=request.incarnation,
-                host=request.host,
-                pid=request.pid,
-                slots=request.slots,
-                spark_version=request.spark_version,
-                python_version=request.python_version,
-                exchange_dir=request.exchange_dir,
-                registered_ms=self._clock.now_ms(),
-                lease_id=lease.id,
-                mode="push" if request.mode == "push" else "pull",
-                address=request.address,
-                stream_address=request.stream_address,
-                machine=request.machine,
-                features=tuple(request.features),
-                lost_before=_why_lost(before, request.incarnation),
-                places=_claims(request, before),
-            )
+            record = registered_record(request, before, lease_id=lease.id, now_ms=self._clock.now_ms())
             puts = [
                 Put(Keyspace.Executors, executor_id, record.encoded()),
                 Put(Keyspace.Heartbeats, executor_id, request.incarnation.encode(), lease=lease.id),
@@ -529,24 +484,9 @@ class ExecutorManager:
             del self._sessions[session.executor_id]
 
 
-def _why_lost(before: ExecutorRecord | None, incarnation: str) -> str:
-    """Return why the life *before* that of *incarnation* was lost; empty if it was not, or the life is the same."""
-    if before is None or before.incarnation == incarnation:
-        return "" if before is None else before.lost_before
-    return before.reason or "" if before.state == "lost" and not before.has_left else ""
-
-
 def _if_alive(**change: object) -> Callable[[ExecutorRecord], dict[str, object] | None]:
     return lambda known: change if known.state == "alive" else None
 
 
 async def _nothing() -> None:
     pass
-
-
-def _claims(request: pb.RegisterExecutorRequest, before: ExecutorRecord | None) -> dict[str, PlaceClaim]:
-    """Return what an executor that registers claims to see: as it is known, if this life has registered before."""
-    is_same = before is not None and before.incarnation == request.incarnation
-    known = before.places if before is not None and is_same else {}
-    claims = {view.name: PlaceClaim(path=view.path, mark=view.mark) for view in request.places}
-    return {name: known.get(name, claim) for name, claim in claims.items()}

@@ -8,14 +8,14 @@ from typing import Final, Literal, NamedTuple
 import structlog
 from starlette.requests import HTTPConnection
 
-from onager.clock import Clock
-from onager.errors import (
+from onager.access_errors import (
     AuthenticationError,
     HostRefusedError,
     OriginRefusedError,
     TokenMissingError,
     TokenRefusedError,
 )
+from onager.clock import Clock
 from onager.protocol.security import Role, ServerSecurity
 from onager.protocol.security.principal import note_peer, note_principal
 from onager.protocol.security.servers import token_file

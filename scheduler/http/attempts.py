@@ -5,8 +5,8 @@ import math
 from collections import OrderedDict, deque
 from typing import Final
 
+from onager.access_errors import LoginsLimitedError
 from onager.clock import Clock
-from onager.errors import LoginsLimitedError
 
 WINDOW_S: Final = 60.0
 MAX_OF_PEER: Final = 10

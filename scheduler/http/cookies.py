@@ -16,8 +16,8 @@ from typing import Final
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from onager.access_errors import SessionEndedError
 from onager.clock import Clock
-from onager.errors import SessionEndedError
 from onager.protocol.security.tokens import Token
 
 LIFE_S: Final = 12 * 3600

@@ -12,15 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from onager.errors import (
+from onager.access_errors import (
     AuthenticationError,
-    BusyError,
     HostRefusedError,
     LoginsLimitedError,
-    OnagerError,
     OriginRefusedError,
     RoleRefusedError,
 )
+from onager.errors import BusyError, OnagerError
 from onager.protocol.security import Caller
 from onager.protocol.security.servers import REFUSALS, OnRefusal
 from onager.protocol.serving import told

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from onager.access_errors import AuthenticationError
 from onager.clock import Clock
-from onager.errors import AuthenticationError, OnagerError
+from onager.errors import OnagerError
 from onager.protocol.security import Caller
 from onager.scheduler import timing
 from onager.scheduler.jobs.audit import DONE, AuditRecord

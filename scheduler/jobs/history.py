@@ -22,6 +22,7 @@ from onager.ids import JobId
 from onager.protocol.apart import apart
 from onager.scheduler.jobs import job_log
 from onager.scheduler.jobs.recent_batches import RecentBatches
+from onager.scheduler.loops import in_portions
 from onager.scheduler.records import pack, unpack
 from onager.state_backend import KeyRange, Keyspace, KeyValue, Put, Snapshot, StateBackendClient
 
@@ -104,6 +105,24 @@ def parts(job_id: str, log: Iterable[bytes | None], after: int, last: bytes) -> 
             lines.append(line)
             size += len(line)
     return [*made, _part(job_id, begins, lines)]
+
+
+async def closing_parts(backend: StateBackendClient, job: job_log.StoredJob, last: bytes) -> list[Put] | None:
+    """Return the parts that the generation of the log and *last*, the batch that closes it, make.
+
+    What is damaged of the log is left out. None if another writer has closed it.
+    """
+    header = job.header
+    if job.log is not None:
+        return await in_portions(parts(header.job_id, job.log, header.seq, last))
+    entries: Sequence[KeyValue] = ()
+    if job.seq > header.seq:
+        generation = job_log.log_prefix(header.job_id, header.generation)
+        found = await backend.get_from_prefix(Keyspace.JobLog, generation)
+        entries = found.items[: job.seq - header.seq]
+        if not entries or entries[-1].key != job_log.log_key(header.job_id, header.generation, job.seq):
+            return None
+    return await in_portions(parts(header.job_id, map(batch_in, entries), header.seq, last))
 
 
 def _part(job_id: str, begins: int, lines: Sequence[bytes]) -> Put:

@@ -34,16 +34,15 @@ from onager.scheduler.jobs.commit_observer import CommitObserver
 from onager.scheduler.jobs.job_cache import JobCache
 from onager.scheduler.jobs.job_changes import changes_of
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFlag, head_of, unreadable_head
-from onager.scheduler.jobs.job_log import JobHeader, StoredJob
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.snapshots import first_snapshot, next_snapshot
 from onager.scheduler.loops import in_portions
 from onager.scheduler.records import NOTHING_MORE, Expected, Extra, pack
 from onager.state_backend import (
     ABSENT,
-    DeleteRange,
     KeyRange,
     Keyspace,
     KeyValue,
-    Move,
     Op,
     Put,
     StateBackendClient,
@@ -157,22 +156,12 @@ class JobStore(JobCache):
         """
         job_id = JobId(graph.job_id)
         terms = terms or JobTerms()
-        snapshot = _snapshot_name(0)
-        chunks, size = await in_portions(job_log.snapshot_ops(job_id, snapshot, graph))
-        header = JobHeader(
-            job_id=job_id,
-            seq=0,
-            generation=0,
-            snapshot=snapshot,
-            chunks=len(chunks),
-            snapshot_bytes=size,
-            batch_id=secrets.token_hex(8),
-            **terms.model_dump(),
-        )
+        first = await first_snapshot(graph, terms)
+        header = first.header
         head = head_of(graph, terms)
         more, expected = extra
         ops = [
-            *chunks,
+            *first.chunks,
             Put(Keyspace.ActiveJobs, job_id, header.encoded()),
             Put(Keyspace.JobHeads, job_id, self.heads.encoded(head)),
             *more,
@@ -180,14 +169,7 @@ class JobStore(JobCache):
         expect = {(keyspace, str(job_id)): ABSENT for keyspace in job_log.HEADER_KEYSPACES} | dict(expected)
         revision = await self._store_new(ops, expect, blob)
         if revision is not None:
-            job = StoredJob(
-                graph=graph,
-                seq=0,
-                header=header,
-                header_revision=revision,
-                keyspace=Keyspace.ActiveJobs,
-                log=(),
-            )
+            job = first.stored(revision)
             self.observer.submitted()
             self._learn(job, head, revision)
             return job, False
@@ -386,44 +368,18 @@ class JobStore(JobCache):
 
         *plain* is the batch as JSON, for the job's history.
         """
-        old = job.header
-        parts = await self._history(job, plain)
+        job_id = job.header.job_id
+        parts = await history.closing_parts(self._backend, job, plain)
         if parts is None:
             return Lost()
-        generation = old.generation + 1
-        snapshot = _snapshot_name(generation)
-        chunks, size = await in_portions(job_log.snapshot_ops(old.job_id, snapshot, graph))
-        header = old.model_copy(
-            update={
-                "seq": job.seq + 1,
-                "generation": generation,
-                "snapshot": snapshot,
-                "chunks": len(chunks),
-                "snapshot_bytes": size,
-                "batch_id": batch.batch_id,
-            }
-        )
-        head = self._with_owed(head_of(graph, old))
-        keyspace = job_log.end_keyspace(graph)
-        tip = job_log.log_key(old.job_id, old.generation, job.seq + 1)
-        expect = {(Keyspace.ActiveJobs, old.job_id): job.header_revision, (Keyspace.JobLog, tip): ABSENT}
+        made = await next_snapshot(job, graph, batch.batch_id)
+        head = self._with_owed(head_of(graph, job.header))
+        replacing, expect = made.replacing(job)
         expect |= self._taken_from(batch)
-        ops: list[Op] = [
-            Put(Keyspace.JobHeads, old.job_id, self.heads.encoded(head)),
-            DeleteRange(Keyspace.GraphChunks, job_log.snapshot_prefix(old.job_id, old.snapshot)),
-        ]
-        if keyspace is Keyspace.ActiveJobs:
-            ops.append(Put(keyspace, old.job_id, header.encoded()))
-            # The previous generation stays for schedulers that have to settle a write of unknown outcome in it.
-            if old.generation > 0:
-                ops.append(DeleteRange(Keyspace.JobLog, job_log.log_prefix(old.job_id, old.generation - 1)))
-        else:
-            ops.append(Move(Keyspace.ActiveJobs, old.job_id, keyspace, header.encoded()))
-            ops.append(DeleteRange(Keyspace.JobLog, f"{old.job_id}/"))
-            expect[keyspace, old.job_id] = ABSENT
+        ops: list[Op] = [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head)), *replacing]
         # Names of chunks are unique to their snapshot, and all parts of the history but the last are the same whoever
         # writes them: these may be written before the transaction, and again.
-        before, last = [*chunks, *parts[:-1]], parts[-1]
+        before, last = [*made.chunks, *parts[:-1]], parts[-1]
         if len(before) < _INLINE_OPS and sum(map(op_bytes, before)) <= _INLINE_BYTES - op_bytes(last):
             ops = [*before, *ops]
         else:
@@ -434,13 +390,13 @@ class JobStore(JobCache):
         revision = await self._settle_end(ops, expect, graph)
         if not isinstance(revision, int):
             return revision
-        after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
+        after = made.stored(revision)
         if is_too_large:
             await self._backend.put_all([last])  # should this scheduler end right here, the history has a gap
         self.observer.committed(job, batch.events, after)
         self._learn(after, head, revision, [batch])
         if not graph.is_active:
-            log.info("job_ended", job_id=old.job_id, state=head.state.value, seq=after.seq)
+            log.info("job_ended", job_id=job_id, state=head.state.value, seq=after.seq)
         return Committed(after)
 
     async def _settle_end(
@@ -483,23 +439,6 @@ class JobStore(JobCache):
             if changes is None or any(revision_found(result, key) != at for key, at in expect.items()):
                 return None
         raise StateUnavailableError(f"others changed the catalog each of {_TRIES} times: try again")
-
-    async def _history(self, job: StoredJob, batch: bytes) -> list[Put] | None:
-        """Return the parts of the history that the generation of the log and *batch*, which closes it, make.
-
-        What is damaged of the log is left out. None if another writer has closed it.
-        """
-        header = job.header
-        if job.log is not None:
-            return await in_portions(history.parts(header.job_id, job.log, header.seq, batch))
-        entries: Sequence[KeyValue] = ()
-        if job.seq > header.seq:
-            prefix = job_log.log_prefix(header.job_id, header.generation)
-            found = await self._backend.get_from_prefix(Keyspace.JobLog, prefix)
-            entries = found.items[: job.seq - header.seq]
-            if not entries or entries[-1].key != job_log.log_key(header.job_id, header.generation, job.seq):
-                return None
-        return await in_portions(history.parts(header.job_id, map(history.batch_in, entries), header.seq, batch))
 
     async def mend_heads(self) -> None:
         """Write unreadable heads again from the jobs' records; where those are unreadable, too, mark the job broken.
@@ -544,8 +483,3 @@ class JobStore(JobCache):
         )
         if isinstance(result, TxnCommitted):
             self.heads.seen(head, result.revision)
-
-
-def _snapshot_name(generation: int) -> str:
-    """Draw a name that no other writer of a snapshot of the same generation has."""
-    return f"{generation:08d}-{secrets.token_hex(4)}"

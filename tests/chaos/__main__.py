@@ -25,7 +25,7 @@ _NAMESPACE: Final = "ONAGER_CHAOS_NAMESPACE"
 """Set once this process has a mount namespace of its own (or has learnt that it gets none)."""
 
 
-def main() -> int:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults strike")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="decides which faults, and when")
@@ -44,6 +44,11 @@ def main() -> int:
     given = parser.parse_args()
     if given.from_version and not (given.from_version / ".venv" / "bin" / "python").exists():
         parser.error(f"--from-version: {given.from_version} is not a checkout that `make setup` has set up")
+    return given
+
+
+def main() -> int:
+    given = _arguments()
     has_small_disk = _has_mounts()
     directory = ROOT / "var" / "chaos" / f"run-{given.seed}-{os.getpid()}"
     options = Options(

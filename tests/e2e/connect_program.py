@@ -9,7 +9,7 @@ import sys
 import pandas as pd
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody does
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -40,15 +40,9 @@ def condition(action) -> str:
     return "nothing was wrong"
 
 
-def main() -> dict:
-    spark = session()
+def of_views(spark: SparkSession, numbers: DataFrame) -> dict:
+    """Look at views, two of which were made of what is gone."""
     found = {}
-    spark.conf.set("spark.sql.shuffle.partitions", "3")
-    found["setting"] = [spark.conf.get("spark.sql.shuffle.partitions"), spark.conf.get("spark.sql.ansi.enabled")]
-    numbers = spark.range(100).withColumn("k", F.col("id") % 7)
-    found["schema"] = numbers.schema.json()
-    found["empty"] = [numbers.where("id < 0").collect(), numbers.where("id < 0").isEmpty()]
-
     numbers.createOrReplaceTempView("v")
     spark.sql("CREATE OR REPLACE TEMP VIEW w AS SELECT k, sum(id) AS s FROM v GROUP BY k")
     spark.table("v").where("id > 50").createOrReplaceTempView("v")  # it is made of what it replaces
@@ -58,7 +52,12 @@ def main() -> dict:
     spark.catalog.dropTempView("x")
     found["view of what is gone"] = rows(spark.table("y"))
     found["views"] = sorted(table.name for table in spark.catalog.listTables())
+    return found
 
+
+def of_functions(spark: SparkSession, numbers: DataFrame) -> dict:
+    """Look at what functions and expressions give."""
+    found = {}
     spark.udf.register("plus", lambda x: x + 10, LongType())
     found["udf in sql"] = rows(spark.sql("SELECT plus(id) AS p, k FROM v WHERE k = 3"))
     found["udf"] = rows(numbers.limit(5).select(F.udf(lambda x: f"n{x}", StringType())("id").alias("n")))
@@ -69,7 +68,12 @@ def main() -> dict:
     found["pandas"] = rows(grouped)
     ranked = numbers.withColumn("r", F.row_number().over(Window.partitionBy("k").orderBy(F.desc("id"))))
     found["window"] = rows(ranked.where("r = 1"))
+    return found
 
+
+def of_local_rows(spark: SparkSession, numbers: DataFrame) -> dict:
+    """Look at rows that the program brings, and at what is kept in memory."""
+    found = {}
     schema = StructType([StructField("n", LongType()), StructField("s", StringType())])
     people = spark.createDataFrame([(n, f"person {n}" * 20) for n in range(40_000)], schema)
     found["local rows"] = [people.count(), people.where("n = 77").collect()[0].s]
@@ -80,7 +84,12 @@ def main() -> dict:
     found["levels"] = [*levels, str(people.persist(StorageLevel.DISK_ONLY).storageLevel)]
     spark.catalog.clearCache()
     found["cleared"] = str(people.storageLevel)
+    return found
 
+
+def of_tables(spark: SparkSession, numbers: DataFrame) -> dict:
+    """Write tables of a new database, and look at them."""
+    found = {}
     spark.sql("CREATE DATABASE shop")
     spark.sql("USE shop")
     found["database"] = spark.catalog.currentDatabase()
@@ -97,13 +106,22 @@ def main() -> dict:
     found["overwritten"] = rows(spark.table("copy"))
     found["tables"] = rows(spark.sql("SHOW TABLES").where("NOT isTemporary").select("tableName"))
     found["described"] = rows(spark.sql("DESCRIBE sales").select("col_name", "data_type"))
+    return found
 
+
+def of_datasets(spark: SparkSession, numbers: DataFrame) -> dict:
+    """Write datasets, and look at them."""
+    found = {}
     numbers.write.partitionBy("k").mode("overwrite").parquet(f"{DIRECTORY}/numbers")
     found["dataset"] = rows(spark.read.parquet(f"{DIRECTORY}/numbers").groupBy("k").count())
     numbers.write.option("header", True).csv(f"{DIRECTORY}/csv")
     found["csv"] = spark.read.option("header", True).csv(f"{DIRECTORY}/csv").count()
+    return found
 
-    found["errors"] = [
+
+def errors(spark: SparkSession, numbers: DataFrame) -> list:
+    """Return what is said of mistakes."""
+    return [
         condition(lambda: numbers.select("nope").collect()),
         condition(lambda: numbers.select("nope").schema),
         condition(lambda: spark.sql("SELEC 1")),
@@ -113,6 +131,19 @@ def main() -> dict:
         condition(lambda: numbers.write.parquet(f"{DIRECTORY}/numbers")),
         condition(lambda: spark.sql("CREATE TABLE sales (id INT)")),
     ]
+
+
+def main() -> dict:
+    spark = session()
+    found = {}
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    found["setting"] = [spark.conf.get("spark.sql.shuffle.partitions"), spark.conf.get("spark.sql.ansi.enabled")]
+    numbers = spark.range(100).withColumn("k", F.col("id") % 7)
+    found["schema"] = numbers.schema.json()
+    found["empty"] = [numbers.where("id < 0").collect(), numbers.where("id < 0").isEmpty()]
+    for part in (of_views, of_functions, of_local_rows, of_tables, of_datasets):
+        found |= part(spark, numbers)
+    found["errors"] = errors(spark, numbers)
     spark.sql("DROP DATABASE shop CASCADE")
     found["databases"] = rows(spark.sql("SHOW DATABASES"))
     spark.stop()

@@ -1,5 +1,6 @@
 """The scheduler that serves the page is killed in mid-stream, and the page goes on at another one."""
 
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, expect
@@ -43,10 +44,10 @@ def _is_drawn(events, top: float) -> bool:
     return any(abs(each - last) < 30 for each in tops)
 
 
-def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser, etcd, tmp_path):
-    """A task fails, a scheduler and an executor are killed, a stage runs again: the API and the page tell all four."""
+def _cluster_in_trouble(store: str, directory: Path) -> BareCluster:
+    """Return two schedulers with names of their own, and two executors of which tasks fail and wait."""
     cluster = BareCluster(
-        etcd.url("page"),
+        store,
         schedulers=2,
         executor_slots=(2, 2),
         scheduler_environment={
@@ -55,13 +56,36 @@ def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser
             "ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": "2000",
             "ONAGER_SCHEDULER_RETRY_PAUSES_S": "0.2",
         },
-        directory=tmp_path,
+        directory=directory,
     )
     # The two have different names only by their own variables.
     for number, process in enumerate(cluster.schedulers):
         process.environment["ONAGER_SCHEDULER_SCHEDULER_ID"] = f"scheduler-{number}"
     for process in cluster.executors:
         process.command = ["-m", troubled_executor.__name__, ",".join(cluster.addresses), process.name]
+    return cluster
+
+
+def _check_what_went_wrong(timeline: dict[str, Any], lost: str) -> None:
+    """Check that the timeline tells of the failed task, the lost executor, the stage that ran again, the take-over."""
+    marks = timeline["marks"]
+    assert {(mark["kind"], mark.get("stage")) for mark in marks} >= {
+        ("task_retry", 1),
+        ("stage_rollback", 1),
+        ("stage_rollback", 2),
+    }
+    assert {(mark["kind"], mark.get("scheduler_id") or mark.get("executor_id")) for mark in marks} >= {
+        ("take_over", "scheduler-1"),
+        ("executor_lost", lost),
+    }
+    assert timeline["outcomes"]["failed"] == 1
+    first_ran = [stage["outcome"] for stage in timeline["stages"] if stage["stage"] == 1]
+    assert first_ran[:2] == ["successful", "successful"], "a stage that had ended ran again"
+
+
+def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser, etcd, tmp_path):
+    """A task fails, a scheduler and an executor are killed, a stage runs again: the API and the page tell all four."""
+    cluster = _cluster_in_trouble(etcd.url("page"), tmp_path)
     with cluster, cluster.connect() as client, proxies_of_a_thread() as make_proxy:
         origins = [origin_of(cluster, number).removeprefix("http://") for number in (0, 1)]
         proxy, _ = make_proxy(origins[0])
@@ -102,19 +126,7 @@ def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser
             )
             assert {event.scheduler_id for event in logged} == set(both), "both have told"
 
-            marks = told()["marks"]
-            assert {(mark["kind"], mark.get("stage")) for mark in marks} >= {
-                ("task_retry", 1),
-                ("stage_rollback", 1),
-                ("stage_rollback", 2),
-            }
-            assert {(mark["kind"], mark.get("scheduler_id") or mark.get("executor_id")) for mark in marks} >= {
-                ("take_over", "scheduler-1"),
-                ("executor_lost", lost),
-            }
-            assert told()["outcomes"]["failed"] == 1
-            first_ran = [stage["outcome"] for stage in told()["stages"] if stage["stage"] == 1]
-            assert first_ran[:2] == ["successful", "successful"], "a stage that had ended ran again"
+            _check_what_went_wrong(told(), lost)
             page.get_by_role("link", name="Timeline").click()
             for title in (
                 "Tasks are tried again",

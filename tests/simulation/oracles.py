@@ -24,7 +24,8 @@ from tests.simulation import programs
 from tests.simulation.catalogs import CONFLICT
 from tests.simulation.client import SimulatedClient
 from tests.simulation.data import JobPlan, rows_of, value_in
-from tests.simulation.observer import SeenJob, Violation
+from tests.simulation.executions import SeenJob
+from tests.simulation.observer import Violation
 from tests.simulation.worker import part_of
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptState
 from onager.executor.agent.reporting import AGAIN_LIMIT_S
 from onager.ids import TaskKey
-from tests.simulation.observer import SeenJob
+from tests.simulation.executions import SeenJob
 from tests.simulation.versions import needs_feature
 
 if TYPE_CHECKING:

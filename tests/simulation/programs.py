@@ -29,7 +29,8 @@ from tests.simulation.data import JobPlan, digest
 
 if TYPE_CHECKING:
     from tests.simulation.client import SimulatedClient
-    from tests.simulation.observer import Observer, SeenJob
+    from tests.simulation.executions import SeenJob
+    from tests.simulation.observer import Observer
     from tests.simulation.world import World
 
 WORLDS = 7

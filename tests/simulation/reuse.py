@@ -15,7 +15,8 @@ from onager.scheduler.executors.manager import ExecutorManager
 from tests.simulation.data import JobPlan, digest
 
 if TYPE_CHECKING:
-    from tests.simulation.observer import Observer, SeenJob
+    from tests.simulation.executions import SeenJob
+    from tests.simulation.observer import Observer
 
 WORLDS = 15
 _SHORT = 0.3

@@ -427,7 +427,7 @@ def _task(key: TaskKey) -> tuple[str, int, int]:
 
 
 class RunLedger(Protocol):
-    """What really happened on executors, for the oracles; implemented by `observer.Observer`."""
+    """What really happened on executors, for the oracles; implemented by `observer.Observer` and its base."""
 
     def trace(self, text: str) -> None: ...
     def fail(self, text: str) -> None: ...

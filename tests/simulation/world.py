@@ -115,19 +115,7 @@ class World:
         self.pace = Pace(self)
         self.damage = Damage(self, seed)
         self.passers = Passers(self)
-        self.scheduler_settings: dict[str, Any] = {
-            "exchange_dir": EXCHANGE_DIR,
-            "executor_lease_ttl_ms": 3_000,
-            "connection_grace_ms": 500,
-            "poll_wait_max_ms": 10_000,
-            "sweep_interval_ms": 2_000,
-            "clean_up_repeat_ms": 5_000,
-            "result_retention_s": 3_600,
-            "record_retention_s": 7_200,
-            "task_distribution": self._rng("distribution", 0).choice(list(TaskDistribution)),
-            "set_aside_failures": 2,
-            "set_aside_s": SET_ASIDE_S,
-        }
+        self.scheduler_settings = self._draw_settings()
         self.replicas = [
             SimulatedReplica(self, n, self._rng("replica", n)) for n in range(self.rng.choice((1, 2, 3, 3)))
         ]
@@ -165,6 +153,22 @@ class World:
 
     def _rng(self, what: str, number: int) -> random.Random:
         return random.Random(f"{what} {number} {self.seed}")
+
+    def _draw_settings(self) -> dict[str, Any]:
+        """Return the settings of the schedulers."""
+        return {
+            "exchange_dir": EXCHANGE_DIR,
+            "executor_lease_ttl_ms": 3_000,
+            "connection_grace_ms": 500,
+            "poll_wait_max_ms": 10_000,
+            "sweep_interval_ms": 2_000,
+            "clean_up_repeat_ms": 5_000,
+            "result_retention_s": 3_600,
+            "record_retention_s": 7_200,
+            "task_distribution": self._rng("distribution", 0).choice(list(TaskDistribution)),
+            "set_aside_failures": 2,
+            "set_aside_s": SET_ASIDE_S,
+        }
 
     # ---------------------------------------------------------------- what the parts ask
 

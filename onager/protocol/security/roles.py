@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from onager.errors import RoleRefusedError
+from onager.access_errors import RoleRefusedError
 
 
 class Role(StrEnum):

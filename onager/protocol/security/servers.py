@@ -9,14 +9,14 @@ from typing import Any, Final
 import grpc
 import structlog
 
-from onager.errors import (
+from onager.access_errors import (
     AuthenticationError,
-    InvalidSettingError,
     RoleRefusedError,
     SessionEndedError,
     TokenMissingError,
     TokenRefusedError,
 )
+from onager.errors import InvalidSettingError
 from onager.protocol.ports import unusable_address
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback

@@ -1,13 +1,17 @@
 """Plans of real queries, cut, encoded, decoded and run stage by stage by the executor's own runner."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.tpch.data import generate, views
 from onager.protocol import onager_pb2 as pb
+from tests.integration.planning.catalogs import commit, planned_with
+from tests.integration.planning.connect_client import ConnectClient
 from tests.integration.planning.small_tables import make_views
+from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 from tests.support.spark.one_spark import stop_with_its_jvm
 
@@ -47,3 +51,37 @@ def check(executor: OneExecutor, tables: list[pb.View]) -> Any:
         return outcome
 
     return compare
+
+
+@pytest.fixture
+def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
+    with planned_with(executor) as made:
+        yield made
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> str:
+    directory = tmp_path / "people"
+    directory.mkdir()
+    (directory / "people.csv").write_text("name,age\nAnn,30\nBob,40\nAnn,50\n")
+    return str(directory)
+
+
+@pytest.fixture
+def sales(executor: OneExecutor, catalog: MemoryCatalog, tmp_path: Path) -> str:
+    """A partitioned table of 40 partitions in the catalog, and its directory."""
+    directory = f"{tmp_path}/sales"
+    frame = executor.spark.range(400).selectExpr("id", "id % 4 AS region", "id % 10 AS day")
+    frame.coalesce(1).write.partitionBy("region", "day").parquet(directory)
+    columns = "id BIGINT, region INT, day INT"
+    made = f"CREATE TABLE sales ({columns}) USING parquet PARTITIONED BY (region, day) LOCATION '{directory}'"
+    commit(executor, catalog, f"{made}; MSCK REPAIR TABLE sales")
+    catalog.requests.clear()
+    return directory
+
+
+@pytest.fixture
+def client(executor: OneExecutor, catalog: MemoryCatalog) -> Iterator[ConnectClient]:
+    made = ConnectClient(executor, catalog)
+    yield made
+    made.close()

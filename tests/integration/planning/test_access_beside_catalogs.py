@@ -13,7 +13,6 @@ from pyiceberg.catalog import load_catalog
 from onager.executor.foreign import ForeignTables, parse_catalog
 from onager.executor.spark.jvm import jvm_context
 from onager.private_paths import SYSTEM
-from tests.integration.planning.catalogs import planned_with
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import FOREIGN, OneExecutor
 
@@ -118,12 +117,6 @@ def directory(executor: OneExecutor, tmp_path_factory: pytest.TempPathFactory) -
     yield made
     executor.foreign.close()
     executor.foreign = None
-
-
-@pytest.fixture
-def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
-    with planned_with(executor) as made:
-        yield made
 
 
 def test_tables_of_the_catalog_and_plain_files_are_read(

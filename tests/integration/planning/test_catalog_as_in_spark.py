@@ -9,7 +9,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onager.errors import SideEffectError
-from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.statements import BEFORE_ERRORS, ERRORS, REFUSED_OTHERWISE, SCRIPTS
 from tests.integration.planning.test_table_writes import publish
 from tests.support.catalog import MemoryCatalog
@@ -21,12 +20,6 @@ TOLD_OTHERWISE = re.compile(
     r"|(?<=Created Time)[^\n]*|(?<=Create Time)[^\n]*|(?<=Last Access)[^\n]*|(?<=Created By)[^\n]*"
 )
 """Times, the ids in the places of managed tables, and those of columns."""
-
-
-@pytest.fixture
-def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
-    with planned_with(executor) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

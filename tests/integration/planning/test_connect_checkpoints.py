@@ -12,7 +12,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from onager.exchange_layout import CHECKPOINTS, checkpoint
 from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
-from tests.integration.planning.test_connect_sessions import lazy
+from tests.integration.planning.connect_frames import lazy
 from tests.support.spark.one_executor import OneExecutor, as_multiset
 
 WHOLE = {"onager.fusion.maxBytes": "1g"}

@@ -1,6 +1,6 @@
 """Requests of Spark Connect whose time is over, or that fail: they are answered once nothing of them runs any more."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -10,19 +10,11 @@ import pytest
 from benchmarks.exchange.runner_process import busy_threads, stacks_of
 from onager.clock import ManualClock
 from onager.executor.spark.deadlines import Deadlines
-from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
-from tests.integration.planning.test_connect_sessions import lazy
+from tests.integration.planning.connect_frames import lazy
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import OneExecutor
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
-    with planned_with(executor) as made:
-        yield made
-
 
 SLOW = "levenshtein(repeat('ab', 6000), repeat('ba', 6000))"
 

@@ -1,6 +1,5 @@
 """Tables that Onager has written, read from their folders by plain Spark, pyarrow and DuckDB: they find equal rows."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from onager.executor.exchange.table_folders import REPLACED, remove_table_folder
 from onager.private_paths import NO_PATHS
-from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.test_table_writes import folder, run
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import OneExecutor
@@ -29,12 +27,6 @@ MADE = {
     "both": f"CREATE TABLE x ({COLUMNS}) USING parquet PARTITIONED BY (day) CLUSTERED BY (v) INTO 2 BUCKETS",
 }
 ALL = "SELECT v, s, f, d, t, b, a, day FROM x"
-
-
-@pytest.fixture
-def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
-    with planned_with(executor) as made:
-        yield made
 
 
 def by_spark(executor: OneExecutor, place: str) -> list[Any]:

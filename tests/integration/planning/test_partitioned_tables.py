@@ -1,24 +1,15 @@
 """Statements that write partitions of tables: the rows that are there then, and what becomes of partitions."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.test_table_writes import folder, plan, rows, run
 from tests.support.catalog import MemoryCatalog
-from tests.support.spark.one_executor import OneExecutor
 
 MAKE = "CREATE TABLE t (v INT, d STRING, h INT) USING parquet PARTITIONED BY (d, h)"
-
-
-@pytest.fixture
-def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
-    with planned_with(executor) as made:
-        yield made
 
 
 def places(catalog: MemoryCatalog) -> dict[str, str]:

@@ -13,7 +13,7 @@ from benchmarks.exchange.runner_process import stacks_of
 from onager.clock import ManualClock
 from onager.errors import PlanningTimeoutError
 from onager.executor.spark import worker as worker_module
-from onager.executor.spark.worker import SparkWorker
+from onager.executor.spark.worker import SparkWorker, WorkerSettings
 from onager.executor.work import Assignment, blobs_needed
 from onager.ids import BlobDigest
 from onager.job_settings import PLANNING_TIMEOUT
@@ -42,13 +42,15 @@ def worker(executor: OneExecutor, clock: ManualClock, monkeypatch: pytest.Monkey
     """Return a worker in the Spark that all tests here share."""
     monkeypatch.setattr(worker_module, "start_session", lambda *_, **__: executor.spark)
     made = SparkWorker(
-        slots=2,
-        conf={},
-        exchange_dir=str(executor.directory),
-        executor_id="executor-1",
-        clock=clock,
-        planning_timeout_s=7200,
-        cancel_grace_s=GRACE_S,
+        WorkerSettings(
+            slots=2,
+            conf={},
+            exchange_dir=str(executor.directory),
+            executor_id="executor-1",
+            planning_timeout_s=7200,
+            cancel_grace_s=GRACE_S,
+        ),
+        clock,
     )
     yield made
     made._processes.close()

@@ -1,6 +1,5 @@
 """Statements that write tables: the rows that plain Spark writes, and the catalog, which changes with the job's end."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -12,17 +11,10 @@ from onager.executor.exchange import carry_out, held_partitions, plan_publish
 from onager.ids import new_nonce
 from onager.manifests import Manifest, TablePlaces
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planning.catalogs import planned_with
 from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import OneExecutor
 
 MAKE = "CREATE TABLE p"
-
-
-@pytest.fixture
-def catalog(executor: OneExecutor) -> Iterator[MemoryCatalog]:
-    with planned_with(executor) as made:
-        yield made
 
 
 def plan(executor: OneExecutor, text: str) -> pb.PlanOutcome:

@@ -9,7 +9,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from onager.errors import OnagerError, SchedulerUnreachableError, TlsError, TokenMissingError, TokenRefusedError
+from onager.access_errors import TokenMissingError, TokenRefusedError
+from onager.errors import OnagerError, SchedulerUnreachableError, TlsError
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION

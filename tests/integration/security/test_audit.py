@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 import onager
+from onager.access_errors import AuthenticationError, RoleRefusedError
 from onager.clock import SystemClock
-from onager.errors import AuthenticationError, RoleRefusedError
 from onager.protocol.security import ClientSecurity
 from onager.scheduler.http.server import serving_http
 from onager.state_backend.memory import MemoryStore

@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 import onager
-from onager.errors import InvalidSettingError, TlsError, TokenMissingError
+from onager.access_errors import TokenMissingError
+from onager.errors import InvalidSettingError, TlsError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorStub

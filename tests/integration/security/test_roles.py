@@ -7,7 +7,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from onager.errors import InvalidSettingError, RoleRefusedError, TokenRefusedError
+from onager.access_errors import RoleRefusedError, TokenRefusedError
+from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import onager_pb2_grpc as rpc
 from onager.protocol.security import ClientAccess, ClientSecurity, Role, ServerAccess, ServerSecurity, TokenFile

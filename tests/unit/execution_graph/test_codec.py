@@ -1,16 +1,13 @@
 """Records: every state survives a round trip, other formats are refused, and the size per task is bounded."""
 
 import json
-import re
-from collections.abc import Generator
-from typing import TypeVar, get_args
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
 
 from onager.errors import FeatureMissingError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
-    AdaptivePolicy,
     Event,
     EventBatch,
     ExecutionGraph,
@@ -19,226 +16,35 @@ from onager.execution_graph import (
     JobCancelled,
     JobFailed,
     LaunchesRepeated,
-    OutputsTaken,
-    Pipeline,
-    RetryLimits,
-    SpeculationPolicy,
-    StageInput,
     StepEnded,
-    TakenOutput,
-    TaskRead,
     TasksLost,
     apply_all,
     decode_batch,
     decode_graph,
-    decoding_graph,
     encode_batch,
-    encoding_graph,
-    find_stragglers,
-    sizes_text,
 )
 from onager.execution_graph.codec import encode_graph
-from onager.execution_graph.events import PipelineAbandoned, ReplanBegun, ReplanGivenUp, StageLaidOut
 from onager.execution_graph.stages import FailedStage, RunningStage
 from tests.unit.execution_graph.builder import (
-    SINK,
     Job,
     chain,
     failure,
-    feed,
-    output,
     planned,
     stage,
-    with_sink,
 )
-from tests.unit.execution_graph.test_replanning import begun, owing, replanned, swapped
-
-T = TypeVar("T")
-
-
-def unresolved_and_resolved() -> Job:
-    return planned(*chain(2))
-
-
-def running_with_everything() -> Job:
-    """Outputs, running, returned and fresh partitions; counters of every sort."""
-    job = planned(*chain(2, partitions=8), is_shared=False)
-    job.launch("a", 4, list_number=3)
-    job.launch("b", 2)
-    job.succeed(1, 0, 4)
-    job.fail(1, 1, FailureKind.IO_ERROR)
-    job.feed(
-        LaunchesRepeated(stage_id=1, stage_attempt=0, executor_id="b", list_number=9, tasks=((5, 0),), at_ms=job.tick())
-    )
-    job.lose("a")
-    return job
-
-
-def rolled_back() -> Job:
-    job = planned(*chain(3), is_shared=False)
-    job.run(1, "a")
-    job.run(2, "b")
-    job.lose("a")
-    job.launch("c")
-    job.feed(job.cannot_fetch(3, 0, 2, 0))
-    return job
-
-
-def successful() -> Job:
-    job = planned(*with_sink(stage(1, 2)))
-    job.finish()
-    return job
-
-
-def failed() -> Job:
-    job = planned(stage(1))
-    job.launch()
-    event = job.failed(1, 0, FailureKind.USER_ERROR)
-    told = replace(event.failure, error_class="DIVIDE_BY_ZERO", sql_state="22012", query_context="1/0", details="at …")
-    job.feed(replace(event, failure=told))
-    return job
-
-
-def cancelled() -> Job:
-    job = planned(stage(1))
-    job.feed(JobCancelled(reason='"enough" ☂', at_ms=5))
-    return job
-
-
-def fused() -> Job:
-    job = Job()
-    job.launch("planner")
-    job.feed(job.plan(stage(1, 1), fused=output("n", is_shared=False)))
-    return job
-
-
-def speculating() -> Job:
-    """Second attempts: one that runs, one that waits, one that has won."""
-    job = planned(stage(1, 6), speculation=SpeculationPolicy(quantile=0.5, min_task_runtime_ms=1))
-    job.launch("a")
-    job.succeed(1, 0, 1, 2)
-    job.speculate("s")
-    job.feed(job.success(1, 3, job.second(1, 3)))
-    job.fail(1, 5, FailureKind.TASK_KILLED)
-    job.feed(find_stragglers(job.graph, ["b"], job.now_ms + 5_000)[0])
-    return job
-
-
-def pausing() -> Job:
-    """A failed task that waits for its next try."""
-    job = planned(stage(1, 3), limits=RetryLimits(retry_pauses_ms=(500, 2_000)))
-    job.launch("a", 2)
-    job.fail(1, 1, FailureKind.IO_ERROR)
-    return job
-
-
-def replanned_twice() -> Job:
-    """A new plan, and a re-plan that took too long."""
-    job = owing()
-    begun(job)
-    job.launch("b", 1)
-    job.feed(replanned(job, *swapped(6), dropped=(2, 3, 4), result=7))
-    job.feed(
-        ReplanBegun(replan_id=8, basis=((1, 0),), finished=(1,), held=(6, 7), why="a try", at_ms=job.tick()),
-    )
-    job.feed(ReplanGivenUp(replan_id=8, reason="it took too long", at_ms=job.tick()))
-    return job
-
-
-def pipelined() -> Job:
-    """Stages that run together."""
-    job = planned(*chain(3), pipeline=Pipeline())
-    for _ in range(3):
-        job.launch("a")
-    job.succeed(1, 0)
-    return job
-
-
-def abandoned() -> Job:
-    job = pipelined()
-    job.feed(PipelineAbandoned(reason="no executor can", at_ms=job.tick()))
-    return job
-
-
-def laid_out() -> Job:
-    """A stage that was fused into another, and one whose tasks read several buckets, or parts of one."""
-    split = (StageInput(1, "bucket", may_split=True),)
-    last = replace(stage(4, reads=(1, 3)), inputs=(*split, StageInput(3, "all")))
-    job = planned(stage(1), *(replace(s, may_fuse=True) for s in (stage(2), stage(3, reads=(2,)))), last,
-                  adaptive=AdaptivePolicy())  # fmt: skip
-    job.feed(StageLaidOut(stage_id=3, basis=((2, 0), (3, 0)), fused=(2,), at_ms=job.tick()))
-    job.launch("a")
-    job.launch("b")
-    for stage_id, partition in ((1, 0), (1, 1), (3, 0)):
-        made = job.success(stage_id, partition)
-        job.feed(replace(made, output=replace(made.output, bucket_sizes=sizes_text(bytes(2), 2, 2))))
-    reads = (
-        TaskRead(first_bucket=0, end_bucket=1),
-        TaskRead(first_bucket=1, end_bucket=2, split_stage_id=1, first_producer=0, end_producer=1),
-        TaskRead(first_bucket=1, end_bucket=2, split_stage_id=1, first_producer=1, end_producer=2),
-    )
-    job.feed(StageLaidOut(stage_id=4, basis=((1, 0), (3, 0), (4, 0)), reads=reads, at_ms=job.tick()))
-    assert job.states() == ["successful", "fused", "successful", "resolved"]
-    return job
-
-
-def growing() -> Job:
-    """A stage that was given a portion, and whose feed goes on; another one whose feed has ended."""
-    job = planned(feed(1), stage(2, fed_by=1), feed(3), stage(4, fed_by=3), stage(5, reads=(2, 4)))
-    job.launch("a", 1)
-    job.launch("a", 2)
-    job.launch("a", 1)
-    job.feed(job.found(1, 3))
-    job.feed(job.found(3, 1, is_last=True))
-    return job
-
-
-def reusing() -> Job:
-    first, second = chain(2)
-    job = planned(first, replace(second, fingerprint="f"), stage(3, reads=(2,), kind="result"))
-    taken = TakenOutput(stage_id=2, job_id="other", of_stage_id=7, fingerprint="f", outputs=(output("x"), output("y")))
-    assert job.feed(OutputsTaken(taken=(taken,), at_ms=job.tick()))
-    return job
-
-
-def partitioned() -> Job:
-    """Its output has directories by columns."""
-    job = Job()
-    job.launch("a")
-    job.feed(job.plan(*with_sink(stage(1, 2)), sink=replace(SINK, partition_by=("d", "k"))))
-    job.finish()
-    return job
-
-
-def foreign() -> Job:
-    """It writes a table of another catalog."""
-    job = Job()
-    job.launch("a")
-    job.feed(job.plan(*with_sink(stage(1, 2)), sink=replace(SINK, foreign='{"catalog": "ice"}')))
-    job.finish()
-    return job
-
-
-JOBS = [
-    Job,
-    foreign,
-    partitioned,
-    growing,
-    reusing,
-    unresolved_and_resolved,
-    running_with_everything,
-    rolled_back,
-    successful,
-    failed,
-    cancelled,
-    fused,
-    speculating,
-    pausing,
-    pipelined,
+from tests.unit.execution_graph.jobs_in_every_state import (
+    JOBS,
     abandoned,
+    failed,
+    growing,
     laid_out,
+    pausing,
     replanned_twice,
-]
+    reusing,
+    running_with_everything,
+    speculating,
+    with_version,
+)
 
 
 @pytest.mark.parametrize("make", JOBS)
@@ -322,13 +128,6 @@ def test_a_record_can_be_read_by_people() -> None:
     assert list(portion) == ["4"]
 
 
-# ---------------------------------------------------------------- other versions
-
-
-def with_version(data: bytes, version: str) -> bytes:
-    return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
-
-
 @pytest.mark.parametrize("version", ["12.0", "12.3", "10.0", "1.11"])
 def test_another_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
@@ -391,103 +190,6 @@ def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged() ->
         decode_batch(batch)
     with pytest.raises(SchemaVersionError, match=r"11\.1"):
         decode_batch(with_version(batch, "11.1"))
-
-
-# ---------------------------------------------------------------- damage
-
-GRAPH = encode_graph(running_with_everything().graph)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"{}",
-        b"null",
-        b"\x00\xff",
-        b'{"schema_version":"11.0",',
-        b'{"schema_version":"11.0",}',
-        b'{"schema_version":"' + b"9" * 5_000 + b'.0",}',
-        b'{"schema_version":1,"job_id":"j"}',
-        b'{"schema_version":"11.0","x":' + b"[" * 100_000,
-        b'{"job_id":"j"}',
-        GRAPH[:-1],
-        GRAPH[: len(GRAPH) // 2],
-        GRAPH + b"x",
-        GRAPH.replace(b'"state":"running"', b'"state":"walking"'),
-        GRAPH.replace(b'"partitions":8', b'"partitions":"many"'),
-        GRAPH.replace(b"job-1", b"job-\xff"),
-        GRAPH.replace(b'"job_id"', b'"job_ix"'),
-    ],
-)
-def test_damaged_bytes_are_told_as_such(data: bytes) -> None:
-    with pytest.raises(StateCorruptError, match="cannot be read"):
-        decode_graph(data)
-    with pytest.raises(StateCorruptError, match="cannot be read"):
-        decode_batch(data)
-
-
-def test_bytes_cut_short_anywhere_are_told_as_damaged() -> None:
-    for end in range(len(GRAPH)):
-        with pytest.raises(StateCorruptError):
-            decode_graph(GRAPH[:end])
-
-
-# ---------------------------------------------------------------- in portions
-
-
-def in_portions(work: Generator[None, None, T]) -> tuple[T, int]:
-    """Return the result of *work*, and how many times others had their turn."""
-    turns = 0
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            return done.value, turns
-        turns += 1
-
-
-def large() -> Job:
-    """Return a job with two stages of many outputs, one of them of odd names, one stage of none and one of few."""
-    job = planned(
-        stage(1, 3_000), stage(2, 2, reads=(1,)), stage(3, 0), stage(4, 3_000, reads=(1, 2, 3)), is_shared=False
-    )
-    for number in (1, 2, 4):
-        launched = job.launch("executor-1", 3_000)
-        reports: list[Event] = []
-        for partition, _ in launched.tasks:
-            event = job.success(number, partition)
-            files = ('},"7":{"nonce":"x"', '"outputs":{"1":{', "}}") if number == 4 else ()
-            reports.append(replace(event, output=replace(event.output, nonce=f"{partition:016x}", files=files)))
-        job.graph = apply_all(job.graph, reports[:-7] if number == 4 else reports)
-    return job
-
-
-@pytest.mark.parametrize("make", [*JOBS, large])
-def test_portions_are_the_whole(make: type[Job]) -> None:
-    job = make()
-    data = encode_graph(job.graph)
-    written, turns = in_portions(encoding_graph(job.graph))
-    assert written == data
-    assert (turns > 5) == (make is large)
-    found, turns = in_portions(decoding_graph(data))
-    assert found == job.graph
-    assert encode_graph(found) == data
-    assert (turns > 5) == (make is large)
-
-
-@pytest.mark.parametrize("at", [0.2, 0.4, 0.8])
-def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
-    data = encode_graph(large().graph)
-    place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
-    with pytest.raises(StateCorruptError, match="cannot be read"):
-        decode_graph(data[:place] + b"x" + data[place + 1 :])
-    newer = with_version(data, "11.1")
-    with pytest.raises(SchemaVersionError):
-        decode_graph(newer[:place] + b"x" + newer[place + 1 :])
-
-
-# ---------------------------------------------------------------- size
 
 
 def bytes_per_task(tasks: int) -> tuple[float, float]:

@@ -28,7 +28,7 @@ from onager.execution_graph import (
 from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.graph import AdaptivePolicy
 from tests.unit.execution_graph.builder import Job, feed, planned, stage
-from tests.unit.execution_graph.test_replanning import adaptive, begun, done, joining, replanned
+from tests.unit.execution_graph.replanned_jobs import adaptive, begun, done, joining, replanned
 
 POLICY = AdaptivePolicy(fuse_bytes=10_000)
 

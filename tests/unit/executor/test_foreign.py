@@ -11,7 +11,7 @@ from onager.executor.foreign import ForeignTables, parse_catalog
 from onager.executor.foreign.commits import Commit
 from onager.executor.foreign.iceberg import asking, awaited, begun
 from onager.executor.settings import ExecutorSettings
-from onager.executor.spark.worker import SparkWorker
+from onager.executor.spark.worker import SparkWorker, WorkerSettings
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,9 @@ def test_a_commit_of_another_version_is_refused(text):
 def test_an_executor_with_a_hive_metastore_has_no_other_catalogs():
     with pytest.raises(InvalidSettingError, match="has no other catalogs"):
         SparkWorker(
-            slots=1,
-            conf={"spark.sql.catalogImplementation": "hive"},
-            exchange_dir="/x",
-            executor_id="e",
-            clock=SystemClock(),
+            WorkerSettings(
+                slots=1, conf={"spark.sql.catalogImplementation": "hive"}, exchange_dir="/x", executor_id="e"
+            ),
+            SystemClock(),
             catalogs=[parse_catalog("ice=iceberg")],
         )

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from onager.access_errors import TokenRefusedError
 from onager.clock import ManualClock
-from onager.errors import TokenRefusedError, UnknownExecutorError
+from onager.errors import UnknownExecutorError
 from onager.executor.agent.reply_channels import _MAX_CHANNELS, ReplyChannels
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, ClientSecurity

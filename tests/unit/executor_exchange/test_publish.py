@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,57 +11,16 @@ import pytest
 from onager.errors import SinkError, TargetExistsError, VersionMismatchError
 from onager.executor.exchange import remove_staging, take_back
 from onager.executor.exchange.directory import remove_tree
-from onager.executor.exchange.partitions import HeldPartitions
 from onager.executor.exchange.publish import Files, carry_out, check_target, plan_publish
-from onager.executor.exchange.table_folders import REPLACED
 from onager.executor.spark import failures
 from onager.ids import Nonce, new_nonce
 from onager.manifests import Manifest, Move
 from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from tests.support.waiting import HANGS_S
+from tests.unit.executor_exchange.staged import JOB, NEW, OLD, Crash, Stopping, stage
 
-JOB = "job-1"
-NEW = {"part-00000-n0.parquet": "zero", "part-00001-n1.parquet": "one"}
-OLD = {"part-00000-old.parquet": "old", "_SUCCESS": ""}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_synced(monkeypatch):
-    """Only a loss of power shows whether it was, and thousands of publishings take their time."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-class Crash(BaseException):
-    """The process died here."""
-
-
-class Stopping(Files):
-    """Dies before the call number *after* (from 0)."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    def _step(self) -> None:
-        if self.left == 0:
-            raise Crash
-        self.left -= 1
-
-    def rename(self, source, target):
-        self._step()
-        super().rename(source, target)
-
-    def make_directory(self, path):
-        self._step()
-        super().make_directory(path)
-
-    def write(self, path, content):
-        self._step()
-        super().write(path, content)
-
-    def remove_tree(self, path):
-        self._step()
-        super().remove_tree(path)
+pytestmark = pytest.mark.usefixtures("nothing_is_synced")
 
 
 class Turns(Stopping):
@@ -101,24 +59,6 @@ class Baton:
         with self.changed:
             self.done.add(me)
             self.changed.notify_all()
-
-
-def stage(base: Path, mode: str, *, old: bool) -> tuple[Manifest, Path]:
-    target = base / "out"
-    if old:
-        target.mkdir(parents=True)
-        for name, text in OLD.items():
-            (target / name).write_text(text)
-    staging = base / f".out.onager-{JOB}"
-    outputs = []
-    for nonce, (name, text) in zip(("n0", "n1"), NEW.items(), strict=True):
-        (staging / nonce).mkdir(parents=True)
-        (staging / nonce / name).write_text(text)
-        outputs.append(pb.TaskOutput(nonce=nonce, rows=1, files=[f"{nonce}/{name}"]))
-    (staging / "zombie").mkdir()
-    (staging / "zombie" / "part-00000-zombie.parquet").write_text("never wanted")
-    sink = pb.Sink(path=str(target), format="parquet", mode=mode)
-    return plan_publish(JOB, sink, outputs, Nonce("abc")), target
 
 
 def content(target: Path) -> dict[str, str]:
@@ -406,127 +346,3 @@ def test_no_dataset_is_published_among_our_own_files(tmp_path, mode, path):
 def test_a_target_that_steps_back_is_refused_at_once(tmp_path):
     with pytest.raises(SinkError, match=r"has '\.\.' or '\.' in it"):
         check_target(pb.Sink(path=f"{tmp_path}/missing/../../out", mode="overwrite"))
-
-
-# ---------------------------------------------------------------- partitions of tables, and rows that are taken back
-
-TABLE = pb.SinkTable(key="tables/default/t", table_id="0" * 16)
-
-
-def stage_partitions(
-    base: Path, replaces: str = "nothing", within: str = "", held: HeldPartitions | None = None
-) -> tuple[Manifest, Path]:
-    """Stage rows for two partitions of a table, of which one is there and lies elsewhere in the table's folder."""
-    home = base / "t"
-    for name in ("v-1/k=a", "k=c") if held is None else ():
-        (home / name).mkdir(parents=True)
-        (home / name / "part-00000-old.parquet").write_text("old")
-    sink = pb.Sink(path=str(home), format="parquet", mode="append", partition_by=["k"], table=TABLE)
-    sink.table.location, sink.table.replaces, sink.table.within = f"file:{home}", replaces, within
-    if replaces != "nothing":
-        sink.path, sink.mode = f"{home}/v-2", "error"
-    staging = Path(sink.path).with_name(f".{Path(sink.path).name}.onager-{JOB}")
-    outputs = []
-    for nonce, name in (("n0", "k=a/part-new.parquet"), ("n1", "k=b/part-new.parquet")):
-        (staging / nonce / name).parent.mkdir(parents=True)
-        (staging / nonce / name).write_text(name[2])
-        outputs.append(pb.TaskOutput(nonce=nonce, rows=1, files=[f"{nonce}/{name}"]))
-    lie = {"k=a": f"file:{home}/v-1/k=a", "k=c": f"file:{home}/k=c"}
-    held = held or HeldPartitions(lie, f"file:{home}/v-0")
-    return plan_publish(JOB, sink, outputs, Nonce("abc"), held=held), home
-
-
-def files_of(home: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(home)): path.read_text()
-        for path in home.rglob("*")
-        if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(home).parts)
-    }
-
-
-OLD_ROWS = {"v-1/k=a/part-00000-old.parquet": "old", "k=c/part-00000-old.parquet": "old"}
-
-
-def test_added_rows_go_to_where_their_partitions_lie_and_are_taken_back(tmp_path):
-    stopped_after, is_stopped = 0, True
-    while is_stopped:
-        base = tmp_path / str(stopped_after)
-        manifest, home = stage_partitions(base, "nothing")
-        try:
-            carry_out(Manifest.from_bytes(manifest.to_bytes()), Stopping(stopped_after))
-            is_stopped = False
-        except Crash:
-            carry_out(manifest)
-        assert files_of(home) == OLD_ROWS | {"v-1/k=a/part-new.parquet": "a", "v-0/k=b/part-new.parquet": "b"}
-        for _ in range(2):
-            take_back(str(home), JOB)
-            assert files_of(home) == OLD_ROWS
-        remove_staging(str(home), JOB)
-        with contextlib.suppress(SinkError):
-            carry_out(manifest)  # a late process
-        assert files_of(home) == OLD_ROWS
-        stopped_after += 1
-    assert stopped_after > 8
-
-
-def test_rows_are_taken_back_wherever_their_publishing_was_left(tmp_path):
-    for left in range(40):
-        manifest, home = stage_partitions(tmp_path / str(left), "nothing")
-        with contextlib.suppress(Crash):
-            carry_out(manifest, Stopping(left))
-        take_back(str(home), JOB)
-        remove_staging(str(home), JOB)
-        assert files_of(home) == OLD_ROWS
-        assert not [path for path in home.rglob("*") if JOB in path.name]
-
-
-def test_rows_for_a_table_without_a_folder_go_to_their_partitions_and_are_taken_back(tmp_path):
-    for left in range(40):
-        base = tmp_path / str(left)
-        held = HeldPartitions({}, f"file:{base}/t/v-0")
-        manifest, home = stage_partitions(base, held=held)
-        with contextlib.suppress(Crash):
-            carry_out(manifest, Stopping(left))
-        if left == 39:
-            assert files_of(home) == {"v-0/k=a/part-new.parquet": "a", "v-0/k=b/part-new.parquet": "b"}
-        take_back(str(home), JOB)
-        remove_staging(str(home), JOB)
-        assert files_of(home) == {}
-
-
-def test_rows_that_made_their_dataset_are_taken_back_and_those_of_others_stay(tmp_path):
-    for left in range(20):
-        base = tmp_path / str(left)
-        manifest, target = stage(base, "append", old=False)
-        with contextlib.suppress(Crash):
-            carry_out(manifest, Stopping(left))
-        target.mkdir(exist_ok=True)
-        (target / "of-another").write_text("")
-        take_back(str(target), JOB)
-        remove_staging(str(target), JOB)
-        assert list(files_of(target)) == ["of-another"]
-
-
-@pytest.mark.parametrize(
-    ("location", "why"),
-    [("s3a://bucket/x", "no file can be moved"), ("file:/warehouse/../x", "no file"), ("file:/dev/shm/x", "another")],
-)
-def test_no_rows_go_to_a_partition_to_which_no_file_can_be_moved(tmp_path, location, why):
-    with pytest.raises(SinkError, match=rf"partition k=a lies at {location}.*{why}.*give it a place"):
-        stage_partitions(tmp_path, held=HeldPartitions({"k=a": location}))
-
-
-@pytest.mark.parametrize(
-    ("replaces", "within", "gone"),
-    [
-        ("written", "", {"v-1/k=a/part-00000-old.parquet"}),
-        ("matching", "k=a", {"v-1/k=a/part-00000-old.parquet"}),
-        ("matching", "", {"v-1/k=a/part-00000-old.parquet", "k=c/part-00000-old.parquet"}),
-    ],
-)
-def test_rows_that_replace_others_lie_beside_them_until_those_are_removed(tmp_path, replaces, within, gone):
-    manifest, home = stage_partitions(tmp_path, replaces, within)
-    carry_out(Manifest.from_bytes(manifest.to_bytes()))
-    new = {"v-2/k=a/part-new.parquet": "a", "v-2/k=b/part-new.parquet": "b"}
-    assert files_of(home) == OLD_ROWS | new
-    assert set(json.loads((home / "v-2" / REPLACED).read_text())) == gone

@@ -3,17 +3,15 @@
 import grpc
 import pytest
 
-from onager import errors
+from onager import access_errors, errors
 from onager.errors import OnagerError
 from onager.protocol import limits
 from onager.protocol.status import CODES, ERROR_KEY, from_rpc_error, to_status
 
 
 def _tree(cls: type[OnagerError]) -> list[type[OnagerError]]:
-    return [
-        cls,
-        *(leaf for sub in cls.__subclasses__() for leaf in _tree(sub) if leaf.__module__ == errors.__name__),
-    ]
+    ours = (errors.__name__, access_errors.__name__)
+    return [cls, *(leaf for sub in cls.__subclasses__() for leaf in _tree(sub) if leaf.__module__ in ours)]
 
 
 class FailedCall(grpc.RpcError):

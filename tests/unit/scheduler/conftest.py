@@ -1,6 +1,7 @@
 import pytest
 
 from onager.state_backend.memory import MemoryStore
+from tests.unit.scheduler.executor_managers import made
 from tests.unit.scheduler.pair import Pair
 from tests.unit.scheduler.place_world import World
 
@@ -24,3 +25,18 @@ async def world(tmp_path, clock):
     yield made
     for scheduler in made.schedulers:
         await scheduler.replica.close()
+
+
+@pytest.fixture
+def lost():
+    return []
+
+
+@pytest.fixture
+async def manager(backend, clock, lost):
+    async def on_lost(event):
+        lost.append(event)
+
+    manager = made(backend, clock, on_lost)
+    await manager.start()
+    return manager

@@ -2,7 +2,8 @@
 
 import pytest
 
-from onager.errors import StateUnavailableError, TokenRefusedError
+from onager.access_errors import TokenRefusedError
+from onager.errors import StateUnavailableError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import Caller
 from onager.protocol.security.principal import note_principal

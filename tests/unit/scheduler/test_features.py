@@ -9,7 +9,7 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.state_backend import Keyspace
-from tests.unit.scheduler.test_executor_manager import request
+from tests.unit.scheduler.executor_managers import request
 
 
 @pytest.fixture(autouse=True)

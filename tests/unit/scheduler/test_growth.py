@@ -29,9 +29,9 @@ from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.input_locality import InputLocality
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.executor_managers import request
 from tests.unit.scheduler.small_graphs import graph, planned, succeeded
 from tests.unit.scheduler.steps import steps
-from tests.unit.scheduler.test_executor_manager import request
 from tests.unit.scheduler.test_job_store import launches
 
 SMALL, LARGE = 30, 120

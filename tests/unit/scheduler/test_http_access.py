@@ -3,15 +3,15 @@
 import pytest
 from starlette.requests import Request
 
-from onager.errors import (
+from onager.access_errors import (
     HostRefusedError,
-    InvalidSettingError,
     LoginsLimitedError,
     OriginRefusedError,
     SessionEndedError,
     TokenMissingError,
     TokenRefusedError,
 )
+from onager.errors import InvalidSettingError
 from onager.protocol.security import Role, ServerSecurity, TokenFile, principal
 from onager.protocol.security.principal import note_principal
 from onager.scheduler.http import attempts

@@ -10,7 +10,7 @@ from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.waiting import eventually
-from tests.unit.scheduler.test_executor_manager import made, nothing, request
+from tests.unit.scheduler.executor_managers import made, nothing, request
 
 LOAD = pb.ExecutorLoad(
     heap_used_bytes=100 << 20,

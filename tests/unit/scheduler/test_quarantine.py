@@ -8,8 +8,8 @@ from onager.execution_graph import ExecutorSlot, Failure, FailureKind, TaskFaile
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.outcomes import ExecutorHealth, Work
 from onager.scheduler.executors.quarantine import Quarantine
+from tests.unit.scheduler.executor_managers import ALONE, nothing, request
 from tests.unit.scheduler.small_graphs import succeeded
-from tests.unit.scheduler.test_executor_manager import ALONE, nothing, request
 
 BAD = ("bad", "one")
 

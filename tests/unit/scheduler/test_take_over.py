@@ -14,7 +14,7 @@ from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.unit.scheduler.test_executor_manager import watched
+from tests.unit.scheduler.executor_managers import watched
 
 JOB = JobId("job-1")
 TASK = pb.TaskId(job_id=JOB)

@@ -19,7 +19,7 @@ from onager.scheduler.jobs.history import JobHistory
 from tests.unit.execution_graph.builder import chain, new_graph, planned, stage
 from tests.unit.scheduler.small_graphs import store
 from tests.unit.scheduler.test_job_store import running
-from tests.unit.scheduler.test_timeline import many, told
+from tests.unit.scheduler.timelines import many, told
 
 SVG = "{http://www.w3.org/2000/svg}"
 

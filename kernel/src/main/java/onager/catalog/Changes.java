@@ -28,7 +28,7 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
     record OfPartitions(String key, String tableId, String location, Map<String, String> set, Map<String, String> expected,
             boolean staleStats, String template, long seen) {}
 
-    static Changes of(Map<String, OnagerCatalog.Slot> slots, Folders folders) {
+    static Changes of(Map<String, CatalogOfSlots.Slot> slots, Folders folders) {
         var made = new Changes(new ArrayList<>(), new ArrayList<>(), new TreeMap<>(), folders.made, folders.retired);
         var live = new TreeSet<String>();
         slots.values().stream().map(each -> each.now).filter(TableRecord.class::isInstance).forEach(each -> live.add(((TableRecord) each).id));
@@ -50,9 +50,9 @@ record Changes(List<Put> puts, List<OfPartitions> partitions, Map<String, Long> 
     }
 
     /** What is new needs its database to be there still. */
-    private void readDatabaseOf(String key, Map<String, OnagerCatalog.Slot> slots) {
+    private void readDatabaseOf(String key, Map<String, CatalogOfSlots.Slot> slots) {
         String[] parts = key.split("/");
-        OnagerCatalog.Slot database = parts.length < 3 ? null : slots.get("databases/" + parts[1]);
+        CatalogOfSlots.Slot database = parts.length < 3 ? null : slots.get("databases/" + parts[1]);
         if (database != null && !database.isChanged) {
             reads.put("databases/" + parts[1], database.revision);
         }

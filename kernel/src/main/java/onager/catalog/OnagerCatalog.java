@@ -2,22 +2,16 @@ package onager.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.net.URI;
-import java.security.SecureRandom;
-import java.util.Collection;
-import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentSkipListSet;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.regex.Pattern;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import onager.failure.RefusedException;
-import onager.plan.Guard;
 import onager.plan.NotesReads;
 import onager.spark43.CatalogCodec;
 import onager.spark43.CatalogErrors;
@@ -30,11 +24,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogDatabase;
 import org.apache.spark.sql.catalyst.catalog.CatalogFunction;
 import org.apache.spark.sql.catalyst.catalog.CatalogStatistics;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
-import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
-import org.apache.spark.sql.catalyst.catalog.ExternalCatalog;
-import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.util.StringUtils;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
@@ -48,54 +38,22 @@ import scala.collection.immutable.Seq;
  * The catalog of one planning: a private copy of what the store has, read as it is needed. Changes stay here until `changes` tells them;
  * no file is made, moved or removed, and no directory.
  */
-public final class OnagerCatalog implements ExternalCatalog, NotesReads {
-    private static final String DEFAULT = "default";
+public final class OnagerCatalog extends CatalogOfPartitions implements NotesReads {
     private static final String GLOBAL_TEMPORARY = "global_temp";
     private static final Pattern NAME = Pattern.compile("\\w+"); // Spark makes no other databases and tables
     /** In {@code FROM csv.`/a/path`}, these are no databases. */
     private static final Set<String> FORMATS = Set.of("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml");
-    /** Schedulers refuse fewer changes than that; but a script of ten thousand is not to be planned for minutes before. */
-    private static final int FAR_TOO_MANY = 200;
-    private static final SecureRandom RANDOM = new SecureRandom();
 
     /** One that is ready for the next planning: to make it takes as long as a small query. */
     private static final AtomicReference<OnagerCatalog> SPARE = new AtomicReference<>();
     private static final ExecutorService MAKER = ThreadUtils.newDaemonSingleThreadExecutor("onager makes the next session");
 
     private final SparkSession base;
-    private final CatalogReads reads = new CatalogReads();
-    private final Records records = new Records(reads);
-    private final Map<String, Slot> slots = new TreeMap<>();
     private final Folders folders = new Folders();
     private final URI warehouse;
     private final SparkSession session;
     /** URIs of tables that were looked up, and of what queries read besides. */
     private final Set<String> places = new ConcurrentSkipListSet<>();
-    private boolean mayChange = false;
-
-    /** What a key holds: as it was read, and now. */
-    static final class Slot {
-        final long revision;
-        final Object before;
-        Object now;
-        boolean isChanged = false;
-
-        Slot(long revision, Object before) {
-            this.revision = revision;
-            this.before = before;
-            this.now = before;
-        }
-
-        void set(Object value) {
-            now = value;
-            isChanged = true;
-        }
-
-        /** Whether it ends otherwise than it was, or may. */
-        boolean isOther() {
-            return isChanged && (now != null || revision > 0);
-        }
-    }
 
     /** Returns a catalog with a session over it, like those of *base*; databases lie in the same warehouse. */
     public static OnagerCatalog next(SparkSession base) {
@@ -111,6 +69,7 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
 
     // ------------------------------------------------------------ for Python
 
+    @Override
     public SparkSession session() {
         return session;
     }
@@ -361,19 +320,6 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
         table.set(null);
     }
 
-    private static String newId() {
-        var bytes = new byte[8];
-        RANDOM.nextBytes(bytes);
-        return HexFormat.of().formatHex(bytes);
-    }
-
-    private void change(String database, String name, CatalogTable to) {
-        checkMayChange();
-        TableRecord table = existing(database, name);
-        table.spark = to;
-        table(database, name).set(table);
-    }
-
     /** A table's comment is a field of its own, which Spark also puts among the properties. */
     private static CatalogTable withoutComment(CatalogTable table) {
         return CatalogCodec.withProperties(table, table.properties().removed("comment"));
@@ -439,143 +385,6 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
         return new RefusedException("LOAD DATA moves files while the job is planned: use INSERT");
     }
 
-    // ------------------------------------------------------------ partitions
-
-    @Override
-    public synchronized void createPartitions(String database, String name, Seq<CatalogTablePartition> made, boolean ignoreIfExists) {
-        checkMayChange();
-        TableRecord table = existing(database, name);
-        var there = table.partitions(records);
-        if (!ignoreIfExists) {
-            requireNoPartitions(table, specs(made));
-        }
-        var root = table.newPartitionsAt(newId());
-        for (var each : Seqs.list(made)) {
-            String path = table.path(each.spec());
-            if (!there.containsKey(path)) {
-                URI location = each.storage().locationUri().getOrElse(() ->
-                        ExternalCatalogUtils.generatePartitionPath(each.spec(), table.spark.partitionColumnNames(), root).toUri());
-                table.change(records, path, CatalogCodec.at(each, each.spec(), location), !ignoreIfExists);
-            }
-        }
-    }
-
-    @Override
-    public synchronized void dropPartitions(String database, String name, Seq<scala.collection.immutable.Map<String, String>> specs,
-            boolean ignoreIfNotExists, boolean purge, boolean retainData) {
-        checkMayChange();
-        TableRecord table = existing(database, name);
-        var found = Seqs.list(specs).stream().collect(Collectors.toMap(each -> each, each -> table.matching(records, Option.apply(each))));
-        var missing = Seqs.list(specs).stream().filter(each -> found.get(each).isEmpty()).toList();
-        if (!missing.isEmpty() && !ignoreIfNotExists) {
-            throw CatalogErrors.noPartitions(database, name, missing);
-        }
-        found.values().stream().flatMap(Collection::stream).map(each -> table.path(each.spec())).distinct().toList()
-                .forEach(path -> table.change(records, path, null, !ignoreIfNotExists));
-    }
-
-    @Override
-    public synchronized void renamePartitions(String database, String name, Seq<scala.collection.immutable.Map<String, String>> from,
-            Seq<scala.collection.immutable.Map<String, String>> to) {
-        checkMayChange();
-        TableRecord table = existing(database, name);
-        requirePartitions(table, from);
-        requireNoPartitions(table, to);
-        var there = table.partitions(records);
-        for (int i = 0; i < from.size(); i++) {
-            CatalogTablePartition old = there.get(table.path(from.apply(i)));
-            table.change(records, table.path(from.apply(i)), null, true);
-            // Its files stay where they are.
-            table.change(records, table.path(to.apply(i)), CatalogCodec.at(old, to.apply(i), old.location()), true);
-        }
-    }
-
-    @Override
-    public synchronized void alterPartitions(String database, String name, Seq<CatalogTablePartition> to) {
-        checkMayChange();
-        TableRecord table = existing(database, name);
-        requirePartitions(table, specs(to));
-        Seqs.list(to).forEach(each -> table.change(records, table.path(each.spec()), each, true));
-    }
-
-    /** Gives partitions of *table* that match, all without *partial*, folders of their own, in which there is nothing. */
-    synchronized void emptyPartitions(CatalogTable table, Option<scala.collection.immutable.Map<String, String>> partial) {
-        checkMayChange();
-        String name = table.identifier().table();
-        TableRecord record = existing(table.database(), name);
-        var found = List.copyOf(record.matching(records, partial));
-        if (found.isEmpty() && partial.isDefined() && partial.get().size() == table.partitionColumnNames().size()) {
-            throw CatalogErrors.noPartitions(table.database(), name, List.of(partial.get()));
-        }
-        var folder = new Path(new Path(table.location()), Folders.within(newId()));
-        for (CatalogTablePartition each : found) {
-            URI location = ExternalCatalogUtils.generatePartitionPath(each.spec(), table.partitionColumnNames(), folder).toUri();
-            record.change(records, record.path(each.spec()), CatalogCodec.at(each, each.spec(), location), true);
-        }
-        change(table.database(), name, CatalogCodec.withStats(table, Option.empty()));
-    }
-
-    private static Seq<scala.collection.immutable.Map<String, String>> specs(Seq<CatalogTablePartition> partitions) {
-        return Seqs.seq(Seqs.list(partitions).stream().map(CatalogTablePartition::spec).toList());
-    }
-
-    private void requireNoPartitions(TableRecord table, Seq<scala.collection.immutable.Map<String, String>> specs) {
-        var there = table.partitions(records);
-        var taken = Seqs.list(specs).stream().filter(each -> there.containsKey(table.path(each))).toList();
-        if (!taken.isEmpty()) {
-            throw CatalogErrors.partitionsExist(table.spark.database(), table.spark.identifier().table(), taken);
-        }
-    }
-
-    private void requirePartitions(TableRecord table, Seq<scala.collection.immutable.Map<String, String>> specs) {
-        var there = table.partitions(records);
-        var missing = Seqs.list(specs).stream().filter(each -> !there.containsKey(table.path(each))).toList();
-        if (!missing.isEmpty()) {
-            throw CatalogErrors.noPartitions(table.spark.database(), table.spark.identifier().table(), missing);
-        }
-    }
-
-    @Override
-    public synchronized CatalogTablePartition getPartition(String database, String name, scala.collection.immutable.Map<String, String> spec) {
-        TableRecord table = existing(database, name);
-        requirePartitions(table, Seqs.seq(List.of(spec)));
-        return table.partitions(records).get(table.path(spec));
-    }
-
-    @Override
-    public synchronized Option<CatalogTablePartition> getPartitionOption(String database, String name,
-            scala.collection.immutable.Map<String, String> spec) {
-        TableRecord table = existing(database, name);
-        return Option.apply(table.partitions(records).get(table.path(spec)));
-    }
-
-    @Override
-    public synchronized Seq<String> listPartitionNames(String database, String name,
-            Option<scala.collection.immutable.Map<String, String>> partial) {
-        TableRecord table = existing(database, name);
-        return Seqs.seq(table.matching(records, partial).stream().map(each -> table.path(each.spec())).sorted().toList());
-    }
-
-    @Override
-    public synchronized Seq<CatalogTablePartition> listPartitions(String database, String name,
-            Option<scala.collection.immutable.Map<String, String>> partial) {
-        return readable(existing(database, name).matching(records, partial));
-    }
-
-    @Override
-    public synchronized Seq<CatalogTablePartition> listPartitionsByFilter(String database, String name, Seq<Expression> predicates,
-            String timeZone) {
-        TableRecord table = existing(database, name);
-        var all = Seqs.seq(table.partitions(records).values());
-        return readable(Seqs.list(ExternalCatalogUtils.prunePartitionsByFilter(table.spark, all, predicates, timeZone)));
-    }
-
-    /** Refuses partitions in private directories: the rule for reads sees only the tables' own. */
-    private Seq<CatalogTablePartition> readable(Collection<CatalogTablePartition> partitions) {
-        Guard.checkRead(session, partitions.stream().map(each -> new Path(each.location())));
-        return Seqs.seq(partitions);
-    }
-
     // ------------------------------------------------------------ functions
 
     @Override
@@ -622,79 +431,5 @@ public final class OnagerCatalog implements ExternalCatalog, NotesReads {
     public synchronized Seq<String> listFunctions(String database, String pattern) {
         requireDbExists(database);
         return StringUtils.filterPattern(Seqs.seq(names("functions", database)), pattern);
-    }
-
-    // ------------------------------------------------------------ slots
-
-    private void checkMayChange() {
-        if (!mayChange) {
-            throw new RefusedException("databases, tables, views and functions are changed by statements of a job's SQL script only");
-        }
-        if (slots.size() > FAR_TOO_MANY && slots.values().stream().filter(Slot::isOther).count() > FAR_TOO_MANY) {
-            throw new RefusedException("the job changes more than " + FAR_TOO_MANY + " records of the catalog, and may change far fewer: "
-                    + "make fewer changes in one job, and the others in jobs of their own");
-        }
-    }
-
-    private Slot database(String name) {
-        return slot(Records.key("databases", name));
-    }
-
-    private Slot table(String database, String name) {
-        String key = Records.key("tables", database, name);
-        return database.equals(DEFAULT) ? slot(key) : slot(key, Records.key("databases", database));
-    }
-
-    private TableRecord existing(String database, String name) {
-        requireTableExists(database, name);
-        return (TableRecord) table(database, name).now;
-    }
-
-    private List<Slot> tableSlots(String database, List<String> names) {
-        records.load(names.stream().map(each -> Records.key("tables", database, each)).filter(key -> !slots.containsKey(key)).toList());
-        return names.stream().map(each -> table(database, each)).toList();
-    }
-
-    private Slot function(String database, String name) {
-        return slot(Records.key("functions", database, name));
-    }
-
-    private Slot slot(String key, String... others) {
-        Slot found = slots.get(key);
-        if (found == null) {
-            Records.Stored stored = records.get(key, others);
-            found = new Slot(stored.revision(), stored.value() == null ? null : object(stored.value()));
-            slots.put(key, found);
-        }
-        return found;
-    }
-
-    private static Object object(JsonNode value) {
-        JsonNode spark = value.path("spark");
-        return switch (value.path("kind").asText()) {
-            case "database" -> CatalogCodec.database(spark);
-            case "function" -> CatalogCodec.function(spark);
-            default -> new TableRecord(value);
-        };
-    }
-
-    /** Returns the names of what is below *kind* and *parts*, sorted. */
-    private List<String> names(String kind, String... parts) {
-        String prefix = Records.key(kind, parts) + "/";
-        var names = new TreeSet<String>();
-        records.names(prefix).forEach(key -> names.add(name(key)));
-        slots.forEach((key, slot) -> {
-            if (key.startsWith(prefix) && slot.isChanged) {
-                names.remove(name(key));
-                if (slot.now != null) {
-                    names.add(name(key));
-                }
-            }
-        });
-        return List.copyOf(names);
-    }
-
-    private static String name(String key) {
-        return Records.decoded(key.substring(key.lastIndexOf('/') + 1));
     }
 }

@@ -1,0 +1,26 @@
+"""The list of executors that clients see, in pages."""
+
+from collections import Counter
+
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.executors.manager import ExecutorManager
+
+
+def list_executors(
+    executors: ExecutorManager, request: pb.ListExecutorsRequest, now_ms: int
+) -> pb.ListExecutorsResponse:
+    """Return the executors that are asked for, by id, and how many there are of each state."""
+    states = {record.executor_id: record.told(now_ms)[0] for record in executors.registry}
+    wanted = [
+        record
+        for record in executors.registry
+        if record.executor_id > request.after and request.state in ("", states[record.executor_id])
+    ]
+    wanted.sort(key=lambda record: record.executor_id)
+    shown = wanted[: request.limit or None]
+    return pb.ListExecutorsResponse(
+        executors=[executors.info(record, now_ms) for record in shown],
+        states=Counter(states.values()),
+        now_ms=now_ms,
+        more=len(shown) < len(wanted),
+    )
