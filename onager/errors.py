@@ -320,10 +320,16 @@ class SchemaVersionError(StateBackendError):
     """Another release of Onager wrote a record, in a way that this one cannot read."""
 
     def __init__(self, what: str, found: int | str, supported: int | str) -> None:
+        release = "an older release" if _numbers(found) < _numbers(supported) else "a newer release"
         super().__init__(
-            f"{what} has schema version {found}, and Onager {__version__} reads {supported}: use the release of Onager "
-            "that wrote it (CHANGELOG.md says how to move to a newer one)"
+            f"{what} is of {release} of Onager: it has schema version {found}, and Onager {__version__} reads "
+            f"{supported}; use the release of Onager that wrote it (CHANGELOG.md says how to move to a newer one)"
         )
+
+
+def _numbers(version: int | str) -> list[int]:
+    """Return the numbers of a version, for comparisons; what is no number counts as none."""
+    return [int(part) for part in str(version).split(".") if part.isdecimal()]
 
 
 class FeatureMissingError(SchemaVersionError):

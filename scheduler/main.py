@@ -62,7 +62,7 @@ def run(settings: SchedulerSettings) -> int:
     """Run a scheduler until SIGTERM or SIGINT; return the process's exit code.
 
     0 after a clean end. 2, with one message on standard error, when it cannot start: a port in use, a state directory
-    that is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used. 1 when a
+    that is locked, not writable, damaged or of another release, an exchange directory that cannot be used. 1 when a
     part has ended that must not, so that the process supervisor restarts it.
     """
     configure_logging(settings.log_level, settings.log_format)

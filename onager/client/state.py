@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from onager.client.connection import CALL_DEADLINE_S, Connection
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import BACKUP_FORMAT
 
 _LONG_DEADLINE_S: Final = 3600.0
 """A check or a backup reads the whole store."""
@@ -73,7 +74,7 @@ class ClusterState:
 
     def backup(self) -> Iterator[pb.StateBackup]:
         """Yield all records at one revision; a header restarts the backup, and invalidates earlier messages."""
-        return self._stream("BackupState", pb.BackupStateRequest, _LONG_DEADLINE_S)
+        return self._stream("BackupState", lambda: pb.BackupStateRequest(format=BACKUP_FORMAT), _LONG_DEADLINE_S)
 
     def _call(self, method: str, request: Any, deadline_s: float = CALL_DEADLINE_S) -> Any:
         return self._connection.call(method, request, deadline_s=deadline_s)

@@ -3,6 +3,7 @@
 from typing import Final
 
 PROTOCOL_VERSION: Final = 2
+BACKUP_FORMAT: Final = 2
 """Sent with every submission and registration; another version is refused with `VersionMismatchError`."""
 
 MIB: Final = 1024 * 1024

@@ -1083,11 +1083,13 @@ class StateCheck(_message.Message):
     def __init__(self, begins: _Optional[bool] = ..., findings: _Optional[_Iterable[_Union[StateFinding, _Mapping]]] = ..., summary: _Optional[_Union[StateCheckSummary, _Mapping]] = ...) -> None: ...
 
 class BackupStateRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("format",)
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    format: int
+    def __init__(self, format: _Optional[int] = ...) -> None: ...
 
 class StateBackupHeader(_message.Message):
-    __slots__ = ("onager_version", "taken_ms", "source", "revision", "records", "left_out")
+    __slots__ = ("onager_version", "taken_ms", "source", "revision", "records", "left_out", "format")
     class RecordsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1108,13 +1110,15 @@ class StateBackupHeader(_message.Message):
     REVISION_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
     onager_version: str
     taken_ms: int
     source: str
     revision: int
     records: _containers.ScalarMap[str, int]
     left_out: _containers.ScalarMap[str, int]
-    def __init__(self, onager_version: _Optional[str] = ..., taken_ms: _Optional[int] = ..., source: _Optional[str] = ..., revision: _Optional[int] = ..., records: _Optional[_Mapping[str, int]] = ..., left_out: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    format: int
+    def __init__(self, onager_version: _Optional[str] = ..., taken_ms: _Optional[int] = ..., source: _Optional[str] = ..., revision: _Optional[int] = ..., records: _Optional[_Mapping[str, int]] = ..., left_out: _Optional[_Mapping[str, int]] = ..., format: _Optional[int] = ...) -> None: ...
 
 class StateRecord(_message.Message):
     __slots__ = ("keyspace", "key", "value")

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from onager.clock import Clock
+from onager.errors import VersionMismatchError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import BACKUP_FORMAT
 from onager.protocol.security import Caller
 from onager.scheduler.jobs.audit import DONE, Audit
 from onager.state_admin.auditing import list_audit
@@ -12,6 +14,7 @@ from onager.state_admin.looking import list_keys, read_record
 from onager.state_admin.removing import remove_records
 from onager.state_admin.watching import watch_records
 from onager.state_backend import StateBackendClient
+from onager.version import __version__
 
 _FINDINGS_PER_MESSAGE = 500
 
@@ -74,10 +77,15 @@ class StateAdmin:
             )
         )
 
-    def backup(self, request: pb.BackupStateRequest) -> AsyncGenerator[pb.StateBackup, None]:  # noqa: ARG002
-        """Yield all records at one revision, after a header."""
+    def backup(self, request: pb.BackupStateRequest) -> AsyncGenerator[pb.StateBackup, None]:
+        """Yield all records at one revision, after a header; `VersionMismatchError` for a client of another release."""
         from onager.state_admin.backing_up import backup_records
 
+        if request.format != BACKUP_FORMAT:
+            raise VersionMismatchError(
+                f"the client writes backups of format {request.format or 1}, and this scheduler's are of format "
+                f"{BACKUP_FORMAT}: use the onager of release {__version__}"
+            )
         return backup_records(self._backend, self._clock, self._source)
 
 

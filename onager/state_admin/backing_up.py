@@ -6,6 +6,7 @@ from typing import Final
 from onager.clock import Clock
 from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import BACKUP_FORMAT
 from onager.state_admin.contents import read_contents
 from onager.state_admin.restoring import MARK_KEY
 from onager.state_backend import Keyspace, StateBackendClient
@@ -34,6 +35,7 @@ async def backup_records(
         revision=store.revision,
         records=kept,
         left_out={name: count for name, count in counts.items() if name in LEASE_BOUND},
+        format=BACKUP_FORMAT,
     )
     yield pb.StateBackup(header=header)
     records = (

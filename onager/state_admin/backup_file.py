@@ -25,11 +25,14 @@ import zstandard
 
 from onager.errors import InvalidRequestError, SchemaVersionError, StateCorruptError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import BACKUP_FORMAT
 from onager.state_backend import Keyspace
 from onager.synced import sync_directory
 
-FORMAT_MAJOR: Final = 2
+FORMAT_MAJOR: Final = BACKUP_FORMAT
 FORMAT: Final = f"{FORMAT_MAJOR}.0"
+_FIRST_FORMAT: Final = 1
+"""That of schedulers which name none."""
 _LONGEST_LINE: Final = 16 * 1024 * 1024
 """A value of 1.5 MiB is at most six times as long in JSON."""
 _LEVEL: Final = 6
@@ -119,6 +122,10 @@ class BackupWriter:
             self._temporary.unlink(missing_ok=True)
 
     def _header(self, header: pb.StateBackupHeader) -> None:
+        if header.format != FORMAT_MAJOR:
+            # Those of another release in a file of this format would be restored, and misread.
+            what = f"the backup that a scheduler of Onager {header.onager_version} sends"
+            raise SchemaVersionError(what, header.format or _FIRST_FORMAT, FORMAT_MAJOR)
         self._due = sum(header.records.values())
         self._line(
             {

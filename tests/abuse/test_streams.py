@@ -13,7 +13,7 @@ from grpc import StatusCode
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE, MAX_TASKS_OF_STAGE
-from onager.protocol.limits import CHANNEL_OPTIONS, MIB
+from onager.protocol.limits import BACKUP_FORMAT, CHANNEL_OPTIONS, MIB
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub, OnagerSchedulerStub
 from tests.abuse.conftest import Abused
 from tests.abuse.test_requests import GATEWAY, REFUSED, registration, submission
@@ -122,7 +122,7 @@ def fill(abused: Abused, size_bytes: int) -> None:
 @pytest.mark.parametrize(
     "open_stream",
     [
-        lambda stub: stub.BackupState(pb.BackupStateRequest()),
+        lambda stub: stub.BackupState(pb.BackupStateRequest(format=BACKUP_FORMAT)),
         lambda stub: stub.CheckState(pb.CheckStateRequest()),
         lambda stub: stub.WatchState(pb.WatchStateRequest(from_revisions={"Plans": 1, "JobLog": 1})),
     ],

@@ -47,6 +47,7 @@ from onager.state_backend.kept_lease import KeptLease
 from tests.simulation.planted_catalogs import OF_CATALOGS
 from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
+from tests.simulation.planted_mechanisms import OF_MECHANISMS
 from tests.simulation.planted_pipelines import OF_PIPELINES
 from tests.simulation.planted_programs import OF_PROGRAMS
 from tests.simulation.planted_records import OF_RECORDS
@@ -413,4 +414,5 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_REPLANS,
     **OF_PROGRAMS,
     **OF_REUSE,
+    **OF_MECHANISMS,
 }

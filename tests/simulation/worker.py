@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import random  # noqa: TID251 seeded
 import secrets
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -53,6 +54,8 @@ _LOOK_AGAIN_S = 0.05
 """How soon a reader asks again for rows that are not there yet."""
 _EARLY = 0.15
 """How many readers need not all rows of those that they read from."""
+_BEAT_S = 0.5
+"""Where jobs change the catalog, tasks end at multiples of this, so that jobs that change one table end at once."""
 _STUCK = 0.1
 """How many re-plans do not end by themselves."""
 _LONG = 0.9
@@ -116,6 +119,9 @@ class SimulatedWorker:
                 takes_s += self._rng.uniform(0, 5)
             if assignment.task_set.work == pb.REPLAN:
                 takes_s += self._replan_takes_s(key)
+            if self._ledger.catalog.is_on:
+                now_s = loop.time()
+                takes_s = math.ceil((now_s + takes_s) / _BEAT_S) * _BEAT_S - now_s
             if assignment.task_set.pipelined:
                 nonce = secrets.token_hex(8)
                 self._exchange.streams[key] = Stream(self._life, self.stream_address, nonce)

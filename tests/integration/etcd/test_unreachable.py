@@ -75,13 +75,13 @@ async def test_one_dead_endpoint_of_three_is_named_once_and_does_not_matter():
         assert "nobody listens there" in failed[0]["error"]
 
 
-@pytest.mark.parametrize("major", [1, 3])
-async def test_a_namespace_that_another_release_wrote_stays_as_it_is(etcd, major):
+@pytest.mark.parametrize(("major", "age"), [(1, "an older"), (3, "a newer")])
+async def test_a_namespace_that_another_release_wrote_stays_as_it_is(etcd, major, age):
     etcd.etcdctl("put", "/other/schema", json.dumps({"schema_version": f"{major}.0"}))
     told = await refused(etcd.url("other"), SchemaVersionError)
     assert told == (
-        f"namespace /other of etcd has schema version {major}, and Onager {__version__} reads 2: use the release of "
-        "Onager that wrote it (CHANGELOG.md says how to move to a newer one)"
+        f"namespace /other of etcd is of {age} release of Onager: it has schema version {major}, and Onager "
+        f"{__version__} reads 2; use the release of Onager that wrote it (CHANGELOG.md says how to move to a newer one)"
     )
     assert etcd.etcdctl("get", "/other/", "--prefix", "--keys-only").split() == ["/other/schema"]
 

@@ -17,9 +17,11 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def start(command: Sequence[str | Path], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str | Path], log: Path, environment: Mapping[str, str], *, cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Start *command* with its output appended to *log*, apart from our Ctrl-C."""
-    return start_child(command, log, environment)
+    return start_child(command, log, environment, cwd=cwd)
 
 
 def end(process: subprocess.Popen[bytes] | ForkedProcess, within_s: float = HANGS_S) -> None:

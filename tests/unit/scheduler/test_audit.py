@@ -12,6 +12,7 @@ from onager.client.progress import JobProgress
 from onager.errors import InvalidRequestError, StateFullError, StateUnavailableError
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import BACKUP_FORMAT
 from onager.protocol.security.principal import caller_of, note_principal
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.audit import Audit, AuditRecord, key_ms
@@ -152,12 +153,14 @@ async def test_removals_are_recorded_with_what_came_of_them(scheduler, clock):
 
 
 async def test_a_backup_is_recorded(scheduler):
-    assert [part async for part in scheduler.service.BackupState(pb.BackupStateRequest(), Context())]
+    assert [
+        part async for part in scheduler.service.BackupState(pb.BackupStateRequest(format=BACKUP_FORMAT), Context())
+    ]
     assert await told(scheduler) == [("ann", "10.0.0.7", "s1", "backup", "memory:", "", "done")]
 
 
 async def test_a_backup_that_its_caller_leaves_stays_begun(scheduler):
-    parts = scheduler.service.BackupState(pb.BackupStateRequest(), Context())
+    parts = scheduler.service.BackupState(pb.BackupStateRequest(format=BACKUP_FORMAT), Context())
     await anext(parts)
     await parts.aclose()
     assert [entry[-1] for entry in await told(scheduler)] == ["begun"]
