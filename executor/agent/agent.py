@@ -401,11 +401,11 @@ class Agent:
 
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
         """Add to a heartbeat what is kept on disk and in memory, and what polls would say if they were sent."""
-        self._watches.add_to(request, self._attempts.free_slots)
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
         cleaned_up, self._told_by_heartbeat = self._clean_ups.untold()
         request.cleaned_up.extend(cleaned_up)
+        self._watches.add_to(request, self._attempts.free_slots)
 
     def _take_registration(self, answer: pb.RegisterExecutorResponse) -> None:
         self._watches.places.take(answer)

@@ -62,7 +62,7 @@ class Watches:
         background.start("looks at running tasks", self.progress.run())
 
     def add_to(self, request: pb.HeartbeatRequest, free_slots: int) -> None:
-        """Add to a heartbeat what was seen."""
+        """Add what was seen to a heartbeat, which lists the running tasks already."""
         self.exchange.add_to(request)
         self.places.add_to(request)
         request.no_space = self.space.why
