@@ -309,6 +309,7 @@ SHARED_THREADS = {
     "connect/responses.py": "loads pyarrow, and makes a batch without rows",
     "disk.py": "threads of its own",
     "main.py": "loads a module",
+    "http/application.py": "makes the OpenAPI document, once",
     "http/probes.py": "writes down metrics",
     "api/tracing.py": "sends traces to a collector, with a time limit",
 }
