@@ -42,8 +42,6 @@ from tests.simulation.worker import TaskRates, read_result
 
 LAST_EVENTS = 60
 MAX_STEPS = 3_000_000
-ENOUGH = 200
-"""Seeds within which every planted bug is found; most take one to ten."""
 _SETTLE_S = 150.0
 """How much time may pass, besides that of tasks, until all that is asked for is done."""
 _TASK_S = 0.3
@@ -484,12 +482,3 @@ def simulate(
     Executors are in the *mode* given, or each in one that the seed draws.
     """
     return World(seed, tell=tell, planted=planted, mode=mode).run()
-
-
-def first_finding(planted: str, first: int = 1) -> tuple[str, Report | None, int]:
-    """Return the name of a *planted* bug, what the first seed tells that finds it, and how many were tried."""
-    for tried, seed in enumerate((first, *(n for n in range(1, ENOUGH + 1) if n != first)), start=1):
-        report = simulate(seed, planted=planted)
-        if report.violation is not None:
-            return planted, report, tried
-    return planted, None, ENOUGH
