@@ -1,6 +1,6 @@
 """The simulation finds bugs that others have had, and finds nothing where they are not.
 
-Every other one; all of them with ``ONAGER_TESTS=all`` (`make test-all`), and `python -m tests.simulation` plants any.
+Every third one; all of them with ``ONAGER_TESTS=all`` (`make test-all`), and `python -m tests.simulation` plants any.
 """
 
 import re

@@ -358,14 +358,7 @@ class World:
         await self._serve_alone(result_retention_s=0, record_retention_s=0, audit_retention_s=0)
         await self._settle(oracles.are_records_gone, "records that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=False)
-        for number, executor in enumerate(self.executors):
-            executor.wants_to_live = False
-            if (self.seed + number) % 2 and executor.process is not None:
-                self.loop.spawn(self.clients[0].process, self.clients[0].drain(executor.name))
-            else:
-                executor.drain()
-        is_empty = lambda: all(e.process is None for e in self.executors)  # noqa: E731
-        await self._settle(is_empty, "executors do not leave", within_s=_LEAVING_S)
+        await self._let_executors_leave()
         await self._settle(oracles.is_only_scheduler_left, "the store does not get empty", within_s=60)
         await self.replicas[0].stop()
         # What a stopped replica could not take back ends with its lease.
@@ -373,6 +366,21 @@ class World:
         self.store.run(Engine.expire)
         self._check()
         oracles.check_empty()
+
+    async def _let_executors_leave(self) -> None:
+        """Have some leave by a signal, and others because a scheduler asks them to."""
+        for executor in self.executors:
+            executor.wants_to_live = False
+        await self._settle(lambda: all(e.is_registered for e in self._running()), "executors do not register")
+        for executor in self._running():
+            if (self.seed + executor.number) % 2:
+                self.loop.spawn(self.clients[0].process, self.clients[0].drain(executor.name))
+            else:
+                executor.drain()
+        await self._settle(lambda: not self._running(), "executors do not leave", within_s=_LEAVING_S)
+
+    def _running(self) -> list[SimulatedExecutor]:
+        return [executor for executor in self.executors if executor.process is not None]
 
     async def _serve_alone(self, **retention: int) -> None:
         """Go on with one replica, in a new life with other times of *retention*."""
