@@ -2,7 +2,7 @@
 
 python -m tests.simulation --seeds 2000 [--from SEED] [--jobs 2] [--mode push]
 python -m tests.simulation --seed N --trace [--mode push] [--plant BUG]
-python -m tests.simulation --planted
+python -m tests.simulation --planted [--renew] [--plant BUG]
 """
 
 import argparse
@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
+from tests.simulation.finding import ENOUGH, FAR, first_finding, keep_seeds, known_seeds
 from tests.simulation.planted import PLANTED
-from tests.simulation.world import Report, first_finding, simulate
+from tests.simulation.world import Report, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,11 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", dest="first", type=int, help="the first of them; else drawn")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="how many at once")
     parser.add_argument("--mode", choices=("pull", "push"), help="of all executors; else drawn for each")
-    parser.add_argument("--plant", choices=sorted(PLANTED), help="a bug to put into the product, with --seed")
+    parser.add_argument("--plant", choices=sorted(PLANTED), help="a bug to put into the product")
     parser.add_argument("--planted", action="store_true", help="plant each bug, and say which seed finds it")
+    parser.add_argument("--renew", action="store_true", help="search far for these seeds, and keep them in seeds.json")
     given = parser.parse_args(arguments)
     if given.planted:
-        return find_planted(given.jobs)
+        return find_planted([given.plant] if given.plant else sorted(PLANTED), given.jobs, is_renewed=given.renew)
     if given.seed is not None:
         report = simulate(given.seed, tell=print if given.trace else None, planted=given.plant, mode=given.mode)
         print(report.told())
@@ -40,15 +42,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_many(range(first, first + given.seeds), given.jobs, given.mode)
 
 
-def find_planted(jobs: int) -> int:
-    """Print for every planted bug the first seed that finds it; return 0 when all are found."""
+def find_planted(names: Sequence[str], jobs: int, *, is_renewed: bool) -> int:
+    """Print for every planted bug of *names* a seed that finds it; return 0 when all are found.
+
+    If *is_renewed*, those that their known seeds find no more are searched far, and all seeds are kept.
+    """
+    seeds = {name: seed for name, seed in known_seeds().items() if name in PLANTED}
     missed = 0
+    search = partial(first_finding, enough=FAR if is_renewed else ENOUGH)
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for name, report, tried in pool.imap(first_finding, sorted(PLANTED)):
-            missed += report is None
+        for name, report, tried in pool.imap(search, names):
+            if report is None:
+                missed += 1
+            else:
+                seeds[name] = report.seed
             told = f"not found in {tried} seeds" if report is None else f"seed {report.seed}: {report.violation}"
             print(f"{name:32} {told[:150]}", flush=True)
-    print(f"{len(PLANTED) - missed} of {len(PLANTED)} planted bugs are found")
+    print(f"{len(names) - missed} of {len(names)} planted bugs are found")
+    if is_renewed:
+        keep_seeds(seeds)
     return 1 if missed else 0
 
 

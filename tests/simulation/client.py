@@ -224,6 +224,12 @@ class SimulatedClient:
             with contextlib.suppress(NotFoundError):
                 await self._until_answered(partial(_remove_state, request), (NotFoundError,))
 
+    async def drain(self, executor_id: str) -> None:
+        """Have a scheduler ask an executor to leave, as an operator would."""
+        request = pb.DrainExecutorRequest(executor_id=executor_id)
+        answer = await self._until_answered(lambda stub: stub.DrainExecutor(request, timeout=20.0))
+        self.world.trace(f"{self.name} drains {executor_id}: {answer.running} running")
+
     # ---------------------------------------------------------------- calls
 
     async def _until_answered(

@@ -10,6 +10,7 @@ from onager.execution_graph import (
     FusedStage,
     RunningStage,
 )
+from onager.execution_graph.intervals import IntervalReader
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
@@ -43,6 +44,8 @@ class SeenJob:
     """To which executors they were."""
     submitted: ExecutionGraph | None = None
     final: ExecutionGraph | None = None
+    intervals: IntervalReader | None = None
+    """Its history, read as far as its last snapshot."""
     is_removed: bool = False
 
 

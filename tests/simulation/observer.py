@@ -31,7 +31,7 @@ from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue
 from onager.state_backend.local import Group
 from onager.state_backend.model import WatchEvent
-from tests.simulation import given, programs, reuse
+from tests.simulation import given, intervals, programs, reuse
 from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan
 from tests.simulation.executions import Executions, SeenJob
@@ -306,6 +306,7 @@ class Observer(Executions):
         events = [event for entry in entries if entry.batch is not None for event in entry.batch.events]
         if apply_all(job.submitted, events) != graph:
             self.fail(f"the history of {job.job_id} does not lead to its graph")
+        intervals.check(self, job, entries, graph)
 
     def _headers_of(self, job: SeenJob) -> None:
         if job.keyspace is None and not job.is_removed:

@@ -1,6 +1,6 @@
-"""Bugs in mechanisms that many parts share: watched records, moves, rounds, checks of jobs, the codec, features."""
+"""Bugs in mechanisms that many parts share: watched records, moves, rounds, requests, checks, intervals, the codec."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -9,9 +9,11 @@ from unittest import mock
 from immutables import Map
 from msgspec import structs
 
-from onager.execution_graph import ExecutionGraph
+from onager.execution_graph import Event, ExecutionGraph, ExecutorLost, intervals
+from onager.execution_graph.intervals import AttemptKey
 from onager.scheduler.cluster.rounds import Rounds
 from onager.scheduler.engine import job_checks
+from onager.scheduler.executors.executor_requests import ExecutorRequests
 from onager.scheduler.jobs import job_log
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
@@ -20,7 +22,7 @@ from onager.state_backend import EventKind, Move, Op
 
 _settle = JobStore._settle
 _encoding_graph = job_log.encoding_graph
-_take = WatchedRecords.take
+_endings = intervals.endings
 
 
 def _deletions_are_ignored() -> AbstractContextManager[Any]:
@@ -74,10 +76,10 @@ def _move_keeps_the_value() -> AbstractContextManager[Any]:
 def _round_is_never_free() -> AbstractContextManager[Any]:
     """Nobody gets the lock of a round: each leaves it to another one, and the work is not done at all."""
 
-    async def is_mine(self: Rounds, *_: Any, **__: Any) -> bool:
+    async def claim(self: Rounds, *_: Any, **__: Any) -> bool:
         return False
 
-    return mock.patch.object(Rounds, "is_mine", is_mine)
+    return mock.patch.object(Rounds, "claim", claim)
 
 
 def _check_covers_the_first_job_alone() -> AbstractContextManager[Any]:
@@ -88,6 +90,20 @@ def _check_covers_the_first_job_alone() -> AbstractContextManager[Any]:
         return needs_checks(job) and not job.graph.is_pipelined
 
     return mock.patch.object(job_checks, "_needs_checks", needs)
+
+
+def _requests_wait_for_the_next_call() -> AbstractContextManager[Any]:
+    """A call that waits for requests is not ended when there is one: the executor hears it from the next call."""
+    return mock.patch.object(ExecutorRequests, "note_change")
+
+
+def _losses_end_no_attempts() -> AbstractContextManager[Any]:
+    """Who adds up what ran where does not see that attempts end with their executor."""
+
+    def endings(event: Event, held_by: Callable[[str, str], Iterable[AttemptKey]]) -> Iterator[Any]:
+        return iter(()) if isinstance(event, ExecutorLost) else _endings(event, held_by)
+
+    return mock.patch("onager.execution_graph.intervals.endings", endings)
 
 
 def _stored_without_a_field() -> AbstractContextManager[Any]:
@@ -116,6 +132,8 @@ OF_MECHANISMS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "move-keeps-the-value": _move_keeps_the_value,
     "round-never-free": _round_is_never_free,
     "streams-not-checked": _check_covers_the_first_job_alone,
+    "requests-wait-for-the-next-call": _requests_wait_for_the_next_call,
+    "losses-end-no-attempts": _losses_end_no_attempts,
     "stored-without-a-field": _stored_without_a_field,
     "unknown-feature-read": _unknown_feature_is_read,
 }

@@ -167,7 +167,7 @@ class SimulatedExecutor:
     """A place where one executor runs, life after life, under one id."""
 
     def __init__(self, world: "World", number: int, rng: random.Random, slots: int, mode: str) -> None:
-        self.world, self.rng, self.slots, self.mode = world, rng, slots, mode
+        self.world, self.number, self.rng, self.slots, self.mode = world, number, rng, slots, mode
         self.address = f"127.0.0.1:{6_000 + number}"
         self.name = f"executor-{number}"
         self.can_stream = random.Random(f"streams {number} {world.seed}").random() < 0.85
@@ -189,6 +189,11 @@ class SimulatedExecutor:
     @property
     def life(self) -> str:
         return f"{self.name}_{self.lives}"
+
+    @property
+    def is_registered(self) -> bool:
+        """Return whether a scheduler knows this life of it."""
+        return self.agent is not None and self.agent._membership._registered.is_set()
 
     def start(self) -> None:
         self.lives += 1

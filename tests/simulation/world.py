@@ -42,12 +42,12 @@ from tests.simulation.worker import TaskRates, read_result
 
 LAST_EVENTS = 60
 MAX_STEPS = 3_000_000
-ENOUGH = 200
-"""Seeds within which every planted bug is found; most take one to ten."""
 _SETTLE_S = 150.0
 """How much time may pass, besides that of tasks, until all that is asked for is done."""
 _TASK_S = 0.3
 """How long a task takes at most when faults have ended: what a cluster of one slot has to do may take minutes."""
+_LEAVING_S = 5.0
+"""How long an executor with nothing to do takes to leave: less than a call waits for requests to it."""
 _ORPHAN_AGE_S = 2
 _LATE = {Kind.STORM: 0.15, Kind.ONE_FAULT: 0.3, Kind.CALM: 0.0}
 """How many of the replicas and executors come later."""
@@ -358,10 +358,7 @@ class World:
         await self._serve_alone(result_retention_s=0, record_retention_s=0, audit_retention_s=0)
         await self._settle(oracles.are_records_gone, "records that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=False)
-        for executor in self.executors:
-            executor.wants_to_live = False
-            executor.drain()
-        await self._settle(lambda: all(e.process is None for e in self.executors), "executors do not leave")
+        await self._let_executors_leave()
         await self._settle(oracles.is_only_scheduler_left, "the store does not get empty", within_s=60)
         await self.replicas[0].stop()
         # What a stopped replica could not take back ends with its lease.
@@ -369,6 +366,21 @@ class World:
         self.store.run(Engine.expire)
         self._check()
         oracles.check_empty()
+
+    async def _let_executors_leave(self) -> None:
+        """Have some leave by a signal, and others because a scheduler asks them to."""
+        for executor in self.executors:
+            executor.wants_to_live = False
+        await self._settle(lambda: all(e.is_registered for e in self._running()), "executors do not register")
+        for executor in self._running():
+            if (self.seed + executor.number) % 2:
+                self.loop.spawn(self.clients[0].process, self.clients[0].drain(executor.name))
+            else:
+                executor.drain()
+        await self._settle(lambda: not self._running(), "executors do not leave", within_s=_LEAVING_S)
+
+    def _running(self) -> list[SimulatedExecutor]:
+        return [executor for executor in self.executors if executor.process is not None]
 
     async def _serve_alone(self, **retention: int) -> None:
         """Go on with one replica, in a new life with other times of *retention*."""
@@ -478,12 +490,3 @@ def simulate(
     Executors are in the *mode* given, or each in one that the seed draws.
     """
     return World(seed, tell=tell, planted=planted, mode=mode).run()
-
-
-def first_finding(planted: str, first: int = 1) -> tuple[str, Report | None, int]:
-    """Return the name of a *planted* bug, what the first seed tells that finds it, and how many were tried."""
-    for tried, seed in enumerate((first, *(n for n in range(1, ENOUGH + 1) if n != first)), start=1):
-        report = simulate(seed, planted=planted)
-        if report.violation is not None:
-            return planted, report, tried
-    return planted, None, ENOUGH

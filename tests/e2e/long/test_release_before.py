@@ -59,14 +59,14 @@ class SchedulerBefore:
         children.end(self._process)
 
     def onager(self, *arguments: str, code: int = 0) -> str:
-        """Run a command of release 0.1 against it; return what it prints."""
+        """Run a command of release 0.1 against it; return its output, or why it failed."""
         return onager_before(self._release, self._cluster, *arguments, code=code)
 
 
 def onager_before(release: EarlierRelease, cluster: Cluster, *arguments: str, code: int = 0) -> str:
     done = release.run(*arguments, "--scheduler", cluster.address)
     assert done.returncode == code, done
-    return done.stdout + done.stderr
+    return done.stderr if code else done.stdout
 
 
 class LevelDBStore:

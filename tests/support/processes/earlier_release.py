@@ -12,7 +12,7 @@ from tests.support.processes.children import start
 from tests.support.waiting import HANGS_S
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-COMMIT: Final = "0cb155a6"
+COMMIT: Final = "0cb155a65757c7b046670a64a9fd0182fa264033"
 """The last commit with stores of schema 1 and protocol 1."""
 VERSION: Final = "0.1.0"
 
