@@ -58,9 +58,12 @@ def main() -> None:
     report: dict[str, Any] = {"rows": options.rows, "spark": plain.spark}
     for name, text in STATEMENTS.items():
         report[name] = {"spark_s": plain.best_s(name)}
-        for way, (result, told) in found[name].items():
+        for way, (result, reported) in found[name].items():
             why = difference(result, plain.results[name], text)
-            report[name][way] = told | {"equal": why is None, "ratio": round(told["best_s"] / plain.best_s(name), 2)}
+            report[name][way] = reported | {
+                "equal": why is None,
+                "ratio": round(reported["best_s"] / plain.best_s(name), 2),
+            }
             if why is not None:
                 print(f"{name}, {way}: {why}", file=sys.stderr)
     print(json.dumps(report, indent=1))
@@ -101,13 +104,13 @@ def _run_onager(tables: dict[str, str], runs: int) -> dict[str, dict[str, tuple[
                     last[way] = job.to_arrow(), job
                     taken.append(time.perf_counter() - start_s)
             found[name] = {
-                way: (result, _told(job) | {"best_s": round(min(times[way][1:]), 2)})
+                way: (result, _measured(job) | {"best_s": round(min(times[way][1:]), 2)})
                 for way, (result, job) in last.items()
             }
     return found
 
 
-def _told(job: JobHandle) -> dict[str, Any]:
+def _measured(job: JobHandle) -> dict[str, Any]:
     """Return what a job's tasks and events tell of how it ran."""
     costs = job.task_costs()
     read = max(costs, key=lambda stage_id: sum(task.bytes_in for task in costs[stage_id]))

@@ -40,7 +40,7 @@ class AskedClient:
     def ask(self, line: str) -> dict[str, Any]:
         """Give it a line, and return what it says next."""
         self.say(line)
-        return self.hear()
+        return self.read_answer()
 
     def say(self, line: str) -> None:
         """Give it a line."""
@@ -48,7 +48,7 @@ class AskedClient:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def hear(self) -> dict[str, Any]:
+    def read_answer(self) -> dict[str, Any]:
         """Return what it says next; `RuntimeError` when it has ended."""
         assert self._process.stdout is not None
         if line := self._process.stdout.readline():

@@ -81,7 +81,7 @@ class BareWorker:
         self._events = events.open("a", buffering=1)
         self._lock = threading.Lock()
         self._seen: set[str] = set()
-        self._told_plans: set[str] = set()
+        self._reported_plans: set[str] = set()
         """Jobs whose bound plan was reported."""
         self._going_on: dict[TaskKey, tuple[threading.Timer, OnReport]] = {}
 
@@ -193,10 +193,10 @@ class BareWorker:
             return
         success.op_metrics = op_metrics(job.metrics, key.partition % _REPORTS)
         success.bound_plan = hashlib.sha256(content).hexdigest()
-        if key.job_id not in self._told_plans:
-            if len(self._told_plans) > _SEEN_JOBS:
-                self._told_plans.clear()  # to be told again does no harm
-            self._told_plans.add(key.job_id)
+        if key.job_id not in self._reported_plans:
+            if len(self._reported_plans) > _SEEN_JOBS:
+                self._reported_plans.clear()  # to be reported again does no harm
+            self._reported_plans.add(key.job_id)
             success.blobs.add(digest=success.bound_plan, content=content)
 
     def _output(self) -> pb.TaskOutput:

@@ -180,7 +180,7 @@ def look_in_chromium(url: str, job_id: str) -> Looked:
 
 
 def probe(address: str, job_id: str, is_over: Any) -> list[float]:
-    """Ask for a job until told to stop, and return how long each call took; to be called in a process of its own."""
+    """Ask for a job until asked to stop, and return how long each call took; to be called in a process of its own."""
     found = []
     with onager.connect(address) as client:
         job = client.job(job_id)

@@ -26,13 +26,13 @@ _SMALL: Final = {
 
 
 class ConnectCluster:
-    """`make cluster` with *replicas* schedulers, and *executors* of *slots* each; a context manager that stops it."""
+    """`make cluster` with *schedulers* schedulers, and *executors* of *slots* each; a context manager that stops it."""
 
     def __init__(
         self,
         directory: Path,
         *,
-        replicas: int = 3,
+        schedulers: int = 3,
         executors: int = 2,
         slots: int = 1,
         environment: Mapping[str, str] | None = None,
@@ -48,7 +48,7 @@ class ConnectCluster:
         )
         if self.local.proxy is None:
             raise StartError("HAProxy is not installed (apt: haproxy), and a client of Spark Connect knows one address")
-        for part in self.local.named("scheduler")[replicas:]:
+        for part in self.local.named("scheduler")[schedulers:]:
             del self.local.parts[part.name]
         # HAProxy is asked which scheduler a client's connection goes to.
         self._admin_port = free_ports(1)[0]
@@ -75,7 +75,7 @@ class ConnectCluster:
 
     @property
     def schedulers(self) -> list[str]:
-        """The names of the replicas."""
+        """The names of the schedulers."""
         return [part.name for part in self.local.named("scheduler")]
 
     @property
@@ -88,15 +88,15 @@ class ConnectCluster:
         return onager.connect(self.local.addresses, connect_timeout_s=PATIENCE_S, retry_timeout_s=PATIENCE_S)
 
     def serving(self, client_pid: int) -> list[str]:
-        """Return the replicas to which HAProxy passes the connections of process *client_pid*."""
+        """Return the schedulers to which HAProxy passes the connections of process *client_pid*."""
         listens = int(self.local.listen.rpartition(":")[2])
         connections = psutil.Process(client_pid).net_connections("tcp")
         mine = {f"{HOST}:{c.laddr.port}" for c in connections if c.raddr and c.raddr.port == listens}
         with socket.create_connection((HOST, self._admin_port), _ANSWER_S) as asked:
             asked.sendall(_SESSIONS)
-            told = b"".join(iter(lambda: asked.recv(65536), b"")).decode()
+            reported = b"".join(iter(lambda: asked.recv(65536), b"")).decode()
         found = set()
-        for line in told.splitlines():
+        for line in reported.splitlines():
             words = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
             if words.get("src") in mine:
                 found.add(words["srv"])

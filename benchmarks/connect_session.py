@@ -74,13 +74,13 @@ def answer(remote: str) -> None:
     queries = Program(remote).queries()
     print(json.dumps({}), flush=True)
     for _ in sys.stdin:
-        told: dict[str, float] = {}
+        reported: dict[str, float] = {}
         for name, query in queries.items():
             began_s = time.monotonic()
             if not query():
                 raise SystemExit(f"{name}: a wrong answer")
-            told[name] = round(time.monotonic() - began_s, 3)
-        print(json.dumps(told), flush=True)
+            reported[name] = round(time.monotonic() - began_s, 3)
+        print(json.dumps(reported), flush=True)
 
 
 def main() -> int:
@@ -101,7 +101,7 @@ def main() -> int:
             "benchmarks.connect_session", "--json", os.devnull, "--client", cluster.remote, log=directory / "client.log"
         ) as client,
     ):
-        client.hear()
+        client.read_answer()
         quiet = [client.ask("")["first_s"] for _ in range(_UNDISTURBED)]
         for number in range(options.runs):
             name = cluster.executors[number % len(cluster.executors)]

@@ -9,7 +9,7 @@ end with the end of the JVM.
 | ``until_new_jvm_s`` | from the cancellation, or the first `explain()`, until Spark is there in the next JVM |
 | ``next_job_s`` | from there to the rows of the next job, which has waited for it |
 | ``beside_s`` | how long a job takes beside the four |
-| ``told_s``, ``raised`` | after what time the clients were told something, and what |
+| ``reported_s``, ``raised`` | after what time the clients got an error, and which one |
 """
 
 import argparse
@@ -64,7 +64,7 @@ def explained(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
         beside_s = _CLOCK.now_ms() / 1000
         assert client.sql(_NEXT.format(9)).to_arrow().to_pylist() == [{"n": 9}]
         beside_s = _CLOCK.now_ms() / 1000 - beside_s
-    told_s = _CLOCK.now_ms() / 1000 - began_s
+    reported_s = _CLOCK.now_ms() / 1000 - began_s
     _until(lambda: not jvm.is_running())
     figures = _next_job(client, client.sql(_NEXT.format(11)), began_s, life)
     for session in sessions:
@@ -72,8 +72,8 @@ def explained(cluster: Cluster, client: onager.OnagerClient) -> dict[str, Any]:
     return {
         **figures,
         "beside_s": round(beside_s, 2),
-        "told_s": round(told_s, 2),
-        "raised": sorted({_told(future) for future in asked}),
+        "reported_s": round(reported_s, 2),
+        "raised": sorted({_error_text(future) for future in asked}),
     }
 
 
@@ -106,7 +106,7 @@ def _until(condition: Any) -> None:
         time.sleep(0.1)
 
 
-def _told(future: Future[None]) -> str:
+def _error_text(future: Future[None]) -> str:
     error = future.exception()
     return "nothing" if error is None else f"{type(error).__name__}: {str(error)[:200]}"
 

@@ -1,6 +1,6 @@
 """``make demo [BACKEND=…]``: TPC-H data, a standalone cluster, three queries with live progress, where the time went.
 
-It ends with a job whose scheduler and executor are killed, a picture of what happened to it, and a small pipeline of
+It ends with a job whose scheduler and executor are killed, a picture of what happened to it, and a small script of
 steps that is treated likewise.
 
 ``BACKEND=etcd`` starts an etcd of its own for the state; ``BACKEND=etcd://…`` uses one that is there.
@@ -85,7 +85,7 @@ def _store(backend: str) -> Iterator[str | None]:
 
 
 def _queries(data: Path, backend: str | None) -> tuple[list[Timing], float]:
-    """Run the queries on a cluster; return how long they took, and when the cluster was told to stop."""
+    """Run the queries on a cluster; return how long they took, and when the cluster was asked to stop."""
     started_s = time.monotonic()
     kind = "leveldb" if backend is None else backend.partition(":")[0]
     _say(f"starting onager standalone: a scheduler on {kind}, an executor with two slots")
@@ -98,7 +98,7 @@ def _queries(data: Path, backend: str | None) -> tuple[list[Timing], float]:
                 timings = [_run(client, number, tables) for number in QUERIES]
                 print("\n--- The same without a scheduler and an executor, for a while ---", flush=True)
                 under_fire.run(client, cluster.pids["standalone"], PICTURE)
-                print("\n--- A pipeline of steps, likewise ---", flush=True)
+                print("\n--- A script of steps, likewise ---", flush=True)
                 under_fire.run_steps(client, cluster.pids["standalone"], tables)
             except OnagerError as error:
                 sys.exit(f"demo: {error}")

@@ -36,19 +36,19 @@ class _Runs:
         self._conf = _CONF | {"onager.adaptive": adaptive}
 
     def run(self, reuse: str) -> tuple[pa.Table, dict[str, Any]]:
-        """Return the rows, and what is to be told of the run."""
+        """Return the rows, and what is to be reported of the run."""
         start_s = time.perf_counter()
         job = self._client.sql(QUERY, views=self._tables, conf=self._conf | {"onager.reuse": reuse}, name=reuse)
         rows = job.to_arrow()
         taken_s = time.perf_counter() - start_s
         names = [stage.name for stage in job.progress().stages]
-        told = {
+        reported = {
             "s": round(taken_s, 2),
             "reused": sum("(reused from" in name for name in names),
             "not_needed": sum("(not needed" in name for name in names),
             "stages": len(names) - 1,
         }
-        return rows, told
+        return rows, reported
 
     def measured(self, runs: int, facts: Path) -> dict[str, Any]:
         """Return the figures of runs without reuse, of the first one with it, of those after it, and after a change."""
@@ -59,7 +59,7 @@ class _Runs:
         rows, found["first"] = self.run("cluster")
         equal = [rows.equals(expected)]
         again = [self.run("cluster") for _ in range(runs)]
-        found["again"] = min((told for _, told in again), key=_seconds)
+        found["again"] = min((reported for _, reported in again), key=_seconds)
         _change(facts / "part-0.parquet")
         changed, found["changed"] = self.run("cluster")
         now, _ = self.run("off")
@@ -85,8 +85,8 @@ def main() -> None:
     sys.exit(0 if all(each["equal"] and each["again"]["reused"] for each in found) else 1)
 
 
-def _seconds(told: dict[str, Any]) -> float:
-    return float(told["s"])
+def _seconds(reported: dict[str, Any]) -> float:
+    return float(reported["s"])
 
 
 def _change(file: Path) -> None:
@@ -101,7 +101,7 @@ def _options() -> argparse.Namespace:
         prog="python -m benchmarks.reuse", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the larger table")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each kind, of which the best is told")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each kind, of which the best is reported")
     parser.add_argument("--json", type=Path, required=True, help="where the figures go")
     return parser.parse_args()
 

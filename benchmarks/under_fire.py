@@ -67,7 +67,7 @@ def run(client: onager.OnagerClient, standalone_pid: int, picture: Path) -> None
 
 def run_steps(client: onager.OnagerClient, standalone_pid: int, tables: Mapping[str, str]) -> None:
     """Run a script that makes and fills tables through the same, and tell what its steps did."""
-    job = client.sql(_STEPS, views=dict(tables), conf={"onager.fusion.maxBytes": "0"}, name="a pipeline of steps")
+    job = client.sql(_STEPS, views=dict(tables), conf={"onager.fusion.maxBytes": "0"}, name="a script of steps")
     for step in job.wait(on_progress=_Killer(standalone_pid, _STEPS_KILLED_AFTER).look).stages:
         if step.work == "step":
             print(f"demo: {step.name}: {step.state}, {(step.ended_ms - step.started_ms) / 1000:.1f} s", flush=True)

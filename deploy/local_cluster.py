@@ -182,7 +182,7 @@ class LocalCluster:
         if name.startswith("etcd"):
             ready: Callable[[], bool] = partial(_answers, f"{self.etcd_url(name)}/health")
         elif name.startswith("scheduler"):
-            ready = lambda: "listening on " in part.told()  # noqa: E731 - one of several
+            ready = lambda: "listening on " in part.output()  # noqa: E731 - one of several
         elif name.startswith("executor"):
             ready = lambda: part.pid in self._live_executors()  # noqa: E731
         elif name == "prometheus":
@@ -220,7 +220,7 @@ class LocalCluster:
             backend = "etcd://" + ",".join(self._way(name, f"etcd-{m}", f"{HOST}:{p}") for m, p in members)
             self._add_onager(
                 name, "scheduler", "--backend", backend, "--listen", f"{HOST}:{port}",
-                "--advertise", self._way("peers", name, f"{HOST}:{port}"),
+                "--advertise", self._way("schedulers", name, f"{HOST}:{port}"),
                 "--health-listen", f"{HOST}:{health}", "--exchange-dir", str(self.exchange),
                 *(("--http-listen", f"{HOST}:{page}") if self._page_listen else ()),
                 *(("--metrics-listen", self.metrics[n - 1]) if self._has_metrics else ()),

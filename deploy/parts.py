@@ -116,7 +116,7 @@ class Part:
     cwd: Path
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     is_dead: bool = field(default=False, init=False)
-    """Whether somebody was told that it ended by itself."""
+    """Whether somebody was notified that it ended by itself."""
     _log_began: int = field(default=0, init=False)
 
     @property
@@ -145,7 +145,7 @@ class Part:
         self.is_dead = False
         self._pid_file.write_text(f"{self.pid}\n")
 
-    def told(self) -> str:
+    def output(self) -> str:
         """Return what it has printed in this life."""
         with self.log.open("rb") as log:
             log.seek(self._log_began)
@@ -187,7 +187,7 @@ class Part:
                 raise StartError("stopped while it was starting")
             if not self.is_running:
                 code = None if self.process is None else self.process.returncode
-                last = "\n".join(self.told().splitlines()[-_TAIL_LINES:])
+                last = "\n".join(self.output().splitlines()[-_TAIL_LINES:])
                 raise StartError(f"{self.name} ended with code {code}:\n{last}")
             if time.monotonic() > end_s:
                 raise StartError(f"no sign of {self.name} after {START_TIMEOUT_S:g} s; its log is {self.log}")

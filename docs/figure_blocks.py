@@ -15,13 +15,13 @@ class NotThereError(LookupError):
 class Figures:
     """The file, and what was quoted of it."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self.told = told
+    def __init__(self, reported: Mapping[str, Any]) -> None:
+        self.reported = reported
         self.quoted: list[str] = []
 
     def __getitem__(self, name: str) -> Any:
         """Return the figures of a benchmark."""
-        found = self.told.get("measured", {}).get(name, {})
+        found = self.reported.get("measured", {}).get(name, {})
         if "figures" not in found:
             why = "failed" if "failed" in found else "not measured yet"
             raise NotThereError(f"{why} (`{command(name)}`)")
@@ -46,25 +46,25 @@ def table(*rows: Cells) -> str:
 
 def run(figures: Figures) -> str:
     """Return when, where and of what the figures are."""
-    told = figures.told
-    if not told:
+    reported = figures.reported
+    if not reported:
         return "*Nothing was measured yet: `make figures`.*"
-    machine = told["machine"]
+    machine = reported["machine"]
     text = (
-        f"Measured on {told['date']} at commit `{told['commit'][:10]}`, in one run: {machine['cores']} cores "
+        f"Measured on {reported['date']} at commit `{reported['commit'][:10]}`, in one run: {machine['cores']} cores "
         f"({machine['processor']}), Linux {machine['kernel']}, {machine['file_system']} "
         f"({machine['fdatasync_ms']:.2f} ms a sync), Python {machine['python']}, etcd {machine['etcd']}."
     )
-    busy = max((found["busy_percent"] for found in told["measured"].values()), default=0.0)
+    busy = max((found["busy_percent"] for found in reported["measured"].values()), default=0.0)
     text += f" Before each benchmark at most {busy:.0f} % of the processor was in use."
-    if told["why_not_quiet"]:
-        text += f" **Read with care**: {'; '.join(told['why_not_quiet'])}."
+    if reported["why_not_quiet"]:
+        text += f" **Read with care**: {'; '.join(reported['why_not_quiet'])}."
     return text
 
 
 def readme(figures: Figures) -> str:
     """Return the few figures of the first page."""
-    if not figures.told:
+    if not figures.reported:
         return run(figures)
     rows = {
         "tpch-0.1": ("TPC-H at SF 0.1, beside plain Spark", _beside),
@@ -290,7 +290,10 @@ def failover(figures: Figures) -> str:
     """Return kills of schedulers."""
 
     def cells(found: Any) -> Cells:
-        times = (f"{found[key]:.2f}" for key in ("extra_s_p50", "extra_s_max", "told_extra_s_p50", "told_extra_s_max"))
+        times = (
+            f"{found[key]:.2f}"
+            for key in ("extra_s_p50", "extra_s_max", "reported_extra_s_p50", "reported_extra_s_max")
+        )
         alone = f"{found['undisturbed_s_p50']:.2f}, up to {found['undisturbed_s_spread']:.2f} more"
         return (found["kills"], *times, found["finished_tasks_rerun"], found["wrong_results"], alone)
 
@@ -361,11 +364,11 @@ def connect_latency(figures: Figures) -> str:
 def connect_kill(figures: Figures) -> str:
     """Return kills beside a program of Spark Connect."""
     labels = {
-        "serving": "the replica that serves, in mid-result",
+        "serving": "the scheduler that serves, in mid-result",
         "another": "another one, in mid-result",
-        "serving a running job": "the replica that serves, while the job runs",
+        "serving a running job": "the scheduler that serves, while the job runs",
         "executor": "an executor, while the job runs",
-        "all": "all replicas, in mid-result",
+        "all": "all schedulers, in mid-result",
         "any": "any of these",
     }
     found = figures["connect-kill"]["summary"]

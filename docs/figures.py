@@ -20,18 +20,18 @@ _NO_CAPTION: Final = ("run", "readme")
 
 def load() -> dict[str, Any]:
     """Return the file; nothing if there is none."""
-    told: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
-    return told
+    reported: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    return reported
 
 
-def rendered(text: str, told: Mapping[str, Any]) -> str:
-    """Return a page with its blocks as *told* gives them."""
-    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2], told)}\n{found[4]}", text)
+def rendered(text: str, reported: Mapping[str, Any]) -> str:
+    """Return a page with its blocks as *reported* gives them."""
+    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2], reported)}\n{found[4]}", text)
 
 
-def block(name: str, told: Mapping[str, Any]) -> str:
+def block(name: str, reported: Mapping[str, Any]) -> str:
     """Return the text of a block, with the commands that measured what it says."""
-    figures = Figures(told)
+    figures = Figures(reported)
     try:
         text = BLOCKS[name](figures)
     except NotThereError as why:
@@ -44,10 +44,10 @@ def block(name: str, told: Mapping[str, Any]) -> str:
 
 def main() -> int:
     """Write the pages."""
-    told = load()
+    reported = load()
     for page in PAGES:
         text = page.read_text()
-        if (new := rendered(text, told)) != text:
+        if (new := rendered(text, reported)) != text:
             page.write_text(new)
             sys.stdout.write(f"{page.relative_to(ROOT)} written\n")
     return 0

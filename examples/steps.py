@@ -17,21 +17,21 @@ def load(spark):
 
 
 with onager.connect() as client:
-    program = client.program(name="nightly", conf={"spark.sql.shuffle.partitions": 2})
-    orders = program.sql(
+    script = client.script(name="nightly", conf={"spark.sql.shuffle.partitions": 2})
+    orders = script.sql(
         "SELECT id % 2 + 1 AS customer, id AS amount FROM range(10)",
         name="orders",
         output=here / "step-orders",
         mode="overwrite",
     )
-    customers = program.function(load, name="customers", output=here / "step-customers", mode="overwrite")
-    program.sql(
+    customers = script.function(load, name="customers", output=here / "step-customers", mode="overwrite")
+    script.sql(
         f"SELECT country, sum(amount) AS amount FROM parquet.`{here}/step-orders` "
         f"JOIN parquet.`{here}/step-customers` USING (customer) GROUP BY country ORDER BY country",
         name="report",
         after=[orders, customers],
     )
-    job = program.submit()
+    job = script.submit()
     print(job.to_arrow().to_pylist())
     # Each step is a job of its own.
     print("orders:", job.step("orders").progress().state)

@@ -3,7 +3,7 @@
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them. `transitions` says
 what each event changes, with `attempts`, `speculation`, `outcomes`, `losses`, `reuse`, `feed_changes`,
 `layout_changes` and `replan_changes`. `feed_records` says where the partitions of growing stages come from,
-`operators` what plans' operators measured, `rollback` what follows when something finished is lost, and `pipelined`
+`operators` what plans' operators measured, `rollback` what follows when something finished is lost, and `streaming`
 what is different where stages run together. `layout_rules` decides how stages that start are laid out, `replan_rules`
 when the rest is planned again, and `scheduling` what to do next. `intervals` reads a job's log, and `wall_time` adds up
 where its time went.
@@ -64,9 +64,9 @@ from onager.execution_graph.graph import (
     ExecutionGraph,
     Failed,
     JobState,
-    Pipeline,
     Replan,
     SpeculationPolicy,
+    Streaming,
     Succeeded,
     submit,
 )
@@ -74,15 +74,7 @@ from onager.execution_graph.invariants import violations
 from onager.execution_graph.layout_rules import lay_out
 from onager.execution_graph.losses import find_culprit
 from onager.execution_graph.operators import OperatorTotals, metrics_text
-from onager.execution_graph.pipelined import find_abandonment, is_streaming, streams_of
 from onager.execution_graph.plan_checks import check_stages
-from onager.execution_graph.programs import (
-    child_of,
-    deadline_passed,
-    planned_at_once,
-    program_summary,
-    running_steps,
-)
 from onager.execution_graph.refusing import refusal
 from onager.execution_graph.replan_rules import bytes_in_memory, find_replan, is_repeatable
 from onager.execution_graph.reuse import outputs_to_take, reusable_stages, taken_in, worth_taking
@@ -104,6 +96,13 @@ from onager.execution_graph.scheduling import (
     revive,
     running_count,
 )
+from onager.execution_graph.scripts import (
+    child_of,
+    deadline_passed,
+    planned_at_once,
+    running_steps,
+    script_summary,
+)
 from onager.execution_graph.speculation import find_stragglers
 from onager.execution_graph.stages import (
     ExecutorLife,
@@ -123,6 +122,7 @@ from onager.execution_graph.stages import (
     TaskRead,
     UnresolvedStage,
 )
+from onager.execution_graph.streaming import find_abandonment, is_streaming, streams_of
 from onager.execution_graph.task_metrics import NO_METRICS, TaskMetrics
 from onager.execution_graph.transitions import apply, apply_all
 
@@ -160,7 +160,6 @@ __all__ = [
     "OutputLayout",
     "OutputsTaken",
     "PartitionsAdded",
-    "Pipeline",
     "PlanSummary",
     "Portion",
     "Replan",
@@ -178,6 +177,7 @@ __all__ = [
     "StageWork",
     "StagesStarted",
     "StepEnded",
+    "Streaming",
     "Succeeded",
     "SuccessfulStage",
     "SupersededStage",
@@ -227,12 +227,12 @@ __all__ = [
     "paused_tasks",
     "planned_at_once",
     "pop_next_tasks",
-    "program_summary",
     "refusal",
     "reusable_stages",
     "revive",
     "running_count",
     "running_steps",
+    "script_summary",
     "sizes_text",
     "stage_fed_by",
     "streams_of",

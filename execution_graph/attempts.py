@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from onager.execution_graph.events import LaunchesRepeated, TasksLaunched, TasksLost
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.pipelined import abandoned, has_readers_at_work, is_streaming
 from onager.execution_graph.record import without
 from onager.execution_graph.settling import plan_kept, settled, with_stage
 from onager.execution_graph.stages import ExecutorLife, RunningStage, RunningTask, StageWork
+from onager.execution_graph.streaming import abandoned, has_readers_at_work, is_streaming
 
 
 def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionGraph:
@@ -40,7 +40,7 @@ def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionG
     paused = without(stage.paused, launched)
     stage = replace(stage, running=running, returned=returned, next_fresh=next_fresh, paused=paused)
     graph = with_stage(graph, stage)
-    return settled(graph, event.at_ms) if not stage.pending_count and graph.is_pipelined else graph
+    return settled(graph, event.at_ms) if not stage.pending_count and graph.is_streaming else graph
 
 
 def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> ExecutionGraph:
@@ -68,7 +68,7 @@ def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> Exec
 
 
 def on_tasks_lost(graph: ExecutionGraph, event: TasksLost) -> ExecutionGraph:
-    """Take tasks back, uncounted; one whose output others may have been told to read ends the pipeline."""
+    """Take tasks back, uncounted; one whose output others may have been asked to read ends streaming."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph

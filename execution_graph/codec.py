@@ -3,7 +3,7 @@
 A record begins with ``schema_version`` as ``major.minor``. A reader refuses another major version, and ignores fields
 that a newer minor version added. ``needs`` follows if the record uses features that a release before did not have: a
 reader that lacks one refuses the record, since it would misread it. `NEEDS` says which record needs which feature.
-Nothing is started that needs a feature which some scheduler lacks (`onager.scheduler.cluster.members`).
+Nothing is started that needs a feature which some scheduler lacks (`onager.scheduler.cluster.live_schedulers`).
 
 The outputs of stages are apart from the rest of the graph, in portions: a graph of many tasks takes a while to write
 and to read, and other work may be waiting.

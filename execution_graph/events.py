@@ -185,7 +185,7 @@ class PlanSummary(Record, frozen=True, kw_only=True):
     """The plan and each stage's fragment as text, by content."""
     sink: SinkSpec | None
     result_stage_id: int
-    """The last QUERY stage: its outputs are the result, or the staged files. Of a program, the last step."""
+    """The last QUERY stage: its outputs are the result, or the staged files. Of a script, the last step."""
     is_fused: bool
     frame_digest: str = ""
     """What the rest of the query can be planned again from, by content; empty: it cannot."""
@@ -345,8 +345,8 @@ class ExecutorLost(_Event, frozen=True, kw_only=True, tag="executor_lost"):
     """Set if its JVM ended by itself."""
 
 
-class PipelineAbandoned(_Event, frozen=True, kw_only=True, tag="pipeline_abandoned"):
-    """The stages of a pipelined job cannot run together, for a reason outside of its tasks.
+class StreamingAbandoned(_Event, frozen=True, kw_only=True, tag="streaming_abandoned"):
+    """The stages of a streaming job cannot run together, for a reason outside of its tasks.
 
     Failures of tasks, outputs and executors have the same consequence without this event.
     """
@@ -363,11 +363,11 @@ class JobCancelled(_Event, frozen=True, kw_only=True, tag="job_cancelled"):
 
 
 class StepEnded(_Event, frozen=True, kw_only=True, omit_defaults=False, tag="step_ended"):
-    """The job that did the work of a program's step has ended."""
+    """The job that did the work of a script's step has ended."""
 
     stage_id: int
     child_id: str
-    """That job: of this program, or of one that this program is a retry of."""
+    """That job: of this script, or of one that this script is a retry of."""
     rows: int
     """How many rows its result has, or it wrote."""
     failure: Failure | None = None
@@ -404,7 +404,7 @@ Event = (
     | TaskFailed
     | TasksLost
     | ExecutorLost
-    | PipelineAbandoned
+    | StreamingAbandoned
     | StepEnded
     | JobFailed
     | JobCancelled

@@ -85,7 +85,7 @@ class Failure(Record, frozen=True, kw_only=True):
     """Of an operation of Spark Connect: all that Spark tells of the error, in Base64."""
 
     @property
-    def told_kind(self) -> str:
+    def shown_kind(self) -> str:
         """Return the kind of failure that is shown to people."""
         return (self.cause or self.kind).value
 

@@ -66,7 +66,7 @@ class Cancelled(Record, frozen=True, kw_only=True, tag="cancelled"):
     """The name of the user's token, if it has one."""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Return the reason, and who gave it, for people."""
         return f"{self.reason}, by {self.principal}" if self.principal else self.reason
 
@@ -121,11 +121,11 @@ class Replan(Record, frozen=True, kw_only=True):
     """What changed and why, or why nothing did, for people."""
 
 
-class Pipeline(Record, frozen=True, kw_only=True):
-    """The pipelining of a job that wants its stages to run together, each reading what the others still write."""
+class Streaming(Record, frozen=True, kw_only=True):
+    """The streaming of a job that wants its stages to run together, each reading what the others still write."""
 
     reason: str = ""
-    """Why pipelining was given up, for people: since then the job runs over the durable exchange. Empty: it was not."""
+    """Why streaming was given up, for people: since then the job runs over the durable exchange. Empty: it was not."""
     abandoned_ms: int = 0
 
 
@@ -148,7 +148,7 @@ class ExecutionGraph(Record, frozen=True, kw_only=True):
     outcome: Outcome = Active()
     speculation: SpeculationPolicy | None = None
     """Set for a job whose stragglers get second attempts."""
-    pipeline: Pipeline | None = None
+    streaming: Streaming | None = None
     """Set for a job that asked for the streaming exchange."""
     adaptive: AdaptivePolicy | None = None
     """Set for a job whose stages are laid out by what was measured. Only decisions depend on it, no event's effect, so
@@ -193,11 +193,11 @@ class ExecutionGraph(Record, frozen=True, kw_only=True):
     @property
     def may_stream(self) -> bool:
         """Return whether stages may read what others still write, if the plan has such stages."""
-        return self.pipeline is not None and not self.pipeline.reason
+        return self.streaming is not None and not self.streaming.reason
 
     @property
-    def is_pipelined(self) -> bool:
-        """Return whether stages read what others still write (`onager.execution_graph.pipelined`)."""
+    def is_streaming(self) -> bool:
+        """Return whether stages read what others still write (`onager.execution_graph.streaming`)."""
         return self.may_stream and any(s.spec.inputs and s.spec.work is StageWork.QUERY for s in self.stages)
 
     @property
@@ -212,14 +212,14 @@ class ExecutionGraph(Record, frozen=True, kw_only=True):
         return planning.started_ms if isinstance(planning, RunningStage | SuccessfulStage | FailedStage) else None
 
     @property
-    def is_program(self) -> bool:
-        """Return whether the job's stages are done by jobs of their own (`programs`)."""
+    def is_script(self) -> bool:
+        """Return whether the job's stages are done by jobs of their own (`scripts`)."""
         return len(self.stages) > 1 and self.stages[1].spec.work is StageWork.STEP
 
     @property
     def is_done(self) -> bool:
         """Return whether everything is successful that the job's success needs."""
-        if self.is_program:
+        if self.is_script:
             return all(isinstance(stage, SuccessfulStage) for stage in self.stages)
         return self.plan is not None and isinstance(self.last_stage, SuccessfulStage)
 
@@ -248,7 +248,7 @@ def submit(
     at_ms: int,
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
-    pipeline: Pipeline | None = None,
+    streaming: Streaming | None = None,
     adaptive: AdaptivePolicy | None = None,
 ) -> ExecutionGraph:
     """Return the graph of a job that was just accepted: one PLAN stage, resolved."""
@@ -270,6 +270,6 @@ def submit(
         stages=(ResolvedStage(spec=planning),),
         limits=limits or RetryLimits(),
         speculation=speculation,
-        pipeline=pipeline,
+        streaming=streaming,
         adaptive=adaptive,
     )

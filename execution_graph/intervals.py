@@ -32,8 +32,8 @@ from onager.execution_graph.events import (
     TaskSucceeded,
 )
 from onager.execution_graph.failures import FailureKind
-from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Pipeline, submit
-from onager.execution_graph.programs import planned_at_once, was_planned_at_once
+from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Streaming, submit
+from onager.execution_graph.scripts import planned_at_once, was_planned_at_once
 from onager.execution_graph.stages import RunningStage, Stage, StageSpec, StageWork, SuccessfulStage
 from onager.execution_graph.task_metrics import TaskMetrics
 from onager.execution_graph.transitions import apply_all
@@ -107,7 +107,7 @@ def endings(event: Event, held_by: Callable[[str, str], Iterable[AttemptKey]]) -
         case TaskFailed(failure=failure):
             key = (event.stage_id, event.stage_attempt, event.partition, event.task_attempt)
             outcome = Outcome.FAILED if failure.cause else _OUTCOMES.get(failure.kind, Outcome.FAILED)
-            yield key, Ending(outcome, failure.told_kind, failure.message, event.metrics)
+            yield key, Ending(outcome, failure.shown_kind, failure.message, event.metrics)
         case TasksLost():
             lost = Ending(_OUTCOMES.get(event.reason, Outcome.LOST), event.reason.value)
             for partition, attempt in event.tasks:
@@ -213,7 +213,7 @@ class IntervalReader:
     """
 
     def __init__(self, job: ExecutionGraph) -> None:
-        """Begin with the submission of *job*, given as it is now. Of its stages, only a program's steps are taken."""
+        """Begin with the submission of *job*, given as it is now. Of its stages, only a script's steps are taken."""
         self.graph: ExecutionGraph | None = _as_submitted(job)
         """The job at `position`; None after a gap and after the end."""
         self.position = 0
@@ -430,7 +430,7 @@ def _as_submitted(graph: ExecutionGraph) -> ExecutionGraph:
         at_ms=graph.submitted_ms,
         limits=graph.limits,
         speculation=graph.speculation,
-        pipeline=None if graph.pipeline is None else Pipeline(),
+        streaming=None if graph.streaming is None else Streaming(),
     )
     if not was_planned_at_once(graph):
         return submitted

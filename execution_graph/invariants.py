@@ -75,19 +75,19 @@ def _of_replans(graph: ExecutionGraph) -> Iterator[str]:
 
 def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C901, PLR0912 - one after the other
     name, ledger, count = f"stage {stage.spec.stage_id}", stage.ledger, stage.spec.partitions
-    can_run = has_inputs(stage.spec, graph.stages, is_pipelined=graph.is_pipelined)
+    can_run = has_inputs(stage.spec, graph.stages, is_streaming=graph.is_streaming)
     if isinstance(stage, ResolvedStage | RunningStage) and graph.is_active and not can_run:
         yield f"{name} is {stage.state} without all of its inputs"
     if isinstance(stage, UnresolvedStage) and can_run:
         yield f"{name} is unresolved though all of its inputs are there"
-    was_cut_short = graph.is_pipelined and stage.spec.output.kind == "exchange"
+    was_cut_short = graph.is_streaming and stage.spec.output.kind == "exchange"
     if isinstance(stage, SuccessfulStage) and len(ledger.outputs) != count and not was_cut_short:
         yield f"{name} is successful with {len(ledger.outputs)} of {count} outputs"
     if any(not 0 <= p < count for p in ledger.outputs):
         yield f"{name} has an output of a partition that it does not have"
     if any(o.task_attempt < ledger.next_attempt(p) for p, o in ledger.outputs.items()):
         yield f"{name} took an output of an attempt that was given up"
-    if graph.is_pipelined and stage.spec.work is StageWork.QUERY:
+    if graph.is_streaming and stage.spec.work is StageWork.QUERY:
         yield from _of_streaming(stage, name)
     if graph.is_active and not isinstance(stage, SuccessfulStage) and not _is_needed(graph, stage):
         yield f"{name} is {stage.state} though everything that reads it is successful"
@@ -197,7 +197,7 @@ def _of_speculation(graph: ExecutionGraph, stage: RunningStage, name: str) -> It
 def _of_streaming(stage: Stage, name: str) -> Iterator[str]:
     ledger = stage.ledger
     if ledger.failures or ledger.failed_fetch_attempts:
-        yield f"{name} counts failures, of which the first should have ended the pipeline"
+        yield f"{name} counts failures, of which the first should have ended streaming"
     if stage.spec.output.kind == "exchange" and any(o.is_durable for o in ledger.outputs.values()):
         yield f"{name} has an output that would outlive its executor, and lies nowhere"
     if isinstance(stage, RunningStage) and (stage.speculatable or stage.speculative):

@@ -64,26 +64,26 @@ def covers(reads: Sequence[TaskRead], buckets: int, producers: Mapping[int, int]
 def on_stage_laid_out(graph: ExecutionGraph, event: StageLaidOut) -> ExecutionGraph:
     """Give the stage its tasks, unless anything is not as it was when that was decided."""
     ids = (*event.fused, event.stage_id)
-    if graph.pipeline is not None or not all(0 <= i < len(graph.stages) for i in ids) or len({*ids}) < len(ids):
+    if graph.streaming is not None or not all(0 <= i < len(graph.stages) for i in ids) or len({*ids}) < len(ids):
         return graph
-    members = {i: graph.stages[i] for i in ids}
-    inputs = sorted({source.stage_id for stage in members.values() for source in stage.spec.inputs} - members.keys())
+    group = {i: graph.stages[i] for i in ids}
+    inputs = sorted({source.stage_id for stage in group.values() for source in stage.spec.inputs} - group.keys())
     if (
-        not all(may_be_laid_out(stage) for stage in members.values())
+        not all(may_be_laid_out(stage) for stage in group.values())
         or not all(isinstance(graph.stages[i], SuccessfulStage) for i in inputs)
         or event.basis != tuple((i, graph.stages[i].attempt) for i in sorted({*ids, *inputs}))
     ):
         return graph
     if event.fused and not event.reads:
-        return _fused(graph, event, members, inputs)
+        return _fused(graph, event, group, inputs)
     return _with_reads(graph, event) if event.reads and not event.fused else graph
 
 
 def _fused(
-    graph: ExecutionGraph, event: StageLaidOut, members: Mapping[int, Stage], inputs: Sequence[int]
+    graph: ExecutionGraph, event: StageLaidOut, group: Mapping[int, Stage], inputs: Sequence[int]
 ) -> ExecutionGraph:
     read = Counter(source.stage_id for stage in graph.stages for source in stage.spec.inputs)
-    read_inside = Counter(source.stage_id for stage in members.values() for source in stage.spec.inputs)
+    read_inside = Counter(source.stage_id for stage in group.values() for source in stage.spec.inputs)
     if not all(read[i] == read_inside[i] == 1 for i in event.fused):
         return graph  # something else waits for its output
     stages = list(graph.stages)
@@ -92,7 +92,7 @@ def _fused(
         stage.spec,
         partitions=1,
         inputs=tuple(StageInput(i, "all") for i in inputs),
-        is_deterministic=all(each.spec.is_deterministic for each in members.values()),
+        is_deterministic=all(each.spec.is_deterministic for each in group.values()),
         layout=StageLayout(planned_partitions=stage.spec.partitions, fused=tuple(sorted(event.fused))),
     )
     stages[event.stage_id] = replace(stage, spec=spec)

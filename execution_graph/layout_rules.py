@@ -41,7 +41,7 @@ def lay_out(graph: ExecutionGraph, slots: int, at_ms: int) -> tuple[StageLaidOut
     None of the events concerns what another one does. Without a stage to start, this costs a look at each stage.
     """
     policy = graph.adaptive
-    if policy is None or graph.pipeline is not None or not graph.is_active:
+    if policy is None or graph.streaming is not None or not graph.is_active:
         return ()
     held = held_stages(graph, at_ms)
     resolved = (s for s in graph.stages if isinstance(s, ResolvedStage) and s.spec.stage_id not in held)
@@ -66,8 +66,8 @@ def _event(
     fused: tuple[int, ...] = (),
     reads: tuple[TaskRead, ...] = (),
 ) -> StageLaidOut:
-    members = (*fused, stage_id)
-    concerned = {*members, *(source.stage_id for i in members for source in graph.stages[i].spec.inputs)}
+    group = (*fused, stage_id)
+    concerned = {*group, *(source.stage_id for i in group for source in graph.stages[i].spec.inputs)}
     basis = tuple((i, graph.stages[i].attempt) for i in sorted(concerned))
     return StageLaidOut(stage_id=stage_id, basis=basis, fused=fused, reads=reads, at_ms=at_ms)
 
@@ -92,9 +92,9 @@ def _fusions(
     taken: set[int] = set()
     for stage_id in sorted(cost, reverse=True):  # readers come last, so the largest tree comes first
         if stage_id not in taken:
-            members = reachable(stage_id, lambda i: {s.stage_id for s in graph.stages[i].spec.inputs} & cost.keys())
-            taken |= members
-            if fused := tuple(sorted(members - {stage_id})):
+            group = reachable(stage_id, lambda i: {s.stage_id for s in graph.stages[i].spec.inputs} & cost.keys())
+            taken |= group
+            if fused := tuple(sorted(group - {stage_id})):
                 yield _event(graph, stage_id, at_ms, fused=fused)
 
 

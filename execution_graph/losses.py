@@ -15,7 +15,6 @@ from onager.execution_graph.attempts import has_another, in_hands_of, returned
 from onager.execution_graph.events import ExecutorLost, JvmDeath, SuspectTask, TaskFailed
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
-from onager.execution_graph.pipelined import abandoned, is_streaming
 from onager.execution_graph.reuse import taken_in, taken_of, with_taken_lost
 from onager.execution_graph.settling import plan_kept, settled, with_stage
 from onager.execution_graph.stages import (
@@ -27,6 +26,7 @@ from onager.execution_graph.stages import (
     Suspicion,
     TaskLedger,
 )
+from onager.execution_graph.streaming import abandoned, is_streaming
 
 DEATHS_BEFORE_ALONE = 2
 """So many JVMs end without evidence of memory before their only task runs alone."""
@@ -123,7 +123,7 @@ def _suspected(before: Suspicion, death: JvmDeath) -> Suspicion:
 
 def with_losses(graph: ExecutionGraph, lost: rollback.Lost, reason: str, at_ms: int) -> ExecutionGraph:
     """Return *graph* after the outputs in *lost*, and all that depends on them, are gone; *reason* is for people."""
-    if graph.is_pipelined:
+    if graph.is_streaming:
         return abandoned(graph, reason, at_ms)
     others = taken_of(graph, taken_in(graph, lost))
     if others:

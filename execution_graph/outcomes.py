@@ -11,10 +11,10 @@ from onager.execution_graph.failures import LEFT_TO_OTHERS, UNCOUNTED_PAUSE_MS, 
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.losses import with_losses
 from onager.execution_graph.operators import OperatorReport
-from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
 from onager.execution_graph.reuse import taken_in
 from onager.execution_graph.settling import bound, failed, plan_kept, settled, with_stage, with_successes
 from onager.execution_graph.stages import RetryPause, RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
+from onager.execution_graph.streaming import abandoned, is_streaming, streamed
 from onager.execution_graph.task_latencies import TaskTimes
 from onager.execution_graph.task_metrics import TaskMetrics
 
@@ -71,7 +71,7 @@ def _cost_of_other(stage: RunningStage, event: TaskSucceeded) -> TaskMetrics:
 def on_task_failed(  # noqa: PLR0911 - one for each consequence
     graph: ExecutionGraph, event: TaskFailed
 ) -> ExecutionGraph:
-    """Apply a failure: the task is retried, the stage rolled back, the pipeline given up, or the job fails."""
+    """Apply a failure: the task is retried, the stage rolled back, streaming given up, or the job fails."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None or held(stage, event.partition, event.task_attempt, event.executor_id) is None:
         return _on_late_fetch_failure(graph, event)
@@ -83,7 +83,7 @@ def on_task_failed(  # noqa: PLR0911 - one for each consequence
         graph = with_stage(graph, stage)
     if is_streaming(graph, stage) and failure.kind is not FailureKind.USER_ERROR:
         where = f"task {event.partition} of stage {event.stage_id} on {event.executor_id}"
-        return abandoned(graph, f"{where}: {failure.message} ({failure.told_kind})", event.at_ms)
+        return abandoned(graph, f"{where}: {failure.message} ({failure.shown_kind})", event.at_ms)
     if failure.kind is FailureKind.FETCH_FAILED and not rollback.is_past_return(stage):
         lost = _unreadable(graph, stage, failure)
         if lost:

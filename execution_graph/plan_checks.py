@@ -60,10 +60,10 @@ def _faults_of_feeds(stages: tuple[StageSpec, ...], unread: Collection[int]) -> 
 
 
 def _faults_of_steps(stages: tuple[StageSpec, ...]) -> Iterator[str]:
-    """Yield what is wrong with the steps of a program, which has no other stages."""
+    """Yield what is wrong with the steps of a script, which has no other stages."""
     for spec in stages if any(each.work is StageWork.STEP for each in stages) else ():
         if spec.work is not StageWork.STEP:
-            yield f"stage {spec.stage_id} of a program is no step"
+            yield f"stage {spec.stage_id} of a script is no step"
         if spec.partitions != 1 or spec.plan_digest is None or spec.output.kind != "control":
             yield f"stage {spec.stage_id} is not what a step must be"
 

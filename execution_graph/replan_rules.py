@@ -1,6 +1,6 @@
 """When the rest of a query is planned again: a finished stage has measured something that may change the plan.
 
-The planner marks what becomes a side of a join (`StageInput.side`). A re-plan is owed if the reader has not begun, and
+The planner marks what becomes a side of a join (`StageInput.side`). A re-plan is due if the reader has not begun, and
 
 - the side has no rows: what the join gives may be known then, and what nobody needs is not computed;
 - the side of a shuffled join takes so little memory that it can be broadcast, and another input has not begun, whose
@@ -33,9 +33,9 @@ _FACTOR_LARGER: Final = 4
 
 
 def find_replan(graph: ExecutionGraph, at_ms: int) -> ReplanBegun | ReplanGivenUp | None:
-    """Return what begins the re-plan that *graph* owes, or ends one that has taken too long; None: neither."""
+    """Return what begins the re-plan that is due in *graph*, or ends one that has taken too long; None: neither."""
     policy, plan = graph.adaptive, graph.plan
-    if policy is None or not policy.replan or plan is None or not graph.is_active or graph.pipeline is not None:
+    if policy is None or not policy.replan or plan is None or not graph.is_active or graph.streaming is not None:
         return None
     if (replan := graph.replan) is not None:
         if not is_as_it_was(graph, replan.basis):
@@ -98,7 +98,7 @@ def held_until_ms(graph: ExecutionGraph) -> int:
 def _sides_wait_since_ms(graph: ExecutionGraph) -> int | None:
     """Return since when large sides of joins wait for small ones: since *graph* was planned; None where none does."""
     policy, plan, planning = graph.adaptive, graph.plan, graph.stages[0]
-    if policy is None or not policy.replan or plan is None or not plan.frame_digest or graph.pipeline is not None:
+    if policy is None or not policy.replan or plan is None or not plan.frame_digest or graph.streaming is not None:
         return None
     return planning.ended_ms if isinstance(planning, SuccessfulStage) else None
 

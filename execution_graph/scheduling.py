@@ -139,7 +139,7 @@ def pop_next_tasks(
     A re-plan comes first; stages that wait for it are left out. Others come in the order of their ids; partitions that
     were launched before come ahead of fresh ones; those that failed come only when their pause is over. A task that
     failed on the slot's executor is left to those of *executors*, which take work, on which it did not fail, if there
-    are any; as in Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a pipelined job's query
+    are any; as in Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a streaming job's query
     go to executors that can stream. A task that shall run alone is launched by itself: at once by an empty executor,
     where it comes first, and by any other only if there is nothing else for it, because that one takes no more work
     until the task is done. If there is no task for the slot, it gets second attempts of stragglers, on another executor
@@ -170,7 +170,7 @@ def pop_next_tasks(
 
 def _launchable(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int) -> Iterator[RunningStage]:
     """Yield the stages with pending tasks that the slot's executor can run, in launch order."""
-    is_unfit = graph.is_pipelined and not slot.can_stream
+    is_unfit = graph.is_streaming and not slot.can_stream
     replan, held = graph.replan, held_stages(graph, at_ms)
     for stage in graph.stages if replan is None else (graph.stages[replan.replan_id], *graph.stages):
         if not isinstance(stage, RunningStage) or stage.pending_count <= 0 or stage.spec.stage_id in held:

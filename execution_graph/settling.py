@@ -108,12 +108,12 @@ def is_complete(stage: Stage) -> bool:
     return len(stage.ledger.outputs) == stage.spec.partitions and not stage.spec.is_growing
 
 
-def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_pipelined: bool) -> bool:
+def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_streaming: bool) -> bool:
     """Return whether a stage can run: its producers, all in *stages*, are successful.
 
-    In a pipelined job a query's stage can also read producers whose tasks are all assigned to executors or done.
+    In a streaming job a query's stage can also read producers whose tasks are all assigned to executors or done.
     """
-    may_read_early = is_pipelined and spec.work is StageWork.QUERY
+    may_read_early = is_streaming and spec.work is StageWork.QUERY
     return all(_can_be_read(stages[i.stage_id], may_read_early=may_read_early) for i in spec.inputs)
 
 
@@ -126,13 +126,13 @@ def _can_be_read(producer: Stage, *, may_read_early: bool) -> bool:
 def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
     """Return *graph* with what follows from complete outputs: stages successful, consumers resolved, the job ended.
 
-    In a pipelined job also with what follows from launched tasks, and from readers that need no more.
+    In a streaming job also with what follows from launched tasks, and from readers that need no more.
     """
-    is_pipelined = graph.is_pipelined
+    is_streaming = graph.is_streaming
     stages: list[Stage] = []
     for stage in graph.stages:
         after: Stage = stage
-        if isinstance(after, UnresolvedStage) and has_inputs(after.spec, stages, is_pipelined=is_pipelined):
+        if isinstance(after, UnresolvedStage) and has_inputs(after.spec, stages, is_streaming=is_streaming):
             after = ResolvedStage(spec=after.spec, attempt=after.attempt, ledger=after.ledger)
         if isinstance(after, ResolvedStage | RunningStage) and is_complete(after):
             after = SuccessfulStage(
@@ -147,7 +147,7 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
                 ended_ms=at_ms,
             )
         stages.append(after)
-    if is_pipelined:
+    if is_streaming:
         _end_what_nobody_reads(stages, at_ms)
     graph = replace(graph, stages=tuple(stages))
     if graph.is_done:
@@ -156,7 +156,7 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
 
 
 def _end_what_nobody_reads(stages: list[Stage], at_ms: int) -> None:
-    """End those of *stages*, of a pipelined job, whose readers are all done; their running tasks were in vain."""
+    """End those of *stages*, of a streaming job, whose readers are all done; their running tasks were in vain."""
     is_read, needed = set[int](), set[int]()
     for stage in reversed(stages):  # readers come last, so one pass reaches everything upstream
         stage_id = stage.spec.stage_id

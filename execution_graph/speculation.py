@@ -28,7 +28,7 @@ def find_stragglers(graph: ExecutionGraph, executors: Collection[str], at_ms: in
     None for a job that does not want second attempts, or in which each task reads from one particular attempt of
     another, and no task that only its own executor could run again.
     """
-    if graph.speculation is None or not graph.is_active or graph.is_pipelined:
+    if graph.speculation is None or not graph.is_active or graph.is_streaming:
         return ()
     found = []
     for stage in graph.stages:
@@ -70,7 +70,7 @@ def may_be_speculated(stage: RunningStage, partition: int) -> bool:
 def on_stragglers_found(graph: ExecutionGraph, event: StragglersFound) -> ExecutionGraph:
     """Queue second attempts."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
-    if stage is None or graph.speculation is None or graph.is_pipelined:
+    if stage is None or graph.speculation is None or graph.is_streaming:
         return graph
     found = {
         p

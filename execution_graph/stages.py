@@ -4,8 +4,8 @@
         ▲             │            │  ▲          │
         └─────────────┴────────────┘  └──────────┘        Running ──► Failed
 
-A stage is resolved once every producer is successful (in a pipelined job: once all tasks of every producer are
-launched, see `pipelined`). Back edges: a lost input takes Resolved (same attempt) and Running (attempt + 1) back to
+A stage is resolved once every producer is successful (in a streaming job: once all tasks of every producer are
+launched, see `streaming`). Back edges: a lost input takes Resolved (same attempt) and Running (attempt + 1) back to
 Unresolved; lost outputs that are still needed take Successful back to Running, or to Unresolved when its own inputs are
 gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
 A growing stage gets partitions in each state, and is not successful before its feed has ended (`feed_records`).
@@ -47,7 +47,7 @@ class StageWork(StrEnum):
     REPLAN = "replan"
     """Plan the rest of a query again, by what was measured; one task, which is never tried again."""
     STEP = "step"
-    """Of a program: done by a job of its own, never by an executor (`programs`)."""
+    """Of a script: done by a job of its own, never by an executor (`scripts`)."""
 
 
 class StageInput(Record, frozen=True):
@@ -176,7 +176,7 @@ class TaskOutput(Record, frozen=True, kw_only=True):
     checksum: str = ""
     """The checksum of a result's index, to recognise what was reported; empty if an older executor wrote none."""
     bucket_sizes: str = ""
-    """About how large each bucket is (`bucket_sizes`), as Base64; empty: not told."""
+    """About how large each bucket is (`bucket_sizes`), as Base64; empty: not reported."""
 
     @property
     def is_durable(self) -> bool:
@@ -392,11 +392,11 @@ class _Stage(Record, frozen=True, kw_only=True, tag_field="state"):
 
 
 class UnresolvedStage(_Stage, frozen=True, kw_only=True, tag="unresolved"):
-    """Some producer is not successful, or, in a pipelined job, has tasks that were not launched."""
+    """Some producer is not successful, or, in a streaming job, has tasks that were not launched."""
 
 
 class ResolvedStage(_Stage, frozen=True, kw_only=True, tag="resolved"):
-    """Its inputs are there or, in a pipelined job, on their way; it waits to be started (`revive`)."""
+    """Its inputs are there or, in a streaming job, on their way; it waits to be started (`revive`)."""
 
 
 class RunningStage(_Stage, frozen=True, kw_only=True, tag="running"):

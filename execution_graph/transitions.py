@@ -18,7 +18,6 @@ from onager.execution_graph.events import (
     LaunchesRepeated,
     OutputsTaken,
     PartitionsAdded,
-    PipelineAbandoned,
     ReplanBegun,
     ReplanGivenUp,
     StageLaidOut,
@@ -26,6 +25,7 @@ from onager.execution_graph.events import (
     StagesStarted,
     StepEnded,
     StragglersFound,
+    StreamingAbandoned,
     TaskFailed,
     TasksLaunched,
     TasksLost,
@@ -39,14 +39,14 @@ from onager.execution_graph.layout_changes import on_stage_laid_out
 from onager.execution_graph.losses import on_executor_lost
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.outcomes import on_task_failed, on_tasks_succeeded
-from onager.execution_graph.pipelined import on_pipeline_abandoned
 from onager.execution_graph.plan_checks import check_plan
-from onager.execution_graph.programs import on_job_failed, on_step_ended
 from onager.execution_graph.replan_changes import on_replan_begun, on_replan_given_up, on_stage_replanned
 from onager.execution_graph.reuse import on_outputs_taken
+from onager.execution_graph.scripts import on_job_failed, on_step_ended
 from onager.execution_graph.settling import bound, failed, settled, with_successes
 from onager.execution_graph.speculation import on_stragglers_found, on_tasks_speculated
 from onager.execution_graph.stages import ResolvedStage, RunningStage, Stage, TaskLedger, TaskOutput, UnresolvedStage
+from onager.execution_graph.streaming import on_streaming_abandoned
 
 
 def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901, PLR0911, PLR0912 - one line an event
@@ -89,8 +89,8 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return on_tasks_lost(graph, event)
         case ExecutorLost():
             return on_executor_lost(graph, event)
-        case PipelineAbandoned():
-            return on_pipeline_abandoned(graph, event)
+        case StreamingAbandoned():
+            return on_streaming_abandoned(graph, event)
         case StepEnded():
             return on_step_ended(graph, event)
         case JobFailed():
@@ -137,7 +137,7 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
     task = None if planning is None else held(planning, 0, event.task_attempt, event.executor_id)
     if planning is None or task is None:
         return graph
-    why = check_plan(event, may_grow=graph.pipeline is None)
+    why = check_plan(event, may_grow=graph.streaming is None)
     if why is not None:
         failure = Failure(kind=FailureKind.USER_ERROR, message=f"The plan of the job cannot be run: {why}")
         return failed(graph, planning, failure, event.at_ms)

@@ -38,7 +38,7 @@ _SILENT_EVENTS: Final = frozenset({"function_printed", "function_printed_more"})
 """Events that repeat lines of a job's function, which come by themselves."""
 
 
-_TOLD_FIRST: Final = frozenset({"timestamp", "level", "event", "job_id", "stage_id", "partition", "attempt"})
+_SHOWN_FIRST: Final = frozenset({"timestamp", "level", "event", "job_id", "stage_id", "partition", "attempt"})
 """Fields that a line begins with, or that say whose it is."""
 
 
@@ -216,5 +216,5 @@ def keep_line(event: Mapping[str, object]) -> None:
     if (found := _current.get()) is None or event.get("event") in _SILENT_EVENTS:
         return
     logs, key = found
-    fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in _TOLD_FIRST)
+    fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in _SHOWN_FIRST)
     logs.add(key, f"{event.get('timestamp', '')} {event.get('level', '')} {event.get('event', '')} {fields}".rstrip())

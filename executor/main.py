@@ -22,8 +22,8 @@ from onager.exchange_layout import check_local, local_path
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.endings import Ending, Outcome
 from onager.executor.agent.gateway import SchedulerGateway
-from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
+from onager.executor.agent.registration import Identity
 from onager.executor.attempt_logs import AttemptLogs, keep_line
 from onager.executor.exchange import check_exchange_dir
 from onager.executor.exchange.seen_places import SeenPlaces
@@ -48,7 +48,7 @@ _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
 StartWorker = Callable[[ExecutorSettings, Incarnation, AttemptLogs, SeenPlaces], tuple[Worker, str]]
-"""Returns the worker of this incarnation of the executor, which keeps logs as told and works in places that it sees,
+"""Returns the worker of this incarnation of the executor, which keeps logs as set and works in places that it sees,
 and its version of Spark."""
 
 

@@ -73,7 +73,7 @@ class CatalogKey(NamedTuple):
     def __str__(self) -> str:
         return "/".join([self.root, *(quote(name, safe="") for name in self[1:] if name)])
 
-    def told(self, record: Mapping[str, Any] | None = None) -> str:
+    def description(self, record: Mapping[str, Any] | None = None) -> str:
         """Return what it is of, for people: ``table default.t``."""
         kind = _KINDS[self.root][0] if record is None else record["kind"]
         return f"{kind} {self.database}.{self.name}" if self.name else f"{kind} {self.database}"

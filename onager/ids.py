@@ -45,7 +45,7 @@ def new_job_id(clock: Clock) -> JobId:
 def is_job_id(text: str) -> bool:
     """Return whether *text* can name a job: 1 to 63 of ``a-z 0-9 -``, not starting with ``-``.
 
-    The job of a program's step is named by the program, a dot, and the step's number.
+    The job of a script's step is named by the script, a dot, and the step's number.
     """
     return _JOB_ID.fullmatch(text) is not None
 
@@ -55,15 +55,15 @@ def may_be_drawn(text: str) -> bool:
     return is_job_id(text) and "." not in text
 
 
-def step_job_id(program_id: str, stage_id: int) -> JobId:
-    """Return the id of the job that does the work of a program's step: the same whoever asks."""
-    return JobId(f"{program_id}.{stage_id}")
+def step_job_id(script_id: str, stage_id: int) -> JobId:
+    """Return the id of the job that does the work of a script's step: the same whoever asks."""
+    return JobId(f"{script_id}.{stage_id}")
 
 
-def program_of(job_id: str) -> JobId | None:
-    """Return the program of which the job *job_id* is a step; None if it is none."""
-    program_id, dot, _ = job_id.partition(".")
-    return JobId(program_id) if dot else None
+def script_of(job_id: str) -> JobId | None:
+    """Return the script of which the job *job_id* is a step; None if it is none."""
+    script_id, dot, _ = job_id.partition(".")
+    return JobId(script_id) if dot else None
 
 
 def is_life(text: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from onager.errors import InvalidSettingError
-from onager.ids import program_of
+from onager.ids import script_of
 
 PREFIX: Final = "onager."
 
@@ -46,7 +46,7 @@ ADAPTIVE_FUSE_BYTES: Final = "onager.adaptive.fuseBytes"
 """Stages that read no more than this in all become one task."""
 REUSE: Final = "onager.reuse"
 """Whose outputs stages may take instead of computing the same again: nobody's (``off``), those of other steps of the
-same program (``job``, the default), or also of the user's other jobs that have the same setting (``cluster``)."""
+same script (``job``, the default), or also of the user's other jobs that have the same setting (``cluster``)."""
 SPECULATION: Final = "onager.speculation"
 """Whether stragglers get second attempts: ``true`` or ``false``."""
 SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
@@ -120,9 +120,9 @@ def reuse_of(conf: Mapping[str, str]) -> ReuseScope:
 
 
 def may_be_reused(conf: Mapping[str, str], job_id: str) -> bool:
-    """Return whether other jobs may take outputs of a job: by default those of other steps of the same program."""
+    """Return whether other jobs may take outputs of a job: by default those of other steps of the same script."""
     scope = reuse_of(conf)
-    return scope == "cluster" or (scope == "job" and program_of(job_id) is not None)
+    return scope == "cluster" or (scope == "job" and script_of(job_id) is not None)
 
 
 def overwrites_anything(conf: Mapping[str, str]) -> bool:

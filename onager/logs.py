@@ -82,11 +82,11 @@ def bounded(_logger: Any, _method: str, event: structlog.typing.EventDict) -> st
     error = _error_of(event.pop("exc_info", None))
     fields = {name: REDACTED if is_secret(name) else _bounded(value, _DEPTH) for name, value in event.items()}
     if error is not None:
-        fields["exception"] = told(error)
+        fields["exception"] = exception_text(error)
     return fields
 
 
-def told(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """Return an error with its causes, innermost first: class, the start of its text, the last places in the code.
 
     It shows no values of variables, and takes little time however deep the calls were.
@@ -94,12 +94,12 @@ def told(error: BaseException) -> str:
     texts: list[str] = []
     seen: BaseException | None = error
     while seen is not None and len(texts) < _CAUSES:
-        texts.append(_told(seen))
+        texts.append(_exception_line(seen))
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
     return "\nwhich led to\n".join(reversed(texts))
 
 
-def _told(error: BaseException) -> str:
+def _exception_line(error: BaseException) -> str:
     places = []
     trace = error.__traceback__
     while trace is not None:

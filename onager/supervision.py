@@ -126,7 +126,7 @@ class Background:
 
 async def _kept(name: str, loop: Coroutine[Any, Any, object]) -> None:
     await _guarded(name, loop)
-    raise _told(name, "it returned", None)
+    raise _logged(name, "it returned", None)
 
 
 async def _guarded(name: str, work: Coroutine[Any, Any, object]) -> None:
@@ -137,11 +137,11 @@ async def _guarded(name: str, work: Coroutine[Any, Any, object]) -> None:
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
-        raise _told(name, "it was cancelled, and nobody had asked for that", error) from error
+        raise _logged(name, "it was cancelled, and nobody had asked for that", error) from error
     except Exception as error:
-        raise _told(name, repr(error), error) from error
+        raise _logged(name, repr(error), error) from error
 
 
-def _told(name: str, why: str, cause: BaseException | None) -> LoopEndedError:
+def _logged(name: str, why: str, cause: BaseException | None) -> LoopEndedError:
     log.critical("loop_ended", loop=name, why=why, exc_info=cause)
     return LoopEndedError(name, why)

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from onager.clock import Clock
-from onager.ids import ExecutorId, JobId, program_of
+from onager.ids import ExecutorId, JobId, script_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import Caller, ClientAccess, Role
 from onager.scheduler import timing
@@ -16,8 +16,8 @@ from onager.scheduler.api.gateway import ExecutorGateway
 from onager.scheduler.api.job_logs import JobLogs
 from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.api.progress import ProgressView
-from onager.scheduler.api.replica_service import ReplicaService
 from onager.scheduler.api.retrying import Retries
+from onager.scheduler.api.scheduler_gateway import SchedulerGatewayService
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.api.timeline.wall_times import WallTimes
@@ -26,12 +26,12 @@ from onager.scheduler.catalog.reading import CatalogQueries
 from onager.scheduler.cluster.cluster_clock import ClusterClock
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.cluster.member_calls import MemberCalls
-from onager.scheduler.cluster.member_watch import MemberWatch
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.cluster.rounds import Rounds
+from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
+from onager.scheduler.cluster.scheduler_watch import SchedulerWatch
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.operations import Operations
@@ -88,7 +88,7 @@ _CONNECT_SWEEP_S: Final = 600.0
 _ROUND_LOOK_S: Final = 5.0
 
 
-class Replica:
+class SchedulerApp:
     """All parts of a scheduler over one state backend."""
 
     def __init__(self, settings: SchedulerSettings, backend: StateBackendClient, clock: Clock) -> None:
@@ -96,15 +96,15 @@ class Replica:
         self._backend = backend
         self.clock = self._clock = clock = ClusterClock(clock)
         self.env = Env(settings, clock)
-        self.members = Members(
+        self.schedulers = LiveSchedulers(
             backend,
             clock,
             scheduler_id=settings.scheduler_id,
             address=settings.advertise or settings.listen,
             lease_ttl_s=settings.scheduler_lease_ttl_ms / 1000,
         )
-        self.precedence = Precedence(self.members)
-        self.ownership = Ownership(self.members)
+        self.precedence = Precedence(self.schedulers)
+        self.ownership = Ownership(self.schedulers)
         self.heads = JobHeads(backend, clock, interval_ms=settings.heads_interval_ms)
         self.webhooks = Webhooks(settings, self.heads, self.precedence, clock)
         self.blobs = BlobStore(backend)
@@ -115,7 +115,7 @@ class Replica:
             self.heads,
             clock,
             settings.scheduler_id,
-            owes=[each.flag for each in self._deliveries],
+            due_flags=[each.flag for each in self._deliveries],
             blobs=self.blobs,
         )
         self.writers = JobWriters(self.jobs, clock, self.ownership.follows)
@@ -139,7 +139,7 @@ class Replica:
             machine=settings.machine,
         )
         self.store = Store(backend, self.jobs, self.writers, self.blobs)
-        self.view = ClusterView(self.members, self.ownership, self.precedence, self.executors)
+        self.view = ClusterView(self.schedulers, self.ownership, self.precedence, self.executors)
         self._build_engine()
         self._build_upkeep()
         self._build_services()
@@ -147,7 +147,7 @@ class Replica:
         self.jobs.listen(self._on_commit)
         self.heads.listen(self._on_head)
         self.loads.listen(self._on_load)
-        self.members.listen(self._on_members)
+        self.schedulers.listen(self._on_schedulers)
 
     def _build_engine(self) -> None:
         """Build what drives jobs, and what talks with executors and other schedulers."""
@@ -157,9 +157,9 @@ class Replica:
             self.executors,
             self.jobs,
             clock,
-            failures=settings.set_aside_failures,
-            window_s=settings.set_aside_window_s,
-            for_s=settings.set_aside_s,
+            failures=settings.quarantine_failures,
+            window_s=settings.quarantine_window_s,
+            for_s=settings.quarantine_s,
         )
         self.reuse = Reuse(self.jobs, has_users=settings.auth_token_file is not None)
         cluster = Cluster(
@@ -170,22 +170,22 @@ class Replica:
             is_offered=self.reuse.is_offered,
         )
         reader = ReportReader(
-            self.blobs, self.results, clock, self.executors, self.quarantine.heard, private=settings.private
+            self.blobs, self.results, clock, self.executors, self.quarantine.record_events, private=settings.private
         )
         self.local = LocalDriver(
             env, store, view, cluster, reader, self.queue, self.loads, self.reuse, on_room=self._wake_for_tasks
         )
         self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
-        peers = ClientAccess(settings.peer_security, (), [Role.SCHEDULER])
+        outgoing = ClientAccess(settings.outgoing_security, (), [Role.SCHEDULER])
         self.forwarding = Forwarding(
-            self.members,
+            self.schedulers,
             self.ownership,
             self.loads,
-            MemberCalls(self.members, peers, clock, timeout_s=settings.forward_timeout_ms / 1000),
+            SchedulerCalls(self.schedulers, outgoing, clock, timeout_s=settings.forward_timeout_ms / 1000),
         )
-        self.member_watch = MemberWatch(
-            self.members,
-            peers,
+        self.scheduler_watch = SchedulerWatch(
+            self.schedulers,
+            outgoing,
             timeout_s=settings.forward_timeout_ms / 1000,
         )
         feasibility = Feasibility(env, store, view, self.loads)
@@ -197,7 +197,7 @@ class Replica:
         )
         self.reconciler = Reconciler(env, store, view, self.local, self.forwarding, self.dispatcher)
         self.clean_ups = CleanUps(env, store, view)
-        self.calls = ExecutorCalls(peers, clock)
+        self.calls = ExecutorCalls(outgoing, clock)
         self.polls = Polls(env, store, view, self.reconciler, self.dispatcher, self.clean_ups, self.calls)
         self.requests = ExecutorRequests(self.executors, share_percent=settings.stream_share_percent)
         self.adoption = Adoption(store, view, self.local)
@@ -220,7 +220,7 @@ class Replica:
         self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
         self.service = self._make_service(submissions, progress)
-        self.places = PlaceAdmission(self._backend, self.executors, self.members)
+        self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
         self.results.check_exchange = self.places.check_exchange
         self.spark_connect = self._make_spark_connect(submissions)
         self.gateway = ExecutorGateway(
@@ -233,19 +233,19 @@ class Replica:
             self.calls,
             self.clean_ups,
             self.blobs,
-            self._hear_progress,
+            self._record_progress,
             self.requests,
-            lambda: [info.address for info in self.members.infos()],
+            lambda: [info.address for info in self.schedulers.infos()],
             self._backend,
             self.places,
         )
-        self.for_replicas = ReplicaService(
+        self.for_schedulers = SchedulerGatewayService(
             self.local,
             self.loads,
             self.forwarding,
             self.jobs,
             self.ownership,
-            self.members,
+            self.schedulers,
             progress,
             self.live,
             self.requests,
@@ -273,11 +273,11 @@ class Replica:
             self.ownership,
             self.heads,
             self.exports,
-            JobLogs(self.jobs, self.history, self.executors, self.requests, self.members, self.forwarding.calls),
+            JobLogs(self.jobs, self.history, self.executors, self.requests, self.schedulers, self.forwarding.calls),
             self.results,
             self.executors,
             Draining(backend, self.executors, clock),
-            self.members,
+            self.schedulers,
             StateAdmin(backend, clock, without_credentials(settings.backend), audit),
             audit,
             self.notes,
@@ -314,8 +314,8 @@ class Replica:
         """
         await check_no_restore_pending(self._backend)
         await self.heads.refresh(is_strict=True)
-        await self.members.refresh()
-        await self.member_watch.set_clock()
+        await self.schedulers.refresh()
+        await self.scheduler_watch.set_clock()
         await self.executors.start()
         await self.adoption.begin()
         self.steps.look_again()
@@ -323,13 +323,13 @@ class Replica:
     async def run(self) -> None:
         """Run the loops until cancelled; `LoopEndedError` when one has ended, since every loop is needed."""
         await run_loops(
-            members=self.members.run(),
+            schedulers=self.schedulers.run(),
             heads=self.heads.run(),
             executors=self.executors.run(),
             places=self.places.run(),
             dispatcher=self.dispatcher.run(),
             forwarding=self.forwarding.run(),
-            member_watch=self.member_watch.run(),
+            scheduler_watch=self.scheduler_watch.run(),
             reconciler=self.reconciler.run(),
             lists_again=self.reconciler.run_again(),
             checks=every(self.settings.speculation_interval_ms / 1000, self.checks.check_all),
@@ -349,7 +349,7 @@ class Replica:
     def release_polls(self) -> None:
         """Answer the calls that wait, so that executors turn to another scheduler, and the other schedulers know."""
         self.dispatcher.nudge(lambda _: True)
-        self.for_replicas.release()
+        self.for_schedulers.release()
         self.requests.close()
 
     async def close(self) -> None:
@@ -379,19 +379,19 @@ class Replica:
         self._changed(job_id)
 
     def _changed(self, job_id: JobId) -> None:
-        """Have those look who watch the job, or the program of which it is a step."""
+        """Have those look who watch the job, or the script of which it is a step."""
         self.watchers.changed(job_id)
-        if (program_id := program_of(job_id)) is not None:
-            self.watchers.changed(program_id)
+        if (script_id := script_of(job_id)) is not None:
+            self.watchers.changed(script_id)
 
-    def _hear_progress(self, told: Sequence[pb.AttemptProgress]) -> None:
+    def _record_progress(self, reported: Sequence[pb.AttemptProgress]) -> None:
         """Keep how far attempts are, or leave it to the drivers of their jobs."""
-        for job_id, some in groupby(told, lambda each: JobId(each.task.job_id)):
+        for job_id, some in groupby(reported, lambda each: JobId(each.task.job_id)):
             head = self.heads.get(job_id)
             if head is None or not head.is_active:
-                continue  # its tasks go on until their executor hears that nobody wants them
+                continue  # its tasks go on until their executor learns that nobody wants them
             driver = self.forwarding.driver_of(job_id)
-            (self.live.hear if driver is None else driver.note_progress)(some)
+            (self.live.record if driver is None else driver.note_progress)(some)
 
     def _note_tables(self, job_id: JobId, keys: Sequence[str]) -> None:
         """Note in the audit that a job has changed the catalog."""
@@ -438,10 +438,10 @@ class Replica:
     def _stop_tasks_of(self, job_id: JobId) -> None:
         self.dispatcher.nudge(lambda session: session.runs(job_id))
 
-    def _on_members(self) -> None:
+    def _on_schedulers(self) -> None:
         """A scheduler has come or gone: some jobs may have another driver."""
-        self.member_watch.on_members()
-        if self.ownership.on_members():
+        self.scheduler_watch.on_schedulers()
+        if self.ownership.on_schedulers():
             self.reconciler.begin_again()
             self.adoption.look_again()
             self.steps.look_again()

@@ -27,7 +27,7 @@ from onager.logs import configure_logging
 from onager.private_files import make_private_directory
 from onager.protocol.security import ServerAccess
 from onager.scheduler import timing
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.executors.own_exchange import OwnExchange
 from onager.scheduler.health import serving_health, tell_health
@@ -118,20 +118,20 @@ async def _run(settings: SchedulerSettings) -> int:
             if settings.metrics_listen is not None:
                 stack.enter_context(serving_metrics(settings.metrics_listen, registry))
             backend = ObservedBackend(backend, StateMetrics(registry), clock)
-        replica = await _made(settings, backend, clock)
-        lag = None if registry is None else observe(replica, registry, replica.clock, access.refusals)
-        await replica.start()
+        scheduler = await _made(settings, backend, clock)
+        lag = None if registry is None else observe(scheduler, registry, scheduler.clock, access.refusals)
+        await scheduler.start()
         checks = HealthServicer()
         await stack.enter_async_context(serving_health(checks, settings.health_listen))
         if settings.scaler_listen is not None:
             from onager.scheduler.scaler import serving_scaler
 
-            await stack.enter_async_context(serving_scaler(replica, settings, settings.scaler_listen))
-        await stack.enter_async_context(_serving_http(replica, replica.clock, registry, access.refusals))
-        server, port = await serve(replica, settings.listen, access, checks)
+            await stack.enter_async_context(serving_scaler(scheduler, settings, settings.scaler_listen))
+        await stack.enter_async_context(_serving_http(scheduler, scheduler.clock, registry, access.refusals))
+        server, port = await serve(scheduler, settings.listen, access, checks)
         host = settings.listen.rpartition(":")[0]
-        loops = asyncio.create_task(_loops(replica, checks, lag))
-        log.info("scheduler_ready", address=f"{host}:{port}", backend=settings.backend, jobs=len(replica.heads))
+        loops = asyncio.create_task(_loops(scheduler, checks, lag))
+        log.info("scheduler_ready", address=f"{host}:{port}", backend=settings.backend, jobs=len(scheduler.heads))
         sys.stdout.write(f"listening on {host}:{port}\n")
         sys.stdout.flush()
         stopping = asyncio.create_task(stop.wait())
@@ -144,7 +144,7 @@ async def _run(settings: SchedulerSettings) -> int:
             stopping.cancel()
             warming.cancel()
             await checks.enter_graceful_shutdown()
-            await _drain(replica, server, loops)
+            await _drain(scheduler, server, loops)
         if is_failed:
             defect = None if loops.cancelled() else loops.exception()
             log.error("scheduler_failed", error=repr(defect))
@@ -153,17 +153,17 @@ async def _run(settings: SchedulerSettings) -> int:
     return EXIT_OK
 
 
-async def _loops(replica: Replica, checks: HealthServicer, lag: "EventLoopLag | None") -> None:
-    health = tell_health(checks, SERVICES, lambda: replica.places.own.is_seen_better_elsewhere)
-    await run_loops(scheduler=replica.run(), health=health, **({} if lag is None else {"lag": lag.run()}))
+async def _loops(scheduler: SchedulerApp, checks: HealthServicer, lag: "EventLoopLag | None") -> None:
+    health = tell_health(checks, SERVICES, lambda: scheduler.places.own.is_seen_better_elsewhere)
+    await run_loops(scheduler=scheduler.run(), health=health, **({} if lag is None else {"lag": lag.run()}))
 
 
 @asynccontextmanager
 async def _serving_http(
-    replica: Replica, clock: Clock, registry: "CollectorRegistry | None", refusals: Counter[str]
+    scheduler: SchedulerApp, clock: Clock, registry: "CollectorRegistry | None", refusals: Counter[str]
 ) -> AsyncIterator[None]:
     """Serve REST and the page inside the block, if that is asked for; say where."""
-    if replica.settings.http_listen is None:
+    if scheduler.settings.http_listen is None:
         yield
         return
     # What it needs takes a while to load.
@@ -172,37 +172,37 @@ async def _serving_http(
     except ModuleNotFoundError as error:
         raise InvalidSettingError(
             "--http-listen",
-            replica.settings.http_listen,
+            scheduler.settings.http_listen,
             f"the module {error.name} is not installed: pip install 'onager[http]'",
         ) from error
 
-    async with serving_http(replica, replica.settings.http_listen, clock, registry, refusals) as url:
+    async with serving_http(scheduler, scheduler.settings.http_listen, clock, registry, refusals) as url:
         sys.stdout.write(f"page at {url}\n")
         yield
 
 
-async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task[None]") -> None:
+async def _drain(scheduler: SchedulerApp, server: grpc.aio.Server, loops: "asyncio.Task[None]") -> None:
     """Leave within a second, however slow the store is: the other schedulers can read all that is stored.
 
     New calls are refused. Calls that wait are answered, so that their callers turn elsewhere. Writes in flight are
     finished.
     """
-    replica.stopping.set()
+    scheduler.stopping.set()
     stopping = asyncio.create_task(server.stop(timing.STOP_GRACE_S))
     await asyncio.sleep(timing.STOP_REFUSING_S)
-    replica.release_polls()
-    await asyncio.gather(stopping, replica.members.leave(timing.STOP_LEAVE_S))
+    scheduler.release_polls()
+    await asyncio.gather(stopping, scheduler.schedulers.leave(timing.STOP_LEAVE_S))
     loops.cancel()
     await asyncio.wait([loops], timeout=timing.STOP_LEAVE_S)
     try:
         async with asyncio.timeout(timing.STOP_WRITE_S):
-            await replica.close()
+            await scheduler.close()
     except TimeoutError:
         # Reports that were not acknowledged are sent to another scheduler.
         log.warning("scheduler_left_writes_behind")
 
 
-async def _made(settings: SchedulerSettings, backend: StateBackendClient, clock: Clock) -> Replica:
+async def _made(settings: SchedulerSettings, backend: StateBackendClient, clock: Clock) -> SchedulerApp:
     """Make the scheduler, and the exchange directory.
 
     The latter only if the cluster has none yet: else the volume that holds it may not be mounted here.
@@ -211,11 +211,11 @@ async def _made(settings: SchedulerSettings, backend: StateBackendClient, clock:
     is_there = await EXCHANGE.call(Path(local_path(path)).exists)
     if is_there or await backend.get(Keyspace.Places, place_files.EXCHANGE) is None:
         await EXCHANGE.call(make_exchange_dir, path, access)
-    replica = Replica(settings, backend, clock)
-    replica.places.own = OwnExchange(
-        path, backend, replica.members, replica.places, clock, partial(make_exchange_dir, path, access)
+    scheduler = SchedulerApp(settings, backend, clock)
+    scheduler.places.own = OwnExchange(
+        path, backend, scheduler.schedulers, scheduler.places, clock, partial(make_exchange_dir, path, access)
     )
-    return replica
+    return scheduler
 
 
 def make_exchange_dir(exchange_dir: str, access: str = "owner") -> None:

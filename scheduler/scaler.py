@@ -23,7 +23,7 @@ from onager.protocol.externalscaler_pb2_grpc import (
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.security import ServerAccess
 from onager.protocol.status import abort
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.policy.slots_wanted import slots_wanted
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 METRIC: Final = "onager_slots_wanted"
 SLOTS_PER_EXECUTOR: Final = "slotsPerExecutor"
-"""The entry of a trigger's metadata that says how many slots one replica has; 1 without it."""
+"""The entry of a trigger's metadata that says how many slots one scheduler has; 1 without it."""
 _MAX_SLOTS: Final = 100_000
 
 
@@ -61,13 +61,13 @@ class ScalerService(ExternalScalerServicer):  # type: ignore[misc]
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Any) -> None:  # noqa: N802
         """Tell the same now, and whenever it changes."""
         del request
-        changed, told = asyncio.Event(), None
+        changed, reported = asyncio.Event(), None
         self._streams.add(changed)
         try:
             while True:
-                if (is_active := self._heads.has_active) is not told:
+                if (is_active := self._heads.has_active) is not reported:
                     await context.write(pb.IsActiveResponse(result=is_active))
-                    told = is_active
+                    reported = is_active
                 await changed.wait()
                 changed.clear()
         finally:
@@ -103,7 +103,7 @@ def _slots_per_executor(ref: pb.ScaledObjectRef) -> int:
 
 
 @asynccontextmanager
-async def serving_scaler(replica: Replica, settings: SchedulerSettings, listen: str) -> AsyncIterator[int]:
+async def serving_scaler(scheduler: SchedulerApp, settings: SchedulerSettings, listen: str) -> AsyncIterator[int]:
     """Serve KEDA at *listen* inside the block; yield the port.
 
     `InvalidSettingError` when the address cannot be used, or others reach it and need not show a certificate.
@@ -114,7 +114,7 @@ async def serving_scaler(replica: Replica, settings: SchedulerSettings, listen: 
         )
     access = ServerAccess(settings.scaler_security, listen, "--scaler-listen")
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
-    service = ScalerService(replica.heads, replica.loads)
+    service = ScalerService(scheduler.heads, scheduler.loads)
     add_ExternalScalerServicer_to_server(service, Border(server, foreign_bytes=SCALER_BYTES))
     port = access.add_port(server, listen)
     await server.start()

@@ -1,4 +1,4 @@
-"""What a scheduler process can be told, by flags and by ``ONAGER_SCHEDULER_…`` variables alike."""
+"""What a scheduler process can be known, by flags and by ``ONAGER_SCHEDULER_…`` variables alike."""
 
 import secrets
 from dataclasses import replace
@@ -43,14 +43,14 @@ class SchedulerSettings(ProcessSettings):
     `scaler_tls_client_ca`."""
     scaler_tls_client_ca: Path | None = None
     """Certificates of the authorities that issued KEDA's certificate; by default `tls_client_ca`."""
-    peer_tls_ca: Path | None = None
+    outgoing_tls_ca: Path | None = None
     """Certificates of the authorities that issued the certificates of other schedulers and of push executors. With TLS,
     by default those of `tls_client_ca`, else `tls_cert` itself, which suffices if all share that certificate."""
-    peer_tls_cert: Path | None = None
+    outgoing_tls_cert: Path | None = None
     """The certificate to show to them; by default `tls_cert` where callers have to show one here."""
-    peer_tls_key: Path | None = None
+    outgoing_tls_key: Path | None = None
     """The key of that certificate; by default `tls_key`."""
-    peer_auth_token_file: Path | None = None
+    outgoing_auth_token_file: Path | None = None
     """The file whose first line is the token for them; by default `auth_token_file`."""
     exchange_dir: str = "var/exchange"
     """The directory that executors and schedulers share: a path on each of their machines, not in a bucket or HDFS."""
@@ -130,12 +130,12 @@ class SchedulerSettings(ProcessSettings):
     """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`), re-plans
     that take too long (`onager.adaptive`), and jobs that want to stream (`onager.exchange`) while no executor can."""
 
-    set_aside_failures: int = Field(default=4, ge=0)
+    quarantine_failures: int = Field(default=4, ge=0)
     """An executor is quarantined if it fails this many different tasks that succeed elsewhere, and hardly any of its
     tasks succeed; 0: never."""
-    set_aside_window_s: int = Field(default=60, ge=1)
+    quarantine_window_s: int = Field(default=60, ge=1)
     """The quarantine counts failures and successes of the last so many seconds."""
-    set_aside_s: int = Field(default=300, ge=1)
+    quarantine_s: int = Field(default=300, ge=1)
     """How long a quarantine lasts."""
 
     @field_validator("retry_pauses_s", mode="before")
@@ -192,7 +192,7 @@ class SchedulerSettings(ProcessSettings):
     def private(self) -> PrivatePaths:
         """Return the files and directories that no job's output may meet."""
         state = self.backend.removeprefix("leveldb:") if self.backend.startswith("leveldb:") else None
-        files = (self.auth_token_file, self.peer_auth_token_file, self.tls_key, self.peer_tls_key)
+        files = (self.auth_token_file, self.outgoing_auth_token_file, self.tls_key, self.outgoing_tls_key)
         secrets = (*files, self.webhook_secret_file)
         return PrivatePaths([self.exchange_dir, state], secrets, shared=(self.exchange_dir,))
 
@@ -203,14 +203,14 @@ class SchedulerSettings(ProcessSettings):
         return replace(self.server_security, tls_client_ca=client_ca, auth_token_file=None)
 
     @property
-    def peer_security(self) -> ClientSecurity:
+    def outgoing_security(self) -> ClientSecurity:
         """Return what the settings say of the way to other schedulers and to push executors."""
         is_shown = self.tls_client_ca is not None
         return ClientSecurity(
-            tls_ca=self.peer_tls_ca or (self.tls_cert and (self.tls_client_ca or self.tls_cert)),
-            tls_cert=self.peer_tls_cert or (self.tls_cert if is_shown else None),
-            tls_key=self.peer_tls_key or (self.tls_key if is_shown else None),
-            auth_token_file=self.peer_auth_token_file or self.auth_token_file,
+            tls_ca=self.outgoing_tls_ca or (self.tls_cert and (self.tls_client_ca or self.tls_cert)),
+            tls_cert=self.outgoing_tls_cert or (self.tls_cert if is_shown else None),
+            tls_key=self.outgoing_tls_key or (self.tls_key if is_shown else None),
+            auth_token_file=self.outgoing_auth_token_file or self.auth_token_file,
             insecure=self.insecure,
         )
 

@@ -13,13 +13,13 @@ ANSWER_TAKEN_S: Final = 2.0
 CALL_FIRST_PAUSE_S: Final = 0.05
 CALL_LONGEST_PAUSE_S: Final = 1.0
 """Pauses after failed calls to a push executor: the first one, and the longest of those that follow."""
-UNREACHED_TOLD_S: Final = 60.0
+UNREACHED_REPORTED_S: Final = 60.0
 """How often it is logged that an executor cannot be called."""
 ATTEND_WAIT_S: Final = 10.0
 """How long the call that one scheduler keeps in flight to another waits before it is answered and made again."""
 ATTEND_FIRST_PAUSE_S: Final = 0.05
 ATTEND_LONGEST_PAUSE_S: Final = 1.0
-MEMBER_PASSED_OVER_S: Final = 2.0
+SCHEDULER_PASSED_OVER_S: Final = 2.0
 """How long a scheduler that did not answer is skipped."""
 
 # ---------------------------------------------------------------- shared directories
@@ -67,7 +67,7 @@ JOB_RESTS_S: Final = 0.3
 
 NEW_JOB_MOMENT_S: Final = 0.01
 """How long a new job is left to the scheduler that took it in: about the time that an append takes."""
-LOADS_TOLD_EVERY_S: Final = 0.2
+LOADS_REPORTED_EVERY_S: Final = 0.2
 """How often other schedulers are sent the loads of this one's jobs that have changed."""
 CLEAN_UPS_TOGETHER_S: Final = 0.3
 """How long the clean-up of an ended job waits for others: to ask for it ends a poll, and the next job needs one."""
@@ -94,7 +94,7 @@ SHARES_KEPT_S: Final = 1.0
 SHARES_WAIT_S: Final = 1.0
 """How long somebody who looks at an ended job waits for them."""
 SHARES_WAIT_RUNNING_S: Final = 0.1
-"""And at a running one: they are asked for again, and what else is told should not wait."""
+"""And at a running one: they are asked for again, and what else is reported should not wait."""
 
 GIVE_UP_S: Final = 30.0
 """How long work on a job is tried again after an error that does not pass."""
@@ -113,9 +113,9 @@ QUARANTINE_LOOK_S: Final = 0.5
 LOGS_ANSWERED_S: Final = 2.0
 """How long executors may take to answer what a client wants to read of their logs."""
 LOGS_FOLLOWED_EVERY_S: Final = 0.5
-"""How often a client that follows logs is told what is new."""
+"""How often a client that follows logs gets what is new."""
 LOADS_LOOK_S: Final = 1.0
-"""How often loads that executors have told are written."""
+"""How often loads that executors have reported are written."""
 LOAD_WRITTEN_EVERY_S: Final = 5.0
 """The least time between two writes of one executor's load."""
 
@@ -155,7 +155,7 @@ def check(forward_timeout_ms: int) -> None:
             EXECUTOR_CALL_S / 2,
             "an executor that reports would give its call up before this scheduler drives its job itself",
         ),
-        (MEMBER_PASSED_OVER_S, "a scheduler that does not answer would never be passed over"),
+        (SCHEDULER_PASSED_OVER_S, "a scheduler that does not answer would never be passed over"),
     ):
         if forward_timeout_ms >= 1000 * most_s:
             raise InvalidSettingError(
@@ -165,8 +165,7 @@ def check(forward_timeout_ms: int) -> None:
 
 # What must hold between the constants, in words, and whether it does.
 HOLDS: Final = {
-    "a list that others are told is older than a launch that may be on its way": LISTS_COMPARED_EVERY_S
-    > LAUNCH_YOUNG_S,
+    "a list that others got is older than a launch that may be on its way": LISTS_COMPARED_EVERY_S > LAUNCH_YOUNG_S,
     "a call has been answered, or has failed, before the executor gives up its report": ANSWER_TAKEN_S
     < EXECUTOR_CALL_S,
     "a scheduler has stopped within a second": STOP_REFUSING_S

@@ -65,7 +65,7 @@ def task_key_of(job_id: JobId, held: HeldTask) -> TaskKey:
 
 
 def death_from(message: pb.JvmDeath) -> JvmDeath:
-    """Return how a JVM ended, as its agent told; the tasks are of any jobs."""
+    """Return how a JVM ended, as its agent reported; the tasks are of any jobs."""
     running = tuple(SuspectTask(*task_key(task)) for task in message.running)
     was_alone = message.alone and len(running) == 1
     return JvmDeath(is_memory=message.memory, was_alone=was_alone, tasks=len(running), suspects=running)
@@ -150,7 +150,7 @@ def failure_from(message: pb.Failure) -> Failure:
 def failure_message(failure: Failure) -> pb.Failure:
     """Return a failure as shown to people."""
     message = pb.Failure(
-        kind=failure.told_kind,
+        kind=failure.shown_kind,
         message=failure.message,
         error_class=failure.error_class or "",
         sql_state=failure.sql_state or "",

@@ -65,7 +65,9 @@ BYTES: Final = counter(
     "direction",
 )
 WATCHES: Final = gauge("onager_state_watches", Whose.PROCESS, "Watches of the store that are open.")
-WATCH_EVENTS: Final = counter("onager_state_watch_events_total", "Events that watches of the store told.", "keyspace")
+WATCH_EVENTS: Final = counter(
+    "onager_state_watch_events_total", "Events that watches of the store reported.", "keyspace"
+)
 WATCH_BREAKS: Final = counter(
     "onager_state_watch_breaks_total", "Watches of the store that broke off: compacted, or unavailable.", "reason"
 )
@@ -182,7 +184,7 @@ class ObservedBackend(ForwardingBackend):
 class _CountedEvents(AsyncIterator[WatchEvent]):
     def __init__(self, events: AsyncIterator[WatchEvent], metrics: StateMetrics, keyspace: Keyspace) -> None:
         self._events = events
-        self._told = metrics.watch_events[keyspace]
+        self._reported = metrics.watch_events[keyspace]
         self._breaks = metrics.watch_breaks
 
     async def __anext__(self) -> WatchEvent:
@@ -192,7 +194,7 @@ class _CountedEvents(AsyncIterator[WatchEvent]):
             if (broken := self._breaks.get(type(error))) is not None:
                 broken.inc()
             raise
-        self._told.inc()
+        self._reported.inc()
         return event
 
 

@@ -13,7 +13,7 @@ from tests.support.etcd.cluster import RUNNING
 from tests.support.etcd.known_bugs import KNOWN_BUGS, about
 from tests.support.spark.jvm_options import java_options
 
-_TOLD: list[tuple[str, str]] = []
+_REPORTED: list[tuple[str, str]] = []
 # Every run draws the same, however slow the machine is; who looks for what is new sets `derandomize` to False.
 settings.register_profile("gate", deadline=None, derandomize=True)
 settings.load_profile("gate")
@@ -42,16 +42,16 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Return a function that adds a line to the run's summary, whether the test fails or not."""
-    return lambda text: _TOLD.append((request.node.nodeid, text))
+    return lambda text: _REPORTED.append((request.node.nodeid, text))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if EtcdCluster.started:
         terminalreporter.section("etcd")
         terminalreporter.write_line(f"{EtcdCluster.started} clusters of {about(*KNOWN_BUGS)}")
-    if _TOLD:
+    if _REPORTED:
         terminalreporter.section("what tests have to tell")
-        for test, text in _TOLD:
+        for test, text in _REPORTED:
             terminalreporter.write_line(f"{test.partition('tests/')[2]}: {text}")
 
 

@@ -1,16 +1,18 @@
-"""What kills cost a program of Spark Connect: ``python -m benchmarks.connect_kill --replicas 3 --runs 50 --json FILE``.
+"""What kills cost a program of Spark Connect.
 
-Replicas on three members of etcd behind HAProxy, two executors, and an unmodified client of PySpark in a process of its
-own (`benchmarks.connect_kill.client`), with one session for all runs: settings, a view and a Python function. In each
-run something is killed by ``kill -9``, and started again:
+Run ``python -m benchmarks.connect_kill --schedulers 3 --runs 50 --json FILE``.
+
+Schedulers on three members of etcd behind HAProxy, two executors, and an unmodified client of PySpark in a process of
+its own (`benchmarks.connect_kill.client`), with one session for all runs: settings, a view and a Python function. In
+each run something is killed by ``kill -9``, and started again:
 
 | killed | when |
 |---|---|
-| ``serving`` | the replica to which HAProxy passes the client, when a quarter of a result has been read |
-| ``another`` | a replica that serves none of it, at the same moment |
-| ``all`` | all replicas, at the same moment |
+| ``serving`` | the scheduler to which HAProxy passes the client, when a quarter of a result has been read |
+| ``another`` | a scheduler that serves none of it, at the same moment |
+| ``all`` | all schedulers, at the same moment |
 | ``executor`` | one of the executors with its JVM, while the job runs |
-| ``serving a running job`` | the replica as above, while the job runs |
+| ``serving a running job`` | the scheduler as above, while the job runs |
 
 | figure | what it is |
 |---|---|

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.connect_kill [--replicas 3] [--runs 50] [--rows 300000] [--seed 1] --json FILE``."""
+"""``python -m benchmarks.connect_kill [--schedulers 3] [--runs 50] [--rows 300000] [--seed 1] --json FILE``."""
 
 import argparse
 import json
@@ -53,24 +53,26 @@ class Kills:
         """Run both queries without faults, for the medians that kills are compared with."""
         reads = [self._undisturbed("read") for _ in range(UNDISTURBED_RUNS)]
         runs = [self._undisturbed("run") for _ in range(UNDISTURBED_RUNS)]
-        troubles = [told["wrong"] for told in (*reads, *runs) if told["wrong"]] + self._client.ask("check")["lost"]
+        troubles = [reported["wrong"] for reported in (*reads, *runs) if reported["wrong"]] + self._client.ask("check")[
+            "lost"
+        ]
         if troubles:
             raise RuntimeError(f"before any kill: {'; '.join(troubles)}")
-        self.undisturbed["pause_s"] = statistics.median(told["pause_s"] for told in reads)
-        self.undisturbed["run_s"] = statistics.median(told["seconds"] for told in runs)
+        self.undisturbed["pause_s"] = statistics.median(reported["pause_s"] for reported in reads)
+        self.undisturbed["run_s"] = statistics.median(reported["seconds"] for reported in runs)
 
     def _undisturbed(self, line: str) -> dict[str, Any]:
-        told = self._client.ask(line)
-        while "end" not in told:
-            told = self._client.ask("") if told["at"] else self._client.hear()
-        return told
+        reported = self._client.ask(line)
+        while "end" not in reported:
+            reported = self._client.ask("") if reported["at"] else self._client.read_answer()
+        return reported
 
     def run(self, kind: str) -> Run:
         """Kill once."""
         run = Run(kind)
         self._client.say("read" if kind in READING else "run")
-        told = self._client.hear()
-        if "end" not in told:
+        reported = self._client.read_answer()
+        if "end" not in reported:
             if kind not in READING:
                 time.sleep(self.undisturbed["run_s"] * self._rng.uniform(0.1, 0.8))
             run.killed = self._victims(kind)
@@ -78,9 +80,9 @@ class Kills:
                 self._client.say("")
             self._cluster.kill(*run.killed)
             self._cluster.start(*run.killed)
-            told = self._client.hear()
-        run.wrong = told["wrong"]
-        run.pause_s = round(told.get("pause_s") or max(0.0, told["seconds"] - self.undisturbed["run_s"]), 3)
+            reported = self._client.read_answer()
+        run.wrong = reported["wrong"]
+        run.pause_s = round(reported.get("pause_s") or max(0.0, reported["seconds"] - self.undisturbed["run_s"]), 3)
         run.lost = self._client.ask("check")["lost"]
         self._cluster.await_ready()
         run.not_once = self._jobs.look()
@@ -93,7 +95,7 @@ class Kills:
             return self._cluster.schedulers
         serving = self._cluster.serving(self._client.pid)
         if not serving:
-            raise RuntimeError("HAProxy knows of no replica that serves the client")
+            raise RuntimeError("HAProxy knows of no scheduler that serves the client")
         if kind == "another":
             others = [name for name in self._cluster.schedulers if name not in serving]
             return others[:1] or serving[:1]
@@ -125,15 +127,15 @@ def main() -> int:
     runs: list[Run] = []
     try:
         with (
-            ConnectCluster(directory, replicas=options.replicas) as cluster,
+            ConnectCluster(directory, schedulers=options.schedulers) as cluster,
             cluster.client() as admin,
             AskedClient(_CLIENT, cluster.remote, str(options.rows), log=directory / "client.log") as client,
         ):
-            client.hear()
+            client.read_answer()
             kills = Kills(cluster, client, Jobs(admin), options.seed)
             kills.warm_up()
-            told = " ".join(f"{name} {seconds:.3f}" for name, seconds in kills.undisturbed.items())
-            print(f"undisturbed: {told}", flush=True)
+            reported = " ".join(f"{name} {seconds:.3f}" for name, seconds in kills.undisturbed.items())
+            print(f"undisturbed: {reported}", flush=True)
             for number in range(options.runs):
                 runs.append(run := kills.run(KINDS[number % len(KINDS)]))
                 what = "; ".join(filter(None, [run.wrong, *run.not_once, *run.lost]))
@@ -157,7 +159,7 @@ def _write(options: argparse.Namespace, runs: Sequence[Run], undisturbed: dict[s
     if options.json is None:
         return
     report = {
-        "replicas": options.replicas,
+        "schedulers": options.schedulers,
         "rows": options.rows,
         "seed": options.seed,
         "cores": os.cpu_count(),
@@ -172,7 +174,7 @@ def _write(options: argparse.Namespace, runs: Sequence[Run], undisturbed: dict[s
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.connect_kill", description=__doc__)
-    parser.add_argument("--replicas", type=int, choices=(1, 2, 3), default=3, help="schedulers")
+    parser.add_argument("--schedulers", type=int, choices=(1, 2, 3), default=3, help="schedulers")
     parser.add_argument("--runs", type=int, default=50, help="kills; the kinds take turns")
     parser.add_argument("--rows", type=int, default=300_000, help="of the result that is read")
     parser.add_argument("--seed", type=int, default=1, help="of the moments and of which executor")

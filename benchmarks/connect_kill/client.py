@@ -84,15 +84,15 @@ class Program:
             try:
                 lost += [] if holds() else [what]
             except Exception as error:  # noqa: BLE001 - that is what is asked
-                lost.append(f"{what}: {_told(error)}")
+                lost.append(f"{what}: {_error_text(error)}")
         return {"lost": lost}
 
 
-def _say(told: dict[str, Any]) -> None:
-    print(json.dumps(told), flush=True)
+def _say(reported: dict[str, Any]) -> None:
+    print(json.dumps(reported), flush=True)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
@@ -105,7 +105,7 @@ def main() -> None:
         try:
             _say({"end": line.strip(), **asked[line.strip()]()})
         except Exception as error:  # noqa: BLE001 - whatever a program of Spark meets is a finding
-            _say({"end": line.strip(), "wrong": _told(error), "pause_s": 0.0, "seconds": 0.0, "lost": []})
+            _say({"end": line.strip(), "wrong": _error_text(error), "pause_s": 0.0, "seconds": 0.0, "lost": []})
 
 
 if __name__ == "__main__":

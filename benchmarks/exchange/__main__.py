@@ -71,11 +71,11 @@ def _row(exchange: str, rows: int, seconds: float, few_s: Sequence[Sequence[floa
 
 def _spark(source: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="onager-bench-") as scratch:
-        out = Path(scratch) / "told.json"
+        out = Path(scratch) / "reported.json"
         arguments = [source, str(options.runs), str(options.probes), str(out)]
         subprocess.run([sys.executable, "-m", "benchmarks.exchange.plain_spark", *arguments], check=True)
-        told = json.loads(out.read_text())
-    return _row("spark", told["rows"], told["seconds"], told["few_s"], told["peak_mb"])
+        reported = json.loads(out.read_text())
+    return _row("spark", reported["rows"], reported["seconds"], reported["few_s"], reported["peak_mb"])
 
 
 def _ours(exchange: str, source: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class _Job:
             partitions=plan.partitions,
             tasks=[pb.TaskAttempt(partition=partition) for partition in partitions],
             output=pb.OutputLayout(kind="result" if isinstance(plan.output, ResultOutput) else "exchange"),
-            pipelined=self._is_streaming,
+            streaming=self._is_streaming,
         )
         for source in plan.inputs:
             if isinstance(source, ExchangeInput) and self._is_streaming:

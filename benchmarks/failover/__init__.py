@@ -8,7 +8,7 @@ lot. It is started again, and listed by all, before the next job.
 | figure | what it is |
 |---|---|
 | ``extra_s_…`` | the job's time by its record, less the median of the same job undisturbed, which runs in between |
-| ``told_extra_s_…`` | the same by the client's clock, from before the submission until it is told of the end |
+| ``reported_extra_s_…`` | the same by the client's clock, from before the submission until it is notified of the end |
 | ``finished_tasks_rerun`` | executions that ended beyond the first of each partition, by what executors wrote down |
 | ``wrong_results`` | jobs that did not succeed, or whose rows are not one for each partition |
 """

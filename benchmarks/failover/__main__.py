@@ -42,16 +42,16 @@ def main() -> None:
 def summary(undisturbed: Sequence[Run], killed: Sequence[tuple[str, Run]]) -> dict[str, Any]:
     """Return the figures of jobs left alone and of those in which the scheduler of a role was killed."""
     job_s = statistics.median(run.job_s for run in undisturbed)
-    told_s = statistics.median(run.told_s for run in undisturbed)
+    reported_s = statistics.median(run.reported_s for run in undisturbed)
     extra_s = [run.job_s - job_s for _, run in killed]
-    told_extra_s = [run.told_s - told_s for _, run in killed]
+    reported_extra_s = [run.reported_s - reported_s for _, run in killed]
     runs = [*undisturbed, *(run for _, run in killed)]
     return {
         "kills": len(killed),
         "extra_s_p50": round(statistics.median(extra_s), 3),
         "extra_s_max": round(max(extra_s), 3),
-        "told_extra_s_p50": round(statistics.median(told_extra_s), 3),
-        "told_extra_s_max": round(max(told_extra_s), 3),
+        "reported_extra_s_p50": round(statistics.median(reported_extra_s), 3),
+        "reported_extra_s_max": round(max(reported_extra_s), 3),
         "finished_tasks_rerun": sum(run.rerun for run in runs),
         "wrong_results": sum(run.is_wrong for run in runs),
         "undisturbed_s_p50": round(job_s, 3),
@@ -60,11 +60,11 @@ def summary(undisturbed: Sequence[Run], killed: Sequence[tuple[str, Run]]) -> di
             {
                 "killed": role,
                 "extra_s": round(extra, 3),
-                "told_extra_s": round(told, 3),
+                "reported_extra_s": round(reported, 3),
                 "rerun": run.rerun,
                 "why": run.why,
             }
-            for (role, run), extra, told in zip(killed, extra_s, told_extra_s, strict=True)
+            for (role, run), extra, reported in zip(killed, extra_s, reported_extra_s, strict=True)
         ],
     }
 

@@ -26,7 +26,7 @@ class Run:
 
     job_s: float
     """From submission to end, by the job's record."""
-    told_s: float
+    reported_s: float
     """The same by the client's clock."""
     rerun: int
     is_wrong: bool
@@ -44,12 +44,12 @@ def run_job(
         if kill_after_s is not None:
             time.sleep(max(0.0, begun_s + kill_after_s - time.monotonic()))
             cluster.kill(process := victim(cluster, client, role, handle.id, lot))
-        job_s, told_s, why = waiting.result()
+        job_s, reported_s, why = waiting.result()
     if kill_after_s is not None:
         cluster.start(process)
         wait_until_listed(cluster)
     why = why or check_rows(handle.to_arrow().column(0).to_pylist(), job.tasks)
-    return Run(job_s, told_s, rerun_tasks(cluster.events(), handle.id), bool(why), why)
+    return Run(job_s, reported_s, rerun_tasks(cluster.events(), handle.id), bool(why), why)
 
 
 def _wait(handle: JobHandle, begun_s: float) -> tuple[float, float, str]:

@@ -83,15 +83,15 @@ class Floods:
         arguments = (flood, self._cluster.address, token, str(_STREAMS[flood]))
         with Memory({"scheduler": self._scheduler, "agent": self._agent}) as memory:
             with AskedClient("benchmarks.floods.attacker", *arguments, log=self._log) as attacker:
-                attacker.hear()
+                attacker.read_answer()
                 seconds = self._seconds()
-                told = attacker.ask("stop")
+                reported = attacker.ask("stop")
                 recovered_s = self._recovered_s(time.monotonic())
             figures = memory.figures()
         return {
             "flood": flood,
-            "asked": _STREAMS[flood] or sum(told["refused"].values()) + sum(told["ended"].values()),
-            **told,
+            "asked": _STREAMS[flood] or sum(reported["refused"].values()) + sum(reported["ended"].values()),
+            **reported,
             "seconds": seconds,
             **figures,
             "executor_lived": self._processes() == processes,

@@ -6,11 +6,11 @@ task returns one at once. Plain Spark runs as many tasks that do nothing, in the
 
 | figure of a row | what it is |
 |---|---|
-| ``tasks_per_s`` | tasks over the time from before the submission until the client is told that the job has ended |
+| ``tasks_per_s`` | tasks over the time from before the submission until the client is notified that the job has ended |
 | ``store_writes_per_task`` | transactions and single writes that schedulers committed, by their metrics |
 | ``store_bytes_per_task`` | bytes of the values in them |
-| ``scheduler_cpu_us_per_task`` | processor time of all replicas together; also of the executors, and of etcd |
-| ``conflicts`` | transactions that found another replica to have been first |
+| ``scheduler_cpu_us_per_task`` | processor time of all schedulers together; also of the executors, and of etcd |
+| ``conflicts`` | transactions that found another scheduler to have been first |
 | ``first_task_ms_…`` | from before the submission of a job of one task until an executor's worker has that task |
 | ``busy_first_task_ms_…`` | the same while a job of many tasks that do nothing occupies every slot |
 

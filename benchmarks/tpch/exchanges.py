@@ -63,7 +63,7 @@ def compare(
 def report(found: Sequence[Compared], *, sf: float, slots: Sequence[int], path: Path) -> bool:
     """Print the sums, and write everything to *path*; return whether all results were equal and streamed."""
     totals = {name: round(sum(getattr(q, name).total_s for q in found), 3) for name in EXCHANGES}
-    told: dict[str, Any] = {
+    sums: dict[str, Any] = {
         "sf": sf,
         "slots": list(slots),
         "queries": [asdict(q) for q in found],
@@ -72,12 +72,12 @@ def report(found: Sequence[Compared], *, sf: float, slots: Sequence[int], path: 
         "totals_s": totals,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    path.write_text(json.dumps(sums, indent=1) + "\n")
     print(
-        f"{told['equal']} of {len(found)} equal, {told['streamed']} streamed; durable {totals['durable']:.1f} s, "
+        f"{sums['equal']} of {len(found)} equal, {sums['streamed']} streamed; durable {totals['durable']:.1f} s, "
         f"streaming {totals['streaming']:.1f} s"
     )
-    return bool(told["equal"] == told["streamed"] == len(found))
+    return bool(sums["equal"] == sums["streamed"] == len(found))
 
 
 def _compare(client: onager.OnagerClient, compared: Compared, data: Path, runs: int, conf: Mapping[str, str]) -> None:

@@ -126,10 +126,10 @@ ALERTS: Final = (
         "Less than a tenth of the exchange directory's space is free",
     ),
     Alert(
-        "OnagerExecutorSetAside",
+        "OnagerExecutorQuarantined",
         "warning",
         "1m",
-        'sum by (job) (max by (job, mode) (onager_executors{state="set_aside"})) > 0',
+        'sum by (job) (max by (job, mode) (onager_executors{state="quarantined"})) > 0',
         "An executor is quarantined: nearly everything fails there that succeeds elsewhere",
     ),
     Alert(

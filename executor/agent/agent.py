@@ -1,7 +1,7 @@
 """The agent: registers, takes work from schedulers by poll or push, reports outcomes, and leaves.
 
 It holds no truth but which tasks it holds. Any call may be lost or be answered by another scheduler. So launches are
-told apart by their attempt, reports are sent until they are acknowledged, and an executor that no scheduler knows
+distinguished by their attempt, reports are sent until they are acknowledged, and an executor that no scheduler knows
 registers again.
 """
 
@@ -19,10 +19,10 @@ from onager.executor.agent.catalog import CatalogClient
 from onager.executor.agent.clean_ups import CleanUps
 from onager.executor.agent.endings import Ending, Outcome, describe_death, until_over
 from onager.executor.agent.gateway import SchedulerGateway, tell
-from onager.executor.agent.membership import Identity, Membership
+from onager.executor.agent.quarantine_notice import QuarantineNotice
+from onager.executor.agent.registration import Identity, Registration
 from onager.executor.agent.reporting import Reporter
 from onager.executor.agent.requests import Requests
-from onager.executor.agent.set_aside import SetAsideNotice
 from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
 from onager.executor.agent.threads import Threads
 from onager.executor.agent.watches import AgentEnv, Watches
@@ -74,14 +74,14 @@ class Agent:
         self._watches = Watches(
             AgentEnv(settings, identity, worker, clock, self._threads),
             places,
-            beat=lambda: self._membership.beat(),  # noqa: PLW0108 - made below
+            beat=lambda: self._registration.beat(),  # noqa: PLW0108 - made below
             on_change=self._note_change,
             is_working=lambda: self._attempts.active > 0,
         )
         self._attempts = AttemptTable(settings.slots, clock, self._watches.load.rss_bytes)
-        self._set_aside = SetAsideNotice(self._id)
+        self._quarantine = QuarantineNotice(self._id)
         self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
-        self._membership = self._make_membership(address)
+        self._registration = self._make_registration(address)
         self._reporter = self._make_reporter()
         self._calls: dict[int, asyncio.Future[pb.PollWorkResponse]] = {}
         """The poll answers that may come as a call, by the number of the poll's list."""
@@ -106,11 +106,11 @@ class Agent:
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._in_hand = self._make_tasks_in_hand(logs)
         self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
-        self._told_by_heartbeat = 0
-        """Of the clean-ups: what the latest heartbeat told."""
+        self._reported_by_heartbeat = 0
+        """Of the clean-ups: what the latest heartbeat reported."""
 
-    def _make_membership(self, address: str) -> Membership:
-        return Membership(
+    def _make_registration(self, address: str) -> Registration:
+        return Registration(
             self._settings,
             self._identity,
             self._gateway,
@@ -130,7 +130,7 @@ class Agent:
             executor_id=self._id,
             incarnation=self._identity.incarnation,
             on_answer=self._take_report_answer,
-            on_unknown=self._membership.lose,
+            on_unknown=self._registration.lose,
             on_silence=self._poll_again,
             list_number=lambda: self._list_number,
             takes_work=lambda: self._takes_work,
@@ -175,8 +175,8 @@ class Agent:
         `LoopEndedError` when a part has ended that must not.
         """
         loops = {
-            "registration": self._membership.register(),
-            "heartbeats": self._membership.keep_alive(),
+            "registration": self._registration.register(),
+            "heartbeats": self._registration.keep_alive(),
             "polling": self._poll(),
             "offers": self._reporter.offer(),
             "reporting": self._reporter.run(),
@@ -217,7 +217,7 @@ class Agent:
 
     def _begin_to_leave(self) -> None:
         self._draining.set()
-        self._membership.announce_drain()
+        self._registration.announce_drain()
         self._note_change()
 
     def _end(self, ending: Ending, message: str) -> None:
@@ -263,7 +263,7 @@ class Agent:
         """
         backoff = Backoff(first_s=0.05, limit_s=1.0)
         while True:
-            await self._membership.wait_until_registered()
+            await self._registration.wait_until_registered()
             self._changed.clear()
             if not self._has_to_poll:
                 await is_set_within(self._changed, self._next_list_in_s)
@@ -308,7 +308,7 @@ class Agent:
         try:
             await self._poll_once()
         except UnknownExecutorError:
-            self._membership.lose()
+            self._registration.lose()
         except OnagerError as e:
             tell(self._log, "poll_failed", e)
             await backoff.sleep()
@@ -317,12 +317,12 @@ class Agent:
 
     async def _poll_once(self) -> None:
         requests: list[pb.PollWorkRequest] = []
-        told = 0
+        reported = 0
         called: asyncio.Future[pb.PollWorkResponse] = asyncio.get_running_loop().create_future()
 
         def ask() -> pb.PollWorkRequest:
-            nonlocal told
-            cleaned_up, told = self._clean_ups.untold()
+            nonlocal reported
+            cleaned_up, reported = self._clean_ups.unreported()
             requests.append(self._poll_request(cleaned_up))
             self._calls[requests[-1].list_number] = called
             return requests[-1]
@@ -333,7 +333,7 @@ class Agent:
                 first = ask()
                 began_s = self._listed_s
                 answer = await self._gateway.poll(first, timeout_s, ask)
-                self._clean_ups.were_told(told)
+                self._clean_ups.note_answered(reported)
                 self._take(answer)
                 if answer.will_call:
                     await self._gateway.wait_for_call(called, requests[-1].wait_ms / 1000)
@@ -358,7 +358,7 @@ class Agent:
             called.set_result(request.answer)
 
     def _take(self, answer: pb.PollWorkResponse) -> None:
-        self._set_aside.note(answer)
+        self._quarantine.note(answer)
         self._keep(answer.blobs)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
@@ -403,7 +403,7 @@ class Agent:
         """Add to a heartbeat what is kept on disk and in memory, and what polls would say if they were sent."""
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
-        cleaned_up, self._told_by_heartbeat = self._clean_ups.untold()
+        cleaned_up, self._reported_by_heartbeat = self._clean_ups.unreported()
         request.cleaned_up.extend(cleaned_up)
         self._watches.add_to(request, self._attempts.free_slots)
 
@@ -412,10 +412,10 @@ class Agent:
         self._reporter.wake()
 
     def _take_heartbeat_answer(self, answer: pb.HeartbeatResponse) -> None:
-        self._set_aside.note(answer)
-        self._watches.exchange.was_told(answer)
+        self._quarantine.note(answer)
+        self._watches.exchange.note_answered(answer)
         self._watches.places.take(answer)
-        self._clean_ups.were_told(self._told_by_heartbeat)
+        self._clean_ups.note_answered(self._reported_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)
         self._requests.serve_connect_at(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)
@@ -470,7 +470,7 @@ class Agent:
         self._end(Ending.STOPPED, "stopped while tasks were running")
 
     async def _await_requests(self, request: pb.AwaitRequestsRequest, timeout_s: float) -> pb.AwaitRequestsResponse:
-        await self._membership.wait_until_registered()
+        await self._registration.wait_until_registered()
         return await self._gateway.await_requests(request, timeout_s)
 
     async def _until_unneeded(self) -> None:
@@ -480,6 +480,6 @@ class Agent:
         """
         await self._empty.wait()
         while self._worker.streamed_jobs():
-            self._membership.beat()
+            self._registration.beat()
             await asyncio.sleep(_READ_CHECK_S)
             await self._empty.wait()

@@ -132,7 +132,7 @@ class AttemptTable:
         accepted, refused, known = [], [], []
         now_ms = self._clock.now_ms()
         lone = {task.partition for task in task_set.tasks if task.alone}
-        room = self._slots - self._unfinished if task_set.pipelined else 2 * self._slots - len(self._held)
+        room = self._slots - self._unfinished if task_set.streaming else 2 * self._slots - len(self._held)
         for key in task_keys(task_set):
             held = self._held.get(key)
             if held is not None:

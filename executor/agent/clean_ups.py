@@ -1,4 +1,4 @@
-"""Clean-ups that schedulers ask for: which are in progress, and which are done and not told yet."""
+"""Clean-ups that schedulers ask for: which are in progress, and which are done and not reported yet."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
@@ -10,7 +10,7 @@ class CleanUps:
     """The clean-ups of one executor's life.
 
     Polls and heartbeats tell which are done, until one of them is answered. A job may be cleaned up twice, so what an
-    answer makes told is not the job, but what was done before the request was made.
+    answer makes reported is not the job, but what was done before the request was made.
     """
 
     def __init__(
@@ -18,7 +18,7 @@ class CleanUps:
         clean_up: Callable[[pb.CleanUp], Awaitable[bool]],
         spawn: Callable[[Coroutine[None, None, None]], object],
     ) -> None:
-        """Make it for an executor in which *clean_up* removes files and returns whether that is to be told."""
+        """Make it for an executor in which *clean_up* removes files and returns whether that is to be reported."""
         self._clean_up = clean_up
         self._spawn = spawn
         self._in_progress: set[bytes] = set()
@@ -32,14 +32,14 @@ class CleanUps:
         for request in asked:
             self._spawn(self._carry_out(request))
 
-    def untold(self) -> tuple[list[JobId], int]:
-        """Return the jobs to tell of, and the number for `were_told` once that is answered."""
+    def unreported(self) -> tuple[list[JobId], int]:
+        """Return the jobs to tell of, and the number for `note_answered` once that is answered."""
         return list(self._done.values()), self._number
 
-    def were_told(self, number: int) -> None:
-        """Forget what was done by the time that `untold` returned *number*."""
-        for told in [each for each in self._done if each < number]:
-            del self._done[told]
+    def note_answered(self, number: int) -> None:
+        """Forget what was done by the time that `unreported` returned *number*."""
+        for reported in [each for each in self._done if each < number]:
+            del self._done[reported]
 
     async def _carry_out(self, request: pb.CleanUp) -> None:
         asked = request.SerializeToString(deterministic=True)
@@ -47,9 +47,9 @@ class CleanUps:
             return
         self._in_progress.add(asked)
         try:
-            is_to_be_told = await self._clean_up(request)
+            is_to_be_reported = await self._clean_up(request)
         finally:
             self._in_progress.discard(asked)
-        if is_to_be_told:
+        if is_to_be_reported:
             self._done[self._number] = JobId(request.job_id)
             self._number += 1

@@ -13,7 +13,7 @@ from onager.protocol import onager_pb2 as pb
 
 _SHARE_OF_TIME = 0.02
 """The part of its time that an executor scans: a directory of very many files is scanned less often."""
-_FILES_TOLD = 16
+_FILES_REPORTED = 16
 """Jobs reported in one heartbeat."""
 
 log = structlog.get_logger()
@@ -42,7 +42,7 @@ class ExchangeWatch:
         self._jobs: dict[str, JobFiles] = {}
         self._telling: dict[str, _Trace] = {}
         """What the unanswered request reports."""
-        self._told: dict[str, _Trace] = {}
+        self._reported: dict[str, _Trace] = {}
         self._strangers: dict[str, set[str]] = {}
         """By job: other executors that were writing files in the last two scans."""
 
@@ -76,7 +76,7 @@ class ExchangeWatch:
             for job_id, job in contents.jobs.items()
             if job_id in before and (found := (job.writers & before[job_id].writers) - {self._incarnation})
         }
-        self._told = {job_id: trace for job_id, trace in self._told.items() if job_id in contents.jobs}
+        self._reported = {job_id: trace for job_id, trace in self._reported.items() if job_id in contents.jobs}
 
     def add_to(self, request: pb.HeartbeatRequest) -> None:
         """Add the directory's use, and jobs whose files have changed since their last report, or may be left over."""
@@ -84,17 +84,17 @@ class ExchangeWatch:
         self._telling = {}
         for job_id, job in self._jobs.items():
             strangers = self._strangers.get(job_id, ())
-            if strangers or self._told.get(job_id) != _trace(job):
+            if strangers or self._reported.get(job_id) != _trace(job):
                 request.exchange_files.add(job_id=job_id, writers=sorted(strangers))
                 self._telling[job_id] = _trace(job)
-                if len(self._telling) == _FILES_TOLD:
+                if len(self._telling) == _FILES_REPORTED:
                     return
 
-    def was_told(self, answer: pb.HeartbeatResponse) -> None:
-        """Note that a scheduler got the last request; it may ask to hear of some jobs again."""
+    def note_answered(self, answer: pb.HeartbeatResponse) -> None:
+        """Note that a scheduler got the last request; it may ask for reports of some jobs again."""
         for job_id in self._telling.keys() - set(answer.tell_again):
             # What was reported, not what has been seen since.
-            self._told[job_id] = self._telling[job_id]
+            self._reported[job_id] = self._telling[job_id]
             self._strangers.pop(job_id, None)
         self._telling = {}
 

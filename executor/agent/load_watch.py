@@ -16,14 +16,14 @@ class LoadWatch:
     def __init__(self, sample: Callable[[], Awaitable[pb.ExecutorLoad | None]]) -> None:
         self._sample = sample
         self._load: pb.ExecutorLoad | None = None
-        self._stages_told: set[tuple[str, int, int]] = set()
+        self._stages_reported: set[tuple[str, int, int]] = set()
         """The stage attempts with which the memory of the latest sample was reported."""
 
     async def run(self) -> None:
         """Sample for ever, or until there is nothing to be known."""
         while True:
             self._load = await self._sample()
-            self._stages_told.clear()
+            self._stages_reported.clear()
             if self._load is None:
                 return
             await asyncio.sleep(_EVERY_S)
@@ -31,9 +31,9 @@ class LoadWatch:
     def rss_bytes(self, key: TaskKey) -> int:
         """Return the memory in use, to be reported with a task: once a sample for each stage, 0 otherwise."""
         stage = (key.job_id, key.stage_id, key.stage_attempt)
-        if self._load is None or stage in self._stages_told:
+        if self._load is None or stage in self._stages_reported:
             return 0
-        self._stages_told.add(stage)
+        self._stages_reported.add(stage)
         return self._load.rss_bytes
 
     def add_to(self, request: pb.HeartbeatRequest, free_slots: int) -> None:

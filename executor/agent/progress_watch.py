@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_TOLD_ATTEMPTS
+from onager.protocol.field_limits import MAX_REPORTED_ATTEMPTS
 from onager.protocol.task_keys import task_key
 
 _EVERY_S: Final = 1.0
@@ -32,4 +32,4 @@ class ProgressWatch:
         """Add to a heartbeat what is known of the attempts that it lists."""
         if self._seen:
             running = {task_key(task) for task in request.running}
-            request.progress.extend([p for p in self._seen if task_key(p.task) in running][:MAX_TOLD_ATTEMPTS])
+            request.progress.extend([p for p in self._seen if task_key(p.task) in running][:MAX_REPORTED_ATTEMPTS])

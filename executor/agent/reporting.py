@@ -82,7 +82,7 @@ class Reporter:
         """The tasks that send reports, by the address of the scheduler."""
         self._idle_since_s = asyncio.get_running_loop().time()
         self._unfilled = asyncio.Event()
-        self._untold_slots = 0
+        self._unreported_slots = 0
         """Free slots that the polled scheduler does not know of."""
         self._polls_waiting = 0
         self._unanswered: set[TaskKey] = set()
@@ -95,7 +95,7 @@ class Reporter:
     @contextmanager
     def polling(self) -> Iterator[None]:
         """Offer slots that others leave free to the polled scheduler, inside the block; it knows all slots so far."""
-        self._untold_slots = 0
+        self._unreported_slots = 0
         self._polls_waiting += 1
         try:
             yield
@@ -141,7 +141,7 @@ class Reporter:
             await self._unfilled.wait()
             await asyncio.sleep(_OFFER_AFTER_S)
             self._unfilled.clear()
-            slots, self._untold_slots = min(self._untold_slots, self._attempts.free_slots), 0
+            slots, self._unreported_slots = min(self._unreported_slots, self._attempts.free_slots), 0
             if not (slots and self._takes_work() and self._polls_waiting):
                 continue  # the next poll offers them
             try:
@@ -239,7 +239,7 @@ class Reporter:
     def _leave(self, slots: int) -> None:
         """Note that *slots* are free that only a scheduler knows that is not polled."""
         if slots > 0:
-            self._untold_slots += slots
+            self._unreported_slots += slots
             self._unfilled.set()
 
     def _request(self, reports: Iterable[pb.TaskReport], freed_slots: int) -> pb.ReportTasksRequest:

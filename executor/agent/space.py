@@ -14,7 +14,7 @@ _LONGEST_S: Final = 5.0
 
 
 class SpaceWatch:
-    """What schedulers are told about the space in the exchange."""
+    """What schedulers know about the space in the exchange."""
 
     def __init__(self, check: Callable[[], Awaitable[None]], on_change: Callable[[], None], executor_id: str) -> None:
         """Make it; *check* raises `ExchangeFullError` while there is no space, *on_change* is called at each change."""

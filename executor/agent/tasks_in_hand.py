@@ -110,7 +110,7 @@ class TasksInHand:
                 log.debug("tasks_started", work=pb.Work.Name(task_set.work), tasks=len(running))
                 assignment = Assignment(part_of(task_set, running), blobs, self._catalog)
                 await self._threads.starts(self._worker.start, assignment, self._report_from_any_thread)
-        except Exception as e:  # whatever the error is, the scheduler has to hear of it
+        except Exception as e:  # whatever the error is, the scheduler has to learn of it
             if isinstance(e, OnagerError):
                 tell(log, "tasks_not_started", e)
             else:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from onager.clock import Clock
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.load_watch import LoadWatch
-from onager.executor.agent.membership import Identity
 from onager.executor.agent.place_watch import PlaceWatch
 from onager.executor.agent.progress_watch import ProgressWatch
+from onager.executor.agent.registration import Identity
 from onager.executor.agent.space import SpaceWatch
 from onager.executor.agent.threads import Threads
 from onager.executor.exchange.seen_places import SeenPlaces

@@ -342,9 +342,9 @@ class _Publishing:
             return
         if self._manifest.mode == "overwrite":
             kept = kept_beside(self._target, self._manifest.job_id)
-            told = f"; the rows before are kept in {kept}" if (self._staging / self._replaced).exists() else ""
+            reported = f"; the rows before are kept in {kept}" if (self._staging / self._replaced).exists() else ""
             raise SinkError(
-                f"{self._target} was written by another job while this one replaced it: run one of them again{told}"
+                f"{self._target} was written by another job while this one replaced it: run one of them again{reported}"
             ) from None
         raise TargetExistsError(str(self._target)) from None
 

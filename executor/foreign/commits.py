@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onager.errors import CatalogUnavailableError, SinkError
 from onager.executor.foreign.files import live_files
-from onager.executor.foreign.iceberg import IcebergCatalogs, MissingError, told
+from onager.executor.foreign.iceberg import IcebergCatalogs, MissingError, error_text
 from onager.executor.foreign.schemas import UnmappedError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _data_files(table: "Table", to: Commit, paths: Sequence[str]) -> list["DataF
             found = list(readers.map(lambda path: _data_file(table.io, table.metadata, path), paths))
     except ValueError as error:
         raise SinkError(
-            f"the columns of {to.name} have been changed since the job was planned: {told(error)}"
+            f"the columns of {to.name} have been changed since the job was planned: {error_text(error)}"
         ) from error
     return [file for file in found if file is not None]
 
@@ -271,7 +271,7 @@ def _is_committed(
     except Exception as error:
         raise CatalogUnavailableError(
             to.catalog,
-            f"whether {to.name} has the rows of job {job_id} is not known ({told(error)}): it has if one of its "
+            f"whether {to.name} has the rows of job {job_id} is not known ({error_text(error)}): it has if one of its "
             f"snapshots has {MARK}={job_id} in its summary",
         ) from error
     return True

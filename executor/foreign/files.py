@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 
 
-def told(table: "Table", snapshot: "Snapshot | None", schema: "Schema", *, by_id: bool) -> dict[str, Any]:
+def described(table: "Table", snapshot: "Snapshot | None", schema: "Schema", *, by_id: bool) -> dict[str, Any]:
     """Return the columns, the partition columns and the files of *snapshot* as the kernel takes them."""
     partitioned_by, listed = directories(table, snapshot, schema)
     columns = read_schema(schema, by_id=by_id)

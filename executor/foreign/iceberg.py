@@ -93,10 +93,10 @@ def asking(name: str) -> Iterator[None]:
     except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError, exceptions.NoSuchIdentifierError) as error:
         raise MissingError(str(error)) from error
     except Exception as error:  # each catalog's client raises its own, and those of what it is built on
-        raise CatalogUnavailableError(name, told(error)) from error
+        raise CatalogUnavailableError(name, error_text(error)) from error
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the first line of *error*, short enough for a message."""
     line = shown_text((str(error).strip() or type(error).__name__).splitlines()[0])
     return line if len(line) <= _WHY_CHARS else f"{line[: _WHY_CHARS - 1]}…"

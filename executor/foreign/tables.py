@@ -77,7 +77,7 @@ class PlanningTables:
                     pin = self._pin(name, identifier, request)
                     if request["what"] == "table":
                         return _described(pin)
-                    return files.told(pin.table, pin.snapshot, pin.schema, by_id=pin.by_id)
+                    return files.described(pin.table, pin.snapshot, pin.schema, by_id=pin.by_id)
                 return self._listed(name, identifier, str(request["what"]))
         except MissingError:
             return {"missing": True}

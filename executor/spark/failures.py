@@ -43,7 +43,7 @@ _ANSWERED = re.compile(r"An error occurred while calling \S+\. Trace:\n")
 def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> pb.Failure:
     """Return the failure that the kernel's ``Failures.describe`` wrote; *made_by* made the stage's plan."""
     texts = {name: described.get(name, "") for name in _TEXTS}
-    texts["cause"], texts["message"] = _told(texts["cause"], texts["message"].strip(), made_by)
+    texts["cause"], texts["message"] = _checked_version(texts["cause"], texts["message"].strip(), made_by)
     failure = _failure(**texts)
     if "fetch" in described:
         failure.fetch.CopyFrom(pb.FetchFailure(**described["fetch"]))
@@ -74,10 +74,10 @@ def _classified(kernel: Kernel, error: BaseException, made_by: MadeBy | None) ->
         message = f"the executor's JVM does not answer: {error}"
     elif cause is FailureCause.INTERNAL_ERROR:
         message = f"{type(error).__name__}: {error}"
-    told_cause, message = _told(cause or "", message, made_by)
+    reported_cause, message = _checked_version(cause or "", message, made_by)
     failure = _failure(
         kind=kind,
-        cause=told_cause,
+        cause=reported_cause,
         message=message,
         error_class=_class_of(error),
         details="".join(traceback.format_exception(error))[-DETAILS_LIMIT:],
@@ -129,12 +129,12 @@ def is_unanswered(error: BaseException) -> bool:
     return isinstance(error, Py4JError) and _ANSWERED.match(str(error)) is None
 
 
-def _told(cause: str, message: str, made_by: MadeBy | None) -> tuple[str, str]:
+def _checked_version(cause: str, message: str, made_by: MadeBy | None) -> tuple[str, str]:
     """Return cause and message; an internal error may come from a plan of other versions, *made_by*."""
     if cause != FailureCause.INTERNAL_ERROR:
         return cause, message
     if plan_codec.is_elsewhere(made_by):
-        return FailureCause.OTHER_VERSION, plan_codec.told(made_by, message)
+        return FailureCause.OTHER_VERSION, plan_codec.version_text(made_by, message)
     return cause, f"an internal error of Onager or Spark, not of the query; the task is retried elsewhere: {message}"
 
 

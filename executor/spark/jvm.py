@@ -75,7 +75,7 @@ class _Class:
         return member
 
 
-def listed(found: Any) -> list[Any]:
+def to_list(found: Any) -> list[Any]:
     """Return the items of a Java ``List``, one call each.
 
     To iterate over it takes milliseconds more: its end is an exception of Java's.
@@ -83,7 +83,7 @@ def listed(found: Any) -> list[Any]:
     return [found.get(i) for i in range(found.size())]
 
 
-def kind(thing: Any) -> str:
+def class_name(thing: Any) -> str:
     """Return the simple class name of a JVM object, such as ``FilterExec``."""
     return str(thing.getClass().getSimpleName())
 

@@ -89,7 +89,7 @@ def decode(data: bytes) -> StagePlan:
         return _plan(header, made_by, data, start)
     except (KeyError, TypeError, ValueError) as e:
         if is_elsewhere(made_by):
-            raise VersionMismatchError(told(made_by, f"{type(e).__name__}: {e}")) from e
+            raise VersionMismatchError(version_text(made_by, f"{type(e).__name__}: {e}")) from e
         raise
 
 
@@ -104,7 +104,7 @@ def is_elsewhere(made_by: MadeBy | None) -> bool:
     return made_by is not None and made_by != here()
 
 
-def told(made_by: MadeBy | None, why: str) -> str:
+def version_text(made_by: MadeBy | None, why: str) -> str:
     """Return the message that a plan made by *made_by* cannot run here."""
     return f"the stage was planned by {made_by}, and this executor ({here()}) cannot run it: {why}"
 
@@ -145,7 +145,7 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
                 "stage_id": source.stage_id,
                 "reads_all": source.reads_all,
                 "partitions": source.partitions,
-                "is_alone": source.is_alone,
+                "is_sole_reader": source.is_sole_reader,
             }
             if source.ordering:  # a separate kind: a version that does not know ranges must not read buckets
                 described |= {"kind": "ranges", "ordering": attach(source.ordering)}
@@ -158,12 +158,12 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
 
 def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
     if source["kind"] == "exchange":
-        is_alone = source.get("is_alone", False)  # plans made before streams existed lack it
-        return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"], is_alone)
+        is_sole_reader = source.get("is_sole_reader", False)  # plans made before streams existed lack it
+        return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"], is_sole_reader)
     if source["kind"] == "ranges":
         ordering = attached(source["ordering"])
         return ExchangeInput(
-            source["stage_id"], source["reads_all"], source["partitions"], source["is_alone"], ordering
+            source["stage_id"], source["reads_all"], source["partitions"], source["is_sole_reader"], ordering
         )
     return LeafInput(attached(source["description"]), source["label"], grows=source["kind"] == "growing")
 

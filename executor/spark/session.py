@@ -165,7 +165,7 @@ def _access(
 
 
 def _silence_errors_of_queries() -> None:
-    """Keep what PySpark logs of errors in queries off standard error: they are told to whoever submitted the query."""
+    """Keep what PySpark logs of errors in queries off standard error: they are shown to whoever submitted the query."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
 
@@ -205,7 +205,7 @@ def _start_error(error: Exception, started: list[StartingJvm], master: str) -> E
 
 
 def default_heap(slots: int) -> int:
-    """Return how many bytes of heap the JVM of a local executor with *slots* gets, unless it is told otherwise."""
+    """Return how many bytes of heap the JVM of a local executor with *slots* gets, unless a setting says otherwise."""
     return max(_GIB, min(slots * _MEMORY_PER_SLOT, int(psutil.virtual_memory().total * _SHARE_OF_MACHINE)))
 
 

@@ -28,7 +28,7 @@ class ExchangeInput:
     stage_id: int
     reads_all: bool
     partitions: int = 1
-    is_alone: bool = False
+    is_sole_reader: bool = False
     """Whether this is the only input that reads that stage; a stream's rows are then dropped once they are read."""
     ordering: bytes = b""
     """The ordering of a producer with `SortedOutput`: partition i is range i of its sorted runs. Otherwise empty."""
@@ -43,7 +43,7 @@ class LeafInput:
     label: str
     """For people: ``parquet /data/lineitem (12 files)``."""
     grows: bool = False
-    """Whether what it reads is told with each task set (`portion`)."""
+    """Whether what it reads is given with each task set (`portion`)."""
 
 
 StageSource = ExchangeInput | LeafInput

@@ -23,7 +23,7 @@ from onager.redaction import is_secret, without_logins
 _DEATH_S: Final = 2.0
 """How long a process whose connection broke may take to exit."""
 _LINES: Final = 20
-_LINES_TOLD: Final = 5
+_LINES_SHOWN: Final = 5
 _SECRETS: Final = frozenset({"credential", "passphrase"})
 """Words in names of secret settings, besides those of `spark.redaction.regex`."""
 _DRIVER: Final = "spark.driver."
@@ -76,7 +76,7 @@ class StartingJvm:
             return WorkerDiedError(
                 "Spark's JVM was killed while it started, without any output; Spark's script hides the signal"
             )
-        words = "\n".join(said[-_LINES_TOLD:]) or "nothing"
+        words = "\n".join(said[-_LINES_SHOWN:]) or "nothing"
         return OnagerError(f"Spark could not be started: its JVM ended with exit code {code} and wrote:\n{words}")
 
 

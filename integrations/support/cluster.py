@@ -26,9 +26,9 @@ class Cluster:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        until(lambda: f"onager is ready at {self.address}" in self.told(), "readiness", 240.0)
+        until(lambda: f"onager is ready at {self.address}" in self.output(), "readiness", 240.0)
 
-    def told(self) -> str:
+    def output(self) -> str:
         """Return what it printed."""
         return self._path.read_text(errors="replace")
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import onager
 from onager.cli.output import print_json, print_table
-from onager.cli.times import LATENCY_HEADERS, far_told, latency_rows, shares_told
+from onager.cli.times import LATENCY_HEADERS, far_text, latency_rows, shares_text
 from onager.client.amounts import size
 from onager.client.progress import JobProgress, StageProgress
 from onager.protocol import onager_pb2 as pb
@@ -46,7 +46,7 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
         return
     progress = JobProgress.from_message(detail.progress)
     print_head(progress)
-    if progress.is_program:
+    if progress.is_script:
         _print_steps(progress)
         return
     print_table(
@@ -83,7 +83,7 @@ def _print_steps(progress: JobProgress) -> None:
 
 
 def step_state(step: StageProgress, progress: JobProgress) -> str:
-    """Return the state of a step for people, and whether another program has done it."""
+    """Return the state of a step for people, and whether another script has done it."""
     if step.state == "successful" and step.child_job_id.partition(".")[0] != progress.job_id:
         return "done before"
     if step.state == "unresolved":
@@ -103,24 +103,24 @@ def print_head(progress: JobProgress) -> None:
         ("step of", progress.parent),
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(progress.labels.items()))),
         ("deadline", when(progress.deadline_ms)),
-        ("done", far_told(progress)),
+        ("done", far_text(progress)),
         ("waiting for", progress.waiting_for),
     ):
         if value:
             print(f"{what}: {value}")
-    if shares := shares_told(progress.time_shares):
+    if shares := shares_text(progress.time_shares):
         print(shares)
     if progress.retry is not None:
-        print(f"waits: {progress.retry.told(time.time_ns() // 1_000_000)}")
+        print(f"waits: {progress.retry.text(time.time_ns() // 1_000_000)}")
     if progress.sink_path:
         print(f"writes to: {progress.sink_path}")
-    if exchange := exchange_told(progress):
+    if exchange := exchange_text(progress):
         print(f"exchange: {exchange}")
     if progress.exchange_bytes:
         print(f"in the exchange directory: {size(progress.exchange_bytes)}")
 
 
-def exchange_told(progress: JobProgress) -> str:
+def exchange_text(progress: JobProgress) -> str:
     """Return how a job that asked for streaming exchanges rows, for people; empty for any other job."""
     if progress.durable_because:
         return f"{progress.exchange} (streaming was given up: {progress.durable_because})"
@@ -200,7 +200,7 @@ def executors(scheduler: str, output: str, limit: int, state: str) -> None:
                 e.pid,
                 e.slots,
                 e.running,
-                *load_told(e.load if e.HasField("load") else None),
+                *load_text(e.load if e.HasField("load") else None),
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),
                 *_exchange(e.exchange),
@@ -215,8 +215,8 @@ def executors(scheduler: str, output: str, limit: int, state: str) -> None:
         print(f"the first {len(found):,} of {states}: --limit shows more, --state some", file=sys.stderr)
 
 
-def load_told(load: pb.ExecutorLoad | None) -> tuple[str, str, str]:
-    """Return the JVM's heap, the memory of all processes, and their share of a core, as the executor last told them."""
+def load_text(load: pb.ExecutorLoad | None) -> tuple[str, str, str]:
+    """Return the JVM's heap, the memory of all processes, and their share of a core, as last reported."""
     if load is None:
         return "", "", ""
     return f"{size(load.heap_used_bytes)} of {size(load.heap_max_bytes)}", size(load.rss_bytes), f"{load.cpu_percent} %"
@@ -228,10 +228,10 @@ def _exchange(use: pb.ExchangeUse) -> tuple[object, ...]:
 
 
 def _executor_state(executor: pb.ExecutorInfo) -> str:
-    if not executor.set_aside_until_ms:
+    if not executor.quarantined_until_ms:
         return executor.state.replace("_", " ")
-    until = datetime.fromtimestamp(executor.set_aside_until_ms / 1000, UTC).astimezone()
-    return f"set aside until {until:%H:%M:%S}"
+    until = datetime.fromtimestamp(executor.quarantined_until_ms / 1000, UTC).astimezone()
+    return f"quarantined until {until:%H:%M:%S}"
 
 
 def schedulers(scheduler: str, output: str) -> None:

@@ -289,7 +289,7 @@ def _check_code(
 def _dataset(
     output: str | None, kind: str, mode: str, options: list[str] | None, partition_by: str | None
 ) -> dict[str, Any]:
-    """Return what a client is told of the dataset that the result is written as."""
+    """Return what a client gets of the dataset that the result is written as."""
     if options and output is None:
         fail("--output-option needs --output DIR", ExitCode.USAGE)
     if partition_by and output is None:
@@ -315,7 +315,7 @@ def jobs(
         str, typer.Option(metavar="NAME", help="Only jobs that the owner of this token submitted.")
     ] = "",
     label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Only jobs with this label.")] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="Also the jobs of programs' steps.")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Also the jobs of scripts' steps.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
@@ -435,7 +435,7 @@ def top(
 ) -> None:
     """Show what runs and what waits, and the executors, until interrupted.
 
-    Taken slots are those that executors told last: for some seconds, a task that has just ended still counts.
+    Taken slots are those that executors reported last: for some seconds, a task that has just ended still counts.
     """
     from onager.cli.top import top as show
 

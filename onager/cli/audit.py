@@ -18,5 +18,8 @@ def audit(scheduler: str, since: str, action: str, target: str, by: str, output:
         return
     print_table(
         ("WHEN", "BY", "FROM", "SCHEDULER", "ACTION", "TARGET", "DETAIL", "OUTCOME"),
-        [(when(e.at_ms), e.principal, e.peer, e.scheduler_id, e.action, e.target, e.detail, e.outcome) for e in found],
+        [
+            (when(e.at_ms), e.principal, e.address, e.scheduler_id, e.action, e.target, e.detail, e.outcome)
+            for e in found
+        ],
     )

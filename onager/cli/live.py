@@ -4,7 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-from onager.cli.times import far_told
+from onager.cli.times import far_text
 from onager.client.progress import JobProgress, JobState, StageProgress, TaskRetry
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ class LineView:
         tenth, fell = int(10 * progress.fraction), progress.fraction_fell
         if tenth > self._tenth or fell not in {"", self._fell}:
             self._tenth, self._fell = tenth, fell
-            if far := far_told(progress):
+            if far := far_text(progress):
                 self._say("far", f"job {progress.job_id}: {far}")
 
     def _say_retry(self, retry: TaskRetry) -> None:
         """Print one line per stage and try, for the first task."""
         key = ("retry", retry.stage_id, retry.next_try, bool(retry.max_tries))
         if key not in self._said:
-            self._say(key, retry.told(time.time_ns() // 1_000_000))
+            self._say(key, retry.text(time.time_ns() // 1_000_000))
 
     def _say(self, about: object, text: str) -> None:
         if self._said.get(about) != text:
@@ -121,7 +121,7 @@ def _stage_table(progress: JobProgress) -> "Table":
     since_ms = progress.started_ms or progress.submitted_ms
     now_ms = progress.ended_ms or time.time_ns() // 1_000_000
     title = f"{progress.state} {max(0, now_ms - since_ms) / 1000:.1f} s  {progress.job_id}"
-    if far := far_told(progress):
+    if far := far_text(progress):
         title += f"  {far}"
     if progress.waiting_for:
         title += escape(f"  ({progress.waiting_for})")
@@ -138,7 +138,7 @@ def _stage_table(progress: JobProgress) -> "Table":
             f"{rows:,}" if (rows := stage.rows_out or stage.step_rows) else "",
         )
     if progress.retry is not None:
-        table.caption = escape(progress.retry.told(now_ms))
+        table.caption = escape(progress.retry.text(now_ms))
     elif progress.state is JobState.PUBLISHING:
         table.caption = escape(f"publishing to {progress.sink_path}")
     return table

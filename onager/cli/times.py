@@ -5,7 +5,7 @@ from typing import Final
 
 from onager.client.progress import JobProgress, StageProgress, TimeShare
 
-_TOLD: Final = {
+_USES: Final = {
     "waiting": "waiting for a slot",
     "code_generation": "code generation",
     "retry_pause": "pauses before retries",
@@ -19,18 +19,18 @@ LATENCY_HEADERS: Final = ("STAGE", "TASKS", "RUN P50 S", "P95", "P99", "MAX", "Q
 _LEAST_PART: Final = 0.005
 
 
-def shares_told(shares: Sequence[TimeShare]) -> str:
+def shares_text(shares: Sequence[TimeShare]) -> str:
     """Return where the time went, the largest part first; parts below half a percent are left out."""
     total_ms = sum(share.ms for share in shares)
     parts = [
-        f"{_TOLD.get(share.use, share.use)} {share.ms / 1000:.1f} s ({100 * share.ms / total_ms:.0f} %)"
+        f"{_USES.get(share.use, share.use)} {share.ms / 1000:.1f} s ({100 * share.ms / total_ms:.0f} %)"
         for share in sorted(shares, key=lambda share: -share.ms)
         if share.ms >= _LEAST_PART * total_ms
     ]
     return f"where {total_ms / 1000:.1f} s went: {', '.join(parts)}" if parts else ""
 
 
-def far_told(progress: JobProgress) -> str:
+def far_text(progress: JobProgress) -> str:
     """Return how far a running job is and how long it goes on: ``43 %, 12 to 18 s left``; empty before 1 %."""
     if progress.state.is_final or progress.fraction < 0.01:  # noqa: PLR2004 - one percent
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import onager
-from onager.cli.admin import load_told
+from onager.cli.admin import load_text
 from onager.cli.output import print_json, print_table
 from onager.client.client import OnagerClient
 from onager.client.progress import JobProgress, JobState
@@ -143,7 +143,7 @@ def executor_row(executor: pb.ExecutorInfo, now_ms: int) -> tuple[str, ...]:
         executor.executor_id,
         executor.state.replace("_", " "),
         f"{executor.running}/{executor.slots}",
-        *load_told(load),
+        *load_text(load),
         "" if load is None else str(load.python_workers),
         f"{max(0, now_ms - executor.last_seen_ms) / 1000:.0f}" if executor.last_seen_ms else "",
         executor.reason,

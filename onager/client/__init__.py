@@ -6,8 +6,8 @@ from onager.client.client import OnagerClient, connect
 from onager.client.events import JobEvent
 from onager.client.job import JobHandle
 from onager.client.logs import AttemptLog
-from onager.client.program import Program, Step
 from onager.client.progress import JobProgress, JobState, Latency, StageProgress, TimeShare
+from onager.client.script import Script, Step
 from onager.client.spec import View
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "JobState",
     "Latency",
     "OnagerClient",
-    "Program",
+    "Script",
     "StageProgress",
     "Step",
     "TimeShare",

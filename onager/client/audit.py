@@ -16,11 +16,11 @@ class AuditEntry:
     """Since the Unix epoch, by the clock of the scheduler that was asked."""
     principal: str
     """The name of the caller's token; empty without tokens, and for a token without a name."""
-    peer: str
+    address: str
     """The caller's address."""
     scheduler_id: str
     """The scheduler that was asked. Empty for a command that opened the store itself; then the principal is a user of
-    the machine that is the peer."""
+    the machine at that address."""
     action: str
     """``cancel``, ``retry``, ``drain``, ``remove_state``, ``backup`` or ``restore``; of everyday acts ``submit``,
     ``fetch``, ``change_tables``, ``interrupt``, ``login`` or ``refuse``; ``unreadable`` for a damaged record."""

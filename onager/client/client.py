@@ -10,9 +10,9 @@ from onager.client.audit import AuditEntry, list_audit
 from onager.client.catalog import CatalogEntry, get_entry, list_catalog, list_partitions
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
-from onager.client.program import Program
 from onager.client.progress import JobProgress
 from onager.client.results import ResultReader
+from onager.client.script import Script
 from onager.client.spec import View, job_spec, python_message, sink_message
 from onager.client.state import ClusterState
 from onager.clock import SystemClock
@@ -104,7 +104,7 @@ class OnagerClient:
         ``"90s"`` or ``"2h"``, the job fails if it has not ended. A repeated call with the same *job_id* returns the
         same job; see `submit`.
 
-        A script with several statements that write is a program: its statements run as jobs, one after the other, and
+        A script with several statements that write becomes steps: its statements run as jobs, one after the other, and
         what is written stays written if a later one fails. `JobHandle.retry` goes on where it failed.
         """
         spec = job_spec(
@@ -159,7 +159,7 @@ class OnagerClient:
         )
         return self.submit(spec, job_id)
 
-    def program(
+    def script(
         self,
         *,
         name: str = "",
@@ -167,13 +167,13 @@ class OnagerClient:
         conf: Mapping[str, object] | None = None,
         labels: Mapping[str, str] | None = None,
         deadline: str | None = None,
-    ) -> Program:
-        """Return a program without steps: several jobs that wait for each other, submitted as one.
+    ) -> Script:
+        """Return a script without steps: several jobs that wait for each other, submitted as one.
 
         *views* and *conf* are those of every step; a step's own come before them.
         """
         options = {"views": views or {}, "conf": conf or {}, "labels": labels, "deadline": deadline}
-        return Program(self.submit, name, options)
+        return Script(self.submit, name, options)
 
     def submit(self, spec: pb.JobSpec, job_id: str | None = None) -> JobHandle:
         """Submit *spec*, and return once the job is stored durably.
@@ -218,7 +218,7 @@ class OnagerClient:
         *state*, *session* and *principal* (who submitted it) select jobs that have exactly these, *name* those whose
         name contains it, ignoring case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since
         the Unix epoch, between which a job was submitted. *labels* selects jobs that have all of these. With *steps*,
-        those of programs are listed, too.
+        those of scripts are listed, too.
         """
         request = pb.ListJobsRequest(
             limit=limit,

@@ -92,7 +92,7 @@ class FinalStage:
     longest_run_ms: int
     """How long the slowest task took; 0 until the job has ended."""
     reported: int
-    """How many of its partitions have told the metrics of operators. Nobody waits for the others."""
+    """How many of its partitions have reported the metrics of operators. Nobody waits for the others."""
     plans: tuple[BoundOperators, ...]
     """Usually one: executors may bind a stage in different ways, for want of memory. Each partition counts once, with
     its first success."""

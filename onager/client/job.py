@@ -168,7 +168,7 @@ class JobHandle:
     def retry(self, job_id: str | None = None) -> "JobHandle":
         """Submit the job's specification again, and return the new job once it is stored durably.
 
-        Of a program that has failed or was cancelled, the steps that succeeded are taken for done.
+        Of a script that has failed or was cancelled, the steps that succeeded are taken for done.
         Only an ended job can be retried: raises `JobNotEndedError` for others, and `NotFoundError` when the
         specification is not stored any more. A repeated call with the same *job_id* returns the same job.
         """
@@ -181,14 +181,14 @@ class JobHandle:
         return JobHandle(self._connection, answer.job_id)
 
     def step(self, step: str | int) -> "JobHandle":
-        """Return the job of a step of this program, given by its name or number.
+        """Return the job of a step of this script, given by its name or number.
 
         `NotFoundError` when there is no such step, or it has not begun.
         """
         stages = [stage for stage in self.progress().stages if stage.work == "step"]
         found = next((stage for stage in stages if step in (stage.stage_id, stage.name)), None)
         if found is None:
-            names = ", ".join(stage.name for stage in stages) or "none: it is no program"
+            names = ", ".join(stage.name for stage in stages) or "none: it is no script"
             raise NotFoundError(f"job {self._id} has no step {step!r}; its steps are {names}")
         if not found.child_job_id:
             raise NotFoundError(f"step {step!r} of job {self._id} has not begun: it is {found.state}")

@@ -18,7 +18,7 @@ _IDS: Final = re.compile(r"#\d+L?")
 """The ids of columns in Spark's text."""
 _SCAN: Final = re.compile(r"FileScan (?P<format>\w+) ?(?P<table>\S*?) ?(?P<columns>\[.*?\]) (?:Batched|DataFilters)")
 _LOCATION: Final = re.compile(r"Location: \w+(?:\(\d+ paths?\))?\[[^\],]*?([^/\],]+)[\],]")
-_PIPELINE: Final = "WholeStageCodegen"
+_CODEGEN: Final = "WholeStageCodegen"
 _UNSEEN: Final = frozenset({"ColumnarToRow", "InputAdapter"})
 """Operators that change nothing but the form of rows."""
 _NOTES: Final = {
@@ -61,15 +61,15 @@ def plan_lines(plan: FinalPlan, tasks: Mapping[int, Sequence[TaskCost]], *, per_
 def _stage_lines(stage: FinalStage, tasks: Sequence[TaskCost], hints: Sequence[Hint]) -> Iterator[str]:
     progress = stage.progress
     head = f"stage {progress.stage_id}  "
-    told = f"  {progress.state}"
+    reported = f"  {progress.state}"
     if progress.attempt:
-        told += f" (attempt {progress.attempt})"
+        reported += f" (attempt {progress.attempt})"
     if _has_tasks(stage):
-        told += f", {progress.successful} of {progress.partitions} task{'s' * (progress.partitions != 1)}"
+        reported += f", {progress.successful} of {progress.partitions} task{'s' * (progress.partitions != 1)}"
     if progress.ended_ms:
-        told += f", {seconds(progress.ended_ms - progress.started_ms)}"
-    name = _cut(progress.name, WIDTH - len(head) - len(told))
-    yield head + name.ljust(WIDTH - len(head) - len(told)) + told
+        reported += f", {seconds(progress.ended_ms - progress.started_ms)}"
+    name = _cut(progress.name, WIDTH - len(head) - len(reported))
+    yield head + name.ljust(WIDTH - len(head) - len(reported)) + reported
     if progress.work == "replan":
         yield from _wrapped("why ", progress.name.removeprefix("replan ").strip("()"))
     if progress.work == "query" and _has_tasks(stage):
@@ -153,23 +153,23 @@ def _tree(plan: BoundOperators) -> Iterator[str]:
 
 
 def _shown(operators: Sequence[PlanOperator]) -> Iterator[tuple[PlanOperator, str, float | None]]:
-    """Yield the operators that people want to see, what stands before each, and the time of the pipeline that it ends.
+    """Yield the operators that people want to see, what stands before each, and the time of its generated code.
 
     An only child stands below its parent, without indentation: only where a plan branches, lines move to the right.
     """
     todo: list[tuple[int, str, str, float | None]] = [(0, "", "", None)]
     while todo:
-        number, first, rest, pipeline_ms = todo.pop()
+        number, first, rest, codegen_ms = todo.pop()
         operator = operators[number]
-        is_seen = not operator.name.startswith(_PIPELINE) and operator.name not in _UNSEEN
+        is_seen = not operator.name.startswith(_CODEGEN) and operator.name not in _UNSEEN
         if is_seen:
-            yield operator, first, pipeline_ms
+            yield operator, first, codegen_ms
         elif (time := operator.metric("pipelineTime")) is not None:
-            pipeline_ms = time.ms
+            codegen_ms = time.ms
         below = rest if is_seen else first
         children = operator.children
         if len(children) == 1:
-            todo.append((children[0], below, rest, None if is_seen else pipeline_ms))
+            todo.append((children[0], below, rest, None if is_seen else codegen_ms))
             continue
         for child in reversed(children):
             is_last = child == children[-1]

@@ -68,7 +68,7 @@ class StageProgress:
     stage_id: int
     name: str
     work: str
-    """``plan``, ``query``, ``feed``, ``replan``, ``publish_plan``, ``publish``, or, of a program, ``step``."""
+    """``plan``, ``query``, ``feed``, ``replan``, ``publish_plan``, ``publish``, or, of a script, ``step``."""
     state: str
     attempt: int
     partitions: int
@@ -137,7 +137,7 @@ class TaskRetry:
     tasks: int
     """The number of tasks that wait for a retry, including this one."""
 
-    def told(self, now_ms: int) -> str:
+    def text(self, now_ms: int) -> str:
         """Return a line for people: the error, the number of the next try, and the seconds until it."""
         first_line = self.message.partition("\n")[0]
         more = self.tasks - 1
@@ -197,13 +197,13 @@ class JobProgress:
     """The stages known so far; only in lists, which leave `stages` out."""
     stages_done: int = 0
     parent: str = ""
-    """The program of which it is a step; empty for other jobs."""
+    """The script of which it is a step; empty for other jobs."""
     labels: Mapping[str, str] = field(default_factory=dict)
     deadline_ms: int = 0
     """When it fails if it has not ended; 0: never."""
 
     @property
-    def is_program(self) -> bool:
+    def is_script(self) -> bool:
         """Return whether the job's stages are steps, each a job of its own."""
         return any(stage.work == "step" for stage in self.stages)
 

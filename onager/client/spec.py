@@ -265,7 +265,7 @@ def job_spec(
     params: Mapping[str, object] | Sequence[object] | None = None,
     labels: Mapping[str, str] | None = None,
     deadline: str | None = None,
-    program: pb.ProgramSpec | None = None,
+    script: pb.ScriptSpec | None = None,
 ) -> pb.JobSpec:
     """Return the specification of a job; raises `RequestTooLargeError` if it exceeds the schedulers' limit."""
     if deadline is not None:
@@ -274,7 +274,7 @@ def job_spec(
         name=name,
         sql=None if sql is None else pb.SqlScript(text=sql, parameters=parameter_messages(params)),
         python=python,
-        program=program,
+        script=script,
         labels=labels,
         views=[view_message(view_name, view) for view_name, view in views.items()],
         conf={key: conf_text(value) for key, value in conf.items()},

@@ -36,7 +36,7 @@ class ClusterState:
         follow as ``listed``.
         """
         from_revisions: dict[str, int] = {}
-        told: dict[str, set[str]] = {}
+        reported: dict[str, set[str]] = {}
         base = 0
 
         def request() -> pb.WatchStateRequest:
@@ -55,11 +55,11 @@ class ClusterState:
             elif change.kind != "listed":
                 # The stream may break between two changes of one revision, so it resumes at that revision.
                 if from_revisions.get(keyspace, 0) != change.mod_revision:
-                    told[keyspace] = set()
+                    reported[keyspace] = set()
                     from_revisions[keyspace] = change.mod_revision
-                if change.key in told.setdefault(keyspace, set()):
+                if change.key in reported.setdefault(keyspace, set()):
                     continue
-                told[keyspace].add(change.key)
+                reported[keyspace].add(change.key)
             yield change
 
     def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServ
 from onager.errors import BusyError, InvalidRequestError, OnagerError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import FOREIGN_BYTES, FOREIGN_STREAMS
-from onager.protocol.security import note_peer
+from onager.protocol.security import note_address
 from onager.protocol.serving import counted, encoded, served_stream
 from onager.protocol.status import abort
 
@@ -99,7 +99,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     async def _stream(self, path: str, context: Any) -> AsyncIterator[None]:
         with ExitStack() as stack:
             try:
-                note_peer(context)
+                note_address(context)
                 stack.enter_context(counted(self, path, FOREIGN_STREAMS))
             except BusyError as error:
                 await abort(context, error)

@@ -97,9 +97,9 @@ STREAM_STALLED_S: Final = 60.0
 
 HTTP_STREAMS: Final = StreamLimit(500)
 """Streams over HTTP: of events and progress, of all jobs and callers."""
-HTTP_STREAMS_OF_PEER: Final = StreamLimit(100, can_wait=False)
+HTTP_STREAMS_OF_ADDRESS: Final = StreamLimit(100, can_wait=False)
 """Of these, those to one address."""
-HTTP_EXPORTS_OF_PEER: Final = StreamLimit(2, can_wait=False)
+HTTP_EXPORTS_OF_ADDRESS: Final = StreamLimit(2, can_wait=False)
 """Exports to one address: who reads slowly keeps one of the few that are made at a time."""
 HTTP_CONNECTIONS: Final = 1000
 """Connections over HTTP."""

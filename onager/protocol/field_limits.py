@@ -21,7 +21,7 @@ MAX_LISTED_TASKS: Final = 8 * MAX_SLOTS
 """Tasks in an executor's list: running ones, and those whose reports are not acknowledged."""
 MAX_STAGES: Final = 2_000
 MAX_STEPS: Final = 1_000
-"""Steps of a program."""
+"""Steps of a script."""
 MAX_STATEMENTS: Final = 10_000
 """Statements of a script with several steps."""
 MAX_PARAMETERS: Final = 1_000
@@ -51,7 +51,7 @@ MAX_TAIL_CHARS: Final = 16 * KIB
 """What is kept of an attempt's log with its failure."""
 MAX_LOADS: Final = 20_000
 """Jobs whose loads one scheduler sends another in one call."""
-MAX_TOLD_ATTEMPTS: Final = 256
+MAX_REPORTED_ATTEMPTS: Final = 256
 """Attempts of which an executor tells in one heartbeat how far they are."""
 MAX_FORWARDED_ATTEMPTS: Final = 4096
 """Attempts of which one scheduler tells another, in one call, how far they are."""
@@ -161,7 +161,7 @@ _WORK: Final[Mapping[str, Limit]] = {
     "conf": SETTINGS,
     "py_files": Many(1000, PART),
 }
-"""What a job and a step of a program have in common."""
+"""What a job and a step of a script have in common."""
 _REPORTS: Final[Mapping[str, Limit]] = {
     "reports": Many(MAX_SLOTS, PART, is_cut=True),
     "freed_slots": Number(MAX_SLOTS, is_cut=True),
@@ -176,8 +176,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     # ------------------------------------------------------------ clients
     "SubmitJobRequest": {"job_id": ID, "client_id": Text(256, is_line=True)},
     "JobSpec": {**_WORK, "connect": Unused(), "labels": LABELS},
-    "ProgramSpec": {"steps": Many(MAX_STEPS, PART)},
-    "ProgramStep": {**_WORK, "after": Many(MAX_STEPS, Number(MAX_STEPS))},
+    "ScriptSpec": {"steps": Many(MAX_STEPS, PART)},
+    "ScriptStep": {**_WORK, "after": Many(MAX_STEPS, Number(MAX_STEPS))},
     "SqlScript": {
         "text": Text(MAX_JOB_SPEC_BYTES),
         "statements": Many(MAX_STATEMENTS, Number(MAX_STATEMENTS)),
@@ -276,7 +276,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "exchange_files": Many(256, PART, is_cut=True),
         "kept_jobs": JOBS,
         "no_space": REASON,
-        "progress": Many(MAX_TOLD_ATTEMPTS, PART, is_cut=True),
+        "progress": Many(MAX_REPORTED_ATTEMPTS, PART, is_cut=True),
         "places": PLACES,
         "looked_for": Many(256, PART, is_cut=True),
     },
@@ -445,6 +445,6 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "dead_writers": Many(2**20, ID),
         "folders": Many(1_000, PATH),
     },
-    "SetAside": {"until_ms": TIME, "reason": REASON},
+    "Quarantine": {"until_ms": TIME, "reason": REASON},
 }
 """By message and field; `checking.limit_of` has the limits of all other fields."""

@@ -63,8 +63,8 @@ def _http() -> Iterator[str]:
     yield f"| | {calls.HTTP_BODY_PARTS:,} values, {calls.HTTP_BODY_S:.0f} s | 400 |"
     yield f"| connections | {calls.HTTP_CONNECTIONS:,} | further ones are closed |"
     yield f"| streams | {calls.HTTP_STREAMS.most:,} | 503 |"
-    yield f"| streams to one address | {calls.HTTP_STREAMS_OF_PEER.most:,} | 429 |"
-    yield f"| exports to one address | {calls.HTTP_EXPORTS_OF_PEER.most:,} | 429 |"
+    yield f"| streams to one address | {calls.HTTP_STREAMS_OF_ADDRESS.most:,} | 429 |"
+    yield f"| exports to one address | {calls.HTTP_EXPORTS_OF_ADDRESS.most:,} | 429 |"
     yield f"| an answer that is not read | {calls.STREAM_STALLED_S:.0f} s | the connection is closed |"
 
 

@@ -152,7 +152,7 @@ class SinkTable(_message.Message):
     def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., replaces: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("sql", "python", "program", "connect", "name", "views", "conf", "py_files", "sink", "labels")
+    __slots__ = ("sql", "python", "script", "connect", "name", "views", "conf", "py_files", "sink", "labels")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -169,7 +169,7 @@ class JobSpec(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     SQL_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
-    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
@@ -179,7 +179,7 @@ class JobSpec(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     sql: SqlScript
     python: PythonFunction
-    program: ProgramSpec
+    script: ScriptSpec
     connect: ConnectPlan
     name: str
     views: _containers.RepeatedCompositeFieldContainer[View]
@@ -187,7 +187,7 @@ class JobSpec(_message.Message):
     py_files: _containers.RepeatedCompositeFieldContainer[PyFile]
     sink: Sink
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., connect: _Optional[_Union[ConnectPlan, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., script: _Optional[_Union[ScriptSpec, _Mapping]] = ..., connect: _Optional[_Union[ConnectPlan, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("job_id", "spec", "client_id", "protocol_version")
@@ -774,7 +774,7 @@ class ResultChunk(_message.Message):
     def __init__(self, schema: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ..., record_batch: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ExecutorInfo(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "exchange", "stream_address", "reason", "set_aside_until_ms", "load", "load_ms")
+    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "exchange", "stream_address", "reason", "quarantined_until_ms", "load", "load_ms")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -790,7 +790,7 @@ class ExecutorInfo(_message.Message):
     EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     STREAM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    SET_ASIDE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     LOAD_MS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
@@ -808,10 +808,10 @@ class ExecutorInfo(_message.Message):
     exchange: ExchangeUse
     stream_address: str
     reason: str
-    set_aside_until_ms: int
+    quarantined_until_ms: int
     load: ExecutorLoad
     load_ms: int
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., stream_address: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_until_ms: _Optional[int] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., load_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., stream_address: _Optional[str] = ..., reason: _Optional[str] = ..., quarantined_until_ms: _Optional[int] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., load_ms: _Optional[int] = ...) -> None: ...
 
 class DrainExecutorRequest(_message.Message):
     __slots__ = ("executor_id", "reason")
@@ -1165,10 +1165,10 @@ class ListAuditResponse(_message.Message):
     def __init__(self, entries: _Optional[_Iterable[_Union[AuditEntry, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class AuditEntry(_message.Message):
-    __slots__ = ("at_ms", "principal", "peer", "scheduler_id", "action", "target", "detail", "outcome")
+    __slots__ = ("at_ms", "principal", "address", "scheduler_id", "action", "target", "detail", "outcome")
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
-    PEER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
@@ -1176,13 +1176,13 @@ class AuditEntry(_message.Message):
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     at_ms: int
     principal: str
-    peer: str
+    address: str
     scheduler_id: str
     action: str
     target: str
     detail: str
     outcome: str
-    def __init__(self, at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., peer: _Optional[str] = ..., scheduler_id: _Optional[str] = ..., action: _Optional[str] = ..., target: _Optional[str] = ..., detail: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...
+    def __init__(self, at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., address: _Optional[str] = ..., scheduler_id: _Optional[str] = ..., action: _Optional[str] = ..., target: _Optional[str] = ..., detail: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...
 
 class TaskAttempt(_message.Message):
     __slots__ = ("partition", "task_attempt", "alone")
@@ -1237,7 +1237,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow", "may_step", "may_reuse")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "streaming", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow", "may_step", "may_reuse")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -1251,7 +1251,7 @@ class TaskSet(_message.Message):
     SINK_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_SLOTS_FIELD_NUMBER: _ClassVar[int]
     REPLY_TO_FIELD_NUMBER: _ClassVar[int]
-    PIPELINED_FIELD_NUMBER: _ClassVar[int]
+    STREAMING_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     INPUTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     FUSED_FIELD_NUMBER: _ClassVar[int]
@@ -1274,7 +1274,7 @@ class TaskSet(_message.Message):
     sink: Sink
     cluster_slots: int
     reply_to: str
-    pipelined: bool
+    streaming: bool
     streams: _containers.RepeatedCompositeFieldContainer[StreamedInput]
     inputs_digest: str
     fused: _containers.RepeatedCompositeFieldContainer[FusedStage]
@@ -1284,7 +1284,7 @@ class TaskSet(_message.Message):
     may_grow: bool
     may_step: bool
     may_reuse: bool
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ..., may_step: _Optional[bool] = ..., may_reuse: _Optional[bool] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., streaming: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ..., may_step: _Optional[bool] = ..., may_reuse: _Optional[bool] = ...) -> None: ...
 
 class ReplanTask(_message.Message):
     __slots__ = ("frame_digest", "begun", "first_stage_id", "falsify")
@@ -1758,7 +1758,7 @@ class RegisterExecutorResponse(_message.Message):
     places: _containers.RepeatedCompositeFieldContainer[PlaceVerdict]
     def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ..., places: _Optional[_Iterable[_Union[PlaceVerdict, _Mapping]]] = ...) -> None: ...
 
-class SetAside(_message.Message):
+class Quarantine(_message.Message):
     __slots__ = ("until_ms", "reason")
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -1829,22 +1829,22 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., places: _Optional[_Iterable[_Union[PlaceView, _Mapping]]] = ..., looked_for: _Optional[_Iterable[_Union[PlaceMark, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("cancel", "clean_ups", "tell_again", "connect_at", "places", "look_for", "set_aside")
+    __slots__ = ("cancel", "clean_ups", "tell_again", "connect_at", "places", "look_for", "quarantine")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
     TELL_AGAIN_FIELD_NUMBER: _ClassVar[int]
     CONNECT_AT_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
     LOOK_FOR_FIELD_NUMBER: _ClassVar[int]
-    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINE_FIELD_NUMBER: _ClassVar[int]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
     tell_again: _containers.RepeatedScalarFieldContainer[str]
     connect_at: _containers.RepeatedScalarFieldContainer[str]
     places: _containers.RepeatedCompositeFieldContainer[PlaceVerdict]
     look_for: _containers.RepeatedCompositeFieldContainer[PlaceMark]
-    set_aside: SetAside
-    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., tell_again: _Optional[_Iterable[str]] = ..., connect_at: _Optional[_Iterable[str]] = ..., places: _Optional[_Iterable[_Union[PlaceVerdict, _Mapping]]] = ..., look_for: _Optional[_Iterable[_Union[PlaceMark, _Mapping]]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
+    quarantine: Quarantine
+    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., tell_again: _Optional[_Iterable[str]] = ..., connect_at: _Optional[_Iterable[str]] = ..., places: _Optional[_Iterable[_Union[PlaceVerdict, _Mapping]]] = ..., look_for: _Optional[_Iterable[_Union[PlaceMark, _Mapping]]] = ..., quarantine: _Optional[_Union[Quarantine, _Mapping]] = ...) -> None: ...
 
 class PollWorkRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "free_slots", "list_number", "running", "wait_ms", "cleaned_up")
@@ -1865,20 +1865,20 @@ class PollWorkRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., free_slots: _Optional[int] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., wait_ms: _Optional[int] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PollWorkResponse(_message.Message):
-    __slots__ = ("task_sets", "cancel", "clean_ups", "blobs", "will_call", "set_aside")
+    __slots__ = ("task_sets", "cancel", "clean_ups", "blobs", "will_call", "quarantine")
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     WILL_CALL_FIELD_NUMBER: _ClassVar[int]
-    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINE_FIELD_NUMBER: _ClassVar[int]
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
     blobs: _containers.RepeatedCompositeFieldContainer[Blob]
     will_call: bool
-    set_aside: SetAside
-    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., will_call: _Optional[bool] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
+    quarantine: Quarantine
+    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., will_call: _Optional[bool] = ..., quarantine: _Optional[_Union[Quarantine, _Mapping]] = ...) -> None: ...
 
 class ReportTasksRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "reports", "freed_slots", "list_number")
@@ -2127,13 +2127,13 @@ class WatchedJob(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., log_seq: _Optional[int] = ..., progress: _Optional[_Union[JobProgress, _Mapping]] = ...) -> None: ...
 
 class ForwardRequest(_message.Message):
-    __slots__ = ("scheduler_id", "loads", "reports", "slots", "lists", "heard_change", "watched", "progress")
+    __slots__ = ("scheduler_id", "loads", "reports", "slots", "lists", "known_change", "watched", "progress")
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     LOADS_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     LISTS_FIELD_NUMBER: _ClassVar[int]
-    HEARD_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_CHANGE_FIELD_NUMBER: _ClassVar[int]
     WATCHED_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     scheduler_id: str
@@ -2141,10 +2141,10 @@ class ForwardRequest(_message.Message):
     reports: _containers.RepeatedCompositeFieldContainer[ForwardedReports]
     slots: _containers.RepeatedCompositeFieldContainer[ForwardedSlots]
     lists: _containers.RepeatedCompositeFieldContainer[ForwardedList]
-    heard_change: int
+    known_change: int
     watched: _containers.RepeatedCompositeFieldContainer[WatchedJob]
     progress: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
-    def __init__(self, scheduler_id: _Optional[str] = ..., loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[ForwardedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[ForwardedSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ForwardedList, _Mapping]]] = ..., heard_change: _Optional[int] = ..., watched: _Optional[_Iterable[_Union[WatchedJob, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
+    def __init__(self, scheduler_id: _Optional[str] = ..., loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[ForwardedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[ForwardedSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ForwardedList, _Mapping]]] = ..., known_change: _Optional[int] = ..., watched: _Optional[_Iterable[_Union[WatchedJob, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
 
 class ForwardResponse(_message.Message):
     __slots__ = ("loads", "reports", "slots", "lists", "change", "watched")
@@ -2202,13 +2202,13 @@ class AskExecutorsResponse(_message.Message):
     left_out: int
     def __init__(self, logs: _Optional[_Iterable[_Union[AttemptLog, _Mapping]]] = ..., answered: _Optional[_Iterable[str]] = ..., left_out: _Optional[int] = ...) -> None: ...
 
-class ProgramSpec(_message.Message):
+class ScriptSpec(_message.Message):
     __slots__ = ("steps",)
     STEPS_FIELD_NUMBER: _ClassVar[int]
-    steps: _containers.RepeatedCompositeFieldContainer[ProgramStep]
-    def __init__(self, steps: _Optional[_Iterable[_Union[ProgramStep, _Mapping]]] = ...) -> None: ...
+    steps: _containers.RepeatedCompositeFieldContainer[ScriptStep]
+    def __init__(self, steps: _Optional[_Iterable[_Union[ScriptStep, _Mapping]]] = ...) -> None: ...
 
-class ProgramStep(_message.Message):
+class ScriptStep(_message.Message):
     __slots__ = ("sql", "python", "name", "views", "conf", "py_files", "sink", "after")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")

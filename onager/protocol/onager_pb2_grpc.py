@@ -184,7 +184,7 @@ class OnagerSchedulerServicer:
 
     def WatchEvents(self, request, context):
         """What happened to the job, batch by batch in the order of its log, after a position; ends with what there is, or,
-        when followed, with the job. Any scheduler goes on after the position that another one has told.
+        when followed, with the job. Any scheduler goes on after the position that another one has reported.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1435,7 +1435,7 @@ class OnagerExecutorServicer:
     """
 
     def AnswerPoll(self, request, context):
-        """Answers a poll that was told to wait for this call. It may be repeated: no task runs twice.
+        """Answers a poll that was asked to wait for this call. It may be repeated: no task runs twice.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1489,7 +1489,7 @@ class OnagerExecutor:
             _registered_method=True)
 
 
-class OnagerReplicaStub:
+class OnagerSchedulerGatewayStub:
     """---------------------------------------------------------------- for other schedulers
 
     """
@@ -1501,23 +1501,23 @@ class OnagerReplicaStub:
             channel: A grpc.Channel.
         """
         self.Forward = channel.unary_unary(
-                '/onager.v1.OnagerReplica/Forward',
+                '/onager.v1.OnagerSchedulerGateway/Forward',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.ForwardRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.ForwardResponse.FromString,
                 _registered_method=True)
         self.Attend = channel.unary_unary(
-                '/onager.v1.OnagerReplica/Attend',
+                '/onager.v1.OnagerSchedulerGateway/Attend',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.AttendRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.AttendResponse.FromString,
                 _registered_method=True)
         self.AskExecutors = channel.unary_unary(
-                '/onager.v1.OnagerReplica/AskExecutors',
+                '/onager.v1.OnagerSchedulerGateway/AskExecutors',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.AskExecutorsRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.AskExecutorsResponse.FromString,
                 _registered_method=True)
 
 
-class OnagerReplicaServicer:
+class OnagerSchedulerGatewayServicer:
     """---------------------------------------------------------------- for other schedulers
 
     """
@@ -1544,7 +1544,7 @@ class OnagerReplicaServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_OnagerReplicaServicer_to_server(servicer, server):
+def add_OnagerSchedulerGatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Forward': grpc.unary_unary_rpc_method_handler(
                     servicer.Forward,
@@ -1563,13 +1563,13 @@ def add_OnagerReplicaServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'onager.v1.OnagerReplica', rpc_method_handlers)
+            'onager.v1.OnagerSchedulerGateway', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('onager.v1.OnagerReplica', rpc_method_handlers)
+    server.add_registered_method_handlers('onager.v1.OnagerSchedulerGateway', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class OnagerReplica:
+class OnagerSchedulerGateway:
     """---------------------------------------------------------------- for other schedulers
 
     """
@@ -1588,7 +1588,7 @@ class OnagerReplica:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/onager.v1.OnagerReplica/Forward',
+            '/onager.v1.OnagerSchedulerGateway/Forward',
             onager_dot_protocol_dot_onager__pb2.ForwardRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.ForwardResponse.FromString,
             options,
@@ -1615,7 +1615,7 @@ class OnagerReplica:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/onager.v1.OnagerReplica/Attend',
+            '/onager.v1.OnagerSchedulerGateway/Attend',
             onager_dot_protocol_dot_onager__pb2.AttendRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.AttendResponse.FromString,
             options,
@@ -1642,7 +1642,7 @@ class OnagerReplica:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/onager.v1.OnagerReplica/AskExecutors',
+            '/onager.v1.OnagerSchedulerGateway/AskExecutors',
             onager_dot_protocol_dot_onager__pb2.AskExecutorsRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.AskExecutorsResponse.FromString,
             options,

@@ -31,7 +31,7 @@ from onager.protocol.call_limits import (
     StreamLimit,
 )
 from onager.protocol.checking import check, check_parts
-from onager.protocol.security import caller, note_peer
+from onager.protocol.security import caller, note_address
 from onager.protocol.status import abort
 
 log = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ def translated(method: Unary) -> Unary:
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> Any:
         try:
-            note_peer(context)
+            note_address(context)
             known = _method(method.__name__)
             with known.room.taken(_size(request)) as room:
                 message = await admitted(method.__name__, request)
@@ -83,7 +83,7 @@ def translated(method: Unary) -> Unary:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - the caller gets every error
-            refusal = told(method.__name__, error)
+            refusal = known_error(method.__name__, error)
             request = message = None  # noqa: F841 - gRPC keeps the stack of what `abort` raises
         return await abort(context, refusal)
 
@@ -96,7 +96,7 @@ def translated_stream(method: Stream) -> Stream:
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
         try:
-            note_peer(context)
+            note_address(context)
             message = await admitted(method.__name__, request)
             with counted(self, method.__name__, STREAM_LIMITS[method.__name__]):
                 async with aclosing(method(self, message, context)) as answers:  # type: ignore[type-var] # generators
@@ -105,7 +105,7 @@ def translated_stream(method: Stream) -> Stream:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
-            refusal = told(method.__name__, error)
+            refusal = known_error(method.__name__, error)
             request = message = None  # as above
         else:
             return
@@ -124,7 +124,7 @@ async def called(service: Any, name: str, request: Any, context: Any) -> Any:
             check(request, request.DESCRIPTOR.name)
             return await getattr(type(service), name).__wrapped__(service, request, context)
     except Exception as error:  # noqa: BLE001 - the caller gets every error
-        raise told(name, error) from None
+        raise known_error(name, error) from None
 
 
 async def called_stream(service: Any, name: str, request: Any, context: Any) -> AsyncGenerator[Any, None]:
@@ -135,7 +135,7 @@ async def called_stream(service: Any, name: str, request: Any, context: Any) -> 
             async for answer in answers:
                 yield answer.message if isinstance(answer, SharedMessage) else answer
     except Exception as error:  # noqa: BLE001 - the caller gets every error
-        raise told(name, error) from None
+        raise known_error(name, error) from None
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def _method(name: str) -> _Method:
     return _Method(getattr(pb, found.input_type.name), limit, _ROOMS[found.containing_service.name])
 
 
-def told(call: str, error: Exception) -> OnagerError:
+def known_error(call: str, error: Exception) -> OnagerError:
     """Return the error for the caller; an unexpected one is logged, with a number by which to find it."""
     if isinstance(error, OnagerError):
         log.debug("call_refused", call=call, error=str(error))

@@ -66,7 +66,7 @@ class StateAdmin:
         found = await asyncio.to_thread(lambda: list(check_everything(store)))
         for start in range(0, len(found), _FINDINGS_PER_MESSAGE):
             some = found[start : start + _FINDINGS_PER_MESSAGE]
-            yield pb.StateCheck(findings=[finding.told() for finding in some])
+            yield pb.StateCheck(findings=[finding.to_message() for finding in some])
         warnings = sum(finding.is_warning for finding in found)
         yield pb.StateCheck(
             summary=pb.StateCheckSummary(

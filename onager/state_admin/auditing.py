@@ -10,7 +10,7 @@ from onager.state_backend import Keyspace, KeyValue, StateBackendClient
 
 _LIST_DEFAULT: Final = 100
 _PAGE: Final = 128
-_FIELDS: Final = {"at_ms", "principal", "peer", "scheduler_id", "action", "target"}
+_FIELDS: Final = {"at_ms", "principal", "address", "scheduler_id", "action", "target"}
 _MAX_READ: Final = 4_096
 """Records read for one answer, however few of them are wanted."""
 _MAX_BYTES: Final = 1024 * 1024

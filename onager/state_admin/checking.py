@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from onager.errors import StateCorruptError
-from onager.scheduler.cluster.members import SchedulerRecord
+from onager.scheduler.cluster.live_schedulers import SchedulerRecord
 from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.scheduler.executors.place_records import PlaceRecord
 from onager.scheduler.executors.records import ExecutorRecord

@@ -32,7 +32,7 @@ def check_catalog(store: StoreContents, found: Findings) -> None:
             record = found.read(_CATALOG, key, partial(read_record, parsed, item.value, f"Catalog/{key}"))
             database = str(CatalogKey("databases", parsed.database))
             if parsed.name and parsed.database != DEFAULT_DATABASE and database not in keys:
-                found.error("missing", _CATALOG, database, f"{parsed.told()} is in it, and it has no record")
+                found.error("missing", _CATALOG, database, f"{parsed.description()} is in it, and it has no record")
             if record is not None and parsed.root == "tables":
                 _check_table(key, record, tables, pages, store, found)
         elif parsed_page_key(key) is None and key != MARK_KEY:

@@ -31,7 +31,7 @@ class Finding:
     message: str
     is_warning: bool = False
 
-    def told(self) -> pb.StateFinding:
+    def to_message(self) -> pb.StateFinding:
         """Return the finding as a message."""
         return pb.StateFinding(
             severity="warning" if self.is_warning else "error",

@@ -76,7 +76,7 @@ class Target(NamedTuple):
     mark: RestoreMark | None
     mark_revision: int
     living: tuple[str, ...]
-    """Executors and schedulers that were heard of lately: some scheduler uses the store."""
+    """Executors and schedulers that called lately: some scheduler uses the store."""
 
 
 _COUNTED: Final = 100_000
@@ -167,7 +167,7 @@ def _audited(mark: RestoreMark, caller: Caller) -> Put:
     record = AuditRecord(
         at_ms=mark.started_ms,
         principal=caller.principal,
-        peer=caller.peer,
+        address=caller.address,
         action="restore",
         target=mark.file,
         outcome=f"{DONE}: {mark.records} records",

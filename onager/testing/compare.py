@@ -50,7 +50,7 @@ def difference(
     extra = list((Counter(own) - Counter(right_own)).elements())
     missing, extra = _without_partners(missing, extra, tolerance)
     if missing or extra:
-        return _told(len(rows), len(right), missing, extra, order)
+        return _difference(len(rows), len(right), missing, extra, order)
     if ordered is False or (ordered is None and not order.keys):
         return None
     keys = tuple(range(width)) if ordered else order.keys
@@ -125,7 +125,7 @@ def _is_close(one: Any, other: Any, tolerance: float) -> bool:
     return bool(one == other)
 
 
-def _told(got: int, expected: int, missing: Sequence[Row], extra: Sequence[Row], order: Order) -> str:
+def _difference(got: int, expected: int, missing: Sequence[Row], extra: Sequence[Row], order: Order) -> str:
     lines = [f"{got:,} rows, where plain Spark gives {expected:,}"]
     for what, rows in (("missing", missing), ("too many", extra)):
         if rows:

@@ -169,7 +169,7 @@ class JobRun:
             work=pb.Work.QUERY,
             plan_digest=stage.digest,
             partitions=laid.tasks,
-            pipelined=self._slots > 0,
+            streaming=self._slots > 0,
             tasks=[pb.TaskAttempt(partition=p) for p in partitions],
             fused=[pb.FusedStage(stage_id=i, plan_digest=self._stages[i].digest) for i in laid.fused],
             reads=laid.reads,
@@ -202,7 +202,7 @@ class JobRun:
         return report
 
     def _cause(self, failed: pb.TaskReport) -> pb.TaskReport:
-        """Return the report of the failure behind that of *failed*: who reads a stream may hear of it first.
+        """Return the report of the failure behind that of *failed*: who reads a stream may learn of it first.
 
         A task that was stopped is the cause of nothing.
         """

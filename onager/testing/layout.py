@@ -91,7 +91,7 @@ def _fused(stages: "Sequence[Stage]", *, with_leaves: bool) -> Mapping[int, Laid
             continue
         fused = parts_below(stage) if may_be_part(stage) else []
         gone.update(fused)
-        members = {stage.stage_id, *fused}
-        inputs = sorted({i for member in members for i in by_id[member].reads} - members)
+        group = {stage.stage_id, *fused}
+        inputs = sorted({i for each in group for i in by_id[each].reads} - group)
         laid[stage.stage_id] = Laid(1 if fused else stage.tasks, tuple(inputs), fused=tuple(sorted(fused)))
     return {stage.stage_id: laid[stage.stage_id] for stage in stages if stage.stage_id in laid}

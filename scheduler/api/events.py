@@ -1,4 +1,4 @@
-"""A job's events as they are told to clients."""
+"""A job's events as they are shown to clients."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from onager.scheduler.jobs.history import Entry
 _EVENTS_A_MESSAGE: Final = 500
 
 
-def told(entries: Sequence[Entry]) -> Iterator[pb.EventBatch]:
+def batches_of(entries: Sequence[Entry]) -> Iterator[pb.EventBatch]:
     """Yield the messages that tell *entries*: one or more for each."""
     for entry in entries:
         if entry.batch is None:
@@ -24,12 +24,12 @@ def told(entries: Sequence[Entry]) -> Iterator[pb.EventBatch]:
             yield pb.EventBatch(
                 position=entry.position,
                 scheduler_id=entry.batch.writer,
-                events=map(_told, events[start:end]),
+                events=map(_to_message, events[start:end]),
                 more=end < len(events),
             )
 
 
-def _told(event: Event) -> pb.JobEvent:
+def _to_message(event: Event) -> pb.JobEvent:
     text = encode_event(event)
     if may_hold_secrets(text):
         text = json.dumps(shown_json(json.loads(text)), ensure_ascii=False)

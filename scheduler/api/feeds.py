@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Generic, TypeVar
 
 from onager.errors import OnagerError
-from onager.protocol.serving import told
+from onager.protocol.serving import known_error
 from onager.scheduler import timing
 
 _MESSAGES_A_S: Final = 500
@@ -80,7 +80,7 @@ class Feeds(Generic[F]):
         except OnagerError as error:
             feed.error = error
         except Exception as error:  # noqa: BLE001 - the followers get every error
-            feed.error = told(key, error)
+            feed.error = known_error(key, error)
         finally:
             feed.is_over = True
             feed.change()

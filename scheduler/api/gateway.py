@@ -49,7 +49,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     calls: ExecutorCalls
     clean_ups: CleanUps
     blobs: BlobStore
-    hear_progress: Callable[[Sequence[pb.AttemptProgress]], None]
+    record_progress: Callable[[Sequence[pb.AttemptProgress]], None]
     requests: ExecutorRequests
     connect_at: Callable[[], Sequence[str]]
     backend: StateBackendClient
@@ -73,7 +73,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     @translated
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: ARG002, N802
         """Renew the executor's lease, and name the tasks that the executor need not continue."""
-        session = await self._heard(request, is_heartbeat=True)
+        session = await self._session(request, is_heartbeat=True)
         if request.draining:
             await self.executors.drain(session)
         elif await self.executors.note_space(session, request.no_space):
@@ -83,7 +83,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if request.HasField("load"):
             session.load = request.load
         if request.progress:
-            self.hear_progress(request.progress)
+            self.record_progress(request.progress)
         answer = pb.HeartbeatResponse(
             clean_ups=await self.clean_ups.forgotten(request.kept_jobs), connect_at=self.connect_at()
         )
@@ -98,7 +98,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if request.running:
             self.reconciler.learn_running(session, {task_key(t) for t in request.running})
         answer.cancel.extend(await self.polls.unwanted(session))
-        self.executors.tell_if_set_aside(session, answer)
+        self.executors.add_quarantine(session, answer)
         return answer
 
     async def _look_at_places(
@@ -117,14 +117,14 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     @translated
     async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: ARG002, N802
         """Answer with work as soon as there is some, and with nothing once the executor's wait is over."""
-        session = await self._heard(request)
+        session = await self._session(request)
         await self.clean_ups.cleaned_up(request.cleaned_up)
         return await self.polls.answer(session, request)
 
     @translated
     async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: ARG002, N802
         """Apply reports, and fill the slots that they free; the executor may be polling another scheduler."""
-        session = await self._heard(request)
+        session = await self._session(request)
         freed = min(request.freed_slots, session.record.slots) if self.executors.takes_work(session) else 0
         reports = by_key(request.reports)
         reported = reports.keys()
@@ -177,7 +177,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     @translated
     async def ReadCatalog(self, request: pb.ReadCatalogRequest, context: Context) -> pb.ReadCatalogResponse:  # noqa: ARG002, N802
         """Return records of the catalog, all at one revision."""
-        await self._heard(request)
+        await self._session(request)
         return await read_catalog(self.backend, request)
 
     @translated
@@ -191,11 +191,11 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         await self.executors.deregister(request.executor_id, request.incarnation, request.reason, death)
         return pb.DeregisterExecutorResponse()
 
-    async def _heard(self, request: Call, *, is_heartbeat: bool = False) -> ExecutorSession:
+    async def _session(self, request: Call, *, is_heartbeat: bool = False) -> ExecutorSession:
         try:
             session = self.executors.require(request.executor_id, request.incarnation)
         except UnknownExecutorError:
             session = await self.executors.take_over(request.executor_id, request.incarnation)
-        self.executors.heard(session)
+        self.executors.note_call(session)
         await self.executors.leases.renew(session, is_heartbeat=is_heartbeat)
         return session

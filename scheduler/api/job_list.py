@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from onager.errors import InvalidRequestError
-from onager.ids import is_job_id, program_of
+from onager.ids import is_job_id, script_of
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 from onager.scheduler.api.progress import progress_of_head
@@ -66,7 +66,7 @@ def _condition(request: pb.ListJobsRequest) -> Callable[[JobHead], bool]:
             and (not request.session or head.session == request.session)
             and (not request.principal or head.principal == request.principal)
             and (not name or name in head.name.casefold())
-            and (request.steps or program_of(head.job_id) is None)
+            and (request.steps or script_of(head.job_id) is None)
             and all(head.labels.get(key) == value for key, value in labels)
             and (before is None or _position(head) < before)
         )

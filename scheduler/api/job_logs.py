@@ -13,8 +13,8 @@ from onager.protocol.field_limits import MAX_LOG_BYTES
 from onager.protocol.task_keys import task_id, task_key
 from onager.scheduler import timing
 from onager.scheduler.api.kept_ends import Kept, KeptEnds
-from onager.scheduler.cluster.member_calls import MemberCalls
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
+from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
 from onager.scheduler.executors.executor_requests import ExecutorRequests
 from onager.scheduler.executors.log_requests import request_logs
 from onager.scheduler.executors.manager import ExecutorManager
@@ -36,8 +36,8 @@ class JobLogs:
     history: JobHistory
     executors: ExecutorManager
     requests: ExecutorRequests
-    members: Members
-    calls: MemberCalls
+    schedulers: LiveSchedulers
+    calls: SchedulerCalls
 
     def __post_init__(self) -> None:
         self._ends = KeptEnds(self.history)
@@ -89,7 +89,7 @@ class JobLogs:
         answers = await a_few_at_once(
             [
                 request_logs(self.requests, ask, wait_s, only),
-                *(self.calls.ask_executors(s, far) for s in sorted(self.members.live) if s != self.members.id),
+                *(self.calls.ask_executors(s, far) for s in sorted(self.schedulers.live) if s != self.schedulers.id),
             ]
         )
         whole = pb.AskExecutorsResponse()
@@ -118,7 +118,7 @@ class JobLogs:
     def _tails(
         self, request: pb.FetchLogsRequest, kept: Mapping[TaskKey, Kept], after: dict[TaskKey, int]
     ) -> Iterator[pb.AttemptLog]:
-        """Yield what was kept of attempts of which nothing was told; once."""
+        """Yield what was kept of attempts of which nothing was reported; once."""
         for key in sorted(kept.keys() - after.keys()):
             executor_id, tail = kept[key]
             if tail:

@@ -13,7 +13,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.serving import SharedMessage
 from onager.scheduler import timing
-from onager.scheduler.api.events import told
+from onager.scheduler.api.events import batches_of
 from onager.scheduler.api.explained import UNEXPLAINED, explained
 from onager.scheduler.api.feeds import Feed, Feeds, pace_s
 from onager.scheduler.api.final_plan import final_plan
@@ -171,7 +171,7 @@ class JobQueries:
                 if job.seq > position:
                     with self.ownership.left_to_others():
                         entries = await self.history.after(job_id, position, _EVENTS_A_PAGE)
-                for message in await apart(size_of(entries), lambda page: list(told(page)), entries):
+                for message in await apart(size_of(entries), lambda page: list(batches_of(page)), entries):
                     yield message
                 if entries:
                     position = entries[-1].position
@@ -182,7 +182,7 @@ class JobQueries:
 
     async def _add_times(self, job: StoredJob, progress: pb.JobProgress) -> None:
         """Add what only a job's details show: how far it is by its driver, and where its time went."""
-        by_driver = await self._told_by_driver(JobId(job.graph.job_id), job.seq) if job.graph.is_active else None
+        by_driver = await self._from_driver(JobId(job.graph.job_id), job.seq) if job.graph.is_active else None
         if by_driver is not None:
             for name in ("fraction", "fraction_fell", "eta_low_ms", "eta_high_ms"):
                 setattr(progress, name, getattr(by_driver.progress, name))
@@ -223,21 +223,21 @@ class JobQueries:
 
         It is asked of the job's driver, or else read from the store; with *is_fresh* always from the store.
         """
-        by_driver = None if is_fresh else await self._told_by_driver(job_id, seq)
+        by_driver = None if is_fresh else await self._from_driver(job_id, seq)
         if by_driver is None:
             try:
                 is_current = self.ownership.follows(job_id) and not is_fresh
                 with self.ownership.left_to_others():
                     job = await (self.jobs.get(job_id) if is_current else self.jobs.fresh(job_id))
                 if is_fresh and job.graph.is_active:
-                    by_driver = await self._told_by_driver(job_id, job.seq)
+                    by_driver = await self._from_driver(job_id, job.seq)
                 if by_driver is None:
                     return job.seq, self.view.progress(job.graph, job.header)
             except StateCorruptError as error:
                 return seq, self._broken(job_id, str(error))
         return by_driver.log_seq, by_driver.progress
 
-    async def _told_by_driver(self, job_id: JobId, seq: int) -> pb.WatchedJob | None:
+    async def _from_driver(self, job_id: JobId, seq: int) -> pb.WatchedJob | None:
         """Return the progress from the job's driver, if it is another scheduler: it alone knows how far tasks are.
 
         None if no other scheduler drives it, or if the progress is from before *seq*.

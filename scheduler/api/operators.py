@@ -8,7 +8,7 @@ from onager.protocol import onager_pb2 as pb
 
 
 class BoundMetric(BaseModel):
-    """A metric of an operator in a bound plan: its index in reports, or its value if binding told it."""
+    """A metric of an operator in a bound plan: its index in reports, or its value if binding reported it."""
 
     name: str
     """Spark's, such as numOutputRows."""

@@ -22,7 +22,7 @@ from onager.execution_graph import (
     running_count,
     running_steps,
 )
-from onager.ids import JobId, program_of, step_job_id
+from onager.ids import JobId, script_of, step_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE
 from onager.redaction import without_logins
@@ -56,7 +56,7 @@ class ProgressView:
     sizes: ExchangeSizes
     live: LiveProgress
     head_of: Callable[[JobId], JobHead | None]
-    """Returns the head of a job, for what programs tell of their steps."""
+    """Returns the head of a job, for what scripts tell of their steps."""
 
     def progress(
         self, graph: ExecutionGraph, terms: JobTerms = _NO_TERMS, *, is_detailed: bool = False
@@ -75,8 +75,8 @@ class ProgressView:
             retry=self._retry(graph),
             exchange_bytes=self.sizes.of(graph),
             exchange="streaming" if graph.may_stream else "durable",
-            durable_because="" if graph.pipeline is None else graph.pipeline.reason,
-            parent=program_of(graph.job_id) or "",
+            durable_because="" if graph.streaming is None else graph.streaming.reason,
+            parent=script_of(graph.job_id) or "",
             **_terms(terms),
         )
         steps = self._add_steps(graph, progress)
@@ -85,8 +85,8 @@ class ProgressView:
         match graph.outcome:
             case Failed(failure=failure):
                 progress.failure.CopyFrom(wire.failure_message(failure))
-            case Cancelled(told=told):
-                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=told))
+            case Cancelled(text=reported):
+                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=reported))
             case _:
                 pass
         if isinstance(graph.outcome, Failed | Cancelled):
@@ -104,7 +104,7 @@ class ProgressView:
     def _add_steps(self, graph: ExecutionGraph, progress: pb.JobProgress) -> dict[int, float]:
         """Add the jobs of steps that run or failed, and where the last one wrote; return how far each of them is."""
         found: dict[int, float] = {}
-        for stage in graph.stages[1:] if graph.is_program else ():
+        for stage in graph.stages[1:] if graph.is_script else ():
             if child_of(stage) or not isinstance(stage, RunningStage | FailedStage):
                 continue
             info = progress.stages[stage.spec.stage_id]
@@ -114,7 +114,7 @@ class ProgressView:
                 info.child_job_id, info.step_state = child_id, head.state.value
                 # Before it is planned nobody knows how many stages there will be.
                 found[info.stage_id] = head.stages_done / head.stages if head.stages > 1 else 0.0
-        result = graph.result_stage if graph.is_program and graph.state is JobState.SUCCESSFUL else None
+        result = graph.result_stage if graph.is_script and graph.state is JobState.SUCCESSFUL else None
         if result is not None and (head := self.head_of(JobId(child_of(result)))) is not None:
             progress.sink_path = without_logins(head.sink_path or "")
         return found
@@ -214,10 +214,10 @@ def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
     by_state: dict[str, list[pb.ExecutorInfo]] = {}
     for executor in executors:
         by_state.setdefault(executor.state, []).append(executor)
-    full, aside, unseen, leaving = (
-        by_state.get(state, []) for state in ("no_space", "set_aside", "no_place", "draining")
+    full, quarantined, unseen, leaving = (
+        by_state.get(state, []) for state in ("no_space", "quarantined", "no_place", "draining")
     )
-    those = [(e, "has no space") for e in full] + [(e, "is set aside") for e in aside]
+    those = [(e, "has no space") for e in full] + [(e, "is quarantined") for e in quarantined]
     those += [(e, "does not see the exchange directory") for e in unseen]
     if not those:
         return "every executor is leaving: start another one" if leaving else _why_all_are_gone(by_state)
@@ -226,8 +226,8 @@ def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
         return f"no executor takes work: {named}; {full[0].reason}"
     if unseen:
         return f"no executor takes work: {named}; {unseen[0].reason}"
-    first = min(aside, key=lambda e: e.set_aside_until_ms)
-    until = datetime.fromtimestamp(first.set_aside_until_ms / 1000, UTC)
+    first = min(quarantined, key=lambda e: e.quarantined_until_ms)
+    until = datetime.fromtimestamp(first.quarantined_until_ms / 1000, UTC)
     return (
         f"no executor takes work: {named}; {first.executor_id} until {until:%H:%M:%S} UTC, because {first.reason}: "
         "mend it and start it again, or start another one"
@@ -244,8 +244,8 @@ def _why_all_are_gone(by_state: Mapping[str, Sequence[pb.ExecutorInfo]]) -> str:
 def _named(executors: Sequence[tuple[pb.ExecutorInfo, str]]) -> str:
     """Return the names of the first *executors*, each with its remark, and how many more there are."""
     more = len(executors) - _MAX_NAMED
-    told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MAX_NAMED]]
-    return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
+    reported = [f"{executor.executor_id} {what}" for executor, what in executors[:_MAX_NAMED]]
+    return ", ".join([*reported, *([f"and {more} more"] if more > 0 else [])])
 
 
 def progress_of_head(head: JobHead) -> pb.JobProgress:
@@ -259,7 +259,7 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
         ended_ms=head.ended_ms or 0,
         result_rows=head.result_rows,
         sink_path=without_logins(head.sink_path or ""),
-        parent=program_of(head.job_id) or "",
+        parent=script_of(head.job_id) or "",
         **_terms(head),
         stages_total=head.stages,
         stages_done=head.stages_done,

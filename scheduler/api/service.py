@@ -22,7 +22,7 @@ from onager.scheduler.api.job_queries import JobQueries, asked_job_id
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.catalog.reading import CatalogQueries
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.draining import Draining
@@ -57,7 +57,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     results: ResultStore
     executors: ExecutorManager
     draining: Draining
-    members: Members
+    schedulers: LiveSchedulers
     state: StateAdmin
     audit: Audit
     notes: AuditNotes
@@ -147,7 +147,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         job = await self.queries.fresh(job_id)
         head = self.heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
-        if job.graph.is_program:
+        if job.graph.is_script:
             job = await self._result_job(job)
             check_fetchable(job.graph, has_result=True)
         self.notes.note(caller_of(context), FETCH, job_id)
@@ -157,24 +157,24 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         async for chunk in chunks:
             yield chunk
 
-    async def _result_job(self, program: StoredJob) -> StoredJob:
-        """Return the job whose result is the program's; `ResultExpiredError` when it is gone."""
-        stage = program.graph.result_stage
+    async def _result_job(self, script: StoredJob) -> StoredJob:
+        """Return the job whose result is the script's; `ResultExpiredError` when it is gone."""
+        stage = script.graph.result_stage
         assert stage is not None
         child_id = JobId(child_of(stage))
         try:
             child = await self.queries.fresh(child_id)
         except JobNotFoundError:
-            raise ResultExpiredError(program.graph.job_id) from None
+            raise ResultExpiredError(script.graph.job_id) from None
         head = self.heads.get(child_id)
         if head is not None and not head.has_result:
-            raise ResultExpiredError(program.graph.job_id)
+            raise ResultExpiredError(script.graph.job_id)
         return child
 
     @translated
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
         """Return executors, including those lost lately, and how many there are of each state."""
-        return list_executors(self.executors, request, self.members.clock.now_ms())
+        return list_executors(self.executors, request, self.schedulers.clock.now_ms())
 
     @translated
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802
@@ -194,7 +194,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802
         """Return all live schedulers, as far as this one knows."""
-        return pb.ListSchedulersResponse(schedulers=self.members.infos(), now_ms=self.members.clock.now_ms())
+        return pb.ListSchedulersResponse(schedulers=self.schedulers.infos(), now_ms=self.schedulers.clock.now_ms())
 
     @translated
     async def ListState(self, request: pb.ListStateRequest, context: Context) -> pb.ListStateResponse:  # noqa: ARG002, N802

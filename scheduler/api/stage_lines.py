@@ -18,7 +18,7 @@ from onager.execution_graph.duration_sketch import LatencyMetric
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 
-_MAX_TOLD: Final = 5
+_MAX_SHOWN: Final = 5
 """How many fused stages are named."""
 
 
@@ -29,7 +29,7 @@ def stage_info(stage: Stage, replans: Sequence[Replan] = (), *, has_latencies: b
     ledger = stage.ledger
     info = pb.StageInfo(
         stage_id=stage.spec.stage_id,
-        name=_told_name(stage, replans),
+        name=_shown_name(stage, replans),
         work=stage.spec.work.value,
         state=stage.state,
         attempt=stage.attempt,
@@ -65,14 +65,14 @@ def _add_step(info: pb.StageInfo, stage: Stage) -> None:
         info.step_rows = stage.ledger.outputs[0].rows
 
 
-def _told_name(  # noqa: PLR0911 - one for each way
+def _shown_name(  # noqa: PLR0911 - one for each way
     stage: Stage, replans: Sequence[Replan]
 ) -> str:
     """Return a stage's name, and how it was laid out or planned again, if it was."""
     name, layout = stage.spec.name, stage.spec.layout
     for replan in replans:
         if replan.replan_id == stage.spec.stage_id:
-            return f"{name} ({told_replan(replan)})"
+            return f"{name} ({replan_text(replan)})"
         if stage.spec.stage_id in replan.dropped:
             return f"{name} (superseded: planned again by stage {replan.replan_id})"
     if isinstance(stage, FusedStage):
@@ -84,21 +84,21 @@ def _told_name(  # noqa: PLR0911 - one for each way
     if layout is None:
         return f"{name} (more tasks may come)" if stage.spec.is_growing else name
     if layout.fused:
-        told = ", ".join(map(str, layout.fused[:_MAX_TOLD]))
-        more = f" and {len(layout.fused) - _MAX_TOLD} more" if len(layout.fused) > _MAX_TOLD else ""
-        return f"{name} (with stage{'s' * (len(layout.fused) != 1)} {told}{more}, by what was measured)"
+        reported = ", ".join(map(str, layout.fused[:_MAX_SHOWN]))
+        more = f" and {len(layout.fused) - _MAX_SHOWN} more" if len(layout.fused) > _MAX_SHOWN else ""
+        return f"{name} (with stage{'s' * (len(layout.fused) != 1)} {reported}{more}, by what was measured)"
     buckets, tasks = layout.planned_partitions, stage.spec.partitions
     return f"{name} (reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}, by what was measured)"
 
 
-def told_replan(replan: Replan) -> str:
+def replan_text(replan: Replan) -> str:
     """Return why the rest of a query was planned again, and what came of it."""
     if not replan.ended_ms:
         return replan.why
     result = "; ".join(replan.decisions)
     if not replan.is_taken:
         return f"{replan.why}; the plan is kept: {result}"
-    dropped = ", ".join(map(str, replan.dropped[:_MAX_TOLD])) + (", …" if len(replan.dropped) > _MAX_TOLD else "")
+    dropped = ", ".join(map(str, replan.dropped[:_MAX_SHOWN])) + (", …" if len(replan.dropped) > _MAX_SHOWN else "")
     without = f"; without stage{'s' * (len(replan.dropped) != 1)} {dropped}" if replan.dropped else ""
     return f"{replan.why}; a new plan: {result}{without}"
 

@@ -12,7 +12,7 @@ from onager.scheduler.engine.new_jobs import NewJobs
 from onager.scheduler.jobs.audit_notes import SUBMIT, AuditNotes
 from onager.scheduler.jobs.job_specs import Submission, check_spec, checked
 from onager.scheduler.jobs.places import check_place_apart
-from onager.scheduler.jobs.program_specs import check_program, spec_of_step
+from onager.scheduler.jobs.script_specs import check_script, spec_of_step
 from onager.scheduler.records import NOTHING_MORE, Extra
 from onager.scheduler.settings import SchedulerSettings
 
@@ -35,7 +35,7 @@ class Submissions:
         """
         submission = await apart(request.ByteSize(), checked_submission, request, self.settings.session_max_tasks)
         spec = request.spec
-        for sink in (spec.sink, *(step.sink for step in spec.program.steps)):
+        for sink in (spec.sink, *(step.sink for step in spec.script.steps)):
             if sink.path:
                 await check_place_apart(sink.path, self.settings.private)
         job_id = JobId(request.job_id)
@@ -57,8 +57,8 @@ class Submissions:
 def checked_submission(request: pb.SubmitJobRequest, session_max_tasks: int) -> Submission:
     """Return what to store of a submission, or raise if it, or a step of it, is invalid."""
     submission = checked(request, session_max_tasks)
-    if request.spec.HasField("program"):
-        check_program(request.spec.program)
-        for step in request.spec.program.steps:
+    if request.spec.HasField("script"):
+        check_script(request.spec.script)
+        for step in request.spec.script.steps:
             check_spec(spec_of_step(step, request.spec))
     return submission

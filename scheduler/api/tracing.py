@@ -44,7 +44,7 @@ class Tracing:
         self._blobs = blobs
         self._jobs_at_once = asyncio.Semaphore(_AT_ONCE)
         whom = [self._endpoint] if self._endpoint else []
-        self.deliveries = DeliveryQueue("is_trace_owed", heads, precedence, clock, give_up_s=_GIVE_UP_S, whom=whom)
+        self.deliveries = DeliveryQueue("is_trace_due", heads, precedence, clock, give_up_s=_GIVE_UP_S, whom=whom)
 
     async def run(self, timelines: Timelines) -> None:
         """Export for as long as the scheduler lives."""

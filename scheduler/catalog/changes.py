@@ -190,7 +190,9 @@ def _put_from(put: pb.CatalogPut) -> RecordPut:
     record = None
     if put.value:
         if len(put.value) > MAX_RECORD_BYTES:
-            what = f"{key.told()}, whose description has {len(put.value):,} bytes, more than {MAX_RECORD_BYTES:,},"
+            what = (
+                f"{key.description()}, whose description has {len(put.value):,} bytes, more than {MAX_RECORD_BYTES:,},"
+            )
             raise over_limit(what, SMALLER_RECORD)
         record = _object(put.key, put.value)
         try:

@@ -103,13 +103,13 @@ def _check_unchanged(key: str, revision: int, found: Found | None) -> None:
 
 
 def _conflict(key: str, found: Found | None, why: str) -> CatalogConflictError:
-    return CatalogConflictError(_told(key, None if found is None else found.record), why)
+    return CatalogConflictError(_description(key, None if found is None else found.record), why)
 
 
-def _told(key: str, record: Mapping[str, Any] | None = None) -> str:
+def _description(key: str, record: Mapping[str, Any] | None = None) -> str:
     parsed = CatalogKey.parsed(key)
     assert parsed is not None
-    return parsed.told(record)
+    return parsed.description(record)
 
 
 def _check_pages(
@@ -149,7 +149,7 @@ def _check_expected(change: PartitionsSet, record: Mapping[str, Any], pages: Map
         now = partitions.get(path)
         if unnumbered(now) != unnumbered(expected):
             why = "removed" if now is None else "added" if expected is None else "altered"
-            raise CatalogConflictError(_told(change.key), f"its partition {path} was {why}")
+            raise CatalogConflictError(_description(change.key), f"its partition {path} was {why}")
 
 
 def _entries(change: PartitionsSet, record: Mapping[str, Any], pages: Mapping[str, Entries]) -> Entries:
@@ -165,7 +165,7 @@ def _entries(change: PartitionsSet, record: Mapping[str, Any], pages: Mapping[st
             join(new_partitions_at(record), uri_quoted(path)) if is_new else _location(now.get(path))
         ):
             why = "moved" if path in now else "removed"
-            raise CatalogConflictError(_told(change.key), f"its partition {path} was {why}")
+            raise CatalogConflictError(_description(change.key), f"its partition {path} was {why}")
         if change.written.replaces != "nothing" or is_new:
             entries[path] = _partition(change, path, place)
     for path in now.keys() - change.written.places.keys():
@@ -178,15 +178,15 @@ def _check_replaced(change: PartitionsSet, written: TablePlaces, record: Mapping
     """Check that what rows replace is what was there when it was planned: its files go."""
     for path, partition in now.items():
         if written.replaces_at(path) and partition is not None and partition.get("changed", 0) > change.seen:
-            raise CatalogConflictError(_told(change.key), f"its partition {path} was altered")
+            raise CatalogConflictError(_description(change.key), f"its partition {path} was altered")
     if written.replaces == "matching" and written.within not in written.places:
         # Nothing says which partitions there were: any that has gone may have been one, and have another name now.
         if record.get("removed", 0) > change.seen:
-            raise CatalogConflictError(_told(change.key), "partitions of it were removed")
+            raise CatalogConflictError(_description(change.key), "partitions of it were removed")
         return
     for path, place in written.places.items():
         if written.replaces_at(path) and place.before and path not in now:
-            raise CatalogConflictError(_told(change.key), f"its partition {path} was removed")
+            raise CatalogConflictError(_description(change.key), f"its partition {path} was removed")
 
 
 def _location(partition: Mapping[str, Any] | None) -> str:
@@ -196,7 +196,9 @@ def _location(partition: Mapping[str, Any] | None) -> str:
 def _partition(change: PartitionsSet, path: str, place: Place) -> dict[str, Any]:
     """Return the partition at *path*, into which rows were written."""
     if not is_below(place.location, change.location):
-        raise PlanningError(f"rows of {_told(change.key)} were written to {place.location}, which is not in its folder")
+        raise PlanningError(
+            f"rows of {_description(change.key)} were written to {place.location}, which is not in its folder"
+        )
     template = change.template or {}
     spec = {unquote(name): unquote(value) for name, _, value in (part.partition("=") for part in path.split("/"))}
     return {**template, "spec": spec, "storage": {**template.get("storage", {}), "location": place.location}}
@@ -229,7 +231,7 @@ def _with_partitions(
         return {**record, "pages": [*kept, *added]}
     partitions = folded([*(pages[key] for key in _keys_of_pages(record)), stamped])
     if len(partitions) > MAX_PARTITIONS:
-        what = f"{_told(change.key)} with {len(partitions):,} partitions, more than {MAX_PARTITIONS:,},"
+        what = f"{_description(change.key)} with {len(partitions):,} partitions, more than {MAX_PARTITIONS:,},"
         raise over_limit(what, "partition it by fewer columns, or more coarsely")
     added = _added(record, partitions, new_pages)
     return {**record, "pages": added, "merged": len(added)}
@@ -244,6 +246,6 @@ def _added(record: Mapping[str, Any], entries: Entries, new_pages: dict[str, byt
 def _value(key: str, record: dict[str, Any]) -> bytes:
     value = plain_json(record)
     if len(value) > MAX_RECORD_BYTES:
-        what = f"{_told(key)}, whose record has {len(value):,} bytes, more than {MAX_RECORD_BYTES:,},"
+        what = f"{_description(key)}, whose record has {len(value):,} bytes, more than {MAX_RECORD_BYTES:,},"
         raise over_limit(what, SMALLER_RECORD)
     return value

@@ -10,7 +10,7 @@ log = structlog.get_logger(__name__)
 
 _EXACT_MS: Final = 100
 """Differences up to this are the time that the answer took."""
-_TOLD_MS: Final = 1_000
+_LOGGED_MS: Final = 1_000
 
 
 class ClusterClock:
@@ -58,7 +58,7 @@ class ClusterClock:
         if abs(differs_ms) < _EXACT_MS:
             return
         self._set = now_ms, self._clock.monotonic_s()
-        if abs(differs_ms) >= _TOLD_MS:
+        if abs(differs_ms) >= _LOGGED_MS:
             log.warning(
                 "clock_differs",
                 ahead_s=round(self.ahead_ms / 1000, 1),

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from onager.ids import Incarnation, JobId, SchedulerId
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.cluster.member_calls import MemberCalls
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.remote_driver import RemoteDriver
+from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
 from onager.supervision import Background
 
 
 class Forwarding:
     """One `RemoteDriver` for each life of another scheduler."""
 
-    def __init__(self, members: Members, ownership: Ownership, loads: JobLoads, calls: MemberCalls) -> None:
-        self._members = members
+    def __init__(
+        self, schedulers: LiveSchedulers, ownership: Ownership, loads: JobLoads, calls: SchedulerCalls
+    ) -> None:
+        self._schedulers = schedulers
         self._ownership = ownership
         self._loads = loads
         self.calls = calls
@@ -27,7 +29,7 @@ class Forwarding:
     def driver_of(self, job_id: JobId) -> RemoteDriver | None:
         """Return the scheduler that drives the job; None when this one does, or when the driver does not answer."""
         scheduler_id = self._ownership.scheduler_of(job_id)
-        if scheduler_id == self._members.id:
+        if scheduler_id == self._schedulers.id:
             return None
         driver = self._driver(scheduler_id)
         return driver if driver is not None and driver.answers else None
@@ -38,12 +40,12 @@ class Forwarding:
         return {scheduler_id: driver for scheduler_id, driver in found.items() if driver is not None}
 
     def _driver(self, scheduler_id: SchedulerId) -> RemoteDriver | None:
-        record = self._members.find(scheduler_id)
+        record = self._schedulers.find(scheduler_id)
         if record is None:
             return None
         incarnation, driver = self._drivers.get(scheduler_id, (None, None))
         if driver is None or incarnation != record.incarnation:
-            driver = RemoteDriver(scheduler_id, self._members.id, self.calls, self._loads)
+            driver = RemoteDriver(scheduler_id, self._schedulers.id, self.calls, self._loads)
             self._drivers[scheduler_id] = (Incarnation(record.incarnation), driver)
         return driver
 
@@ -54,7 +56,7 @@ class Forwarding:
     async def _tell(self) -> None:
         telling: dict[SchedulerId, asyncio.Task[None]] = {}
         while True:
-            await asyncio.sleep(timing.LOADS_TOLD_EVERY_S)
+            await asyncio.sleep(timing.LOADS_REPORTED_EVERY_S)
             for scheduler_id, driver in self.drivers().items():
                 if driver.answers and (scheduler_id not in telling or telling[scheduler_id].done()):
                     telling[scheduler_id] = self._background.start(f"telling {scheduler_id}", driver.tell())

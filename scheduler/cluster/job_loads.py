@@ -1,6 +1,6 @@
 """How much work each active job of the cluster has: from commits here, from heads, from other schedulers.
 
-Of a job that another scheduler drives, this one knows the load that it was told last, and the job's head. The head says
+Of a job that another scheduler drives, this one knows the load that it received last, and the job's head. The head says
 whether there is anything to run at all, and is written whenever that changes. So a job without work, by its driver's
 word, is asked for again as soon as its head is newer, or some scheduler reports more work.
 """
@@ -45,7 +45,7 @@ class JobLoad:
     is_counted: bool = False
     """Whether this scheduler counted it, in the job's graph."""
     is_assumed: bool = False
-    """Whether nobody has told yet how many tasks wait: `available` is a guess, so that somebody is asked."""
+    """Whether nobody has reported yet how many tasks wait: `available` is a guess, so that somebody is asked."""
 
 
 class JobLoads:
@@ -95,7 +95,7 @@ class JobLoads:
     def adopted(self, job_id: JobId) -> None:
         """Take in that this scheduler drives a job from now on whose load it knew before.
 
-        The others are told: what they know is from the driver before, who may not have seen the end of a pause.
+        The others are notified: what they know is from the driver before, who may not have seen the end of a pause.
         """
         if job_id in self._known:
             self._note_change(job_id)
@@ -140,11 +140,15 @@ class JobLoads:
 
     def take_loads(self, loads: Iterable[pb.JobLoad]) -> None:
         """Take in loads from another scheduler; one that is older than what is known changes nothing."""
-        for told in loads:
-            job_id = JobId(told.job_id)
+        for reported in loads:
+            job_id = JobId(reported.job_id)
             head = self._heads.get(job_id)
             if head is not None and head.is_active and not self._ownership.follows(job_id):
-                self._take(job_id, JobLoad(told.running, told.available, told.log_seq, told.head_revision), head)
+                self._take(
+                    job_id,
+                    JobLoad(reported.running, reported.available, reported.log_seq, reported.head_revision),
+                    head,
+                )
 
     def rest_job(self, job_id: JobId) -> None:
         """Give the job no slots for a moment: it had less to do than it seemed, or cannot be worked on."""
@@ -244,9 +248,9 @@ class JobLoads:
             if self._changes[job_id] <= change:
                 break
             found.append(job_id)
-        told = found[-MAX_LOADS:]
-        last = self._changes[told[0]] if len(told) < len(found) else self._change
-        return self.of(j for j in told if self._ownership.follows(j)), last
+        reported = found[-MAX_LOADS:]
+        last = self._changes[reported[0]] if len(reported) < len(found) else self._change
+        return self.of(j for j in reported if self._ownership.follows(j)), last
 
 
 def _waiting(load: JobLoad) -> int:

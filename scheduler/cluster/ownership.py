@@ -10,7 +10,7 @@ from typing import Final
 
 from onager.errors import SchemaVersionError, StateUnavailableError
 from onager.ids import JobId, SchedulerId
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.policy import rendezvous
 
 _REMEMBERED: Final = 100_000
@@ -20,9 +20,9 @@ _REMEMBERED: Final = 100_000
 class Ownership:
     """Says which scheduler drives a job, and which jobs this one follows: those that it drives, and knows as stored."""
 
-    def __init__(self, members: Members) -> None:
-        self._members = members
-        self._live = members.live
+    def __init__(self, schedulers: LiveSchedulers) -> None:
+        self._schedulers = schedulers
+        self._live = schedulers.live
         self._before: frozenset[SchedulerId] = frozenset()
         """The schedulers that were live before the last change."""
         self._first: dict[JobId, SchedulerId] = {}
@@ -34,23 +34,23 @@ class Ownership:
         if found is None:
             if len(self._first) >= _REMEMBERED:
                 self._first.clear()
-            found = SchedulerId(rendezvous.first(job_id, self._live)) if self._live else self._members.id
+            found = SchedulerId(rendezvous.first(job_id, self._live)) if self._live else self._schedulers.id
             self._first[job_id] = found
         return found
 
     def is_mine(self, job_id: JobId) -> bool:
         """Return whether this scheduler drives the job."""
-        return self.scheduler_of(job_id) == self._members.id
+        return self.scheduler_of(job_id) == self._schedulers.id
 
     def driver_before(self, job_id: JobId) -> SchedulerId | None:
         """Return the scheduler that drove the job before schedulers last came or went; None if this one knew none."""
-        others = self._before - {self._members.id}
+        others = self._before - {self._schedulers.id}
         return SchedulerId(rendezvous.first(job_id, self._before)) if others else None
 
     @property
     def others(self) -> list[SchedulerId]:
         """Return the other live schedulers, in order."""
-        return sorted(self._live - {self._members.id})
+        return sorted(self._live - {self._schedulers.id})
 
     @contextmanager
     def left_to_others(self) -> Iterator[None]:
@@ -86,9 +86,9 @@ class Ownership:
         """Return the jobs that this scheduler follows."""
         return list(self._followed)
 
-    def on_members(self) -> bool:
+    def on_schedulers(self) -> bool:
         """Take in which schedulers are live; return whether this one may have begun to drive other jobs."""
-        live = self._members.live
+        live = self._schedulers.live
         if live == self._live:
             return False
         self._before, self._live = self._live, live

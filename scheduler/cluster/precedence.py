@@ -5,27 +5,27 @@ the race. So each thing has a first scheduler, and the others give it a moment. 
 still to be done, the next scheduler does it, without waiting to learn whether the first is dead.
 """
 
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.policy import rendezvous
 
 
 class Precedence:
     """The place of this scheduler among the live ones."""
 
-    def __init__(self, members: Members) -> None:
-        self._members = members
+    def __init__(self, schedulers: LiveSchedulers) -> None:
+        self._schedulers = schedulers
 
     @property
     def is_alone(self) -> bool:
         """Return whether there is no other scheduler."""
-        return not self._members.live - {self._members.id}
+        return not self._schedulers.live - {self._schedulers.id}
 
     def place(self, key: str) -> int:
         """Return how many schedulers come before this one for *key*; 0 for the first."""
-        live = self._members.live
-        if self._members.id not in live:
+        live = self._schedulers.live
+        if self._schedulers.id not in live:
             return len(live)  # it is leaving
-        return rendezvous.rank(key, self._members.id, live)
+        return rendezvous.rank(key, self._schedulers.id, live)
 
     def has_come(self, key: str, waited: float, moment: float) -> bool:
         """Return whether it is this scheduler's turn, *waited* after it saw that there is something to do.

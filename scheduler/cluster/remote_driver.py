@@ -16,7 +16,7 @@ from onager.protocol.limits import MIB
 from onager.protocol.task_keys import Reports, task_id, task_key
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.cluster.member_calls import MemberCalls
+from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
 from onager.scheduler.policy.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class _Part:
     done: "asyncio.Future[Any]"
 
     def refuse(self, why: str) -> None:
-        """End with a `NotDrivingError`, unless it has ended; nobody has to be there any more who hears it."""
+        """End with a `NotDrivingError`, unless it has ended; nobody may be left to receive it."""
         if not self.done.done():
             self.done.set_exception(NotDrivingError(why))
             self.done.exception()
@@ -52,7 +52,7 @@ class _Part:
 class RemoteDriver:
     """One other scheduler."""
 
-    def __init__(self, scheduler_id: SchedulerId, own_id: SchedulerId, calls: MemberCalls, loads: JobLoads) -> None:
+    def __init__(self, scheduler_id: SchedulerId, own_id: SchedulerId, calls: SchedulerCalls, loads: JobLoads) -> None:
         self.scheduler_id = scheduler_id
         self._own_id = own_id
         self._calls = calls
@@ -63,11 +63,11 @@ class RemoteDriver:
         self._progress: dict[bytes, pb.AttemptProgress] = {}
         """How far attempts are, by their keys: the latest that is not sent yet."""
         self._under_way: set[asyncio.Task[None]] = set()
-        self.told = 0
+        self.reported = 0
         """The number of the latest change of a load that was sent to the scheduler."""
         self._answered_change = 0
         """The latest change that an answer of ours carried to it since the last round, whether or not it arrived."""
-        self._heard = 0
+        self._known_change = 0
         """The number of the latest change that it has sent, of loads of its jobs."""
         self._busy: Counter[str] = Counter()
 
@@ -152,22 +152,22 @@ class RemoteDriver:
             raise NotDrivingError(f"{self.scheduler_id} does not follow {job_id}")
         return found
 
-    def note_progress(self, told: Iterable[pb.AttemptProgress]) -> None:
-        """Take what executors have told of tasks of the scheduler's jobs; it goes with the next call."""
-        for each in told:
+    def note_progress(self, reported: Iterable[pb.AttemptProgress]) -> None:
+        """Take what executors have reported of tasks of the scheduler's jobs; it goes with the next call."""
+        for each in reported:
             key = each.task.SerializeToString()
             if key in self._progress or len(self._progress) < MAX_FORWARDED_ATTEMPTS:
                 self._progress[key] = each
 
-    def answered(self, heard_change: int, told_change: int) -> None:
-        """Note a call of the scheduler: it knows loads up to *heard_change*, our answer goes up to *told_change*."""
-        self.told = max(self.told, heard_change)
-        self._answered_change = told_change
+    def answered(self, known_change: int, sent_change: int) -> None:
+        """Note a call of the scheduler: it knows loads up to *known_change*, our answer goes up to *sent_change*."""
+        self.reported = max(self.reported, known_change)
+        self._answered_change = sent_change
 
     async def tell(self) -> None:
         """Send the loads of this scheduler's jobs, if the other one does not know them and no call carries them yet."""
         lately, self._answered_change = self._answered_change, 0
-        if (self._progress or max(self.told, lately) < self._loads.latest_change) and not self._under_way:
+        if (self._progress or max(self.reported, lately) < self._loads.latest_change) and not self._under_way:
             self._start()
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
@@ -229,16 +229,16 @@ class RemoteDriver:
             size += parts[-1].size_bytes
             if parts[-1].field == "watched":
                 del self._watched[parts[-1].message.job_id]
-        loads, change = self._loads.changed_since(self.told)
+        loads, change = self._loads.changed_since(self.reported)
         progress, self._progress = self._progress, {}
         request = pb.ForwardRequest(
-            scheduler_id=self._own_id, loads=loads, heard_change=self._heard, progress=progress.values()
+            scheduler_id=self._own_id, loads=loads, known_change=self._known_change, progress=progress.values()
         )
         for part in parts:
             getattr(request, part.field).append(part.message)
         answer = await self._calls.forward(self.scheduler_id, request)
-        self.told = max(self.told, change)
-        self._heard = max(self._heard, answer.change)
+        self.reported = max(self.reported, change)
+        self._known_change = max(self._known_change, answer.change)
         self._loads.take_loads(answer.loads)
         results = {name: iter(getattr(answer, name)) for name in ("reports", "slots", "lists", "watched")}
         for part in parts:

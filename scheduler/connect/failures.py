@@ -66,7 +66,7 @@ class ConnectError(Exception):
         code: grpc.StatusCode = grpc.StatusCode.INTERNAL,
         details: bytes = b"",
     ) -> None:
-        """*details*: all that Spark told, a `FetchErrorDetailsResponse`."""
+        """*details*: all that Spark reported, a `FetchErrorDetailsResponse`."""
         super().__init__(message)
         self.error_class, self.sql_state, self.classes, self.code = error_class, sql_state, classes, code
         self.details = _details(details, self)
@@ -101,10 +101,10 @@ def too_large(what: str, size: int, most: int, unit: str = "bytes") -> ConnectEr
 
 def from_reply(failure: pb.ConnectFailure) -> ConnectError:
     """Return the error that an executor's reply tells."""
-    return _told(failure.error_class, failure.message or "Spark failed", failure.sql_state, failure.details)
+    return _error_of_spark(failure.error_class, failure.message or "Spark failed", failure.sql_state, failure.details)
 
 
-def _told(
+def _error_of_spark(
     error_class: str, message: str, sql_state: str, details: bytes, classes: tuple[str, ...] = _SQL
 ) -> ConnectError:
     if error_class not in _AS_SPARK:
@@ -122,7 +122,7 @@ def from_job(failure: Failure, operation_id: str) -> ConnectError:
     """Return the error with which the job of an operation failed."""
     details = base64.b64decode(failure.connect_details or "")
     classes = _classes(failure.details or "")
-    error = _told(failure.error_class or "", failure.message, failure.sql_state or "", details, classes)
+    error = _error_of_spark(failure.error_class or "", failure.message, failure.sql_state or "", details, classes)
     error.error_id = f"{OF_OPERATION}{operation_id}"
     return error
 
@@ -135,17 +135,17 @@ def _classes(stack_trace: str) -> tuple[str, ...]:
 
 
 def _details(details: bytes, error: ConnectError) -> Any:
-    told = FetchErrorDetailsResponse()
+    reported = FetchErrorDetailsResponse()
     if details:
-        told.ParseFromString(details)
-    if not told.errors:
-        only = told.errors.add(message=str(error), error_type_hierarchy=error.classes)
+        reported.ParseFromString(details)
+    if not reported.errors:
+        only = reported.errors.add(message=str(error), error_type_hierarchy=error.classes)
         if error.error_class:
             only.spark_throwable.error_class = error.error_class
             only.spark_throwable.sql_state = error.sql_state
-    if not told.HasField("root_error_idx"):
-        told.root_error_idx = 0
-    return told
+    if not reported.HasField("root_error_idx"):
+        reported.root_error_idx = 0
+    return reported
 
 
 def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
@@ -168,6 +168,6 @@ def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[st
 
 def status_of_ours(error: OnagerError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
     """Return code, message and trailing metadata of an error that Spark does not know; clients retry UNAVAILABLE."""
-    told = to_status(error)
-    status = status_pb2.Status(code=told.code.value[0], message=told.message)
-    return told.code, told.message, (*told.metadata, (_STATUS_KEY, status.SerializeToString()))
+    reported = to_status(error)
+    status = status_pb2.Status(code=reported.code.value[0], message=reported.message)
+    return reported.code, reported.message, (*reported.metadata, (_STATUS_KEY, status.SerializeToString()))

@@ -16,7 +16,7 @@ from onager.protocol.apart import Room, apart
 from onager.protocol.call_limits import CONNECT_OPERATIONS, CONNECT_UPLOADS
 from onager.protocol.checking import check_parts
 from onager.protocol.limits import MIB
-from onager.protocol.security import note_peer
+from onager.protocol.security import note_address
 from onager.protocol.serving import counted, read_all, write_all
 from onager.protocol.spark_connect import METHODS, SERVICE, request_of
 from onager.scheduler.connect.failures import ConnectError, status_of, status_of_ours, too_large
@@ -76,11 +76,11 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         async def served(content: Any, context: Any) -> Any:
             call = _Call(name, context)
-            note_peer(context)
+            note_address(context)
             try:
                 return await serve(call, content)
             except Exception as error:  # noqa: BLE001 - the caller gets every error
-                refusal = self._told(call, error)
+                refusal = self._refusal(call, error)
             call = content = None  # type: ignore[assignment] # gRPC keeps the stack of what `abort` raises
             return await context.abort(*refusal)
 
@@ -140,7 +140,7 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 coming.cancel()
                 await asyncio.wait([coming])
 
-    def _told(self, call: _Call, error: Exception) -> Any:
+    def _refusal(self, call: _Call, error: Exception) -> Any:
         name = call.name
         if isinstance(error, ConnectError):
             if call.request is not None:

@@ -39,7 +39,7 @@ class RunningOperations:
     notes: AuditNotes
 
     def as_last_seen(self, key: SessionKey) -> Iterator[JobHead]:
-        """Yield the heads of the session's jobs that have not ended, as this scheduler's watch has told them."""
+        """Yield the heads of the session's jobs that have not ended, as this scheduler's watch has reported them."""
         user = key.user[:LABEL_CHARS]
         for head in self.heads.active():
             if head.labels.get(SESSION) == key.session_id and head.labels.get(USER) == user:
@@ -77,7 +77,7 @@ class RunningOperations:
         return found
 
     async def _read_active(self) -> None:
-        """Read the heads of all operations that run, as far as the watch has not told them."""
+        """Read the heads of all operations that run, as far as the watch has not reported them."""
         after = _PREFIX  # keys come in order, and a prefix of a scan ends with a slash
         async for page in each_page(self.backend.scan_keys, Keyspace.ActiveJobs, limit=_PAGE, start_after=after):
             ours = [JobId(key) for key in page if key.startswith(_PREFIX)]

@@ -92,7 +92,7 @@ class SparkConnectService:
             elif asked == "unpersist":
                 await storage_levels.unpersist(self.sessions, session, relation)
             else:
-                answer.get_storage_level.storage_level.CopyFrom(storage_levels.told(session, relation))
+                answer.get_storage_level.storage_level.CopyFrom(storage_levels.level_of(session, relation))
             return self._answer(session, answer)
         reply = await self.operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.

@@ -19,22 +19,22 @@ class Defaults:
 
     def __init__(self, describe: Describe) -> None:
         self._describe = describe
-        self._told: pb.ConnectDefaults | None = None
+        self._defaults: pb.ConnectDefaults | None = None
         self._fixed: frozenset[str] = frozenset()
         self._known: frozenset[str] = frozenset()
 
     async def get(self) -> pb.ConnectDefaults:
         """Return the table."""
-        if self._told is None:
-            self._told = await self._describe()
-            self._fixed, self._known = frozenset(self._told.fixed), frozenset(self._told.known)
-        return self._told
+        if self._defaults is None:
+            self._defaults = await self._describe()
+            self._fixed, self._known = frozenset(self._defaults.fixed), frozenset(self._defaults.known)
+        return self._defaults
 
     async def read(self, session: Session, operation: Any) -> Any:  # noqa: C901 - one case for each kind
         """Return the answer to an operation that changes nothing."""
-        told = await self.get()
+        defaults = await self.get()
         own = session.message.conf
-        answer, conf = ConfigResponse(), {**told.conf, **own}
+        answer, conf = ConfigResponse(), {**defaults.conf, **own}
         match operation.WhichOneof("op_type"):
             case "get":
                 for key in operation.get.keys:
@@ -46,7 +46,7 @@ class Defaults:
                     _add(answer, key, conf.get(key))
             case "get_with_default":
                 for pair in operation.get_with_default.pairs:
-                    is_set = pair.key in own or pair.key in told.set
+                    is_set = pair.key in own or pair.key in defaults.set
                     default = pair.value if pair.HasField("value") else None
                     _add(answer, pair.key, conf.get(pair.key) if is_set else default)
             case "get_all":
@@ -55,11 +55,11 @@ class Defaults:
                     _add(answer, key.removeprefix(prefix), conf[key])
             case "is_modifiable":
                 for key in operation.is_modifiable.keys:
-                    _add(answer, key, "true" if self._is_modifiable(told, key) else "false")
+                    _add(answer, key, "true" if self._is_modifiable(defaults, key) else "false")
         return answer
 
-    def _is_modifiable(self, told: pb.ConnectDefaults, key: str) -> bool:
-        return (key in told.conf or key in self._known) and key not in self._fixed
+    def _is_modifiable(self, defaults: pb.ConnectDefaults, key: str) -> bool:
+        return (key in defaults.conf or key in self._known) and key not in self._fixed
 
 
 def check_settings(conf: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ MAX_LEVELS: Final = 200
 _DEFAULT: Final = StorageLevel(use_disk=True, use_memory=True, deserialized=True, replication=1)
 
 
-def told(session: Session, relation: bytes) -> Any:
+def level_of(session: Session, relation: bytes) -> Any:
     """Return the StorageLevel of a DataFrame, as its program has asked for it."""
     name = _name(relation)
     for entry in session.message.entries:

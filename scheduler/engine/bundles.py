@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from onager.clock import Clock
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.manager import ExecutorManager
@@ -42,7 +42,7 @@ class Store:
 class ClusterView:
     """The schedulers and the executors, as this scheduler knows them."""
 
-    members: Members
+    schedulers: LiveSchedulers
     ownership: Ownership
     precedence: Precedence
     executors: ExecutorManager

@@ -1,6 +1,6 @@
 """Clean-up: what to remove from the exchange directory when a job has ended.
 
-The job's head says that it is owed, and any scheduler that notices repeats it until it is done; doing it twice is
+The job's head says that it is due, and any scheduler that notices repeats it until it is done; doing it twice is
 harmless.
 """
 
@@ -43,8 +43,8 @@ class CleanUps:
         self._env = env
         self._store = store
         self._cluster = cluster
-        self._owed: dict[JobId, JobHead] = {}
-        self._owed_since_s: dict[JobId, float] = {}
+        self._due: dict[JobId, JobHead] = {}
+        self._due_since_s: dict[JobId, float] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
         self._asked: dict[JobId, float] = {}
         self._reading_spec = asyncio.Semaphore(1)  # a spec may be as large as a message
@@ -78,17 +78,17 @@ class CleanUps:
         Return whether there is a new clean-up to ask for.
         """
         waiting: list[tuple[JobId, JobHead]] = []
-        for job_id in [j for j in self._owed if j not in self._prepared and not self._store.heads.may_be_read(j)]:
-            waited_s = self._env.clock.monotonic_s() - self._owed_since_s.get(job_id, 0.0)
+        for job_id in [j for j in self._due if j not in self._prepared and not self._store.heads.may_be_read(j)]:
+            waited_s = self._env.clock.monotonic_s() - self._due_since_s.get(job_id, 0.0)
             if self._cluster.precedence.has_come(job_id, waited_s, timing.CLEAN_UP_MOMENT_S):
-                waiting.append((job_id, self._owed[job_id]))
+                waiting.append((job_id, self._due[job_id]))
         found = False
         for start in range(0, len(waiting), _PREPARED_AT_ONCE):
             some = waiting[start : start + _PREPARED_AT_ONCE]
             for (job_id, head), clean_up in zip(
                 some, await asyncio.gather(*(self._wanted(*w) for w in some)), strict=True
             ):
-                if clean_up is not None and self._owed.get(job_id) is head:
+                if clean_up is not None and self._due.get(job_id) is head:
                     self._prepared[job_id] = clean_up
                     found = True
         return found
@@ -175,13 +175,13 @@ class CleanUps:
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """Take in what the head says of the job's files."""
-        known = self._owed.get(job_id)
+        known = self._due.get(job_id)
         if head is None or head.clean_up == "none":
-            self._owed.pop(job_id, None)
-            self._owed_since_s.pop(job_id, None)
+            self._due.pop(job_id, None)
+            self._due_since_s.pop(job_id, None)
         else:
-            self._owed[job_id] = head
-            self._owed_since_s.setdefault(job_id, self._env.clock.monotonic_s())
+            self._due[job_id] = head
+            self._due_since_s.setdefault(job_id, self._env.clock.monotonic_s())
         if known is None or head is None or (known.clean_up, known.reusable) != (head.clean_up, head.reusable):
             self._prepared.pop(job_id, None)
             self._asked.pop(job_id, None)

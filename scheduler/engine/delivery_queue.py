@@ -1,6 +1,6 @@
-"""What is owed to the outside when a job has ended: done at least once, whichever scheduler lives.
+"""What is due to the outside when a job has ended: done at least once, whichever scheduler lives.
 
-The transaction that ends a job says in its head what is owed, and whoever has done it takes that back. So it survives
+The transaction that ends a job says in its head what is due, and whoever has done it takes that back. So it survives
 every scheduler; one that dies between the two is followed by another one, which does it again.
 """
 
@@ -17,7 +17,7 @@ from onager.errors import OnagerError
 from onager.ids import JobId
 from onager.redaction import without_logins
 from onager.scheduler.cluster.precedence import Precedence
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads, OwedFlag
+from onager.scheduler.jobs.job_heads import DueFlag, JobHead, JobHeads
 from onager.waiting import is_set_within
 
 log = structlog.get_logger(__name__)
@@ -25,15 +25,15 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 600.0
 _IN_HAND: Final = 1_000
-"""Jobs of which somebody is being told, or that wait for the next try, at most; others wait in their heads."""
+"""Jobs of which somebody is being notified, or that wait for the next try, at most; others wait in their heads."""
 _TURN_S: Final = 30.0
 """What each place in the order of schedulers is worth: longer than a request takes, so that only one of them does it
-while all live and whoever is told answers."""
+while all live and the receiver answers."""
 _LOOK_S: Final = 1.0
 
 
 class NotDeliveredError(Exception):
-    """Who was told did not take it; the text says why."""
+    """The receiver did not take it; the text says why."""
 
 
 Deliver = Callable[[JobId, JobHead, str], Awaitable[None]]
@@ -41,11 +41,11 @@ Deliver = Callable[[JobId, JobHead, str], Awaitable[None]]
 
 
 class DeliveryQueue:
-    """One kind of what is owed, as one scheduler sees it."""
+    """One kind of what is due, as one scheduler sees it."""
 
     def __init__(
         self,
-        flag: OwedFlag,
+        flag: DueFlag,
         heads: JobHeads,
         precedence: Precedence,
         clock: Clock,
@@ -53,7 +53,7 @@ class DeliveryQueue:
         give_up_s: int,
         whom: Collection[str],
     ) -> None:
-        """Keep to the jobs whose heads have *flag* set: each of *whom* is to be told of each.
+        """Keep to the jobs whose heads have *flag* set: each of *whom* is to be notified of each.
 
         *give_up_s* after a job's end it is no longer tried.
         """
@@ -63,28 +63,28 @@ class DeliveryQueue:
         self._precedence = precedence
         self._clock = clock
         self._give_up_s = give_up_s
-        self._owed: set[JobId] = set()
+        self._due: set[JobId] = set()
         self._waiting: dict[str, dict[JobId, float]] = {each: {} for each in whom}
-        """The jobs of which each is still to be told, and since when this scheduler knows."""
+        """The jobs of which each is still to be notified, and since when this scheduler knows."""
         self._tries: dict[str, dict[JobId, asyncio.Task[None]]] = {each: {} for each in whom}
         self._wake = asyncio.Event()
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Take in whether it is still owed for the job."""
+        """Take in whether it is still due for the job."""
         if not self.is_on:
             return
         if head is None or not getattr(head, self.flag):
-            self._owed.discard(job_id)
+            self._due.discard(job_id)
             for waiting in self._waiting.values():
                 waiting.pop(job_id, None)
-        elif job_id not in self._owed:
-            self._owed.add(job_id)
+        elif job_id not in self._due:
+            self._due.add(job_id)
             for waiting in self._waiting.values():
                 waiting[job_id] = self._clock.monotonic_s()
             self._wake.set()
 
     async def run(self, deliver: Deliver) -> None:
-        """Do what is owed for as long as the scheduler lives.
+        """Do what is due for as long as the scheduler lives.
 
         Each try calls *deliver* anew, so that what waits for its next try holds nothing in memory.
         """
@@ -115,7 +115,7 @@ class DeliveryQueue:
                         await deliver(job_id, head, whom)
         except NotDeliveredError as error:
             if not self._is_done(job_id):
-                log.error("delivery_given_up", job_id=job_id, whom=shown(whom), error=str(error))  # noqa: TRY400 told whole
+                log.error("delivery_given_up", job_id=job_id, whom=shown(whom), error=str(error))  # noqa: TRY400 reported whole
 
     def _begin(self, deliver: Deliver) -> None:
         now_s = self._clock.monotonic_s()
@@ -135,20 +135,20 @@ class DeliveryQueue:
     def _over(self, job_id: JobId, whom: str, task: "asyncio.Task[None]") -> None:
         del self._tries[whom][job_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            # It stays owed: the next scheduler to start tries it again.
+            # It stays due: the next scheduler to start tries it again.
             log.error("delivery_failed", job_id=job_id, what=self.flag, error=repr(error))
-            self._owed.discard(job_id)
+            self._due.discard(job_id)
             self._waiting[whom].pop(job_id, None)
         self._wake.set()
 
     async def _settle(self, deliver: Deliver, job_id: JobId, head: JobHead, whom: str) -> None:
         await self._try(deliver, job_id, head, whom)
         self._waiting[whom].pop(job_id, None)
-        if job_id in self._owed and not any(job_id in waiting for waiting in self._waiting.values()):
+        if job_id in self._due and not any(job_id in waiting for waiting in self._waiting.values()):
             await self.note_done(job_id)
 
     async def note_done(self, job_id: JobId) -> None:
-        """Take back that it is owed."""
+        """Take back that it is due."""
         while True:
             head = self._heads.get(job_id)
             if head is None or not getattr(head, self.flag):
@@ -162,7 +162,7 @@ class DeliveryQueue:
 
     def _is_done(self, job_id: JobId) -> bool:
         """Return whether another scheduler has done it."""
-        return job_id not in self._owed
+        return job_id not in self._due
 
     def _is_too_late(self, head: JobHead) -> bool:
         return self._clock.now_ms() - (head.ended_ms or 0) > 1000 * self._give_up_s

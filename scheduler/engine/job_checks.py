@@ -53,16 +53,16 @@ class JobChecks:
     def on_commit(self, job: StoredJob, head: JobHead) -> None:
         """Take in whether the job streams."""
         job_id, graph = JobId(head.job_id), job.graph
-        if graph.is_active and graph.is_pipelined:
+        if graph.is_active and graph.is_streaming:
             self._streaming.add(job_id)
         elif job_id in self._streaming:
             self._streaming.discard(job_id)
-            if graph.pipeline is not None and graph.pipeline.reason:
-                log.info("pipeline_abandoned", job_id=job_id, reason=graph.pipeline.reason)
+            if graph.streaming is not None and graph.streaming.reason:
+                log.info("streaming_abandoned", job_id=job_id, reason=graph.streaming.reason)
                 self.abandoned += self._cluster.ownership.follows(job_id)
                 self._on_abandoned(job_id)
 
 
 def _needs_checks(job: StoredJob) -> bool:
     graph = job.graph
-    return graph.replan is not None or graph.speculation is not None or graph.is_pipelined
+    return graph.replan is not None or graph.speculation is not None or graph.is_streaming

@@ -130,7 +130,7 @@ class LocalDriver:
         """Add to *launches* the address for their reports, so that the polled scheduler need not forward them."""
         if self._view.ownership.others and self._view.ownership.is_mine(job_id):
             for launch in launches:
-                launch.task_set.reply_to = self._view.members.record.address
+                launch.task_set.reply_to = self._view.schedulers.record.address
         return launches
 
     # ---------------------------------------------------------------- reports
@@ -388,7 +388,7 @@ class LocalDriver:
                 return
             if isinstance(error, OnagerError):
                 raise
-            raise OnagerError(f"job {job_id} could not be told of {work}: {error!r}") from error
+            raise OnagerError(f"job {job_id} could not be notified of {work}: {error!r}") from error
         else:
             self._errors.forget_errors(job_id, (work,))
 

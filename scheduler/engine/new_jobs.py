@@ -23,12 +23,12 @@ from onager.protocol.apart import apart
 from onager.redaction import shown_name, words_of
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.job_adaptive import adaptive_of
-from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_exchange import streaming_of
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.jobs.job_specs import Submission
 from onager.scheduler.jobs.job_speculation import speculation_of
 from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.jobs.program_specs import encoded_steps
+from onager.scheduler.jobs.script_specs import encoded_steps
 from onager.scheduler.records import NOTHING_MORE, Extra
 from onager.scheduler.settings import SchedulerSettings
 
@@ -78,14 +78,14 @@ class NewJobs:
                 retry_pauses_ms=self._settings.retry_pauses_ms,
             ),
             speculation=speculation_of(spec),
-            pipeline=pipeline_of(spec),
+            streaming=streaming_of(spec),
             adaptive=adaptive_of(spec),
         )
         steps: list[bytes] = []
-        if spec.HasField("program"):
+        if spec.HasField("script"):
             steps = await apart(len(content), encoded_steps, spec)
             await self._blobs.put(job_id, steps)
-            graph = _program(graph, spec, [digest_of(step) for step in steps], now_ms)
+            graph = _script(graph, spec, [digest_of(step) for step in steps], now_ms)
         try:
             _, existed = await self._jobs.submit(graph, terms, blob, extra)
         except JobConflictError:
@@ -96,8 +96,8 @@ class NewJobs:
         return existed
 
 
-def _program(graph: ExecutionGraph, spec: pb.JobSpec, steps: list[BlobDigest], at_ms: int) -> ExecutionGraph:
-    """Return the graph of a program, planned, since its steps were given."""
+def _script(graph: ExecutionGraph, spec: pb.JobSpec, steps: list[BlobDigest], at_ms: int) -> ExecutionGraph:
+    """Return the graph of a script, planned, since its steps were given."""
     specs = [
         StageSpec(
             stage_id=number,
@@ -108,6 +108,6 @@ def _program(graph: ExecutionGraph, spec: pb.JobSpec, steps: list[BlobDigest], a
             inputs=tuple(StageInput(before, "all") for before in sorted(set(step.after))),
             output=_STEP,
         )
-        for number, (step, digest) in enumerate(zip(spec.program.steps, steps, strict=True), start=1)
+        for number, (step, digest) in enumerate(zip(spec.script.steps, steps, strict=True), start=1)
     ]
     return planned_at_once(graph, specs, at_ms)

@@ -25,7 +25,7 @@ from onager.execution_graph import (
     SupersededStage,
     check_stages,
     metrics_text,
-    program_summary,
+    script_summary,
     stage_fed_by,
 )
 from onager.ids import BlobDigest, TaskKey, is_digest
@@ -117,7 +117,7 @@ def planned(
 def _planned_steps(
     task: TaskKey, executor_id: str, success: pb.TaskSuccess, explain_digest: BlobDigest, at_ms: int
 ) -> JobPlanned:
-    """Return the event for a script that was split into the steps of a program."""
+    """Return the event for a script of SQL that was split into steps."""
     outcome = success.plan
     if len(outcome.stages) > MAX_STEPS:
         what = f"a script with {len(outcome.stages):,} steps, more than {MAX_STEPS:,}"
@@ -140,7 +140,7 @@ def _planned_steps(
         task_attempt=task.task_attempt,
         executor_id=executor_id,
         stages=steps,
-        summary=program_summary(len(steps), explain_digest),
+        summary=script_summary(len(steps), explain_digest),
         fused_output=None,
         metrics=wire.metrics_from(success.metrics),
         at_ms=at_ms,

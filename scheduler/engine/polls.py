@@ -111,7 +111,7 @@ class Polls:
 
     def _tell_failure(self, session: ExecutorSession, error: Exception) -> None:
         now_s = self._env.clock.monotonic_s()
-        if session.call_failed_s is not None and now_s - session.call_failed_s < timing.UNREACHED_TOLD_S:
+        if session.call_failed_s is not None and now_s - session.call_failed_s < timing.UNREACHED_REPORTED_S:
             return
         session.call_failed_s = now_s
         log.warning(
@@ -139,7 +139,7 @@ class Polls:
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
         answer.task_sets.extend(self._reconciler.take_late(session))
         answer.cancel.extend(await self.unwanted(session))
-        self._cluster.executors.tell_if_set_aside(session, answer)
+        self._cluster.executors.add_quarantine(session, answer)
         if not session.is_draining:
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
 

@@ -36,7 +36,7 @@ from onager.execution_graph import (
     revive,
     running_count,
 )
-from onager.ids import JobId, program_of
+from onager.ids import JobId, script_of
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.engine.stage_coordinator import StageCoordinator
 from onager.scheduler.engine.stage_inputs import StageInputs
@@ -213,7 +213,7 @@ class QueryCoordinator:
     def _pop(self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event]) -> ExecutionGraph:
         """Launch tasks until the share is used up, or *limit* of the job run; add the launches to *events*.
 
-        In a pipelined job a stage whose last task is launched lets the next stage run.
+        In a streaming job a stage whose last task is launched lets the next stage run.
         """
         left, slot = share.tasks, self._cluster.streams.known(share.slot)
         if limit < math.inf:
@@ -249,9 +249,9 @@ class QueryCoordinator:
             for task_set in coordinator.task_sets(graph, event):
                 if task_set.work == pb.PLAN:
                     task_set.cluster_slots = self._cluster.slots()
-                    task_set.may_grow = graph.pipeline is None
-                    task_set.may_reuse = graph.pipeline is None
-                    task_set.may_step = program_of(self.job_id) is None
+                    task_set.may_grow = graph.streaming is None
+                    task_set.may_reuse = graph.streaming is None
+                    task_set.may_step = script_of(self.job_id) is None
                 launches.append(Launch(event.executor_id, task_set))
         return launches
 

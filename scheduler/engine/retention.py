@@ -13,7 +13,7 @@ import structlog
 
 from onager.errors import DiskError, OnagerError, StateCorruptError
 from onager.execution_graph import JobState
-from onager.ids import BlobDigest, JobId, program_of
+from onager.ids import BlobDigest, JobId, script_of
 from onager.scheduler import timing
 from onager.scheduler.catalog.collecting import OrphanedPages
 from onager.scheduler.cluster.rounds import Rounds
@@ -68,7 +68,7 @@ class Retention:
         if head is not None and job_id not in self._awaited:
             self._look_later(job_id, 0)
         if head is None or not head.is_active:
-            for step in self._store.heads.steps_of(job_id):  # they wait for their program's end
+            for step in self._store.heads.steps_of(job_id):  # they wait for their script's end
                 if step not in self._awaited:
                     self._look_later(step, 0)
 
@@ -80,18 +80,18 @@ class Retention:
             heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
 
     def _is_kept(self, head: JobHead) -> bool:
-        """Return whether the job goes on, or is a step of a program that does: the two are kept for as long."""
-        program = self._program(head)
-        return head.is_active or (program is not None and program.is_active)
+        """Return whether the job goes on, or is a step of a script that does: the two are kept for as long."""
+        script = self._script(head)
+        return head.is_active or (script is not None and script.is_active)
 
-    def _program(self, head: JobHead) -> JobHead | None:
-        program_id = program_of(head.job_id)
-        return None if program_id is None else self._store.heads.get(program_id)
+    def _script(self, head: JobHead) -> JobHead | None:
+        script_id = script_of(head.job_id)
+        return None if script_id is None else self._store.heads.get(script_id)
 
     def _ended_ms(self, head: JobHead) -> int | None:
-        """Return when the job ended, or the program of which it is a step; None: nobody knows."""
-        program = self._program(head)
-        return head.ended_ms if program is None or program.ended_ms is None else program.ended_ms
+        """Return when the job ended, or the script of which it is a step; None: nobody knows."""
+        script = self._script(head)
+        return head.ended_ms if script is None or script.ended_ms is None else script.ended_ms
 
     def _over_ms(self, head: JobHead) -> int:
         """Return when the next of the job's retentions ends."""
@@ -107,7 +107,7 @@ class Retention:
         return ended_ms + 1000 * retention_s
 
     def _is_kept_for_none(self, head: JobHead) -> bool:
-        """Return whether outputs are kept that nobody will take: those of a program's steps are for its other steps."""
+        """Return whether outputs are kept that nobody will take: those of a script's steps are for its other steps."""
         return bool(head.reusable) and head.reuse != "cluster"
 
     def _is_over(self, head: JobHead, retention_s: int, now_ms: int) -> bool:
@@ -160,11 +160,13 @@ class Retention:
             for head in due
             if not head.has_result
             and head.clean_up == "none"
-            and self._program(head) is None  # a step goes after its program
+            and self._script(head) is None  # a step goes after its script
             and self._is_over(head, settings.record_retention_s, now_ms)
         ]
-        told = [head for head in due if head.has_history and self._is_over(head, settings.history_retention_s, now_ms)]
-        told = [head for head in told if head not in over and head not in expired]
+        reported = [
+            head for head in due if head.has_history and self._is_over(head, settings.history_retention_s, now_ms)
+        ]
+        reported = [head for head in reported if head not in over and head not in expired]
         try:
             if dated:  # their records are damaged, and may not say when they ended: count from now
                 await self._store.heads.put(dated)
@@ -172,8 +174,8 @@ class Retention:
                 await self._store.heads.put(withdrawn)
             if expired:
                 await self._expire(expired)
-            if told:
-                await self._forget_history(await self._archived(told))
+            if reported:
+                await self._forget_history(await self._archived(reported))
             if over:
                 await self._remove(await self._archived(over))
         except OnagerError as error:

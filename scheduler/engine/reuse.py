@@ -23,7 +23,7 @@ from onager.execution_graph import (
     taken_in,
     worth_taking,
 )
-from onager.ids import JobId, program_of
+from onager.ids import JobId, script_of
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
@@ -37,7 +37,7 @@ class Reuse:
     def __init__(self, jobs: JobStore, *, has_users: bool) -> None:
         """Make it.
 
-        If the cluster *has_users*, a job without a name of one may be anybody's: it only takes from its own program.
+        If the cluster *has_users*, a job without a name of one may be anybody's: it only takes from its own script.
         """
         self._jobs = jobs
         self._heads = jobs.heads
@@ -83,7 +83,7 @@ class Reuse:
 
     async def _taken(self, job: StoredJob, event: JobPlanned) -> OutputsTaken | None:
         """Return what the stages of a new plan take, None for nothing."""
-        if event.fused_output is not None or job.graph.pipeline is not None:
+        if event.fused_output is not None or job.graph.streaming is not None:
             return None
         head = self._heads.get(JobId(job.header.job_id))
         sources: dict[int, JobId] = {}
@@ -128,10 +128,10 @@ class Reuse:
         return JobId(max(allowed, key=lambda other: (other.ended_ms or 0, other.job_id)).job_id) if allowed else None
 
     def _may_take(self, head: JobHead, other: JobHead) -> bool:
-        """Return whether a job may take what *other* offers: of a program's steps, or of the same user's job."""
+        """Return whether a job may take what *other* offers: of a script's steps, or of the same user's job."""
         if head.reuse == "off" or other.reuse == "off" or head.principal != other.principal:
             return False
-        if (program := program_of(head.job_id)) is not None and program == program_of(other.job_id):
+        if (script := script_of(head.job_id)) is not None and script == script_of(other.job_id):
             return True
         is_known = bool(head.principal) or not self._has_users
         return is_known and head.reuse == "cluster" and other.reuse == "cluster"

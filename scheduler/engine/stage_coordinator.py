@@ -39,8 +39,8 @@ class StageCoordinator:
             partitions=stage.spec.partitions,
             fused=[_fused(graph.stages[i]) for i in layout.fused] if layout is not None else [],
             reads=[_read(each) for each in layout.reads] if layout is not None else [],
-            pipelined=streaming,
-            streams=streams.told(graph, stage_id) if streaming else [],
+            streaming=streaming,
+            streams=streams.inputs_of(graph, stage_id) if streaming else [],
             output=wire.layout_message(stage.spec.output),
         )
         if stage.spec.work is StageWork.REPLAN:
@@ -95,7 +95,7 @@ class StageCoordinator:
 
 
 def _replan(graph: ExecutionGraph) -> pb.ReplanTask:
-    """Return what a REPLAN task is told: what stages measured that were done when it began."""
+    """Return what a REPLAN task gets: what stages measured that were done when it began."""
     replan, plan, policy = graph.replan, graph.plan, graph.adaptive
     if replan is None or plan is None:
         return pb.ReplanTask()

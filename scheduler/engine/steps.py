@@ -1,7 +1,7 @@
-"""Programs: has the jobs of their steps run, and tells them what became of these.
+"""Scripts: has the jobs of their steps run, and tells them what became of these.
 
 All of it follows from what is stored, and may be done again, or by two schedulers at once: the job of a step has an id
-that follows from the program's and the step's, and its end is taken into the program's log once. So nothing is lost or
+that follows from the script's and the step's, and its end is taken into the script's log once. So nothing is lost or
 done twice when a scheduler dies between any two of these.
 """
 
@@ -34,7 +34,7 @@ from onager.execution_graph import (
     deadline_passed,
     running_steps,
 )
-from onager.ids import BlobDigest, JobId, program_of, step_job_id
+from onager.ids import BlobDigest, JobId, script_of, step_job_id
 from onager.job_settings import reuse_of
 from onager.protocol.apart import apart
 from onager.scheduler.engine.bundles import ClusterView, Env, Store
@@ -45,7 +45,7 @@ from onager.scheduler.jobs.job_heads import JobHead, JobTerms
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import Submission, check_spec, encode_spec
 from onager.scheduler.jobs.job_writers import Decision
-from onager.scheduler.jobs.program_specs import spec_of_child
+from onager.scheduler.jobs.script_specs import spec_of_child
 from onager.scheduler.loops import whenever
 from onager.waiting import is_set_within
 
@@ -60,7 +60,7 @@ _UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 
 
 class Steps:
-    """The steps of the programs that this scheduler drives."""
+    """The steps of the scripts that this scheduler drives."""
 
     def __init__(self, env: Env, store: Store, cluster: ClusterView, new_jobs: NewJobs, local: LocalDriver) -> None:
         self._env = env
@@ -69,28 +69,28 @@ class Steps:
         self._new_jobs = new_jobs
         self._local = local
         self._waiting: dict[JobId, None] = {}
-        """The programs to look at."""
+        """The scripts to look at."""
         self._awaited: dict[JobId, set[JobId]] = {}
-        """The jobs that run steps of programs that have ended, and the retries that wait for them."""
+        """The jobs that run steps of scripts that have ended, and the retries that wait for them."""
         self._wake = asyncio.Event()
         self._deadlines: dict[JobId, int] = {}
         self._deadline_wake = asyncio.Event()
 
-    # ---------------------------------------------------------------- what makes programs worth a look
+    # ---------------------------------------------------------------- what makes scripts worth a look
 
     def on_commit(self, job: StoredJob) -> None:
-        """Take in that a job has changed: if it is a program, other steps may have begun."""
-        if job.graph.is_program:
+        """Take in that a job has changed: if it is a script, other steps may have begun."""
+        if job.graph.is_script:
             self._look_at([JobId(job.header.job_id)])
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Take in that a job has ended, which may be a step's, or a program with steps that run; or its deadline."""
+        """Take in that a job has ended, which may be a step's, or a script with steps that run; or its deadline."""
         self._note_deadline(job_id, head)
-        if (program_id := program_of(job_id)) is not None:
-            program = self._store.heads.get(program_id)
+        if (script_id := script_of(job_id)) is not None:
+            script = self._store.heads.get(script_id)
             has_ended = head is None or not head.is_active
-            if has_ended or program is None or not program.is_active:
-                self._look_at([program_id])
+            if has_ended or script is None or not script.is_active:
+                self._look_at([script_id])
             if has_ended:
                 self._look_at(sorted(self._awaited.pop(job_id, ())))
         elif (head is None or not head.is_active) and self._store.heads.steps_of(job_id):
@@ -104,20 +104,20 @@ class Steps:
             self._deadline_wake.set()
 
     def look_again(self) -> None:
-        """Look at all programs: this scheduler may drive others than before, or an event may have been missed."""
+        """Look at all scripts: this scheduler may drive others than before, or an event may have been missed."""
         found: set[JobId] = set()
         for head in self._store.heads.active():
-            program_id = program_of(head.job_id)
-            if program_id is not None:
-                found.add(program_id)
+            script_id = script_of(head.job_id)
+            if script_id is not None:
+                found.add(script_id)
         for job_id in self._cluster.ownership.followed:
             job = self._store.jobs.cached(job_id)
-            if job is not None and job.graph.is_program:
+            if job is not None and job.graph.is_script:
                 found.add(job_id)
         self._look_at(sorted(found))
 
-    def _look_at(self, programs: Iterable[JobId]) -> None:
-        mine = [program_id for program_id in programs if self._cluster.ownership.is_mine(program_id)]
+    def _look_at(self, scripts: Iterable[JobId]) -> None:
+        mine = [script_id for script_id in scripts if self._cluster.ownership.is_mine(script_id)]
         if mine:
             self._waiting |= dict.fromkeys(mine)
             self._wake.set()
@@ -125,7 +125,7 @@ class Steps:
     # ---------------------------------------------------------------- loops
 
     async def run(self) -> None:
-        """Look at programs for as long as the scheduler lives."""
+        """Look at scripts for as long as the scheduler lives."""
         await whenever(self._wake, self._work_off)
 
     async def run_deadlines(self) -> None:
@@ -158,32 +158,32 @@ class Steps:
     async def _work_off(self) -> None:
         while self._waiting:
             some = list(self._waiting)[:_AT_ONCE]
-            for program_id in some:
-                del self._waiting[program_id]
-            results = await asyncio.gather(*(self._advance(program_id) for program_id in some), return_exceptions=True)
-            for program_id, error in zip(some, results, strict=True):
+            for script_id in some:
+                del self._waiting[script_id]
+            results = await asyncio.gather(*(self._advance(script_id) for script_id in some), return_exceptions=True)
+            for script_id, error in zip(some, results, strict=True):
                 if isinstance(error, OnagerError):
-                    self._waiting[program_id] = None
+                    self._waiting[script_id] = None
             for error in results:
                 if isinstance(error, BaseException):
                     raise error
 
-    # ---------------------------------------------------------------- one program
+    # ---------------------------------------------------------------- one script
 
-    async def _advance(self, program_id: JobId) -> None:
-        """Do what the program, as it is stored, owes: submit jobs, take in their ends, or stop them."""
-        if not self._cluster.ownership.is_mine(program_id):
+    async def _advance(self, script_id: JobId) -> None:
+        """Do what is due for the script, as it is stored: submit jobs, take in their ends, or stop them."""
+        if not self._cluster.ownership.is_mine(script_id):
             return
         try:
-            job = await self._stored(program_id)
+            job = await self._stored(script_id)
         except JobNotFoundError:
-            await self._stop_steps(program_id, "its program is gone")
+            await self._stop_steps(script_id, "its script is gone")
             return
         except (StateCorruptError, SchemaVersionError) as error:
-            log.warning("program_not_read", job_id=program_id, error=str(error))
+            log.warning("script_not_read", job_id=script_id, error=str(error))
             return
         if not job.graph.is_active:
-            await self._stop_steps(program_id, f"its program has ended: it is {job.graph.state}")
+            await self._stop_steps(script_id, f"its script has ended: it is {job.graph.state}")
             return
         ended: list[StepEnded] = []
         for stage in running_steps(job.graph):
@@ -191,12 +191,12 @@ class Steps:
             if end is not None:
                 ended.append(end)
         if ended:
-            await self._store.writers.record_decision(program_id, lambda _: Decision(ended))
+            await self._store.writers.record_decision(script_id, lambda _: Decision(ended))
 
-    async def _stored(self, program_id: JobId) -> StoredJob:
-        if self._cluster.ownership.follows(program_id):
-            return await self._store.jobs.get(program_id)
-        return await self._store.jobs.fresh(program_id)
+    async def _stored(self, script_id: JobId) -> StoredJob:
+        if self._cluster.ownership.follows(script_id):
+            return await self._store.jobs.get(script_id)
+        return await self._store.jobs.fresh(script_id)
 
     async def _step(self, job: StoredJob, stage: Stage) -> StepEnded | None:
         """Return the end of a running step if it has ended; see to it that it runs."""
@@ -220,11 +220,11 @@ class Steps:
         """Submit the job of a step; whoever was first, there is one."""
         assert stage.spec.plan_digest is not None
         try:
-            program = await self._store.blobs.get(BlobDigest(job.graph.spec_digest))
+            script = await self._store.blobs.get(BlobDigest(job.graph.spec_digest))
             step = await self._store.blobs.get(BlobDigest(stage.spec.plan_digest))
         except (NotFoundError, StateCorruptError) as error:
             return self._failed(stage, child_id, f"what it is to do cannot be read any more: {error}")
-        spec = await apart(len(program) + len(step), spec_of_child, program, step, stage.spec.name)
+        spec = await apart(len(script) + len(step), spec_of_child, script, step, stage.spec.name)
         try:
             check_spec(spec)
         except OnagerError as error:
@@ -248,7 +248,7 @@ class Steps:
         return None
 
     async def _done_before(self, job: StoredJob, stage: Stage) -> tuple[JobId, int | None] | None:
-        """Return the job, and its rows, that did a step for a program that this one is a retry of.
+        """Return the job, and its rows, that did a step for a script that this one is a retry of.
 
         Then the step is not run again. No rows: that job has not ended, and is to be waited for, because a job that
         publishes is not stopped. None: the step is to be run, because nobody did the same with the same before it, or
@@ -265,7 +265,7 @@ class Steps:
                 return None
             done_id = _done_by(earlier.graph, stage_id)
             head = self._store.heads.get(done_id)
-            if program_of(done_id) != earlier.graph.job_id or head is not None:
+            if script_of(done_id) != earlier.graph.job_id or head is not None:
                 return self._done(job.graph, stage, earlier.graph, done_id, head)
             retry_of = earlier.header.retry_of  # that one ended before it came to this step
         return None
@@ -313,20 +313,20 @@ class Steps:
             stage_id=stage.spec.stage_id, child_id=child_id, rows=0, failure=failure, at_ms=self._env.clock.now_ms()
         )
 
-    async def _stop_steps(self, program_id: JobId, why: str) -> None:
-        for child_id in self._store.heads.steps_of(program_id):
+    async def _stop_steps(self, script_id: JobId, why: str) -> None:
+        for child_id in self._store.heads.steps_of(script_id):
             head = self._store.heads.get(child_id)
             if head is None or not head.is_active:
                 continue
             try:
                 await self._local.coordinator(child_id).cancel_job(why)
-                log.info("step_stopped", job_id=program_id, child_id=child_id, why=why)
+                log.info("step_stopped", job_id=script_id, child_id=child_id, why=why)
             except _UNREADABLE as error:
                 log.warning("step_not_stopped", job_id=child_id, error=str(error))
 
 
 def _done_by(graph: ExecutionGraph, stage_id: int) -> JobId:
-    """Return the job that did a step of a program, or would have."""
+    """Return the job that did a step of a script, or would have."""
     child_id = child_of(graph.stages[stage_id]) if stage_id < len(graph.stages) else ""
     return JobId(child_id or step_job_id(graph.job_id, stage_id))
 
@@ -340,7 +340,7 @@ def _failure_of(graph: ExecutionGraph) -> Failure:
     match graph.outcome:
         case Failed(failure=failure):
             return failure
-        case Cancelled(told=told):
-            return Failure(kind=FailureKind.USER_ERROR, message=f"it was cancelled: {told}")
+        case Cancelled(text=reported):
+            return Failure(kind=FailureKind.USER_ERROR, message=f"it was cancelled: {reported}")
         case outcome:
             raise AssertionError(f"job {graph.job_id} has not failed: {outcome}")

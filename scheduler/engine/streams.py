@@ -41,7 +41,7 @@ class Streams:
         if not all(self._address(*life) for life in lives):
             await self._refresh()
 
-    def told(self, graph: ExecutionGraph, stage_id: int) -> list[pb.StreamedInput]:
+    def inputs_of(self, graph: ExecutionGraph, stage_id: int) -> list[pb.StreamedInput]:
         """Return what tasks of a streaming stage are sent about the tasks that they read from."""
         return [
             pb.StreamedInput(

@@ -42,7 +42,7 @@ _GONE: Final = 410
 
 
 class Webhooks:
-    """The receivers, and what is owed to them."""
+    """The receivers, and what is due to them."""
 
     def __init__(self, settings: SchedulerSettings, heads: JobHeads, precedence: Precedence, clock: Clock) -> None:
         """Read the secret; `InvalidSettingError` for one that cannot be used."""
@@ -52,9 +52,7 @@ class Webhooks:
         self._clock = clock
         self._requests = {url: asyncio.Semaphore(_AT_ONCE) for url in self._urls}
         give_up_s = settings.webhook_give_up_s
-        self.deliveries = DeliveryQueue(
-            "is_notice_owed", heads, precedence, clock, give_up_s=give_up_s, whom=self._urls
-        )
+        self.deliveries = DeliveryQueue("is_notice_due", heads, precedence, clock, give_up_s=give_up_s, whom=self._urls)
 
     async def run(self) -> None:
         """Deliver for as long as the scheduler lives."""
@@ -99,7 +97,7 @@ def signed(secret: bytes, delivery_id: str, at_s: int, body: bytes) -> dict[str,
 
 
 def _body(head: JobHead) -> bytes:
-    """Return what is told of a job: what its line in a list says."""
+    """Return what is reported of a job: what its line in a list says."""
     job: Mapping[str, Any] = {
         "job_id": head.job_id,
         "name": head.name,

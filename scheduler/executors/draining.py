@@ -1,4 +1,4 @@
-"""Draining executors on request: the record says so to all schedulers, and the executor hears it where it waits."""
+"""Draining executors on request: the record says so to all schedulers, and the executor receives it where it waits."""
 
 from typing import NamedTuple
 
@@ -42,9 +42,9 @@ class Draining:
             if record is None:
                 raise NotFoundError(f"there is no executor {executor_id}: onager executors lists them")
             if record.state == "lost":
-                state, why = record.told(self._clock.now_ms())
-                told = "has left" if state == "left" else f"is lost ({why})"
-                raise InvalidRequestError(f"executor {executor_id} {told}: there is nothing to drain")
+                state, why = record.state_and_reason(self._clock.now_ms())
+                reported = "has left" if state == "left" else f"is lost ({why})"
+                raise InvalidRequestError(f"executor {executor_id} {reported}: there is nothing to drain")
             if record.state == "draining":
                 return Drained(was_leaving=True, others=self._others(executor_id))
             draining = record.model_copy(update={"state": "draining"})

@@ -50,7 +50,7 @@ class ExecutorCalls:
         except InvalidSettingError as error:
             raise InvalidRequestError(
                 f"executor {request.executor_id} wants to be sent work at {request.address}, where the scheduler "
-                "would send it unencrypted; give the schedulers ONAGER_SCHEDULER_PEER_TLS_CA, or --insecure if "
+                "would send it unencrypted; give the schedulers ONAGER_SCHEDULER_OUTGOING_TLS_CA, or --insecure if "
                 "the network between is trusted"
             ) from error
 

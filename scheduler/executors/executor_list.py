@@ -10,7 +10,7 @@ def list_executors(
     executors: ExecutorManager, request: pb.ListExecutorsRequest, now_ms: int
 ) -> pb.ListExecutorsResponse:
     """Return the executors that are asked for, by id, and how many there are of each state."""
-    states = {record.executor_id: record.told(now_ms)[0] for record in executors.registry}
+    states = {record.executor_id: record.state_and_reason(now_ms)[0] for record in executors.registry}
     wanted = [
         record
         for record in executors.registry

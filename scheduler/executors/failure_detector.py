@@ -42,7 +42,7 @@ class FailureDetector:
         self._began_s = self._clock.monotonic_s()
         self._lateness.note(self._began_s)
 
-    def heard_of(self, executor_id: ExecutorId) -> None:
+    def note_seen(self, executor_id: ExecutorId) -> None:
         """Note that the executor's record changed: its silence, if any, counts from now on."""
         self._silent_since_s.pop(executor_id, None)
 
@@ -56,23 +56,23 @@ class FailureDetector:
         for record in registry:
             executor_id = ExecutorId(record.executor_id)
             if record.state == "lost" or registry.is_beating(executor_id):
-                self.heard_of(executor_id)
+                self.note_seen(executor_id)
                 continue
             now_s = self._clock.monotonic_s()
             since_s = self._silent_since_s.setdefault(executor_id, now_s)
             lease_ttl_s = self._executors.leases.ttl_s
             session = self._executors.session(executor_id)
-            heard_s = since_s - lease_ttl_s if session is None else max(session.seen_s, since_s - lease_ttl_s)
-            patience_s = lease_ttl_s + self._lateness.since(heard_s, now_s)
-            if now_s - heard_s < patience_s or now_s - self._began_s < lease_ttl_s:
+            seen_s = since_s - lease_ttl_s if session is None else max(session.seen_s, since_s - lease_ttl_s)
+            patience_s = lease_ttl_s + self._lateness.since(seen_s, now_s)
+            if now_s - seen_s < patience_s or now_s - self._began_s < lease_ttl_s:
                 continue
             if self._precedence.has_come(executor_id, now_s - since_s, timing.LOSS_MOMENT_S):
-                await self._executors.lose(record, Loss.LEASE, "its lease ran out: it was not heard of in time")
+                await self._executors.lose(record, Loss.LEASE, "its lease ran out: it did not call in time")
 
     async def look(self) -> None:
         """Declare executors lost whose process has died, or that stayed silent after their connection broke.
 
-        Jobs are told of losses that they do not know yet, and executors lost long ago are forgotten.
+        Jobs are notified of losses that they do not know yet, and executors lost long ago are forgotten.
         """
         now_s = self._clock.monotonic_s()
         self._lateness.note(now_s)
@@ -96,7 +96,7 @@ class FailureDetector:
                 if not self._precedence.is_alone:
                     self._executors.end_session(session)  # it may talk with another scheduler: its lease decides
                 else:
-                    why = "its connection broke, and it was not heard of again"
+                    why = "its connection broke, and it did not call again"
                     await self._executors.lose(session.record, Loss.CONNECTION, why)
                 return
         if not self._precedence.is_alone and now_s - session.seen_s >= 2 * lease_ttl_s:

@@ -1,4 +1,4 @@
-"""How late this process was lately: what it did not hear meanwhile proves no silence."""
+"""How late this process was lately: what it did not read meanwhile proves no silence."""
 
 from collections import deque
 from typing import Final

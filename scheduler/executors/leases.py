@@ -59,7 +59,7 @@ class ExecutorLeases:
         result = await commit_settled(self._backend, puts, {(Keyspace.Executors, executor_id): revision})
         if not isinstance(result, Committed):
             await self._backend.revoke(lease.id)
-            await self._registry.read(executor_id)  # another scheduler that hears of it may have done the same
+            await self._registry.read(executor_id)  # another scheduler that learns of it may have done the same
             latest = self._registry.find(executor_id)
             is_granted = latest is not None and latest.lease_id != known.lease_id
             return is_granted and self._registry.is_alive(executor_id, session.incarnation)

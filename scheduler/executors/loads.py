@@ -1,4 +1,4 @@
-"""The load of every executor: what any scheduler hears goes to the store, so that all of them tell the same."""
+"""The load of every executor: what any scheduler receives goes to the store, so that all of them tell the same."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -24,12 +24,12 @@ log = structlog.get_logger(__name__)
 
 
 class ExecutorLoadRecord(Record):
-    """What one life of an executor used when a scheduler last heard of a noticeable change."""
+    """What one life of an executor used when a scheduler last learned of a noticeable change."""
 
     executor_id: str
     incarnation: str
     at_ms: int
-    """When it was heard, by that scheduler's clock."""
+    """When it was received, by that scheduler's clock."""
     heap_used_bytes: int = 0
     heap_max_bytes: int = 0
     rss_bytes: int = 0
@@ -80,7 +80,7 @@ class ExecutorLoads:
         )
 
     async def write_due(self) -> None:
-        """Write the loads that were heard and differ noticeably, each executor's now and then."""
+        """Write the loads that were received and differ noticeably, each executor's now and then."""
         now_s = self._clock.monotonic_s()
         due = []
         for session in self._sessions():

@@ -18,12 +18,12 @@ class OnLost(Protocol):
     """Applies a loss to the jobs."""
 
     async def __call__(self, lost: ExecutorLost) -> None:
-        """Apply *lost*; `OnagerError` when some job could not be told."""
+        """Apply *lost*; `OnagerError` when some job could not be notified."""
         ...
 
 
 class LossObserver:
-    """Told of each ended life by the scheduler that wrote the end down, and by no other."""
+    """Called once per lost executor, by the scheduler that recorded the loss."""
 
     def lost(self, how: Loss) -> None:
         """Note that a life has ended."""
@@ -38,7 +38,7 @@ class ExecutorLosses:
     def __init__(self, clock: Clock) -> None:
         self._on_lost: OnLost = _nobody
         self._clock = clock
-        self._owed: dict[tuple[str, str], ExecutorLost] = {}
+        self._due: dict[tuple[str, str], ExecutorLost] = {}
         self._recent: dict[tuple[str, str], tuple[float, ExecutorLost]] = {}
 
     def serve(self, on_lost: OnLost) -> None:
@@ -54,19 +54,19 @@ class ExecutorLosses:
 
     async def tell(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None = None) -> None:
         """Tell the jobs; `tell_due` repeats what could not be stored now."""
-        await self._pay(self._owe(executor_id, incarnation, reason, death))
+        await self._pay(self._note_due(executor_id, incarnation, reason, death))
 
     def found_elsewhere(self, record: ExecutorRecord, reason: str, death: JvmDeath | None = None) -> None:
         """Tell the jobs at the next look."""
-        if (record.executor_id, record.incarnation) not in self._owed:
-            self._owe(record.executor_id, record.incarnation, reason, death)
+        if (record.executor_id, record.incarnation) not in self._due:
+            self._note_due(record.executor_id, record.incarnation, reason, death)
 
     async def tell_due(self, registry: ExecutorRegistry) -> None:
         """Tell jobs of losses that could not be stored before, and of those that another scheduler found.
 
         A life that was declared lost by mistake, and has registered again since, has lost nothing.
         """
-        due = list(self._owed.values())
+        due = list(self._due.values())
         if due:
             await registry.refresh()
         for lost in due:
@@ -75,8 +75,8 @@ class ExecutorLosses:
             else:
                 await self._pay(lost)
 
-    def _owe(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None) -> ExecutorLost:
-        lost = self._owed[executor_id, incarnation] = ExecutorLost(
+    def _note_due(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None) -> ExecutorLost:
+        lost = self._due[executor_id, incarnation] = ExecutorLost(
             executor_id=executor_id,
             incarnation=incarnation,
             reason=f"executor {executor_id}: {reason}",
@@ -96,8 +96,8 @@ class ExecutorLosses:
 
     def _settle(self, lost: ExecutorLost) -> None:
         key = (lost.executor_id, lost.incarnation)
-        if self._owed.get(key) is lost:
-            del self._owed[key]
+        if self._due.get(key) is lost:
+            del self._due[key]
 
 
 async def _nobody(lost: ExecutorLost) -> None:

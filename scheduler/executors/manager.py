@@ -99,7 +99,7 @@ class ExecutorManager:
             raise UnknownExecutorError(executor_id)
         return session
 
-    def heard(self, session: ExecutorSession) -> None:
+    def note_call(self, session: ExecutorSession) -> None:
         """Note that the executor lives; `renew` writes it to the store."""
         session.seen_s = self._clock.monotonic_s()
         session.seen_ms = self._clock.now_ms()
@@ -159,11 +159,11 @@ class ExecutorManager:
         """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
 
-    def tell_if_set_aside(self, session: ExecutorSession, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+    def add_quarantine(self, session: ExecutorSession, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
         """Add to an answer that the executor is quarantined, until when and why."""
-        if session.record.is_set_aside(self._clock.now_ms()):
-            answer.set_aside.until_ms = session.record.set_aside_until_ms
-            answer.set_aside.reason = session.record.set_aside_reason
+        if session.record.is_quarantined(self._clock.now_ms()):
+            answer.quarantine.until_ms = session.record.quarantined_until_ms
+            answer.quarantine.reason = session.record.quarantine_reason
 
     @property
     def registry(self) -> ExecutorRegistry:
@@ -402,18 +402,18 @@ class ExecutorManager:
                 self._registry.withdraw(gone, known)
                 await self._registry.read(executor_id)
                 if self.is_alive(executor_id, record.incarnation):
-                    return  # a scheduler has heard of it meanwhile
+                    return  # a scheduler has learned of it meanwhile
                 is_mine = False  # another scheduler was first, and tells the jobs
             self._registry.stopped(executor_id)
             await self._backend.revoke(LeaseId(known.lease_id))
         session = self._sessions.get(executor_id)
         if session is not None and session.incarnation == record.incarnation:
             self.end_session(session)
-        told = known if known.incarnation == record.incarnation else record
+        reported = known if known.incarnation == record.incarnation else record
         if is_mine:
-            await self._tell_lost(told, reason, has_left=has_left, death=death)
+            await self._tell_lost(reported, reason, has_left=has_left, death=death)
         else:
-            self._losses.found_elsewhere(told, reason, death)
+            self._losses.found_elsewhere(reported, reason, death)
 
     def _holds_nothing(self, record: ExecutorRecord) -> bool:
         session = self._sessions.get(ExecutorId(record.executor_id))
@@ -462,7 +462,7 @@ class ExecutorManager:
 
     def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:
         """Apply what another scheduler wrote about an executor, which may talk with this one, too."""
-        self.watch.heard_of(ExecutorId(record.executor_id))
+        self.watch.note_seen(ExecutorId(record.executor_id))
         self.on_claims(record)
         if before is not None and before.state != "lost" and before.incarnation != record.incarnation:
             self._losses.found_elsewhere(before, "it started again")

@@ -13,11 +13,11 @@ from onager.errors import DiskError, OnagerError, PlaceNotSeenError
 from onager.ids import Incarnation, new_nonce
 from onager.place_files import EXCHANGE, Seen
 from onager.scheduler import timing
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.disk import EXCHANGE as DISK
 from onager.scheduler.executors.place_admission import PlaceAdmission, next_generation
 from onager.scheduler.executors.place_records import PlaceRecord
-from onager.scheduler.policy.place_rules import Admit, Ask, Begin, Make, Refuse, Renew, Tell, View, judged, told_copy
+from onager.scheduler.policy.place_rules import Admit, Ask, Begin, Make, Refuse, Renew, Tell, View, copy_text, judged
 from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient, commit_settled
 from onager.waiting import is_set_within
 
@@ -45,7 +45,7 @@ class OwnExchange:
         self,
         path: str,
         backend: StateBackendClient,
-        members: Members,
+        schedulers: LiveSchedulers,
         admission: PlaceAdmission,
         clock: Clock,
         make: Callable[[], None],
@@ -54,10 +54,10 @@ class OwnExchange:
         self._path = path
         self._make_directory = make
         self._backend = backend
-        self._members = members
+        self._schedulers = schedulers
         self._admission = admission
         self._clock = clock
-        self._incarnation = Incarnation(members.record.incarnation)
+        self._incarnation = Incarnation(schedulers.record.incarnation)
         self._place_id = ""
         """The id that the cluster's exchange directory has, as last read; empty: it has none, or it is not known."""
         self._made = ""
@@ -76,14 +76,14 @@ class OwnExchange:
     @property
     def is_admitted(self) -> bool:
         """Whether this scheduler sees the cluster's exchange directory."""
-        return bool(self._members.record.sees_exchange)
+        return bool(self._schedulers.record.sees_exchange)
 
     @property
     def is_seen_better_elsewhere(self) -> bool:
         """Whether another scheduler sees the exchange directory, and this one does not, or gets no answers there."""
         if not (self._why and self._place_id):
             return False
-        others = [other for other in self._members.others() if other.scheduler_id in self._members.live]
+        others = [other for other in self._schedulers.others() if other.scheduler_id in self._schedulers.live]
         return any(other.sees_exchange == self._place_id and not other.is_exchange_silent for other in others)
 
     @property
@@ -97,9 +97,9 @@ class OwnExchange:
         if mark == self._mark:
             self._wake.set()
         else:
-            living = {record.mark for record in self._members.others()}
+            living = {record.mark for record in self._schedulers.others()}
             self._found &= living | {self._mark}
-            self._members.change(found=tuple(sorted(self._found - {self._mark})))
+            self._schedulers.change(found=tuple(sorted(self._found - {self._mark})))
 
     async def finds(self, mark: str) -> bool | None:
         """Return whether it finds *mark*; None when it cannot tell, or does not see the directory itself."""
@@ -120,11 +120,11 @@ class OwnExchange:
         if not self._place_id:
             return  # nobody has given it an id yet
         if self._why:
-            raise PlaceNotSeenError(EXCHANGE, f"scheduler {self._members.id} reads nothing there: {self._why}")
+            raise PlaceNotSeenError(EXCHANGE, f"scheduler {self._schedulers.id} reads nothing there: {self._why}")
         if not place_files.has_id(self._path, self._place_id):
             raise PlaceNotSeenError(
                 EXCHANGE,
-                f"scheduler {self._members.id} does not see the exchange directory {self._path} any more: mount its "
+                f"scheduler {self._schedulers.id} does not see the exchange directory {self._path} any more: mount its "
                 "volume again",
             )
 
@@ -132,8 +132,8 @@ class OwnExchange:
 
     async def run(self) -> None:
         """Look for as long as the scheduler lives: often until it is admitted."""
-        self._members.listen(self._wake.set)
-        while not self._members.is_registered:  # noqa: ASYNC110 - the store answers, or does not
+        self._schedulers.listen(self._wake.set)
+        while not self._schedulers.is_registered:  # noqa: ASYNC110 - the store answers, or does not
             await asyncio.sleep(timing.PLACE_PENDING_S)
         while True:
             await self.look_once()
@@ -165,7 +165,7 @@ class OwnExchange:
 
     async def _look_for_others(self) -> None:
         """Look for the marks of schedulers that are not admitted yet."""
-        for other in self._members.others():
+        for other in self._schedulers.others():
             is_pending = other.mark and not other.sees_exchange and other.mark not in self._found
             if is_pending and await self.finds(other.mark):
                 self.was_found(other.mark)
@@ -188,7 +188,7 @@ class OwnExchange:
         return _Look(seen, kept)
 
     async def _settle(self, found: _Look, known: PlaceRecord | None, revision: int) -> None:
-        record, seen = self._members.record, found.seen
+        record, seen = self._schedulers.record, found.seen
         if known is not None and record.sees_exchange == known.place_id == seen.id and record.mark == found.mark:
             self._accept(found.mark)
             if seen.generation < known.generation:
@@ -234,13 +234,13 @@ class OwnExchange:
 
     async def _admit(self, made: PlaceRecord, revision: int, found: _Look) -> None:
         """Be admitted, together with a change of the place, so that no other process misses that this one lives."""
-        members = self._members
-        if members.lease is None:
+        schedulers = self._schedulers
+        if schedulers.lease is None:
             return  # it registers again, and looks again
-        shown = members.changed(mark=found.mark, sees_exchange=made.place_id)
+        shown = schedulers.changed(mark=found.mark, sees_exchange=made.place_id)
         puts = [
             Put(Keyspace.Places, EXCHANGE, made.encoded()),
-            Put(Keyspace.Schedulers, members.id, shown.encoded(), lease=members.lease.id),
+            Put(Keyspace.Schedulers, schedulers.id, shown.encoded(), lease=schedulers.lease.id),
         ]
         result = await commit_settled(self._backend, puts, {(Keyspace.Places, EXCHANGE): revision})
         if isinstance(result, Committed):
@@ -253,29 +253,29 @@ class OwnExchange:
 
     def _ask(self, view: View, found: _Look) -> None:
         """Be admitted if a process that sees the directory has found the mark; else wait for that."""
-        others = self._members.others()
+        others = self._schedulers.others()
         if found.mark in self._found or any(found.mark in other.found for other in others):
             self._accept(found.mark)
             return
-        self._members.change(mark=found.mark, sees_exchange="")
+        self._schedulers.change(mark=found.mark, sees_exchange="")
         now_s = self._clock.monotonic_s()
         self._asked_s = now_s if self._asked_s is None else self._asked_s
         if now_s - self._asked_s > _UNFOUND_S:
-            self._refuse(told_copy(view, "no process that sees that finds what this scheduler has written"))
+            self._refuse(copy_text(view, "no process that sees that finds what this scheduler has written"))
         elif now_s - self._marked_s > _NEW_MARK_S / 2:
             self._why = f"no process that sees it has found yet what this scheduler has written to {self._path}"
 
     def _accept(self, mark: str) -> None:
-        record = self._members.record
+        record = self._schedulers.record
         if record.sees_exchange != self._place_id or record.mark != mark:
             log.info("place_seen", place=EXCHANGE, path=self._path, id=self._place_id)
-            self._members.change(mark=mark, sees_exchange=self._place_id)
+            self._schedulers.change(mark=mark, sees_exchange=self._place_id)
         self._note_silence(is_silent=False)
         self._why, self._asked_s = "", None
 
     def _note_silence(self, *, is_silent: bool) -> None:
-        if self._members.record.is_exchange_silent != is_silent:
-            self._members.change(is_exchange_silent=is_silent)
+        if self._schedulers.record.is_exchange_silent != is_silent:
+            self._schedulers.change(is_exchange_silent=is_silent)
 
     def _fail(self, why: str) -> None:
         """Note that the disk does not answer: not another directory, until it lasts too long to count as a witness."""
@@ -286,11 +286,11 @@ class OwnExchange:
         self._note_silence(is_silent=True)
         if self._mark and now_s - self._failed_s > timing.PLACE_FAILS_S:
             self._mark = ""  # another one has to be found, since others may have taken over another directory meanwhile
-            self._members.change(mark="", sees_exchange="")
+            self._schedulers.change(mark="", sees_exchange="")
 
     def _refuse(self, why: str) -> None:
         if self._why != why:
             log.error("place_not_seen", place=EXCHANGE, path=self._path, why=why)
         self._why = why
         if self.is_admitted:
-            self._members.change(sees_exchange="")
+            self._schedulers.change(sees_exchange="")

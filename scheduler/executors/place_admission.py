@@ -10,7 +10,7 @@ from onager.errors import StateCorruptError
 from onager.ids import ExecutorId, new_nonce
 from onager.place_files import EXCHANGE, is_id, is_place
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.place_records import PlaceClaim, PlaceRecord
 from onager.scheduler.executors.records import ExecutorRecord, ExecutorSession
@@ -24,8 +24,8 @@ from onager.scheduler.policy.place_rules import (
     Renew,
     Tell,
     View,
+    copy_text,
     judged,
-    told_copy,
 )
 from onager.state_backend import ABSENT, EventKind, Keyspace, Op, Put, StateBackendClient
 from onager.supervision import run_loops
@@ -91,10 +91,12 @@ class _NoLook:
 class PlaceAdmission:
     """The places as the store has them, and the executors that claim to see them."""
 
-    def __init__(self, backend: StateBackendClient, executors: ExecutorManager, members: Members) -> None:
+    def __init__(
+        self, backend: StateBackendClient, executors: ExecutorManager, live_schedulers: LiveSchedulers
+    ) -> None:
         self._backend = backend
         self._executors = executors
-        self._members = members
+        self._schedulers = live_schedulers
         self.own: OwnLook = _NoLook()
         self._known: dict[str, PlaceRecord] = {}
         self._is_following = False
@@ -135,37 +137,37 @@ class PlaceAdmission:
             log.error("place_record_damaged", error=str(error), advice="onager state rm Places/NAME")  # noqa: TRY400
             return []
 
-    async def _judge(self, session: ExecutorSession, told: pb.PlaceView) -> pb.PlaceVerdict:
-        name, claim = told.name, self._claim_of(session, told.name)
-        if name not in self._known and self._is_following and claim is not None and _still_has_no_id(told, claim):
+    async def _judge(self, session: ExecutorSession, reported: pb.PlaceView) -> pb.PlaceVerdict:
+        name, claim = reported.name, self._claim_of(session, reported.name)
+        if name not in self._known and self._is_following and claim is not None and _still_has_no_id(reported, claim):
             return pb.PlaceVerdict(name=name, new_id=new_nonce())
         known = self._known.get(name) or (await self._read(name))[0]
-        if claim is not None and not told.problem and claim.mark == told.mark and known is not None:
-            if claim.is_admitted and claim.place_id == known.place_id == told.id:
-                if known.generation_before and told.generation == known.generation:
+        if claim is not None and not reported.problem and claim.mark == reported.mark and known is not None:
+            if claim.is_admitted and claim.place_id == known.place_id == reported.id:
+                if known.generation_before and reported.generation == known.generation:
                     await self._settle(name)
                 return _admitted(name, known)
             if claim.is_missed:
                 return _refused(name, known.place_id, claim.why)
-        return await self._decide(session, told, claim)
+        return await self._decide(session, reported, claim)
 
     def _claim_of(self, session: ExecutorSession, name: str) -> PlaceClaim | None:
         return (self._executors.registry.find(session.executor_id) or session.record).places.get(name)
 
     async def _decide(  # noqa: PLR0911 - one for each decision
-        self, session: ExecutorSession, told: pb.PlaceView, before: PlaceClaim | None
+        self, session: ExecutorSession, reported: pb.PlaceView, before: PlaceClaim | None
     ) -> pb.PlaceVerdict:
         """Decide by what is in the store; *before* is the claim so far."""
         record = session.record
         view = View(
-            place=told.name,
-            path=told.path,
+            place=reported.name,
+            path=reported.path,
             host=record.host,
-            wanted=told.wanted,
-            id=told.id if is_id(told.id) else "",
-            generation=told.generation,
-            mark=told.mark,
-            problem=told.problem,
+            wanted=reported.wanted,
+            id=reported.id if is_id(reported.id) else "",
+            generation=reported.generation,
+            mark=reported.mark,
+            problem=reported.problem,
         )
         known, revision = await self._read(view.place)
         place_id = "" if known is None else known.place_id
@@ -195,7 +197,9 @@ class PlaceAdmission:
                 if found:
                     return await self._admit(session, view, admitted, before, None, revision)
                 if found is False:
-                    why = told_copy(view, f"scheduler {self._members.id} does not find there what this executor wrote")
+                    why = copy_text(
+                        view, f"scheduler {self._schedulers.id} does not find there what this executor wrote"
+                    )
                     claim = claim.model_copy(update={"why": why, "is_missed": True})
             case Refuse(why):
                 claim = claim.model_copy(update={"why": why})
@@ -230,7 +234,7 @@ class PlaceAdmission:
         ops: Sequence[Op] = (),
         expect: Expected | None = None,
     ) -> bool:
-        claim = claim.after(before, self._members.clock.now_ms())
+        claim = claim.after(before, self._schedulers.clock.now_ms())
         if before == claim and not ops:
             return True
         if claim.why and (before is None or before.why != claim.why):
@@ -264,7 +268,7 @@ class PlaceAdmission:
         if self._lives_admitted(name, known, incarnation):
             return True
         await self._executors.refresh()
-        await self._members.refresh()
+        await self._schedulers.refresh()
         return self._lives_admitted(name, known, incarnation)
 
     def _lives_admitted(self, name: str, known: PlaceRecord, incarnation: str) -> bool:
@@ -272,7 +276,7 @@ class PlaceAdmission:
         executors = (r for r in self._executors.registry if r.state != "lost" and r.incarnation != incarnation)
         if any(_sees(record, name, known.place_id) for record in executors):
             return True
-        schedulers = (r for r in (self._members.record, *self._members.others()) if r.incarnation != incarnation)
+        schedulers = (r for r in (self._schedulers.record, *self._schedulers.others()) if r.incarnation != incarnation)
         return name == EXCHANGE and any(record.sees_exchange == known.place_id for record in schedulers)
 
     def to_look_for(self, session: ExecutorSession) -> list[pb.PlaceMark]:
@@ -283,7 +287,7 @@ class PlaceAdmission:
         wanted = [(name, mark) for mark, (_, name) in self._pending.items() if name in seen]
         if EXCHANGE in seen:
             own = self.own.pending_mark
-            marks = [r.mark for r in self._members.others() if r.mark and not r.sees_exchange]
+            marks = [r.mark for r in self._schedulers.others() if r.mark and not r.sees_exchange]
             wanted += [(EXCHANGE, mark) for mark in (own, *marks) if mark]
         new = [(name, mark) for name, mark in wanted if mark not in session.marks_asked][:_MAX_MARKS]
         if len(session.marks_asked) > 16 * _MAX_MARKS:
@@ -316,12 +320,12 @@ class PlaceAdmission:
         else:
             view = View(place=name, path=claim.path, host=record.host)
             evidence = f"executor {witness.executor_id} on {witness.record.host} does not find there what it wrote"
-            claim = claim.model_copy(update={"why": told_copy(view, evidence), "is_missed": True})
+            claim = claim.model_copy(update={"why": copy_text(view, evidence), "is_missed": True})
             log.error("place_not_seen", place=name, executor_id=executor_id, why=claim.why)
         known, revision = await self._read(name)
         if known is None or known.place_id != place_id:
             return False
-        claim = claim.after(before, self._members.clock.now_ms())
+        claim = claim.after(before, self._schedulers.clock.now_ms())
         expect = {(Keyspace.Places, name): revision}
         is_written = await self._executors.claim(
             executor_id, record.incarnation, name, claim, (), expect, instead_of=before
@@ -349,9 +353,14 @@ def _sees(record: ExecutorRecord, name: str, place_id: str) -> bool:
     return claim is not None and claim.place_id == place_id
 
 
-def _still_has_no_id(told: pb.PlaceView, claim: PlaceClaim) -> bool:
+def _still_has_no_id(reported: pb.PlaceView, claim: PlaceClaim) -> bool:
     """Return whether an executor has not made the id of a place, as it was asked to: perhaps it may only read there."""
-    return not told.id and claim.path == told.path and claim.mark == told.mark and not (claim.place_id or claim.why)
+    return (
+        not reported.id
+        and claim.path == reported.path
+        and claim.mark == reported.mark
+        and not (claim.place_id or claim.why)
+    )
 
 
 def _about(view: pb.PlaceView, verdict: pb.PlaceVerdict) -> pb.PlaceVerdict:

@@ -50,10 +50,10 @@ class Quarantine:
         self._spared: set[str] = set()
         """Executors spared as the last ones, so that it is logged once."""
 
-    def heard(self, job_id: JobId, executor: ExecutorSlot, events: Sequence[Event]) -> None:
+    def record_events(self, job_id: JobId, executor: ExecutorSlot, events: Sequence[Event]) -> None:
         """Note what an executor reported."""
         record = self._executors.registry.find(executor.executor_id)
-        if record is None or record.is_set_aside(self._clock.now_ms()):
+        if record is None or record.is_quarantined(self._clock.now_ms()):
             return  # it starts afresh when it comes back
         life, now_s = (executor.executor_id, executor.incarnation), self._clock.monotonic_s()
         if not self._health.has_failed(life) and not any(isinstance(event, TaskFailed) for event in events):
@@ -76,9 +76,9 @@ class Quarantine:
     async def look(self) -> None:
         """Look once whether to quarantine an executor."""
         for suspect in list(self._health.suspects(self._clock.monotonic_s(), self._succeeds_elsewhere)):
-            await self._set_aside(suspect)
+            await self._quarantine(suspect)
 
-    async def _set_aside(self, suspect: Suspect) -> None:
+    async def _quarantine(self, suspect: Suspect) -> None:
         executor_id, incarnation = suspect.life
         registry, now_ms = self._executors.registry, self._clock.now_ms()
         record = registry.find(executor_id)
@@ -95,18 +95,24 @@ class Quarantine:
             f"{suspect.failures} different tasks failed there within {self._window_s:g} s, {suspect.successes} "
             f"succeeded, and the same stages succeed elsewhere"
         )
-        aside = record.model_copy(update={"set_aside_until_ms": now_ms + self._for_ms, "set_aside_reason": reason})
+        quarantined = record.model_copy(
+            update={"quarantined_until_ms": now_ms + self._for_ms, "quarantine_reason": reason}
+        )
         keys = {(Keyspace.Executors, e): registry.revision(e) for e in (executor_id, other.executor_id)}
         # The other executor's record must be unchanged: if two schedulers quarantine two at once, one stays.
-        result = await commit_settled(self._backend, [Put(Keyspace.Executors, executor_id, aside.encoded())], keys)
+        result = await commit_settled(
+            self._backend, [Put(Keyspace.Executors, executor_id, quarantined.encoded())], keys
+        )
         if not isinstance(result, Committed):
             for each in (executor_id, other.executor_id):  # looked at again in a moment
                 await registry.read(each)
             return
-        registry.seen(aside, result.revision)
+        registry.seen(quarantined, result.revision)
         self._health.forget(suspect.life)
         self._spared.discard(executor_id)
-        log.warning("executor_set_aside", executor_id=executor_id, until_ms=aside.set_aside_until_ms, reason=reason)
+        log.warning(
+            "executor_quarantined", executor_id=executor_id, until_ms=quarantined.quarantined_until_ms, reason=reason
+        )
 
     def _another_that_works(self, executor_id: str, now_ms: int) -> ExecutorRecord | None:
         registry = self._executors.registry

@@ -32,9 +32,9 @@ class Loss(StrEnum):
     PROCESS = "process"
     """Its process on this machine died."""
     CONNECTION = "connection"
-    """Its connection broke, and it was not heard of again."""
+    """Its connection broke, and it did not call again."""
     LEASE = "lease"
-    """It was not heard of within its lease."""
+    """It did not call within its lease."""
 
 
 class ExecutorRecord(Record):
@@ -63,9 +63,9 @@ class ExecutorRecord(Record):
     """Tells its machine from others; empty: not known."""
     features: tuple[str, ...] = ()
     """The features of `onager.features` that its release has."""
-    set_aside_until_ms: int = 0
+    quarantined_until_ms: int = 0
     """It is quarantined until then, because it failed nearly all its tasks."""
-    set_aside_reason: str = ""
+    quarantine_reason: str = ""
     no_space: str = ""
     """Why it gets no work for now: its exchange is full."""
     has_left: bool = False
@@ -77,13 +77,13 @@ class ExecutorRecord(Record):
     places: dict[str, PlaceClaim] = Field(default_factory=dict)
     """The shared directories that it has named."""
 
-    def is_set_aside(self, now_ms: int) -> bool:
+    def is_quarantined(self, now_ms: int) -> bool:
         """Return whether it is quarantined."""
-        return now_ms < self.set_aside_until_ms
+        return now_ms < self.quarantined_until_ms
 
     def takes_work(self, now_ms: int) -> bool:
         """Return whether tasks may be assigned to it."""
-        return self.state == "alive" and not (self.is_set_aside(now_ms) or self.no_space or self.no_exchange)
+        return self.state == "alive" and not (self.is_quarantined(now_ms) or self.no_space or self.no_exchange)
 
     @property
     def no_exchange(self) -> str:
@@ -105,10 +105,10 @@ class ExecutorRecord(Record):
         """Return why it leaves some work to others: places that it does not see."""
         return "; ".join(claim.why for claim in self.places.values() if claim.why)
 
-    def told(self, now_ms: int) -> tuple[str, str]:
+    def state_and_reason(self, now_ms: int) -> tuple[str, str]:
         """Return its state as shown to people, and the reason."""
-        if self.state == "alive" and self.is_set_aside(now_ms):
-            return "set_aside", self.set_aside_reason
+        if self.state == "alive" and self.is_quarantined(now_ms):
+            return "quarantined", self.quarantine_reason
         if self.state == "alive" and self.no_space:
             return "no_space", self.no_space
         if self.state == "alive" and self.no_exchange:
@@ -126,7 +126,7 @@ class ExecutorSession:
 
     record: ExecutorRecord
     seen_s: float
-    """When it was last heard of, by the monotonic clock."""
+    """When it last called, by the monotonic clock."""
     seen_ms: int
     renewed_s: float
     """When the store was asked for the latest renewal of its lease that it took, by the monotonic clock."""
@@ -144,12 +144,12 @@ class ExecutorSession:
     local_process: psutil.Process | None = None
     """Its process, if it runs on this machine, so that its death can be seen."""
     suspect_s: float | None = None
-    """When its connection broke, until it is heard of again."""
+    """When its connection broke, until it calls again."""
     is_gone: bool = False
     compared: dict[str, int] = field(default_factory=dict)
     """The latest list that each scheduler, this one included, has compared with its graphs."""
     unwanted: dict[TaskKey, None] = field(default_factory=dict)
-    """Tasks that other schedulers no longer want, until the executor is told."""
+    """Tasks that other schedulers no longer want, until the executor is notified."""
     judged_s: float = -1.0
     """When all its held tasks were last checked for being wanted."""
     exchange: pb.ExchangeUse | None = None
@@ -215,7 +215,7 @@ class ExecutorSession:
 
 def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
     """Return the information shown about an executor that this scheduler knows only from the store."""
-    state, reason = record.told(now_ms)
+    state, reason = record.state_and_reason(now_ms)
     return pb.ExecutorInfo(
         executor_id=record.executor_id,
         incarnation=record.incarnation,
@@ -223,7 +223,7 @@ def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
         slots=record.slots,
         state=state,
         reason=reason,
-        set_aside_until_ms=record.set_aside_until_ms if state == "set_aside" else 0,
+        quarantined_until_ms=record.quarantined_until_ms if state == "quarantined" else 0,
         registered_ms=record.registered_ms,
         last_seen_ms=record.ended_ms or 0,
         spark_version=record.spark_version,
@@ -273,7 +273,7 @@ class Offer:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the answer has content."""
     is_nudged: bool = False
-    """Whether its executor has something other than launches to hear, or should ask elsewhere."""
+    """Whether its executor has something other than launches to be sent, or should ask elsewhere."""
     settled: asyncio.Event = field(default_factory=_set_event)
     """Clear while its slots are being filled."""
     filling: int = 0

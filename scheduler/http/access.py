@@ -17,7 +17,7 @@ from onager.access_errors import (
 )
 from onager.clock import Clock
 from onager.protocol.security import Role, ServerSecurity
-from onager.protocol.security.principal import note_peer, note_principal
+from onager.protocol.security.principal import note_address, note_principal
 from onager.protocol.security.servers import token_file
 from onager.protocol.security.tokens import HEADER, Token
 from onager.scheduler.http.attempts import LoginAttempts
@@ -80,10 +80,10 @@ class Access:
             caller = self._identify(request, address)
             self.check_origin(request, has_cookie=caller.by == "cookie")
         except AuthenticationError as error:
-            log.warning("caller_refused", call=request.url.path, peer=address, why=type(error).__name__)
+            log.warning("caller_refused", call=request.url.path, address=address, why=type(error).__name__)
             raise
         note_principal(caller.principal)
-        note_peer(caller)
+        note_address(caller)
         return caller
 
     def log_in(self, request: HTTPConnection, offered: str) -> tuple[Caller, str]:
@@ -102,10 +102,10 @@ class Access:
         found = self._tokens.find(f"Bearer {words[-1]}") if words else None
         if found is None:
             self._attempts.failed(address)
-            log.warning("login_refused", peer=address)
+            log.warning("login_refused", address=address)
             raise TokenRefusedError
         cookie, expires_ms = self._cookies.make(found)
-        log.info("logged_in", principal=found.name, role=found.role, peer=address)
+        log.info("logged_in", principal=found.name, role=found.role, address=address)
         return _caller(address, found, "cookie", expires_ms), cookie
 
     def check_attempts(self, request: HTTPConnection) -> None:

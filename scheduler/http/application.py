@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onager.errors import StateUnavailableError
-from onager.protocol.serving import told
+from onager.protocol.serving import known_error
 from onager.scheduler.http import cluster, encoding, jobs, models, page, probes, problems, session
 from onager.scheduler.http.routing import Server
 from onager.version import __version__
@@ -48,7 +48,7 @@ def application(server: Server) -> FastAPI:
         api.include_router(part.router)
     app.include_router(api)
     app.include_router(probes.router)
-    problems.install(app, server.refusals, server.replica.notes.refused)
+    problems.install(app, server.refusals, server.scheduler.notes.refused)
     documented = list(app.routes)
 
     @cache
@@ -86,9 +86,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, *, server: Server) -> None:
         self._app = app
-        self._answered = server.replica.http_requests
-        self._stopping = server.replica.stopping
-        self._headers = {**_HEADERS, "x-onager-scheduler": server.replica.settings.scheduler_id}
+        self._answered = server.scheduler.http_requests
+        self._stopping = server.scheduler.stopping
+        self._headers = {**_HEADERS, "x-onager-scheduler": server.scheduler.settings.scheduler_id}
         if server.access.has_tls:
             self._headers["strict-transport-security"] = _STRICT_TRANSPORT
 
@@ -114,8 +114,8 @@ class Guard:
             await app(scope, receive, sending)
         except Exception as error:  # noqa: BLE001 - the caller gets every error
             if has_begun:
-                if not scope.get(problems.TOLD):
-                    told(scope.get("path", ""), error)  # logged; what was begun is cut off
+                if not scope.get(problems.LOGGED):
+                    known_error(scope.get("path", ""), error)  # logged; what was begun is cut off
                 return
-            response = problems.problem(Request(scope), told(scope.get("path", ""), error))
+            response = problems.problem(Request(scope), known_error(scope.get("path", ""), error))
             await response(scope, receive, sending)

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from onager.protocol.apart import apart
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security.roles import check_role, full_name
-from onager.protocol.serving import called, called_stream, counted, told
+from onager.protocol.serving import called, called_stream, counted, known_error
 from onager.scheduler.api.job_queries import Standing, asked_job_id
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.http.access import Caller
@@ -34,7 +34,7 @@ class Calls:
         self.check(caller, method)
         return await called(self._service, method, request, caller)
 
-    async def told(
+    async def answer(
         self, caller: Caller, method: str, request: Message, encode: Callable[[Any], bytes], *, form: str = ""
     ) -> bytes:
         """Return the answer of a method that only looks, as *encode* makes it.
@@ -52,7 +52,7 @@ class Calls:
         return await self.shared((method, form, request.SerializeToString(deterministic=True)), look)
 
     async def shared(self, key: Hashable, look: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return what *look* returns, which callers with the same *key* share, as in `told`."""
+        """Return what *look* returns, which callers with the same *key* share, as in `answer`."""
         return await self._coalesced.get(key, look)
 
     async def standing(self, job_id: str) -> Standing:
@@ -60,7 +60,7 @@ class Calls:
         try:
             return await self._service.queries.standing(asked_job_id(job_id))
         except Exception as error:  # noqa: BLE001 - the caller gets every error, as of a method
-            raise told("GetJob", error) from None
+            raise known_error("GetJob", error) from None
 
     def stream(self, caller: Caller, method: str, request: Message) -> AsyncGenerator[Any, None]:
         """Yield the answers of *method*, of which so many run at a time as over gRPC; errors of ours are raised."""

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.progress import why_nobody_works
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.http import cursors, encoding, models
 from onager.scheduler.http.bodies import read_json
 from onager.scheduler.http.problems import RESPONSES
@@ -28,7 +28,7 @@ _MAX_WARNINGS: Final = 100
 async def list_executors(here: Here, by: By) -> Response:
     """All executors, those lost lately included."""
     page = cursors.page_of("executors", "executors")
-    return encoding.answer(await here.calls.told(by, "ListExecutors", pb.ListExecutorsRequest(), page))
+    return encoding.answer(await here.calls.answer(by, "ListExecutors", pb.ListExecutorsRequest(), page))
 
 
 @router.post(
@@ -53,7 +53,7 @@ async def drain_executor(
 async def list_schedulers(here: Here, by: By) -> Response:
     """All live schedulers."""
     page = cursors.page_of("schedulers", "schedulers")
-    return encoding.answer(await here.calls.told(by, "ListSchedulers", pb.ListSchedulersRequest(), page))
+    return encoding.answer(await here.calls.answer(by, "ListSchedulers", pb.ListSchedulersRequest(), page))
 
 
 @router.get("/cluster", response_model=models.Cluster)
@@ -61,35 +61,35 @@ async def get_cluster(here: Here, by: By) -> Response:
     """The cluster at a glance: its store, jobs, executors, and what an operator should look at."""
     here.calls.check(by, "ListJobs")
     executors: pb.ListExecutorsResponse = await here.calls.call(by, "ListExecutors", pb.ListExecutorsRequest())
-    return encoding.answer(encoding.encoded(_cluster(here.replica, list(executors.executors))))
+    return encoding.answer(encoding.encoded(_cluster(here.scheduler, list(executors.executors))))
 
 
-def _cluster(replica: Replica, executors: list[pb.ExecutorInfo]) -> dict[str, object]:
+def _cluster(scheduler: SchedulerApp, executors: list[pb.ExecutorInfo]) -> dict[str, object]:
     alive = [executor for executor in executors if executor.state == _ALIVE]
     return {
         "version": __version__,
-        "store": without_credentials(replica.settings.backend),
-        "exchange_dir": replica.settings.exchange_dir,
-        "jobs": replica.heads.counts(),
+        "store": without_credentials(scheduler.settings.backend),
+        "exchange_dir": scheduler.settings.exchange_dir,
+        "jobs": scheduler.heads.counts(),
         "executors": dict(sorted(Counter(executor.state for executor in executors).items())),
         "slots": sum(executor.slots for executor in alive),
         "running": sum(executor.running for executor in alive),
-        "schedulers": len(replica.members.infos()),
-        "warnings": _warnings(replica, executors),
+        "schedulers": len(scheduler.schedulers.infos()),
+        "warnings": _warnings(scheduler, executors),
     }
 
 
-def _warnings(replica: Replica, executors: list[pb.ExecutorInfo]) -> list[dict[str, str]]:
+def _warnings(scheduler: SchedulerApp, executors: list[pb.ExecutorInfo]) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
     if not any(executor.state == _ALIVE for executor in executors):
         found.append({"kind": "no_executors", "target": "", "message": why_nobody_works(executors)})
     for executor in executors:
         state = "no_place" if executor.state == _ALIVE and executor.reason else executor.state  # it lacks the warehouse
-        if state in ("set_aside", "no_space", "no_place", "lost"):
+        if state in ("quarantined", "no_space", "no_place", "lost"):
             found.append({"kind": f"executor_{state}", "target": executor.executor_id, "message": executor.reason})
     found += [
         {"kind": "job_damaged", "target": job_id, "message": "its head cannot be read: run onager state check"}
-        for job_id, _ in replica.heads.damaged
+        for job_id, _ in scheduler.heads.damaged
     ]
     return found[:_MAX_WARNINGS]
 
@@ -116,7 +116,7 @@ async def get_catalog_entry(here: Here, by: By, database: Database, name: Name) 
     def entry(answer: pb.GetCatalogResponse) -> bytes:
         return encoding.message(answer.entries[0])
 
-    return encoding.answer(await here.calls.told(by, "GetCatalog", request, entry))
+    return encoding.answer(await here.calls.answer(by, "GetCatalog", request, entry))
 
 
 @router.get("/catalog/{database}/{name}/partitions", response_model=models.CatalogPartitions)
@@ -132,11 +132,11 @@ async def _catalog(here: Here, by: By, request: pb.GetCatalogRequest, query: mod
     listing = f"catalog/{request.database}/{request.name}"
     request.limit, request.cursor = query.limit, cursors.read(listing, query.cursor)
     page = cursors.page_of(listing, "partitions" if request.partitions else "entries")
-    return encoding.answer(await here.calls.told(by, "GetCatalog", request, page, form="page"))
+    return encoding.answer(await here.calls.answer(by, "GetCatalog", request, page, form="page"))
 
 
 @router.get("/audit", response_model=models.Audit)
 async def list_audit(here: Here, by: By, query: Annotated[models.AuditQuery, Query()]) -> Response:
     """Who changed what, other than by submitting jobs, oldest first."""
     request = pb.ListAuditRequest(**query.model_dump(exclude={"cursor"}), cursor=cursors.read("audit", query.cursor))
-    return encoding.answer(await here.calls.told(by, "ListAudit", request, cursors.page_of("audit", "entries")))
+    return encoding.answer(await here.calls.answer(by, "ListAudit", request, cursors.page_of("audit", "entries")))

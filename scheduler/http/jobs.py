@@ -50,7 +50,7 @@ async def list_jobs(here: Here, by: By, query: Annotated[models.JobsQuery, Query
     request = pb.ListJobsRequest(**query.model_dump(exclude={"labels", "cursor"}, exclude_none=True))
     request.labels.update(_labels(query.labels))
     request.cursor = cursors.read("jobs", query.cursor)
-    return encoding.answer(await here.calls.told(by, "ListJobs", request, cursors.page_of("jobs", "jobs")))
+    return encoding.answer(await here.calls.answer(by, "ListJobs", request, cursors.page_of("jobs", "jobs")))
 
 
 def _labels(texts: list[str]) -> dict[str, str]:
@@ -83,7 +83,9 @@ def _stored(answer: Any) -> Response:
 @router.get("/jobs/{job_id}", response_model=models.JobDetail)
 async def get_job(here: Here, by: By, job_id: JobId) -> Response:
     """A job, with its stages; their tasks have pages of their own."""
-    return encoding.answer(await here.calls.told(by, "GetJob", pb.GetJobRequest(job_id=job_id, limit=1), encoding.job))
+    return encoding.answer(
+        await here.calls.answer(by, "GetJob", pb.GetJobRequest(job_id=job_id, limit=1), encoding.job)
+    )
 
 
 @router.get("/jobs/{job_id}/stages/{stage_id}/tasks", response_model=models.Tasks)
@@ -103,7 +105,7 @@ async def list_tasks(
         more = detail.HasField("next") and detail.next.stage_id == stage_id
         return encoding.page(stage.tasks, cursors.make(listing, str(detail.next.partition)) if more else None)
 
-    return encoding.answer(await here.calls.told(by, "GetJob", request, page, form="tasks"))
+    return encoding.answer(await here.calls.answer(by, "GetJob", request, page, form="tasks"))
 
 
 @router.get("/jobs/{job_id}/events", response_model=models.Events, responses=_EVENTS)
@@ -168,7 +170,7 @@ async def get_spark_event_log(here: Here, by: By, job_id: JobId) -> Response:
 
 
 async def _file(here: Server, by: Caller, request: pb.ExportJobRequest, media_type: str) -> Response:
-    """Return what is derived from a job's history; errors that come before its first piece are told as such."""
+    """Return what is derived from a job's history; errors that come before its first piece are reported as such."""
     chunks = here.calls.stream(by, "ExportJob", request)
     first = await anext(chunks, None)
 
@@ -190,11 +192,13 @@ async def get_plan(here: Here, by: By, job_id: JobId, query: Annotated[models.Pl
     request = pb.GetFinalPlanRequest(job_id=job_id, stage_id=first)
 
     def page(plan: pb.FinalPlan) -> bytes:
-        told = plain(plan)
-        stages, after = told.pop("stages"), told.pop("next")
-        return encoding.encoded({**told, "items": stages, "next": cursors.make(listing, str(after)) if after else None})
+        reported = plain(plan)
+        stages, after = reported.pop("stages"), reported.pop("next")
+        return encoding.encoded(
+            {**reported, "items": stages, "next": cursors.make(listing, str(after)) if after else None}
+        )
 
-    return encoding.answer(await here.calls.told(by, "GetFinalPlan", request, page))
+    return encoding.answer(await here.calls.answer(by, "GetFinalPlan", request, page))
 
 
 @router.get("/jobs/{job_id}/progress", responses=_STREAMED, response_class=Response)
@@ -249,8 +253,8 @@ async def get_logs(here: Here, by: By, job_id: JobId, query: Annotated[models.Lo
 
 
 def _page_of_logs(logs: list[pb.AttemptLog]) -> bytes:
-    told = [{**plain(log), "text": log.text.decode(errors="replace")} for log in logs]
-    return encoding.encoded({"items": told, "next": None})
+    reported = [{**plain(log), "text": log.text.decode(errors="replace")} for log in logs]
+    return encoding.encoded({"items": reported, "next": None})
 
 
 def _still(here: Server, request: Request) -> Callable[[], None]:

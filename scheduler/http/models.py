@@ -108,7 +108,7 @@ class JobsQuery(Request):
     labels: Annotated[
         list[str], Field(alias="label", max_length=64, description="Only those with all of these, each KEY=VALUE.")
     ] = []
-    steps: Annotated[bool, Field(description="Also the jobs of programs' steps.")] = False
+    steps: Annotated[bool, Field(description="Also the jobs of scripts' steps.")] = False
     since_ms: Annotated[TimeMs, Field(alias="since", description="Submitted then or later.")] = 0
     until_ms: Annotated[TimeMs, Field(alias="until", description="Submitted before; 0: up to now.")] = 0
     cursor: Cursor = ""
@@ -269,7 +269,7 @@ class Warning(Answer):  # noqa: A001 - the field's word
 
     kind: Literal[
         "no_executors",
-        "executor_set_aside",
+        "executor_quarantined",
         "executor_no_space",
         "executor_no_place",
         "executor_lost",

@@ -18,9 +18,9 @@ router: Final = APIRouter(tags=["probes"], responses=RESPONSES)
 @router.get("/readyz", response_model=models.Ready, responses={503: {"model": models.Ready}})
 async def is_ready(here: Here) -> Response:
     """Whether this scheduler serves; anybody may ask. 503 while it stops."""
-    is_stopping = here.replica.stopping.is_set()
-    told = {"is_ready": not is_stopping, "scheduler_id": here.replica.settings.scheduler_id}
-    return encoding.answer(encoding.encoded(told), status=503 if is_stopping else 200)
+    is_stopping = here.scheduler.stopping.is_set()
+    reported = {"is_ready": not is_stopping, "scheduler_id": here.scheduler.settings.scheduler_id}
+    return encoding.answer(encoding.encoded(reported), status=503 if is_stopping else 200)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

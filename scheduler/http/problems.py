@@ -22,7 +22,7 @@ from onager.access_errors import (
 from onager.errors import BusyError, OnagerError
 from onager.protocol.security import Caller
 from onager.protocol.security.servers import REFUSALS, OnRefusal
-from onager.protocol.serving import told
+from onager.protocol.serving import known_error
 from onager.protocol.status import http_status
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -30,8 +30,8 @@ _SHOWN_CHARS: Final = 200
 _MAX_CHARS: Final = 8 * 1024
 _MAX_MISTAKES: Final = 20
 _AGAIN_S: Final = 1
-TOLD: Final = "onager.told"
-"""Set in the scope of a request whose error has been told, and logged if it was a defect."""
+LOGGED: Final = "onager.logged"
+"""Set in the scope of a request whose error has been answered, and logged if it was a defect."""
 _KNOWN: Final = (HostRefusedError, LoginsLimitedError, OriginRefusedError, RoleRefusedError)
 """Refusals for which a token would not help."""
 
@@ -71,8 +71,8 @@ def install(app: FastAPI, refusals: Counter[str], on_refusal: OnRefusal) -> None
             address = request.client.host if request.client is not None else ""
             by = Caller(error.name if isinstance(error, RoleRefusedError) else "", address)
             on_refusal(by, request.url.path, error)
-        request.scope[TOLD] = True
-        return problem(request, error if isinstance(error, OnagerError) else told(request.url.path, error))
+        request.scope[LOGGED] = True
+        return problem(request, error if isinstance(error, OnagerError) else known_error(request.url.path, error))
 
     async def of_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Path, Request
 
 from onager.clock import Clock
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.http.access import Access, Caller
 from onager.scheduler.http.calls import Calls
 from onager.scheduler.http.feeds import JobFeeds
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Server:
     """The parts of the HTTP interface of a scheduler."""
 
-    replica: Replica
+    scheduler: SchedulerApp
     access: Access
     clock: Clock
     registry: "CollectorRegistry | None"
@@ -30,8 +30,8 @@ class Server:
     """Counts refused callers."""
 
     def __post_init__(self) -> None:
-        self.calls = Calls(self.replica.service)
-        self.streams = Streams(self.replica.stopping)
+        self.calls = Calls(self.scheduler.service)
+        self.streams = Streams(self.scheduler.stopping)
         self.feeds = JobFeeds(self.calls.source, self.calls.standing)
 
 

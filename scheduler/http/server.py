@@ -22,7 +22,7 @@ from onager.protocol.security import ServerSecurity
 from onager.protocol.security.files import Pair, read_authority, read_pair
 from onager.protocol.security.servers import check_openness
 from onager.scheduler import timing
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.http.access import Access
 from onager.scheduler.http.application import application
 from onager.scheduler.http.routing import Server
@@ -39,17 +39,17 @@ _KEPT_ALIVE_S: Final = 5
 
 @asynccontextmanager
 async def serving_http(
-    replica: Replica,
+    scheduler: SchedulerApp,
     listen: str,
     clock: Clock,
     registry: "CollectorRegistry | None" = None,
     refusals: Counter[str] | None = None,
 ) -> AsyncIterator[str]:
-    """Serve *replica* at *listen* over HTTP inside the block; yield the URL of the page.
+    """Serve *scheduler* at *listen* over HTTP inside the block; yield the URL of the page.
 
     `InvalidSettingError` when the address cannot be used, or when others would reach it unsafely.
     """
-    settings = replica.settings
+    settings = scheduler.settings
     security = settings.server_security
     check_openness(security, listen, FLAG)
     tls = _Tls(security) if security.tls_cert is not None else None
@@ -57,7 +57,7 @@ async def serving_http(
     port = listener.getsockname()[1]
     addresses = [listen, *([settings.advertise] if settings.advertise else [])]
     access = Access(security, listen, addresses, settings.http_names, clock)
-    here = Server(replica, access, clock, registry, Counter() if refusals is None else refusals)
+    here = Server(scheduler, access, clock, registry, Counter() if refusals is None else refusals)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what callers do wrong is no error here
     server = _Uvicorn(
         uvicorn.Config(
@@ -83,7 +83,7 @@ async def serving_http(
     try:
         yield url
     finally:
-        replica.stopping.set()
+        scheduler.stopping.set()
         await server.stop(timing.STOP_GRACE_S)
         serving.cancel()
         await asyncio.wait([serving])
@@ -106,14 +106,14 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """A connection whose peer must send its request's head in time, and must read what it is sent."""
+    """A connection whose client must send its request's head in time, and must read what it is sent."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._heading = _Timer(self.loop, HTTP_HEAD_S, transport.abort)
         self._unread = _Timer(self.loop, STREAM_STALLED_S, self._not_read)
         super().connection_made(transport)
         if len(self.connections) > HTTP_CONNECTIONS:
-            log.warning("http_connection_refused", peer=self.client, most=HTTP_CONNECTIONS)
+            log.warning("http_connection_refused", address=self.client, most=HTTP_CONNECTIONS)
             transport.abort()
         else:
             self._heading.start()
@@ -147,7 +147,7 @@ class _Protocol(H11Protocol):
         self._unread.start()  # closing waits until all is sent
 
     def _not_read(self) -> None:
-        log.info("http_answer_not_read", peer=self.client, after_s=STREAM_STALLED_S)
+        log.info("http_answer_not_read", address=self.client, after_s=STREAM_STALLED_S)
         self.transport.abort()
 
 

@@ -33,7 +33,7 @@ _ACTS: Final = {
 @router.get("/whoami", response_model=models.WhoAmI)
 async def who_am_i(here: Here, by: By) -> Response:
     """Who calls, and what it may do."""
-    return encoding.answer(_told(here, by))
+    return encoding.answer(_content(here, by))
 
 
 @router.post("/login", response_model=models.WhoAmI, openapi_extra=models.body(models.Login))
@@ -43,8 +43,8 @@ async def log_in(here: Here, request: Request) -> Response:
     given = models.parsed(models.Login, await read_json(request, _LOGIN_BYTES))
     caller, cookie = here.access.log_in(request, given.token)
     by = ByWhom(caller.principal, caller.address)
-    here.replica.notes.note(by, LOGIN, caller.role or "")
-    response = encoding.answer(_told(here, caller))
+    here.scheduler.notes.note(by, LOGIN, caller.role or "")
+    response = encoding.answer(_content(here, caller))
     if cookie:
         _set_cookie(here, response, cookie, LIFE_S)
     return response
@@ -71,7 +71,7 @@ def _set_cookie(here: Server, response: Response, value: str, life_s: int) -> No
     )
 
 
-def _told(here: Server, caller: Caller) -> bytes:
+def _content(here: Server, caller: Caller) -> bytes:
     return encoding.encoded(
         {
             "principal": caller.principal,
@@ -79,7 +79,7 @@ def _told(here: Server, caller: Caller) -> bytes:
             "by": caller.by,
             "expires_ms": caller.expires_ms,
             "may": [act for act, method in _ACTS.items() if may_call(caller.role, full_name(method))],
-            "scheduler_id": here.replica.settings.scheduler_id,
+            "scheduler_id": here.scheduler.settings.scheduler_id,
             "version": __version__,
         }
     )

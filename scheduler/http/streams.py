@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from onager.errors import BusyError, OnagerError, OneAtATimeError
-from onager.protocol.call_limits import HTTP_EXPORTS_OF_PEER, HTTP_STREAMS, HTTP_STREAMS_OF_PEER, StreamLimit
+from onager.protocol.call_limits import HTTP_EXPORTS_OF_ADDRESS, HTTP_STREAMS, HTTP_STREAMS_OF_ADDRESS, StreamLimit
 from onager.scheduler import timing
 from onager.scheduler.http import encoding
 
@@ -22,47 +22,47 @@ _BEAT: Final = b": \n\n"
 
 
 class Streams:
-    """The streams of a server, in all and of each peer."""
+    """The streams of a server, in all and of each address."""
 
     def __init__(self, stopping: asyncio.Event) -> None:
         """All streams end with *stopping*, so that their callers turn to another scheduler."""
-        self._of_peer: Counter[str] = Counter()
+        self._of_address: Counter[str] = Counter()
         self._stopping = stopping
 
-    def events(self, peer: str, parts: AsyncGenerator[bytes, None], check: Callable[[], object]) -> "Stream":
+    def events(self, address: str, parts: AsyncGenerator[bytes, None], check: Callable[[], object]) -> "Stream":
         """Return an answer of server-sent events, with heartbeats; *parts* are whole messages.
 
-        *check* is called now and then, and raises an error of ours once the caller may not hear more.
+        *check* is called now and then, and raises an error of ours once the caller may not read more.
         """
-        return Stream(self._counted(peer), self._beating(parts, check), encoding.SSE)
+        return Stream(self._counted(address), self._beating(parts, check), encoding.SSE)
 
-    def file(self, peer: str, parts: AsyncGenerator[bytes, None], media_type: str = encoding.NDJSON) -> "Stream":
+    def file(self, address: str, parts: AsyncGenerator[bytes, None], media_type: str = encoding.NDJSON) -> "Stream":
         """Return an answer that is sent as it is made."""
-        return Stream(self._counted(peer), parts, media_type)
+        return Stream(self._counted(address), parts, media_type)
 
-    def export(self, peer: str, parts: AsyncGenerator[bytes, None], media_type: str) -> "Stream":
-        """Return an answer like `file`. Few exports run at a time, so the limit for one peer is lower."""
-        return Stream(self._counted(f"export {peer}", HTTP_EXPORTS_OF_PEER), parts, media_type)
+    def export(self, address: str, parts: AsyncGenerator[bytes, None], media_type: str) -> "Stream":
+        """Return an answer like `file`. Few exports run at a time, so the limit for one address is lower."""
+        return Stream(self._counted(f"export {address}", HTTP_EXPORTS_OF_ADDRESS), parts, media_type)
 
     @contextmanager
-    def _counted(self, peer: str, limit: StreamLimit | None = None) -> Iterator[None]:
+    def _counted(self, address: str, limit: StreamLimit | None = None) -> Iterator[None]:
         """Count a stream.
 
-        `OneAtATimeError` when the peer has too many; `BusyError` when there are too many here: another scheduler may
+        `OneAtATimeError` when the address has too many; `BusyError` when there are too many here: another scheduler may
         have room.
         """
-        most = (limit or HTTP_STREAMS_OF_PEER).most
-        if self._of_peer[peer] >= most:
-            raise OneAtATimeError(f"{most} streams go to {peer}, which is the limit of one address: close some")
-        if self._of_peer.total() >= HTTP_STREAMS.most:
+        most = (limit or HTTP_STREAMS_OF_ADDRESS).most
+        if self._of_address[address] >= most:
+            raise OneAtATimeError(f"{most} streams go to {address}, which is the limit of one address: close some")
+        if self._of_address.total() >= HTTP_STREAMS.most:
             raise BusyError(f"{HTTP_STREAMS.most} streams are under way, which is the limit of one process")
-        self._of_peer[peer] += 1
+        self._of_address[address] += 1
         try:
             yield
         finally:
-            self._of_peer[peer] -= 1
-            if not self._of_peer[peer]:
-                del self._of_peer[peer]
+            self._of_address[address] -= 1
+            if not self._of_address[address]:
+                del self._of_address[address]
 
     async def _beating(
         self, parts: AsyncGenerator[bytes, None], check: Callable[[], object]
@@ -90,8 +90,8 @@ class Streams:
                 yield part
         except OnagerError as error:
             log.info("stream_broken", error=str(error))
-            told = {"error": type(error).__name__, "detail": str(error), "retryable": error.retryable}
-            yield encoding.sse(encoding.encoded(told), kind="problem")
+            reported = {"error": type(error).__name__, "detail": str(error), "retryable": error.retryable}
+            yield encoding.sse(encoding.encoded(reported), kind="problem")
         finally:
             stopping.cancel()
             if coming is not None:

@@ -35,7 +35,7 @@ class AuditRecord(Record):
     at_ms: int
     principal: str = ""
     """The name of the caller's token, if it has one; of a command that opened the store itself, the user's name."""
-    peer: str = ""
+    address: str = ""
     """The caller's address, or the host of such a command."""
     scheduler_id: str = ""
     """Empty for such a command."""
@@ -76,7 +76,7 @@ class Audit:
         record = AuditRecord(
             at_ms=self._clock.now_ms(),
             principal=caller.principal,
-            peer=caller.peer,
+            address=caller.address,
             scheduler_id=self._scheduler_id,
             action=action,
             target=target,

@@ -30,7 +30,7 @@ INTERRUPT: Final = "interrupt"
 LOGIN: Final = "login"
 REFUSE: Final = "refuse"
 MAX_GROUPS: Final = 40
-"""Groups of acts that are told apart until they are stored: by caller, action and outcome."""
+"""Groups of acts that are distinguished until they are stored: by caller, action and outcome."""
 MAX_EACH: Final = 5
 """Acts of a group with records of their own."""
 _NAMED: Final = 10
@@ -80,7 +80,7 @@ class AuditNotes:
             return
         group = _Group(caller, action, outcome[:_TEXT_CHARS])
         if group not in self._acts and len(self._acts) >= MAX_GROUPS:
-            group = _Group(Caller(peer=_MANY), action, "")
+            group = _Group(Caller(address=_MANY), action, "")
         acts = self._acts.setdefault(group, _Acts())
         acts.add(self._clock.now_ms(), target[:_TEXT_CHARS], detail[:_TEXT_CHARS])
 
@@ -113,29 +113,29 @@ class AuditNotes:
 
     def _keep(self, group: _Group, acts: _Acts) -> None:
         if group not in self._acts and len(self._acts) >= MAX_GROUPS:
-            group = _Group(Caller(peer=_MANY), group.action, "")
+            group = _Group(Caller(address=_MANY), group.action, "")
         now = self._acts.setdefault(group, _Acts())
         now.more += len(acts.each) + acts.more
         now.last_ms = max(now.last_ms, acts.last_ms, *(at_ms for at_ms, _, _ in acts.each), 0)
         now.named = [*dict.fromkeys([*(target for _, target, _ in acts.each), *acts.named, *now.named])][:_NAMED]
 
     def _records(self, group: _Group, acts: _Acts) -> list[AuditRecord]:
-        told = [*acts.each]
+        reported = [*acts.each]
         if acts.more:
             names = ", ".join(name for name in acts.named if name)
-            told.append((acts.last_ms, "", f"{acts.more} more{names and f', of: {names}'}"))
+            reported.append((acts.last_ms, "", f"{acts.more} more{names and f', of: {names}'}"))
         return [
             AuditRecord(
                 at_ms=at_ms,
                 principal=group.caller.principal,
-                peer=group.caller.peer,
+                address=group.caller.address,
                 scheduler_id=self._scheduler_id,
                 action=group.action,
                 target=target,
                 detail=detail,
                 outcome=group.outcome,
             )
-            for at_ms, target, detail in told
+            for at_ms, target, detail in reported
         ]
 
 

@@ -7,7 +7,7 @@ from onager.scheduler.jobs.job_log import StoredJob
 
 
 class CommitObserver:
-    """Told of each job that this scheduler stored, and of each batch that it committed: of several, by one alone."""
+    """Called once for each job that this scheduler stored, and for each batch that it committed."""
 
     def submitted(self) -> None:
         """Note that a new job is in the store."""

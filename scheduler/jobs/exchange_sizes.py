@@ -52,7 +52,7 @@ class ExchangeSizes:
         totals = self._totals.get(graph.job_id, {})  # no totals are kept of a job that has ended meanwhile
         found = 0
         for stage in graph.stages:
-            if stage.spec.output.kind == "exchange" and graph.is_pipelined:
+            if stage.spec.output.kind == "exchange" and graph.is_streaming:
                 continue
             known = totals.get(stage.spec.stage_id)
             if known is None or known.outputs is not stage.ledger.outputs:

@@ -8,7 +8,7 @@ from onager.errors import InvalidSettingError
 from onager.execution_graph import AdaptivePolicy
 from onager.job_settings import ADAPTIVE, ADAPTIVE_DEFAULT, ADAPTIVE_FUSE_BYTES, SHUFFLE_TARGET_BYTES, bytes_of
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_exchange import streaming_of
 
 _CHOICES = ("on", "off", "force")
 _DEFAULTS: Final = AdaptivePolicy()
@@ -27,6 +27,6 @@ def adaptive_of(spec: pb.JobSpec) -> AdaptivePolicy | None:
     choice = text.strip().lower() or ADAPTIVE_DEFAULT
     if choice not in _CHOICES:
         raise InvalidSettingError(ADAPTIVE, text, "give on, off or force")
-    if choice == "off" or pipeline_of(spec) is not None:
+    if choice == "off" or streaming_of(spec) is not None:
         return None
     return replace(policy, replan="force" if choice == "force" else "on")

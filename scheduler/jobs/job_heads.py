@@ -26,7 +26,7 @@ from onager.execution_graph import (
     reusable_stages,
     taken_in,
 )
-from onager.ids import JobId, program_of
+from onager.ids import JobId, script_of
 from onager.job_settings import ReuseScope
 from onager.redaction import shown_name
 from onager.scheduler.loops import watching
@@ -52,12 +52,12 @@ _PAGE: Final = 1_000
 _WRITTEN_AT_ONCE: Final = 32
 _OWN: Final = 256
 
-CleanUpOwed = Literal["none", "intermediate", "all"]
+CleanUpDue = Literal["none", "intermediate", "all"]
 """What still has to be removed of a job's exchange data: nothing, all but its result, or all."""
 
 
-OwedFlag = Literal["is_notice_owed", "is_trace_owed"]
-"""The fields of a head that say what is owed to the outside for an ended job."""
+DueFlag = Literal["is_notice_due", "is_trace_due"]
+"""The fields of a head that say what is due to the outside for an ended job."""
 
 
 class JobTerms(Record):
@@ -98,7 +98,7 @@ class JobHead(JobTerms):
     """The beginning of the reason why it failed."""
     sink_path: str | None = None
     result_rows: int = 0
-    clean_up: CleanUpOwed = "none"
+    clean_up: CleanUpDue = "none"
     has_result: bool = True
     """False once the result was removed after its retention."""
     retires_folders: bool = False
@@ -111,9 +111,9 @@ class JobHead(JobTerms):
     """While it is active: the jobs whose outputs it has taken, ascending. Their files stay."""
     has_history: bool = True
     """False once the job's history was removed after its retention."""
-    is_notice_owed: bool = False
-    """Whether the webhooks have to be told that the job has ended (`onager.scheduler.engine.webhooks`)."""
-    is_trace_owed: bool = False
+    is_notice_due: bool = False
+    """Whether the webhooks have to be notified that the job has ended (`onager.scheduler.engine.webhooks`)."""
+    is_trace_due: bool = False
     """Whether the job's spans have to be exported (`onager.scheduler.api.tracing`)."""
     broken: str | None = None
     """Why the job's record cannot be read; such a job is left alone."""
@@ -157,7 +157,7 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         error=error,
         sink_path=graph.plan.sink.path if graph.plan is not None and graph.plan.sink is not None else None,
         result_rows=sum(o.rows for o in result.ledger.outputs.values()) if is_done and result is not None else 0,
-        clean_up="intermediate" if reusable else _clean_up_owed(graph),
+        clean_up="intermediate" if reusable else _clean_up_due(graph),
         retires_folders=is_done and graph.plan is not None and bool(graph.plan.folders_retired),
         reusable=reusable,
         was_reusable=bool(reusable),
@@ -179,9 +179,9 @@ def _stages_done(graph: ExecutionGraph) -> int:
     return sum(isinstance(s, SuccessfulStage | FusedStage | SupersededStage) for s in graph.stages)
 
 
-def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
-    if graph.is_active or graph.is_program:
-        return "none"  # a program's files are those of its steps
+def _clean_up_due(graph: ExecutionGraph) -> CleanUpDue:
+    if graph.is_active or graph.is_script:
+        return "none"  # a script's files are those of its steps
     ledgers = [s.ledger for s in graph.stages]
     was_handed_out = any(ledger.outputs or ledger.attempts for ledger in ledgers)
     if not was_handed_out and not any(getattr(s, "running", None) or isinstance(s, FailedStage) for s in graph.stages):
@@ -209,7 +209,7 @@ class JobHeads:
         self._newer: set[JobId] = set()
         self._active: dict[JobId, None] = {}
         self._steps: dict[JobId, set[JobId]] = {}
-        """The jobs of each program's steps."""
+        """The jobs of each script's steps."""
         self._readers: dict[JobId, set[JobId]] = {}
         """The active jobs that have taken outputs of each job."""
         self._watched = 0
@@ -243,9 +243,9 @@ class JobHeads:
             del self._own[next(iter(self._own))]
         return value
 
-    def steps_of(self, program_id: JobId) -> list[JobId]:
-        """Return the jobs of a program's steps, in a stable order."""
-        return sorted(self._steps.get(program_id, ()))
+    def steps_of(self, script_id: JobId) -> list[JobId]:
+        """Return the jobs of a script's steps, in a stable order."""
+        return sorted(self._steps.get(script_id, ()))
 
     def may_be_read(self, job_id: JobId) -> bool:
         """Return whether active jobs may read files of a job whose outputs nobody may take any more.
@@ -298,14 +298,14 @@ class JobHeads:
         if known is None or known[1] != head:
             self._tell(job_id, head)
 
-    def set_aside(self, job_id: JobId, why: str) -> None:
+    def mark_unreadable(self, job_id: JobId, why: str) -> None:
         """Leave alone a job that this scheduler cannot read, without telling the others, which perhaps can."""
         revision, head = self._heads.get(job_id, (0, unreadable_head(job_id, why)))
-        aside = head.model_copy(update={"broken": why, "has_runnable_work": False})
-        self._set(job_id, revision, aside)
+        unreadable = head.model_copy(update={"broken": why, "has_runnable_work": False})
+        self._set(job_id, revision, unreadable)
         self._newer.add(job_id)
-        if aside != head:  # a listener may look at the job again
-            self._tell(job_id, aside)
+        if unreadable != head:  # a listener may look at the job again
+            self._tell(job_id, unreadable)
 
     def is_newer(self, job_id: JobId) -> bool:
         """Return whether the job's version is too new to read here: others may go on with it."""
@@ -348,10 +348,10 @@ class JobHeads:
             self._counts[_shown_state(self._heads.pop(job_id)[1])] -= 1
             self._note_reads(job_id, known[1].reuses, ())
             self._active.pop(job_id, None)
-            if (program_id := program_of(job_id)) is not None and (steps := self._steps.get(program_id)) is not None:
+            if (script_id := script_of(job_id)) is not None and (steps := self._steps.get(script_id)) is not None:
                 steps.discard(job_id)
                 if not steps:
-                    del self._steps[program_id]
+                    del self._steps[script_id]
             self._gone[job_id] = revision
             self._damaged.pop(job_id, None)
             self._newer.discard(job_id)
@@ -425,8 +425,8 @@ class JobHeads:
         self._note_reads(job_id, () if known is None else known[1].reuses, head.reuses)
         self._counts[_shown_state(head)] += 1
         self._heads[job_id] = (revision, head)
-        if (program_id := program_of(job_id)) is not None:
-            self._steps.setdefault(program_id, set()).add(job_id)
+        if (script_id := script_of(job_id)) is not None:
+            self._steps.setdefault(script_id, set()).add(job_id)
         if head.is_active:
             self._active[job_id] = None
         else:

@@ -34,7 +34,7 @@ from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
 from onager.redaction import shown_json
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_adaptive import adaptive_of
-from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_exchange import streaming_of
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.jobs.job_speculation import speculation_of
 
@@ -160,7 +160,7 @@ def _shown(plain: dict[str, Any]) -> dict[str, Any]:
         plain["connect"] = {"session": {k: session[k] for k in ("user", "session_id", "revision") if k in session}}
     for file in plain.get("py_files", ()):
         file.pop("content", None)
-    for step in plain.get("program", {}).get("steps", ()):
+    for step in plain.get("script", {}).get("steps", ()):
         _shown(step)
     for kind, name in (("sql", "text"), ("python", "arguments_json")):
         if text := plain.get(kind, {}).get(name, ""):
@@ -183,9 +183,9 @@ def _check_kind(spec: pb.JobSpec) -> None:
                 raise InvalidRequestError("the Python function has no code: give a file's source or a pickled function")
             _check_nul("the function's file", spec.python.file_name)
             _check_arguments(spec.python.arguments_json)
-        case "program":
+        case "script":
             if spec.HasField("sink") or spec.py_files:
-                raise InvalidRequestError("outputs and Python files are those of a program's steps: give them there")
+                raise InvalidRequestError("outputs and Python files are those of a script's steps: give them there")
         case "connect":
             pass  # of a scheduler's own making: `onager.scheduler.connect`
         case _:
@@ -211,7 +211,7 @@ def _check_conf(spec: pb.JobSpec) -> None:
         if key.startswith(PREFIX):
             check_known(key, value)
     terms_of(spec, "", 0)
-    pipeline_of(spec)
+    streaming_of(spec)
     speculation_of(spec)
     adaptive_of(spec)
     _check_traceparent(spec)

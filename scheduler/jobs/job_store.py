@@ -25,7 +25,7 @@ from onager.errors import (
     StateUnavailableError,
 )
 from onager.execution_graph import Event, EventBatch, ExecutionGraph, OutputsTaken, encode_batch
-from onager.ids import JobId, program_of
+from onager.ids import JobId, script_of
 from onager.scheduler.catalog.changes import CatalogChanges
 from onager.scheduler.catalog.committing import CatalogCommits, CatalogWrites
 from onager.scheduler.jobs import history, job_log
@@ -33,7 +33,7 @@ from onager.scheduler.jobs.blobs import BlobStore, BlobWrites
 from onager.scheduler.jobs.commit_observer import CommitObserver
 from onager.scheduler.jobs.job_cache import JobCache
 from onager.scheduler.jobs.job_changes import changes_of
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFlag, head_of, unreadable_head
+from onager.scheduler.jobs.job_heads import DueFlag, JobHead, JobHeads, JobTerms, head_of, unreadable_head
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.snapshots import first_snapshot, next_snapshot
 from onager.scheduler.loops import in_portions
@@ -120,10 +120,10 @@ class JobStore(JobCache):
         clock: Clock,
         writer: str = "",
         *,
-        owes: Sequence[OwedFlag] = (),
+        due_flags: Sequence[DueFlag] = (),
         blobs: BlobStore | None = None,
     ) -> None:
-        """Make it for the scheduler *writer*, whose id its batches bear; *owes* is owed for each job that ends.
+        """Make it for the scheduler *writer*, whose id its batches bear; *due_flags* are set for each job that ends.
 
         What jobs change in the catalog is read from *blobs*, which share what is at hand.
         """
@@ -132,7 +132,7 @@ class JobStore(JobCache):
         self._catalog = CatalogCommits(backend)
         self.on_tables_changed: Callable[[JobId, Sequence[str]], None] = lambda _, __: None
         """Called with the keys of what a job has changed in the catalog, by the scheduler that committed it."""
-        self._owes = owes
+        self._due_flags = due_flags
         self._writer = writer
         self._backend = backend
         self._clock = clock
@@ -226,7 +226,7 @@ class JobStore(JobCache):
             raise
         except SchemaVersionError as error:
             # The scheduler that wrote it can read it: leave the record and its head as they are.
-            self.heads.set_aside(job_id, str(error))
+            self.heads.mark_unreadable(job_id, str(error))
             raise
         if job is None:
             self.forget(job_id)
@@ -373,7 +373,7 @@ class JobStore(JobCache):
         if parts is None:
             return Lost()
         made = await next_snapshot(job, graph, batch.batch_id)
-        head = self._with_owed(head_of(graph, job.header))
+        head = self._with_due(head_of(graph, job.header))
         replacing, expect = made.replacing(job)
         expect |= self._taken_from(batch)
         ops: list[Op] = [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head)), *replacing]
@@ -448,7 +448,7 @@ class JobStore(JobCache):
         for job_id, revision in self.heads.damaged:
             with contextlib.suppress(JobNotFoundError, StateCorruptError, SchemaVersionError):
                 job = await self.load(job_id)
-                head = self._with_owed(head_of(job.graph, job.header))
+                head = self._with_due(head_of(job.graph, job.header))
                 result = await self._backend.put_txn(
                     [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head))],
                     expect={(Keyspace.JobHeads, job_id): revision},
@@ -457,13 +457,13 @@ class JobStore(JobCache):
                     log.info("job_head_mended", job_id=job_id)
                     self.heads.seen(head, result.revision)
 
-    def _with_owed(self, head: JobHead) -> JobHead:
-        """Return *head*, which goes with a job's end if it says so, with what is owed then."""
-        if not self._owes or not head.state.is_terminal:
+    def _with_due(self, head: JobHead) -> JobHead:
+        """Return *head*, which goes with a job's end if it says so, with what is due then."""
+        if not self._due_flags or not head.state.is_terminal:
             return head
-        # Webhooks are told of a program, not of each of its steps.
-        owes = [flag for flag in self._owes if flag != "is_notice_owed" or program_of(head.job_id) is None]
-        return head.model_copy(update=dict.fromkeys(owes, True))
+        # Webhooks are notified of a script, not of each of its steps.
+        due = [flag for flag in self._due_flags if flag != "is_notice_due" or script_of(head.job_id) is None]
+        return head.model_copy(update=dict.fromkeys(due, True))
 
     async def _mark_broken(self, job_id: JobId, why: str) -> None:
         log.error("job_record_damaged", job_id=job_id, error=why)

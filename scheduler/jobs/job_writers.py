@@ -104,10 +104,10 @@ class JobWriters:
                 await self._round(job_id, queue, taken)
         except (Exception, asyncio.CancelledError) as error:
             # The cancellation of this task must not cancel the callers.
-            told = error if isinstance(error, Exception) else StateUnavailableError("the writing was broken off")
+            reported = error if isinstance(error, Exception) else StateUnavailableError("the writing was broken off")
             for asked in (*taken, *queue):
                 if not asked.done.done():
-                    asked.done.set_exception(told)
+                    asked.done.set_exception(reported)
             if is_cancelled():
                 raise
         finally:

@@ -1,7 +1,7 @@
 """How far running jobs are, and how much longer they are likely to run: in memory alone, with the driver of each job.
 
 A stage is done to the part of its tasks that have succeeded, and those in part that run, where their executors tell how
-much of their input they have read. While a stage's attempt lasts, what is told of it never falls; when stages run
+much of their input they have read. While a stage's attempt lasts, what is reported of it never falls; when stages run
 again, or others take their place, the job's fraction may, and says why.
 """
 
@@ -22,7 +22,7 @@ _MAX_OF_A_TASK: Final = 0.99
 """A task that runs is not done."""
 _MAX_OF_A_GROWING_STAGE: Final = 0.5
 """As long as it is not known how many tasks a stage will have, it counts as no more than half done."""
-_TOLD_FROM: Final = 0.1
+_SHOWN_FROM: Final = 0.1
 """How much must be done before anything is said of the rest."""
 _EARLIER: Final = 0.75
 _LATER: Final = 1.5
@@ -65,7 +65,7 @@ class CompletionEstimate:
 class _Job:
     readings: dict[_Key, _Reading] = field(default_factory=dict)
     stages: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """The attempt of each stage, and the largest fraction that was told of it."""
+    """The attempt of each stage, and the largest fraction that was reported of it."""
     top: float = 0.0
     fell: str = ""
     replans: int = 0
@@ -73,14 +73,14 @@ class _Job:
 
 
 class LiveProgress:
-    """What executors have told of attempts that run, of jobs that this scheduler drives."""
+    """What executors have reported of attempts that run, of jobs that this scheduler drives."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[JobId, _Job] = OrderedDict()
 
-    def hear(self, told: Iterable[pb.AttemptProgress]) -> None:
-        """Remember how far attempts are; what was told last counts, but never less than before."""
-        for each in told:
+    def record(self, reported: Iterable[pb.AttemptProgress]) -> None:
+        """Remember how far attempts are; what was reported last counts, but never less than before."""
+        for each in reported:
             key = task_key(each.task)
             job = self._job(key.job_id)
             place = _place(key)
@@ -101,7 +101,7 @@ class LiveProgress:
     ) -> CompletionEstimate | None:
         """Return how far a job is that has not ended; None before there is anything to tell.
 
-        *steps*: how far the jobs are that run steps of a program, by stage.
+        *steps*: how far the jobs are that run steps of a script, by stage.
         """
         job = self._job(JobId(graph.job_id))
         if graph.plan is None:
@@ -245,6 +245,6 @@ def _by_tasks(graph: ExecutionGraph, parts: list[StageEstimate]) -> list[float]:
 
 
 def _range(done: float, left_ms: list[float]) -> tuple[int, int] | None:
-    if done < _TOLD_FROM or not left_ms:
+    if done < _SHOWN_FROM or not left_ms:
         return None
     return round(_EARLIER * min(left_ms)), max(1, round(_LATER * max(left_ms)))

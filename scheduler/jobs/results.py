@@ -72,7 +72,7 @@ def check_fetchable(graph: ExecutionGraph, *, has_result: bool) -> None:
                 query_context=failure.query_context,
             )
         case JobState.CANCELLED:
-            raise JobCancelledError(graph.job_id, graph.outcome.told)  # type: ignore[union-attr]
+            raise JobCancelledError(graph.job_id, graph.outcome.text)  # type: ignore[union-attr]
         case state:
             raise ResultNotReadyError(graph.job_id, state.value)
     if graph.plan is not None and graph.plan.sink is not None:

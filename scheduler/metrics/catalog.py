@@ -70,8 +70,8 @@ EXCHANGE_IO: Final = counter(
     "onager_exchange_io_bytes_total", "Bytes of rows that tasks read from other stages, and wrote.", "direction"
 )
 SPILL: Final = counter("onager_spill_bytes_total", "Bytes that tasks spilled to disks of their executors.")
-PIPELINES_ABANDONED: Final = counter(
-    "onager_pipelines_abandoned_total", "Jobs that were to stream, and were run again over the durable exchange."
+STREAMING_ABANDONED: Final = counter(
+    "onager_streaming_abandoned_total", "Jobs that were to stream, and were run again over the durable exchange."
 )
 
 # ---------------------------------------------------------------- executors
@@ -79,7 +79,7 @@ PIPELINES_ABANDONED: Final = counter(
 EXECUTORS: Final = gauge(
     "onager_executors",
     Whose.CLUSTER,
-    "Executors by what they do: alive, draining, set_aside, no_space, no_place; lost and left ones until they are "
+    "Executors by what they do: alive, draining, quarantined, no_space, no_place; lost and left ones until they are "
     "forgotten.",
     "state",
     "mode",
@@ -175,7 +175,7 @@ CERTIFICATE_EXPIRY: Final = gauge(
     "onager_certificate_expiry_timestamp_seconds",
     Whose.PROCESS,
     "When the certificate in a file of this scheduler expires, in seconds since 1970: served to callers (server), or "
-    "shown to others (peer).",
+    "shown to others (outgoing).",
     "use",
 )
 BUILD_INFO: Final = gauge(
@@ -186,7 +186,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "Jobs": (JOBS, JOBS_SUBMITTED, JOBS_ENDED, JOB_DURATION, SUBMIT_TO_FIRST_TASK, PLANNING, JOB_RECORDS_DAMAGED),
     "Tasks": (
         *(TASKS, TASKS_ENDED, TASK_RUN, TASKS_RETRIED, FINISHED_TASKS_RERUN, STAGE_ROLLBACKS),
-        *(STAGES_REUSED, REUSED_BYTES, REUSED_LOST, EXCHANGE_IO, SPILL, PIPELINES_ABANDONED),
+        *(STAGES_REUSED, REUSED_BYTES, REUSED_LOST, EXCHANGE_IO, SPILL, STREAMING_ABANDONED),
     ),
     "Executors": (
         *(EXECUTORS, EXECUTOR_SLOTS, SLOTS_WANTED, EXECUTOR_LOST),

@@ -10,22 +10,22 @@ from onager.clock import Clock
 from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.metric import Metric
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.metrics import catalog
 from onager.scheduler.metrics.tallies import Labelled
 from onager.scheduler.policy.slots_wanted import slots_wanted
 
 
-def cluster_gauges(replica: Replica, clock: Clock) -> Iterator[tuple[Metric, Labelled]]:
-    """Yield what *replica* knows of the cluster."""
-    yield from _jobs(replica)
-    yield from _executors(replica, clock.now_ms())
-    yield catalog.SCHEDULERS, {(): len(replica.members.live)}
-    yield from _exchange(replica)
+def cluster_gauges(scheduler: SchedulerApp, clock: Clock) -> Iterator[tuple[Metric, Labelled]]:
+    """Yield what *scheduler* knows of the cluster."""
+    yield from _jobs(scheduler)
+    yield from _executors(scheduler, clock.now_ms())
+    yield catalog.SCHEDULERS, {(): len(scheduler.schedulers.live)}
+    yield from _exchange(scheduler)
 
 
-def _jobs(replica: Replica) -> Iterator[tuple[Metric, Labelled]]:
-    heads, loads = replica.heads, replica.loads
+def _jobs(scheduler: SchedulerApp) -> Iterator[tuple[Metric, Labelled]]:
+    heads, loads = scheduler.heads, scheduler.loads
     states = Counter(dict.fromkeys(JobState, 0))
     damaged = 0
     for head in heads.snapshot():
@@ -40,12 +40,12 @@ def _jobs(replica: Replica) -> Iterator[tuple[Metric, Labelled]]:
     yield catalog.SLOTS_WANTED, {(): slots_wanted(loads.claims())}
 
 
-def _executors(replica: Replica, now_ms: int) -> Iterator[tuple[Metric, Labelled]]:
-    executors = replica.executors
+def _executors(scheduler: SchedulerApp, now_ms: int) -> Iterator[tuple[Metric, Labelled]]:
+    executors = scheduler.executors
     states: Counter[tuple[str, ...]] = Counter()
     slots: Counter[tuple[str, ...]] = Counter({("busy",): 0, ("free",): 0, ("closed",): 0})
     for record in executors.registry:
-        states[record.told(now_ms)[0], record.mode] += 1
+        states[record.state_and_reason(now_ms)[0], record.mode] += 1
         load = executors.loads.find(record)
         busy = min(record.slots, 0 if load is None else load.running)
         if record.takes_work(now_ms):
@@ -57,8 +57,8 @@ def _executors(replica: Replica, now_ms: int) -> Iterator[tuple[Metric, Labelled
     yield catalog.EXECUTOR_SLOTS, slots
 
 
-def _exchange(replica: Replica) -> Iterator[tuple[Metric, Labelled]]:
-    seen = [(s.executor_id, s.exchange) for s in replica.executors.sessions if s.exchange is not None]
+def _exchange(scheduler: SchedulerApp) -> Iterator[tuple[Metric, Labelled]]:
+    seen = [(s.executor_id, s.exchange) for s in scheduler.executors.sessions if s.exchange is not None]
     yield catalog.EXCHANGE_BYTES, {(executor_id,): use.bytes for executor_id, use in seen}
     yield catalog.EXCHANGE_FILES, {(executor_id,): use.files for executor_id, use in seen}
     yield catalog.EXCHANGE_FREE, {(executor_id,): use.free_bytes for executor_id, use in seen}

@@ -143,7 +143,7 @@ class CommitMetrics(CommitObserver):
 
     def _job_ended(self, graph: ExecutionGraph) -> None:
         failure = graph.outcome.failure if isinstance(graph.outcome, Failed) else None
-        self._ended.add(graph.state.value, "" if failure is None else failure.told_kind)
+        self._ended.add(graph.state.value, "" if failure is None else failure.shown_kind)
         self._duration.observe(((graph.ended_ms or 0) - graph.submitted_ms) * _MS)
 
     def _moved(self, read: int, written: int, spilled: int) -> None:

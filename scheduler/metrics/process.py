@@ -11,7 +11,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from onager.clock import Clock
 from onager.metric import Metric
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.metrics import catalog
 from onager.scheduler.metrics.tallies import Distribution, Labelled
 from onager.scheduler.settings import SchedulerSettings
@@ -39,21 +39,21 @@ class EventLoopLag:
 class ProcessLook:
     """Looks at one scheduler's process; the thread that serves metrics does that."""
 
-    def __init__(self, replica: Replica, settings: SchedulerSettings, clock: Clock) -> None:
-        self._members = replica.members
+    def __init__(self, scheduler: SchedulerApp, settings: SchedulerSettings, clock: Clock) -> None:
+        self._schedulers = scheduler.schedulers
         self._clock = clock
         self._was_listed = False
-        peer = settings.peer_security.tls_cert
-        files = {"server": settings.tls_cert, "peer": None if peer == settings.tls_cert else peer}
+        outgoing = settings.outgoing_security.tls_cert
+        files = {"server": settings.tls_cert, "outgoing": None if outgoing == settings.tls_cert else outgoing}
         self._certificates = {use: file for use, file in files.items() if file is not None}
 
     def __call__(self) -> Iterator[tuple[Metric, Labelled]]:
         """Return the values of all gauges of the process."""
-        lease = self._members.lease
+        lease = self._schedulers.lease
         left_s = 0.0 if lease is None or lease.is_lost else max(0.0, lease.until_s - self._clock.monotonic_s())
         self._was_listed = self._was_listed or left_s > 0
         yield catalog.LEASE_REMAINING, {(): left_s} if self._was_listed else {}
-        yield catalog.CLOCK_AHEAD, {(): self._members.clock.ahead_ms / 1000}
+        yield catalog.CLOCK_AHEAD, {(): self._schedulers.clock.ahead_ms / 1000}
         ends: Labelled = {
             (use,): expiry for use, file in self._certificates.items() if (expiry := expiry_of(file)) is not None
         }
@@ -62,7 +62,7 @@ class ProcessLook:
 
 
 def expiry_of(file: Path) -> int | None:
-    """Return when the first certificate in a PEM file expires, in seconds since 1970; None if that cannot be told."""
+    """Return when the first certificate in a PEM file expires, in seconds since 1970; None if that is not known."""
     try:
         return int(load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp())
     except (OSError, ValueError):

@@ -88,15 +88,15 @@ def judged(known: KnownPlace | None, view: View, *, has_witness: bool) -> Decisi
     if view.wanted != known.place_id:
         return Tell()  # whatever it saw: the directory may have been made since
     if view.id != known.place_id or view.problem:
-        return Refuse(told_other(view))
+        return Refuse(other_text(view))
     if has_witness and view.mark:
         return Ask()
     if known.generation and view.generation not in {known.generation, known.generation_before} - {0}:
-        return Refuse(told_copy(view, f"it has generation {view.generation}, and the cluster is at {known.generation}"))
+        return Refuse(copy_text(view, f"it has generation {view.generation}, and the cluster is at {known.generation}"))
     return Renew() if view.mark else Admit()
 
 
-def told_other(view: View) -> str:
+def other_text(view: View) -> str:
     """Return why a directory is refused that does not have the id of the place."""
     what = title(view.place)
     if view.problem:
@@ -108,7 +108,7 @@ def told_other(view: View) -> str:
     )
 
 
-def told_copy(view: View, evidence: str) -> str:
+def copy_text(view: View, evidence: str) -> str:
     """Return why a directory is refused that has the id of the place."""
     what = title(view.place)
     return (

@@ -1,7 +1,7 @@
-"""Rendezvous hashing: all that know the same members agree which comes first, without talking to each other.
+"""Rendezvous hashing: all that know the same schedulers agree which comes first, without talking to each other.
 
-Each member has its own score for each key. So a member that goes takes no key from another, and one that comes takes
-only the keys that it is now first for: one in as many as there are members.
+Each scheduler has its own score for each key. So a scheduler that goes takes no key from another, and one that comes
+takes only the keys that it is now first for: one in as many as there are schedulers.
 
 Source: D. Thaler, C. Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1), 1998.
 """
@@ -10,21 +10,21 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 
-def rank(key: str, member: str, members: Iterable[str]) -> int:
-    """Return how many of *members* come before *member* for *key*; *member* need not be among them."""
-    others = [other for other in members if other != member]
+def rank(key: str, scheduler: str, schedulers: Iterable[str]) -> int:
+    """Return how many of *schedulers* come before *scheduler* for *key*; *scheduler* need not be among them."""
+    others = [other for other in schedulers if other != scheduler]
     if not others:
         return 0
-    mine = _score(key, member)
+    mine = _score(key, scheduler)
     return sum(_score(key, other) > mine for other in others)
 
 
-def first(key: str, members: Iterable[str]) -> str:
-    """Return which of *members*, at least one, comes first for *key*."""
-    return max(members, key=lambda member: _score(key, member))
+def first(key: str, schedulers: Iterable[str]) -> str:
+    """Return which of *schedulers*, at least one, comes first for *key*."""
+    return max(schedulers, key=lambda scheduler: _score(key, scheduler))
 
 
-def _score(key: str, member: str) -> tuple[bytes, str]:
+def _score(key: str, scheduler: str) -> tuple[bytes, str]:
     # The lengths keep ("a", "bc") apart from ("ab", "c").
-    name = f"{len(member)}:{member}{key}".encode()
-    return blake2b(name, digest_size=8).digest(), member
+    name = f"{len(scheduler)}:{scheduler}{key}".encode()
+    return blake2b(name, digest_size=8).digest(), scheduler

@@ -153,7 +153,7 @@ class Calls:
             except rpc.AioRpcError as error:
                 # An attempt that had hardly any time left must not hide an earlier reason.
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or endpoint.address not in failures:
-                    failures[endpoint.address] = self._told(error)
+                    failures[endpoint.address] = self._error_text(error)
                 self._judge(error, endpoint, metadata, is_perhaps_done=is_perhaps_done)
             else:
                 if endpoint.is_failing:
@@ -163,9 +163,9 @@ class Calls:
             if attempt % len(self._endpoints) == 0:
                 await asyncio.sleep(min(_PAUSE_S, max(0.0, deadline_s - loop.time())))
         failures = dict.fromkeys(self._url.endpoints, "there was no time left to ask it") | failures
-        told = "; ".join(f"{address}: {why}" for address, why in failures.items())
+        reported = "; ".join(f"{address}: {why}" for address, why in failures.items())
         raise StateUnavailableError(
-            f"no etcd answered within {self._url.timeout_s:g} s: {told}; is etcd running there? (--backend)"
+            f"no etcd answered within {self._url.timeout_s:g} s: {reported}; is etcd running there? (--backend)"
         )
 
     async def _prepare(self, endpoint: Endpoint, timeout_s: float, *, must_be_connected: bool) -> None:
@@ -194,11 +194,11 @@ class Calls:
                 self._endpoints.leave(endpoint)
                 if not endpoint.is_failing:
                     endpoint.is_failing = True
-                    log.warning("etcd_endpoint_failed", endpoint=endpoint.address, error=self._told(error))
+                    log.warning("etcd_endpoint_failed", endpoint=endpoint.address, error=self._error_text(error))
                 if is_perhaps_done:
-                    raise OutcomeUnknownError(f"etcd at {endpoint.address}: {self._told(error)}") from error
+                    raise OutcomeUnknownError(f"etcd at {endpoint.address}: {self._error_text(error)}") from error
 
-    def _told(self, error: rpc.AioRpcError) -> str:
+    def _error_text(self, error: rpc.AioRpcError) -> str:
         return reason(error, self._url.tls)
 
     async def _probe(self, endpoint: Endpoint, timeout_s: float) -> None:

@@ -71,14 +71,14 @@ class _Stream:
     def __init__(self, stub: rpc.LeaseStub, metadata: grpc.aio.Metadata) -> None:
         self._call: Any = stub.LeaseKeepAlive(metadata=metadata)
         self._loop = asyncio.get_running_loop()
-        self._owed: dict[_Request, None] = {}
+        self._due: dict[_Request, None] = {}
         """The requests without an answer, in order."""
         self._unsent: asyncio.Queue[_Request] = asyncio.Queue()
         self._sent: dict[int, deque[_Request]] = {}
         """Those about each lease, in order."""
         self._is_ended = False
-        self._heard_s = 0.0
-        """When it gave an answer, or began to owe one."""
+        self._seen_s = 0.0
+        """When it gave an answer, or began to wait for one."""
         self._sending = asyncio.create_task(self._send(), name="requests for renewals")
         self._receiving = asyncio.create_task(self._receive(), name="renewals of leases")
         self._receiving.add_done_callback(self._fail)
@@ -90,26 +90,26 @@ class _Stream:
 
     def waited_s(self) -> float:
         """Return for how long the oldest request has waited for its answer."""
-        oldest = next(iter(self._owed), None)
+        oldest = next(iter(self._due), None)
         return 0.0 if oldest is None else self._loop.time() - oldest.asked_s
 
     async def renew(self, lease: int) -> int:
         """Request a renewal, and return the answer; `_SilentError` when the stream is ended because of its silence."""
         request = _Request(lease, self._loop.time(), self._loop.create_future())
-        if not self._owed:
-            self._heard_s = request.asked_s
-        self._owed[request] = None
+        if not self._due:
+            self._seen_s = request.asked_s
+        self._due[request] = None
         self._unsent.put_nowait(request)
         try:
             return await request.answer
         finally:
-            if self._owed and self._loop.time() - self._heard_s > _SILENT_S:
+            if self._due and self._loop.time() - self._seen_s > _SILENT_S:
                 self._is_ended = True
                 self._receiving.cancel()
 
     async def close(self) -> None:
         """End it, and wait for that; the renewals that wait are cancelled."""
-        for request in self._owed:
+        for request in self._due:
             request.answer.cancel()
         self._receiving.cancel()
         await asyncio.gather(self._receiving, self._sending, return_exceptions=True)
@@ -119,21 +119,21 @@ class _Stream:
             while True:
                 request = await self._unsent.get()
                 if request.answer.done():  # it was given up
-                    del self._owed[request]
+                    del self._due[request]
                     continue
                 self._sent.setdefault(request.lease, deque()).append(request)
                 await self._call.write(rpc.LeaseKeepAliveRequest(ID=request.lease))
 
     async def _receive(self) -> None:
         while answer := await self._call.read():
-            self._heard_s = self._loop.time()
+            self._seen_s = self._loop.time()
             sent = self._sent.get(answer.ID)
             if sent is None:
                 continue
             request = sent.popleft()
             if not sent:
                 del self._sent[answer.ID]
-            del self._owed[request]
+            del self._due[request]
             if not request.answer.done():
                 request.answer.set_result(answer.TTL)
 
@@ -144,10 +144,10 @@ class _Stream:
         why = None if receiving.cancelled() else receiving.exception()
         if why is None:
             why = _SilentError() if self._is_ended else _failure(grpc.StatusCode.UNAVAILABLE, "it ended the stream")
-        for request in self._owed:
+        for request in self._due:
             if not request.answer.done():
                 request.answer.set_exception(why)
-        self._owed = {}
+        self._due = {}
 
 
 class _SilentError(Exception):

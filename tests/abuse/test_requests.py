@@ -9,7 +9,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, MIB, PROTOCOL_VERSION
 from tests.abuse.conftest import Abused
 
-SUBMIT, GATEWAY, REPLICA = "OnagerScheduler/SubmitJob", "OnagerExecutorGateway", "OnagerReplica"
+SUBMIT, GATEWAY, SCHEDULER = "OnagerScheduler/SubmitJob", "OnagerExecutorGateway", "OnagerSchedulerGateway"
 SECRET = "do-not-show-me"
 REFUSED = (StatusCode.INVALID_ARGUMENT, StatusCode.RESOURCE_EXHAUSTED)
 
@@ -93,7 +93,8 @@ def test_many_bad_submissions_at_once(unnoticed: Abused) -> None:
 
 @pytest.mark.parametrize("size", [1, 100, 200_000, 20_000_000])
 @pytest.mark.parametrize(
-    "method", [SUBMIT, "OnagerScheduler/GetJob", f"{GATEWAY}/ReportTasks", f"{REPLICA}/Forward", f"{GATEWAY}/PollWork"]
+    "method",
+    [SUBMIT, "OnagerScheduler/GetJob", f"{GATEWAY}/ReportTasks", f"{SCHEDULER}/Forward", f"{GATEWAY}/PollWork"],
 )
 def test_what_cannot_be_decoded_is_the_callers_error(unnoticed: Abused, method: str, size: int) -> None:
     before = unnoticed.log.stat().st_size
@@ -196,18 +197,18 @@ def test_an_executor_that_nobody_takes_in(unnoticed: Abused, fields: dict[str, o
         pb.ForwardRequest(loads=[pb.JobLoad(job_id=f"j{n}", running=2**32 - 1) for n in range(90_000)]),
         pb.ForwardRequest(watched=[pb.WatchedJob(job_id=f"j{n}") for n in range(90_000)]),
         pb.ForwardRequest(lists=[pb.ForwardedList(held=tasks(1000), disproves=True)] * 50),
-        pb.ForwardRequest(scheduler_id="s", heard_change=2**64 - 1),
+        pb.ForwardRequest(scheduler_id="s", known_change=2**64 - 1),
     ],
     ids=lambda request: f"{request.ByteSize()} bytes of {[field.name for field, _ in request.ListFields()]}",
 )
 def test_what_another_scheduler_may_hand_over(unnoticed: Abused, request_: pb.ForwardRequest) -> None:
-    (answer,) = unnoticed.call(f"{REPLICA}/Forward", request_.SerializeToString())
+    (answer,) = unnoticed.call(f"{SCHEDULER}/Forward", request_.SerializeToString())
     assert answer.code is StatusCode.OK, answer
 
 
 def test_too_much_from_another_scheduler(unnoticed: Abused) -> None:
     held = [pb.ForwardedList(held=tasks(8000)) for _ in range(80)]
-    (answer,) = unnoticed.call(f"{REPLICA}/Forward", pb.ForwardRequest(lists=held).SerializeToString())
+    (answer,) = unnoticed.call(f"{SCHEDULER}/Forward", pb.ForwardRequest(lists=held).SerializeToString())
     assert answer.code in REFUSED, answer
 
 

@@ -68,7 +68,7 @@ def test_a_job_of_more_tasks_than_anybody_keeps_account_of_fails(unnoticed: Abus
     assert f"{partitions:,} partitions, more than" in found.progress.failure.message
 
 
-def test_a_job_of_as_many_tasks_as_it_may_have_is_told_in_pages(unnoticed: Abused) -> None:
+def test_a_job_of_as_many_tasks_as_it_may_have_is_reported_in_pages(unnoticed: Abused) -> None:
     job_with_tasks(unnoticed, "wide", "e-wide", MAX_TASKS_OF_STAGE)
     found = detail(unnoticed, job_id="wide")
     assert sum(len(stage.tasks) for stage in found.progress.stages) == MAX_TASKS_A_PAGE, found.progress.retry

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(tmp_path: Path, module: str, *options: str) -> dict:
     report = tmp_path / "report.json"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-m", module, *options, "--json", str(report)],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -23,7 +23,7 @@ def run(tmp_path: Path, module: str, *options: str) -> dict:
         check=False,
         timeout=HANGS_S,
     )
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert reported.returncode == 0, reported.stdout + reported.stderr
     return json.loads(report.read_text())
 
 

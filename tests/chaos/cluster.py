@@ -35,7 +35,7 @@ class ChaosCluster:
         self.mark = uuid.uuid4().hex
         self.links: dict[str, list[TcpProxy]] = {}
         """By whose connections they are: of a client or an executor to HAProxy, of a scheduler to each member of etcd,
-        of peers to a scheduler, of schedulers to an executor in push mode."""
+        of schedulers to a scheduler, of schedulers to an executor in push mode."""
         flags = [flag for name, value in SMALL_SPARK.items() for flag in ("--spark-conf", f"{name}={value}")]
         executors = {f"executor-{n}": list(flags) for n in range(1, EXECUTORS + 1)}
         for n in range(EXECUTORS, EXECUTORS - pushed, -1):
@@ -153,7 +153,7 @@ class ChaosCluster:
 
     def _way(self, user: str, target: str, address: str) -> str:
         proxy = TcpProxy(address)
-        whose = {"peers": f"peers of {target}", "push": f"schedulers of {target}"}.get(user, user)
+        whose = {"schedulers": f"schedulers of {target}", "push": f"schedulers of {target}"}.get(user, user)
         self.links.setdefault(whose, []).append(proxy)
         return proxy.address
 

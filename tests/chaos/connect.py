@@ -30,13 +30,13 @@ from benchmarks.connect_cluster import ConnectCluster, Jobs
 from tests.chaos.oracles import MEMORY_LIMIT_BYTES, Verdict
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_KINDS: Final = ("replica", "executor", "JVM", "pause of replica", "member of etcd", "all replicas")
+_KINDS: Final = ("scheduler", "executor", "JVM", "pause of scheduler", "member of etcd", "all schedulers")
 _WEIGHTS: Final = (6, 4, 3, 2, 2, 1)
 _EVERY_S: Final = (5.0, 15.0)
 _PAUSE_S: Final = 4.0
 _DOWN_S: Final = 1.0
 _SPARED_AFTER: Final = 0.3
-"""From this part of the run on nothing kills the last replica, so that its memory can be watched."""
+"""From this part of the run on nothing kills the last scheduler, so that its memory can be watched."""
 _SAMPLE_S: Final = 5.0
 _END_S: Final = 240.0
 """How much longer than the run a client may take to end its sessions."""
@@ -88,16 +88,16 @@ class Injector(threading.Thread):
 
     def _strike(self, fault: Fault) -> list[str]:
         cluster, is_spared = self._cluster, fault.at_s > self._spared_s
-        replicas = cluster.schedulers[:-1] if is_spared else cluster.schedulers
+        schedulers = cluster.schedulers[:-1] if is_spared else cluster.schedulers
         names = {
-            "all replicas": replicas,
+            "all schedulers": schedulers,
             "executor": [cluster.executors[fault.lot % len(cluster.executors)]],
             "JVM": [cluster.executors[fault.lot % len(cluster.executors)]],
             "member of etcd": [f"etcd-{1 + fault.lot % 3}"],
-        }.get(fault.kind, [replicas[fault.lot % len(replicas)]])
+        }.get(fault.kind, [schedulers[fault.lot % len(schedulers)]])
         if fault.kind == "JVM":
             cluster.kill_jvm(names[0])
-        elif fault.kind == "pause of replica":
+        elif fault.kind == "pause of scheduler":
             part = cluster.local.parts[names[0]]
             part.send(signal.SIGSTOP)
             time.sleep(_PAUSE_S)
@@ -145,11 +145,11 @@ class Memory(threading.Thread):
         early = statistics.median(rss for _, rss in longest[quarter : 2 * quarter] or longest)
         late = statistics.median(rss for _, rss in longest[-quarter:])
         lived_s = longest[-1][0] - longest[0][0]
-        told = (
+        reported = (
             f"{name}, over {lived_s:.0f} s: {int(early) >> 20} MiB in the second quarter, {int(late) >> 20} in the last"
         )
         has_grown = late > early * _GROWTH and late > early + _GROWTH_BYTES
-        (verdict.findings if has_grown else verdict.notes).append(told)
+        (verdict.findings if has_grown else verdict.notes).append(reported)
         return verdict
 
     def rows(self) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ class Memory(threading.Thread):
 
 @dataclass(slots=True)
 class Clients:
-    """The processes of the clients, and what they told."""
+    """The processes of the clients, and what they reported."""
 
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
@@ -178,9 +178,9 @@ class Clients:
                 str(directory / "data"),
             ]
             out = directory / f"client-{number}.jsonl"
-            with out.open("wb") as told, out.with_suffix(".log").open("wb") as log:
+            with out.open("wb") as reported, out.with_suffix(".log").open("wb") as log:
                 command = [sys.executable, "-m", "tests.chaos.connect_client", *arguments]
-                self.processes.append(subprocess.Popen(command, cwd=ROOT, stdout=told, stderr=log))
+                self.processes.append(subprocess.Popen(command, cwd=ROOT, stdout=reported, stderr=log))
             self.files.append(out)
 
     def wait(self, until_s: float) -> Verdict:
@@ -205,18 +205,18 @@ class Clients:
             process.kill()
             process.wait()
 
-    def told(self) -> list[dict[str, Any]]:
+    def reported(self) -> list[dict[str, Any]]:
         """Return each request that was answered."""
         lines = [json.loads(line) for out in self.files for line in out.read_text().splitlines()]
         return [line for line in lines if "request" in line]
 
 
-def answers_right(told: Sequence[dict[str, Any]]) -> Verdict:
+def answers_right(reported: Sequence[dict[str, Any]]) -> Verdict:
     """Every request was answered, and as it had to be."""
     verdict = Verdict("every request was answered rightly")
-    verdict.findings = [f"{t['session']} {t['request']}: {t['trouble']}" for t in told if t["trouble"]]
-    sessions = {line["session"] for line in told}
-    verdict.notes.append(f"{len(told)} requests of {len(sessions)} sessions")
+    verdict.findings = [f"{t['session']} {t['request']}: {t['trouble']}" for t in reported if t["trouble"]]
+    sessions = {line["session"] for line in reported}
+    verdict.notes.append(f"{len(reported)} requests of {len(sessions)} sessions")
     return verdict
 
 
@@ -239,7 +239,7 @@ def main() -> int:
                 time.sleep(min(10.0, max(0.0, ends_s - time.monotonic())))
                 not_once.findings += jobs.look()
                 print(f"{seconds - ends_s + time.monotonic():5.0f} s  {len(injector.done)} faults, "
-                      f"{len(clients.told())} answers, {len(jobs.seen)} jobs", flush=True)  # fmt: skip
+                      f"{len(clients.reported())} answers, {len(jobs.seen)} jobs", flush=True)  # fmt: skip
             injector.join()
             ended = clients.wait(ends_s + _END_S)
             not_once.findings += jobs.look()
@@ -247,12 +247,12 @@ def main() -> int:
             dead = [part.name for part in cluster.local.newly_dead()]
     finally:
         clients.kill()
-    told = clients.told()
+    reported = clients.reported()
     processes = Verdict("no process ended by itself", [f"{name} is dead" for name in dead])
     if injector.trouble:
         processes.findings.append(f"a fault could not be injected or repaired: {injector.trouble}")
-    verdicts = [answers_right(told), ended, not_once, memory.verdict(), processes]
-    _report(options, injector.done, told, memory, verdicts)
+    verdicts = [answers_right(reported), ended, not_once, memory.verdict(), processes]
+    _report(options, injector.done, reported, memory, verdicts)
     if not all(verdict.is_clean for verdict in verdicts):
         print(f"\nNOT CLEAN. Logs and data: {directory}")
         return 1
@@ -264,14 +264,14 @@ def main() -> int:
 def _report(
     options: argparse.Namespace,
     faults: Sequence[dict[str, Any]],
-    told: Sequence[dict[str, Any]],
+    reported: Sequence[dict[str, Any]],
     memory: Memory,
     verdicts: Sequence[Verdict],
 ) -> None:
     counts = Counter(fault["kind"] for fault in faults)
     print(f"\n{len(faults)} faults: {dict(counts)}")
     seconds: dict[str, list[float]] = {}
-    for line in told:
+    for line in reported:
         seconds.setdefault(line["request"], []).append(line["seconds"])
     taken = {
         what: {"n": len(mine), "p50_s": statistics.median(mine), "max_s": max(mine)} for what, mine in seconds.items()

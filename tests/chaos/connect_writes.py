@@ -80,22 +80,25 @@ def run(runs: int, seed: int, directory: Path, environment: dict[str, str]) -> T
         cluster.client() as admin,
         AskedClient(_CLIENT, cluster.remote, str(directory), log=directory / "client.log") as client,
     ):
-        jobs, ways = Jobs(admin), client.hear()["ways"]
+        jobs, ways = Jobs(admin), client.read_answer()["ways"]
         for number in range(runs):
             way, kind = ways[number % len(ways)], rng.choice((SCHEDULER, EXECUTOR, JVM))
             name = rng.choice(cluster.schedulers if kind == SCHEDULER else cluster.executors)
             cluster.local.await_ready(name)
             killer = Killer(cluster, admin, (kind, name), rng.randrange(_MAX_EVENTS))
             killer.start()
-            told = client.ask(way)
+            reported = client.ask(way)
             killer.ended.set()
             killer.join()
             tally.runs[way] += 1
             tally.killed[kind] += 1
-            tally.raised += [f"{way}: {told['raised']}"] if told["raised"] else []
-            tally.trouble += [f"{way}: {told['wrong']}"] if told["wrong"] else []
+            tally.raised += [f"{way}: {reported['raised']}"] if reported["raised"] else []
+            tally.trouble += [f"{way}: {reported['wrong']}"] if reported["wrong"] else []
             tally.trouble += jobs.look()
-            print(f"{number + 1:4} {way:18} {kind} {name}: {told['wrong'] or told['raised'] or 'whole'}", flush=True)
+            print(
+                f"{number + 1:4} {way:18} {kind} {name}: {reported['wrong'] or reported['raised'] or 'whole'}",
+                flush=True,
+            )
     return tally
 
 
@@ -109,11 +112,11 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="onager-connect-writes-"))
     # What is killed more often than a task may fail is none of the task's fault here.
     tally = run(arguments.runs, arguments.seed, directory, {"ONAGER_SCHEDULER_TASK_MAX_FAILURES": "1000"})
-    told = {"seed": arguments.seed, "runs": tally.runs, "killed": tally.killed, "raised": tally.raised}
-    told["trouble"] = tally.trouble
+    reported = {"seed": arguments.seed, "runs": tally.runs, "killed": tally.killed, "raised": tally.raised}
+    reported["trouble"] = tally.trouble
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(told, indent=2))
-    print(json.dumps(told))
+        arguments.json.write_text(json.dumps(reported, indent=2))
+    print(json.dumps(reported))
     if tally.trouble:
         print(f"logs and data: {directory}")
         return 1

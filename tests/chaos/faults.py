@@ -78,9 +78,9 @@ class Injector:
                 if part.name in self._down or part.is_running:
                     continue
                 code = None if part.process is None else part.process.returncode
-                told = part.told()
-                serving = "listening on" in told or '"registered"' in told
-                last = " / ".join(told.splitlines()[-2:])[-600:]
+                reported = part.output()
+                serving = "listening on" in reported or '"registered"' in reported
+                last = " / ".join(reported.splitlines()[-2:])[-600:]
                 self.deaths.append(EndedByItself(part.name, code, time.monotonic(), last, serving))
                 self._say(f"{part.name} ended by itself with code {code}: {last}")
                 self._down.add(part.name)
@@ -124,13 +124,13 @@ class Injector:
         if fault.target == "etcd":
             return await self._hurt_etcd(fault.kind)
         match fault.kind:
-            case FaultKind.KILL_REPLICA | FaultKind.KILL_EXECUTOR:
+            case FaultKind.KILL_SCHEDULER | FaultKind.KILL_EXECUTOR:
                 return self._kill(fault.target)
-            case FaultKind.KILL_ALL_REPLICAS:
+            case FaultKind.KILL_ALL_SCHEDULERS:
                 return self._kill(*(part.name for part in self._cluster.local.named("scheduler")))
             case FaultKind.KILL_JVM | FaultKind.KILL_PYTHON_WORKER | FaultKind.PAUSE_JVM:
                 return self._hurt_below(fault)
-            case FaultKind.PAUSE_REPLICA | FaultKind.PAUSE_EXECUTOR:
+            case FaultKind.PAUSE_SCHEDULER | FaultKind.PAUSE_EXECUTOR:
                 return self._pause(fault.target)
             case FaultKind.FILL_DISK:
                 return self._fill_disk()

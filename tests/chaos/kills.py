@@ -129,15 +129,17 @@ class Kills:
     def _look(self, run: Run, events: list[JobEvent]) -> None:
         """Note what schedulers and the log tell of the job that must not be."""
         run.outcomes = outcomes(events)
-        run.trouble += [f"re-plan {i} has outcomes {told}" for i, told in run.outcomes.items() if len(told) > 1]
-        told = set()
+        run.trouble += [
+            f"re-plan {i} has outcomes {reported}" for i, reported in run.outcomes.items() if len(reported) > 1
+        ]
+        reported = set()
         for address, part in zip(self._cluster.addresses.split(","), self._cluster.named("scheduler"), strict=True):
             if part.is_running:
                 with onager.connect(address, retry_timeout_s=_PATIENCE_S) as client:
                     progress = client.job(run.job_id).detail().progress
-                told.add((progress.state, *((s.stage_id, s.name, s.state) for s in progress.stages)))
+                reported.add((progress.state, *((s.stage_id, s.name, s.state) for s in progress.stages)))
                 run.trouble += [each for each in ran_again(events, progress.stages) if each not in run.trouble]
-        run.trouble += [f"schedulers tell different ends: {told}"] if len(told) != 1 else []
+        run.trouble += [f"schedulers tell different ends: {reported}"] if len(reported) != 1 else []
 
 
 def plain_spark(tables: Mapping[str, str]) -> dict[str, pa.Table]:
@@ -208,14 +210,14 @@ def main() -> int:
 
 
 def _replans(runs: list[Run]) -> Counter[str]:
-    return Counter(told[0] if told else "lost" for run in runs for told in run.outcomes.values())
+    return Counter(reported[0] if reported else "lost" for run in runs for reported in run.outcomes.values())
 
 
 def _say(run: Run) -> None:
-    told = " ".join(f"{i}:{','.join(each) or 'lost'}" for i, each in run.outcomes.items())
+    reported = " ".join(f"{i}:{','.join(each) or 'lost'}" for i, each in run.outcomes.items())
     print(
         f"{run.kind} {run.number + 1:3} {run.query:12} {run.when:9} killed {run.killed:12} {run.seconds:6.1f} s  "
-        f"{told}  {'; '.join(run.trouble)}",
+        f"{reported}  {'; '.join(run.trouble)}",
         flush=True,
     )
 

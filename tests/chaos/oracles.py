@@ -19,7 +19,7 @@ from tests.chaos.schedule import FaultKind
 from tests.chaos.workload import JobRecord
 
 MEMORY_LIMIT_BYTES: Final = 400 << 20
-"""Far more than a replica needs for such a load, far less than one that keeps everything."""
+"""Far more than a scheduler needs for such a load, far less than one that keeps everything."""
 _LIMITS: Final = RetryLimits()
 _SLOW_S: Final = 15.0
 """How much later than it strikes a fault may show."""
@@ -62,11 +62,11 @@ def results_right(records: Iterable[JobRecord], faults: Sequence[Injected]) -> V
         if record.ended_s is None or record.trouble is None:
             continue
         reason = explanation(record, faults)
-        told = f"{_name(record)}: {record.trouble}"
+        reported = f"{_name(record)}: {record.trouble}"
         if reason is None:
-            verdict.findings.append(told)
+            verdict.findings.append(reported)
         else:
-            verdict.notes.append(f"{told} [{reason}]")
+            verdict.notes.append(f"{reported} [{reason}]")
     return verdict
 
 
@@ -125,14 +125,14 @@ def died_for_a_reason(deaths: Iterable[EndedByItself], faults: Sequence[Injected
     """No process ended by itself, but schedulers that were started while there was no store."""
     verdict = Verdict("no process ended by itself")
     for death in deaths:
-        told = f"{death.name} ended with code {death.code}: {death.last_words}"
+        reported = f"{death.name} ended with code {death.code}: {death.last_words}"
         met = [f for f in faults if f.overlaps(death.at_s - _LONGEST_START_S, death.at_s)]
         is_refused = death.code == 2 and not death.was_serving
         without = [f.what for f in met if _hides_etcd(f, death.name)]
         if is_refused and without:
-            verdict.notes.append(f"{told} [started during: {', '.join(without)}]")
+            verdict.notes.append(f"{reported} [started during: {', '.join(without)}]")
         else:
-            verdict.findings.append(told)
+            verdict.findings.append(reported)
     return verdict
 
 
@@ -145,12 +145,12 @@ def logs_calm(logs: Mapping[str, str], faults: Sequence[Injected]) -> Verdict:
             entry = _entry(line)
             if entry.get("level") in ("error", "critical"):
                 event = entry.get("event")
-                told = f"{name}: {event}: {str(entry.get('error', ''))[:200]}"
+                reported = f"{name}: {event}: {str(entry.get('error', ''))[:200]}"
                 killed = [f for f in faults if f.fault.kind is FaultKind.KILL_JVM and f.fault.target == name]
                 if event == "jvm_lost" and killed:
-                    verdict.notes.append(f"{told} [its JVM was killed]")
+                    verdict.notes.append(f"{reported} [its JVM was killed]")
                 else:
-                    counts[told] += 1
+                    counts[reported] += 1
             elif name.startswith("scheduler") and line.startswith(_ESCAPED):
                 counts[f"{name}: {line[:200]}"] += 1
     verdict.findings += [f"{what} ({count} times)" for what, count in counts.items()]
@@ -158,11 +158,11 @@ def logs_calm(logs: Mapping[str, str], faults: Sequence[Injected]) -> Verdict:
 
 
 def memory_bounded(most_bytes: Mapping[str, int]) -> Verdict:
-    """No replica took more memory than it should."""
-    verdict = Verdict("memory of replicas is bounded")
+    """No scheduler took more memory than it should."""
+    verdict = Verdict("memory of schedulers is bounded")
     for name, size in sorted(most_bytes.items()):
-        told = f"{name} took {size >> 20} MiB at most"
-        (verdict.findings if size > MEMORY_LIMIT_BYTES else verdict.notes).append(told)
+        reported = f"{name} took {size >> 20} MiB at most"
+        (verdict.findings if size > MEMORY_LIMIT_BYTES else verdict.notes).append(reported)
     return verdict
 
 

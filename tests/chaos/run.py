@@ -168,7 +168,7 @@ class Chaos:
             await asyncio.gather(*watching, return_exceptions=True)
 
     async def _roll(self) -> None:
-        """Restart all replicas and all executors in order, under load: no job may fail."""
+        """Restart all schedulers and all executors in order, under load: no job may fail."""
         await self._await_whole()
         self._rolling = Verdict("a rolling restart under load fails no job")
         local, from_s = self._cluster.local, time.monotonic()
@@ -253,7 +253,7 @@ class Chaos:
                         record.trouble = f"{record.trouble or 'the client waits'}; {state}"
 
     def _after_the_end(self) -> Verdict:
-        """Look for processes of ours when all parts have been told to end."""
+        """Look for processes of ours when all parts have been asked to end."""
         verdict = Verdict("no process outlives the cluster")
         end_s = time.monotonic() + 30.0
         while (left := self._cluster.marked()) and time.monotonic() < end_s:
@@ -289,7 +289,7 @@ class Chaos:
             subprocess.run(["umount", "--lazy", str(self._disk)], check=False)
 
     async def _sample(self) -> None:
-        """Note how much memory replicas take."""
+        """Note how much memory schedulers take."""
         while True:
             for part in self._cluster.local.named("scheduler"):
                 with contextlib.suppress(psutil.NoSuchProcess):

@@ -10,15 +10,15 @@ from typing import Final
 class FaultKind(StrEnum):
     """What can be done to a cluster."""
 
-    KILL_REPLICA = "kill -9 replica"
-    KILL_ALL_REPLICAS = "kill -9 all replicas"
+    KILL_SCHEDULER = "kill -9 scheduler"
+    KILL_ALL_SCHEDULERS = "kill -9 all schedulers"
     KILL_EXECUTOR = "kill -9 executor"
     KILL_JVM = "kill -9 JVM of executor"
     KILL_PYTHON_WORKER = "kill -9 Python worker of executor"
     KILL_ETCD_FOLLOWER = "kill -9 follower of etcd"
     KILL_ETCD_LEADER = "kill -9 leader of etcd"
     KILL_ETCD_MAJORITY = "kill -9 two members of etcd"
-    PAUSE_REPLICA = "SIGSTOP replica"
+    PAUSE_SCHEDULER = "SIGSTOP scheduler"
     PAUSE_EXECUTOR = "SIGSTOP executor and JVM"
     PAUSE_JVM = "SIGSTOP JVM of executor"
     PAUSE_ETCD_LEADER = "SIGSTOP leader of etcd"
@@ -58,9 +58,9 @@ class _Rule:
 
 _LINKS: Final = "links"
 _RULES: Final = {
-    FaultKind.KILL_REPLICA: _Rule("scheduler", 0.5, 8, 3),
-    FaultKind.PAUSE_REPLICA: _Rule("scheduler", 0.5, 9, 2),
-    FaultKind.KILL_ALL_REPLICAS: _Rule("schedulers", 0.2, 5, 5),
+    FaultKind.KILL_SCHEDULER: _Rule("scheduler", 0.5, 8, 3),
+    FaultKind.PAUSE_SCHEDULER: _Rule("scheduler", 0.5, 9, 2),
+    FaultKind.KILL_ALL_SCHEDULERS: _Rule("schedulers", 0.2, 5, 5),
     FaultKind.KILL_EXECUTOR: _Rule("executor", 0.5, 10, 15),
     FaultKind.PAUSE_EXECUTOR: _Rule("executor", 0.5, 12, 5),
     FaultKind.PAUSE_JVM: _Rule("executor", 0.5, 12, 3),
@@ -78,7 +78,7 @@ _RULES: Final = {
     FaultKind.DROP_ANSWER: _Rule(_LINKS, 1, 2),
     FaultKind.FILL_DISK: _Rule("disk", 1, 4, 5),
 }
-"""Leases are 4 s (replicas) and 6 s (executors): many pauses outlast them."""
+"""Leases are 4 s (schedulers) and 6 s (executors): many pauses outlast them."""
 _AT_ONCE: Final = 2
 _MAX_HURT: Final = {"scheduler": 2, "schedulers": 1, "executor": 2, "etcd": 1, "disk": 1, _LINKS: 2}
 _CALM_S: Final = 3.0

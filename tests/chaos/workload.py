@@ -62,7 +62,7 @@ class JobRecord:
 
 
 class Client(threading.Thread):
-    """One user: submits, waits, fetches, compares; ends when told to, after the job at hand.
+    """One user: submits, waits, fetches, compares; ends when asked to, after the job at hand.
 
     With *lay_out*, half of its cut queries have stages laid out by what was measured. With *streams*, its cut queries
     stream.
@@ -119,7 +119,7 @@ class Client(threading.Thread):
         except JobEndedError as error:
             record.ended_s = time.monotonic()
             record.trouble = f"failed: {error}"
-        except Exception as error:  # noqa: BLE001 whatever a user gets is to be told
+        except Exception as error:  # noqa: BLE001 whatever a user gets is to be reported
             record.trouble = f"the client got {type(error).__name__}: {error}"
         if record.ended_s is not None:
             look_closer(client, record)

@@ -4,7 +4,7 @@ A real cluster of three schedulers over etcd. In each round, at once: one job ov
 another table, two jobs replace the same partition, two insert rows into further partitions, one of which is new, one
 drops a partition of the round before, and one gives another its third name. Readers read both in a loop. What must
 hold: each read of the first table, and of the partition, gives one version of it whole; no inserted row is lost or
-doubled; of the two that replace a partition at once one wins, and who does not is told that the table was changed, as
+doubled; of the two that replace a partition at once one wins, and the other one learns that the table was changed, as
 are inserts, rarely, which are repeated then. Exit code 1 else.
 """
 
@@ -25,7 +25,7 @@ from tests.chaos.kills import cluster
 ROWS: Final = 200
 """Of each version of a table: each row has its version's number."""
 _PATIENCE_S: Final = 120.0
-_TOLD: Final = "was changed by another job while this one ran"
+_REPORTED: Final = "was changed by another job while this one ran"
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Tally:
     reads: int = 0
     versions_read: int = 0
     replaced: int = 0
-    told: int = 0
+    reported: int = 0
     inserted: int = 0
     repeated: int = 0
     trouble: list[str] = field(default_factory=list)
@@ -113,8 +113,8 @@ class Writers:
             job.join()
         self.tally.inserted += len(numbers)
         self.tally.replaced += 2 - len(failures)
-        self.tally.told += len(failures)
-        if len(failures) > 1 or any(_TOLD not in failure for failure in failures):
+        self.tally.reported += len(failures)
+        if len(failures) > 1 or any(_REPORTED not in failure for failure in failures):
             self.tally.trouble.append(f"round {number}: {failures}")
 
     def _try(self, text: str, failed: Callable[[str], None], *, again: bool) -> None:
@@ -122,7 +122,7 @@ class Writers:
             try:
                 self._run(text)
             except onager.OnagerError as error:
-                if again and _TOLD in str(error):
+                if again and _REPORTED in str(error):
                     self.tally.repeated += 1
                     continue
                 failed(f"{text}: {error}")
@@ -158,10 +158,10 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="onager-writers-") as directory:
         tally = run(arguments.rounds, Path(directory))
-    told = {name: getattr(tally, name) for name in Tally.__slots__}
+    reported = {name: getattr(tally, name) for name in Tally.__slots__}
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(told, indent=2))
-    print(json.dumps(told))
+        arguments.json.write_text(json.dumps(reported, indent=2))
+    print(json.dumps(reported))
     return 1 if tally.trouble else 0
 
 

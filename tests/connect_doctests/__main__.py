@@ -89,23 +89,23 @@ def killing(cluster: ConnectCluster, every_s: float, killed: Counter[str]) -> It
 
 def compare(spark: Results, mine: Results) -> dict[str, Any]:
     """Return how the doctests of a module went here, beside how they went with Spark's server."""
-    passes = {name for name, told in spark.items() if not told["failed"]}
-    failing = {name: told for name, told in mine.items() if told["failed"] and name in passes | {"(end)"}}
+    passes = {name for name, reported in spark.items() if not reported["failed"]}
+    failing = {name: reported for name, reported in mine.items() if reported["failed"] and name in passes | {"(end)"}}
     failing |= {name: {"reasons": ["it did not run"]} for name in passes - set(mine)}
-    refused = {name: told for name, told in failing.items() if any(map(_is_refusal, told["reasons"]))}
+    refused = {name: reported for name, reported in failing.items() if any(map(_is_refusal, reported["reasons"]))}
     return {
         "doctests": len(spark),
         "pass_with_spark": len(passes),
         "pass": len([name for name in passes if name in mine and not mine[name]["failed"]]),
-        "examples": sum(told["examples"] for told in mine.values()),
-        "examples_failed": sum(told["failed"] for told in mine.values()),
-        "refused": {name: told["reasons"][0] for name, told in refused.items()},
-        "differ": {name: told["reasons"][0] for name, told in failing.items() if name not in refused},
+        "examples": sum(reported["examples"] for reported in mine.values()),
+        "examples_failed": sum(reported["failed"] for reported in mine.values()),
+        "refused": {name: reported["reasons"][0] for name, reported in refused.items()},
+        "differ": {name: reported["reasons"][0] for name, reported in failing.items() if name not in refused},
     }
 
 
 def _is_refusal(reason: str) -> bool:
-    return any(told in reason for told in _REFUSALS)
+    return any(reported in reason for reported in _REFUSALS)
 
 
 def main() -> int:
@@ -146,9 +146,11 @@ def _run(modules: list[str], remote: str, directory: Path, report: dict[str, Any
     for name in modules:
         began_s = time.monotonic()
         found = report[side][name] = run_module(name, remote, directory)
-        bad = [test for test, told in found.items() if told["failed"]]
-        told = f"{len(found) - len(bad)} of {len(found)}"
-        print(f"{side:6} {name:22} {told:>12} {time.monotonic() - began_s:6.0f} s  {', '.join(bad)[:150]}", flush=True)
+        bad = [test for test, reported in found.items() if reported["failed"]]
+        reported = f"{len(found) - len(bad)} of {len(found)}"
+        print(
+            f"{side:6} {name:22} {reported:>12} {time.monotonic() - began_s:6.0f} s  {', '.join(bad)[:150]}", flush=True
+        )
         _write(to, report)
 
 

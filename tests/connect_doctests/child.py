@@ -22,11 +22,11 @@ _ERROR = re.compile(r"^ *((?:\w+\.)*\w*(?:Error|Exception|Rendezvous): ?.*)$", r
 _REASON_CHARS = 400
 
 
-def reason(told: str) -> str:
-    """Return the errors in what doctest told of an example that failed, the last one first, or what it got instead."""
-    if errors := _ERROR.findall(told.partition("\nException raised:\n")[2]):
+def reason(reported: str) -> str:
+    """Return the errors in doctest's report of an example that failed, the last one first, or what it got instead."""
+    if errors := _ERROR.findall(reported.partition("\nException raised:\n")[2]):
         return " after ".join(reversed(errors))[:_REASON_CHARS]
-    got = told.partition("\nGot:\n")[2] or told
+    got = reported.partition("\nGot:\n")[2] or reported
     return "got: " + " ".join(got.split())[:_REASON_CHARS]
 
 
@@ -47,15 +47,15 @@ def main(name: str, remote: str, file: Path) -> None:
             for test in finder.find(tested, tested.__name__, globs=globs):
                 if not test.examples:
                     continue
-                told: list[str] = []
+                reported: list[str] = []
                 began_s = time.monotonic()
-                result = runner.run(test, out=told.append)
+                result = runner.run(test, out=reported.append)
                 line = {
                     "test": test.name.removeprefix(f"{tested.__name__}."),
                     "examples": result.attempted,
                     "failed": result.failed,
                     "seconds": round(time.monotonic() - began_s, 2),
-                    "reasons": [reason(text) for text in told if text.startswith("*****")],
+                    "reasons": [reason(text) for text in reported if text.startswith("*****")],
                 }
                 out.write(json.dumps(line) + "\n")
                 out.flush()

@@ -78,8 +78,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.events = await self.watch.__aenter__()
             self.revision = page.revision
 
-        self.told: list[tuple] = []
-        self.heard: list = []
+        self.reported: list[tuple] = []
+        self.received: list = []
         self.run(open_watch())
 
     def teardown(self):
@@ -110,12 +110,12 @@ class StoreMachine(RuleBasedStateMachine):
     def put_in_model(self, keyspace, key, value, lease=0):
         self.data[keyspace, key] = value, self.revision, lease
         if keyspace is WATCHED:
-            self.told.append((EventKind.PUT, key, value))
+            self.reported.append((EventKind.PUT, key, value))
 
     def delete_in_model(self, keyspace, key):
         del self.data[keyspace, key]
         if keyspace is WATCHED:
-            self.told.append((EventKind.DELETE, key, b""))
+            self.reported.append((EventKind.DELETE, key, b""))
 
     def move_in_model(self, source, to, key):
         self.put_in_model(to, key, self.data[source, key][0])
@@ -332,11 +332,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- watches
 
-    @precondition(lambda self: self.heard)
+    @precondition(lambda self: self.received)
     @rule(place=st.integers(0, 30), prefix=prefixes)
     def watch_the_past(self, place, prefix):
-        revision = self.heard[-1 - place % len(self.heard)].mod_revision
-        expected = [e for e in self.heard if e.mod_revision >= revision and e.key.startswith(prefix)]
+        revision = self.received[-1 - place % len(self.received)].mod_revision
+        expected = [e for e in self.received if e.mod_revision >= revision and e.key.startswith(prefix)]
 
         async def listen():
             async with (
@@ -373,23 +373,23 @@ class StoreMachine(RuleBasedStateMachine):
         self.revision = seen.revision  # deletes, locks and leases raised it
 
     @invariant()
-    def the_watch_told_every_change(self):
-        if not getattr(self, "told", None):
+    def the_watch_reported_every_change(self):
+        if not getattr(self, "reported", None):
             return
 
         async def take():
             async with asyncio.timeout(PATIENCE_S):
-                return [await anext(self.events) for _ in self.told]
+                return [await anext(self.events) for _ in self.reported]
 
-        before = self.heard[-1].mod_revision if self.heard else 0
-        heard = self.run(take())
-        assert [(event.kind, event.key, event.value) for event in heard] == self.told
-        revisions = [event.mod_revision for event in heard]
+        before = self.received[-1].mod_revision if self.received else 0
+        received = self.run(take())
+        assert [(event.kind, event.key, event.value) for event in received] == self.reported
+        revisions = [event.mod_revision for event in received]
         assert before < revisions[0]
         assert revisions == sorted(revisions)
         assert revisions[-1] <= self.revision
-        for event in heard:
+        for event in received:
             found = self.data.get((WATCHED, event.key))
             assert event.kind is EventKind.DELETE or found is None or event.mod_revision <= found[1]
-        self.heard += heard
-        self.told = []
+        self.received += received
+        self.reported = []

@@ -111,7 +111,7 @@ async def test_planned_anew_four_times_in_vain_the_job_fails_with_the_conflict(b
         await job.coordinator.launch_tasks([Share(SLOT, 1)])
         after = await job.planned(changes(put(TABLE, table(), 0)), is_ddl=True, attempt=attempt)
     assert after.state is JobState.FAILED
-    assert after.outcome.failure.told_kind == "catalog_changed"
+    assert after.outcome.failure.shown_kind == "catalog_changed"
     assert "table default.t was changed by another job" in after.outcome.failure.message
 
 

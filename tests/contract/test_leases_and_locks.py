@@ -313,7 +313,7 @@ async def test_a_waiter_gets_the_lock_when_the_holders_lease_ends(harness):
         assert (await asyncio.wait_for(waiting, HANGS_S)).lease == other_lease.id
 
 
-async def test_a_waiter_hears_that_its_own_lease_ended(harness):
+async def test_a_waiter_learns_that_its_own_lease_ended(harness):
     one, other = await harness.connect(), await harness.connect()
     lease, short = await one.lease(10 * HANGS_S), await other.lease(harness.ttl_s)
     async with one.lock(HEADS, "sweep", lease.id):

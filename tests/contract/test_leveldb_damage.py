@@ -104,7 +104,7 @@ async def test_damage_while_it_is_open_is_reported_by_reads(tmp_path, tell):
             try:
                 found = await backend.get(LOG, key)
             except StateCorruptError as error:
-                counts["refused" if "Restore it from a backup" in str(error) else "told badly"] += 1
+                counts["refused" if "Restore it from a backup" in str(error) else "reported badly"] += 1
             else:
                 assert found is not None
                 assert found.value == value
@@ -116,7 +116,7 @@ async def test_damage_while_it_is_open_is_reported_by_reads(tmp_path, tell):
     tell(str(dict(counts)))
     assert counts["refused"] > 0
     assert counts["read"] > 0
-    assert counts["told badly"] == 0
+    assert counts["reported badly"] == 0
 
 
 async def test_every_flipped_bit_in_the_last_records_lengths_is_seen(written, tmp_path):

@@ -225,18 +225,18 @@ def only(*kept: str) -> type[StoreMachine]:
 
 
 class Filtered(ForwardingBackend, ABC):
-    """A store whose watches pass each batch through *told*."""
+    """A store whose watches pass each batch through *reported*."""
 
     @abstractmethod
-    def told(self, events): ...
+    def reported(self, events): ...
 
     def _watch(self, keyspace, prefix, from_revision):
-        return _FilteredWatch(super()._watch(keyspace, prefix, from_revision), self.told)
+        return _FilteredWatch(super()._watch(keyspace, prefix, from_revision), self.reported)
 
 
 class _FilteredWatch:
-    def __init__(self, watch, told):
-        self.watch, self.told = watch, told
+    def __init__(self, watch, reported):
+        self.watch, self.reported = watch, reported
 
     async def __aenter__(self):
         self.events = await self.watch.__aenter__()
@@ -247,17 +247,17 @@ class _FilteredWatch:
 
     async def __anext__(self):
         while True:
-            if (event := self.told(await anext(self.events))) is not None:
+            if (event := self.reported(await anext(self.events))) is not None:
                 return event
 
 
-class DeletesAreNotTold(Filtered):
-    def told(self, event):
+class DeletesAreNotReported(Filtered):
+    def reported(self, event):
         return None if event.kind is EventKind.DELETE else event
 
 
 class WatchTellsStaleValues(Filtered):
-    def told(self, event):
+    def reported(self, event):
         return event._replace(value=event.value[:1])
 
 
@@ -301,7 +301,7 @@ MACHINES = {
         KeysOutliveLeases,
         ForgetsToKeepAlive,
         UnlocksForOthers,
-        DeletesAreNotTold,
+        DeletesAreNotReported,
         WatchTellsStaleValues,
         WatchForgetsPrefix,
         WatchStartsLate,

@@ -89,7 +89,7 @@ async def test_one_broken_condition_of_128_writes_nothing(backend):
     assert await backend.get(HEADS, "127") is not None
 
 
-async def test_absent_and_revision_are_told_apart(backend):
+async def test_absent_and_revision_are_distinguished(backend):
     revision = await backend.put(HEADS, "a", b"")
     assert isinstance(await backend.put_txn([Put(LOG, "x", b"")], expect={(HEADS, "a"): ABSENT}), Conflict)
     assert isinstance(await backend.put_txn([Put(LOG, "x", b"")], expect={(HEADS, "b"): revision}), Conflict)

@@ -24,7 +24,7 @@ async def first(events):
     return None
 
 
-async def test_a_watch_hears_what_comes_after_its_entry(backend):
+async def test_a_watch_learns_what_comes_after_its_entry(backend):
     await backend.put(HEADS, "before", b"")
     async with backend.watch(HEADS) as events:
         put = await backend.put(HEADS, "job", b"1")
@@ -80,7 +80,7 @@ async def test_a_reading_and_a_watch_from_the_next_revision_miss_nothing(harness
             assert event.mod_revision > revision
             if how == "get" and event.key not in {"job1", "last"}:
                 continue
-            assert event.kind is PUT or event.key in keys  # a delete of what was never told would be a miss
+            assert event.kind is PUT or event.key in keys  # a delete of what was never reported would be a miss
             (keys.add if event.kind is PUT else keys.discard)(event.key)
     await writing
     now = {item.key for item in await reader.get_from_prefix(HEADS, "")}
@@ -102,7 +102,7 @@ async def test_a_watch_from_a_later_revision_passes_over_what_comes_before(backe
         assert [event.key for event in await take(events, len(expected))] == expected
 
 
-async def test_a_batch_is_told_in_the_order_of_its_operations(backend):
+async def test_a_batch_is_reported_in_the_order_of_its_operations(backend):
     await backend.put_txn([Put(HEADS, f"old/{n}", b"") for n in (2, 1, 3)])
     async with backend.watch(HEADS) as events:
         result = await backend.put_txn(
@@ -141,7 +141,7 @@ async def test_a_watch_from_an_earlier_revision_keeps_the_order_inside_batches(b
         assert [event.mod_revision for event in got][-6:] == [second.revision] * 6
 
 
-async def test_a_deleted_range_is_told_key_by_key_of_one_revision(backend):
+async def test_a_deleted_range_is_reported_key_by_key_of_one_revision(backend):
     keys = sorted((f"job/{n:04}" for n in range(1_000)), key=str.encode)
     await backend.put_all(Put(LOG, key, b"x") for key in keys)
     async with backend.watch(LOG, "job/") as events:
@@ -152,7 +152,7 @@ async def test_a_deleted_range_is_told_key_by_key_of_one_revision(backend):
     assert len({event.mod_revision for event in got}) == 1
 
 
-async def test_a_move_is_told_in_both_keyspaces(backend):
+async def test_a_move_is_reported_in_both_keyspaces(backend):
     await backend.put(HEADS, "job", b"v")
     async with backend.watch(HEADS) as source, backend.watch(LOG) as target:
         result = await backend.mv(HEADS, "job", LOG)
@@ -160,7 +160,7 @@ async def test_a_move_is_told_in_both_keyspaces(backend):
         assert await take(target, 1) == [WatchEvent(PUT, LOG, "job", b"v", result.revision)]
 
 
-async def test_locks_and_leases_are_not_told(backend):
+async def test_locks_and_leases_are_not_reported(backend):
     lease = await backend.lease(10 * HANGS_S)
     async with backend.watch(HEADS) as events:
         async with backend.lock(HEADS, "job", lease.id):
@@ -182,7 +182,7 @@ async def test_a_prefix_watches_its_children_only(backend):
         assert [event.key for event in await take(events, 2)] == ["job1/1", "job1/2"]
 
 
-async def test_the_end_of_a_lease_is_told(harness):
+async def test_the_end_of_a_lease_is_reported(harness):
     backend = await harness.connect()
     lease = await backend.lease(harness.ttl_s)
     await backend.put(BEATS, "e1", b"", lease=lease.id)
@@ -192,14 +192,14 @@ async def test_the_end_of_a_lease_is_told(harness):
     assert event[:4] == (DELETE, BEATS, "e1", b"")
 
 
-async def test_refused_writes_are_not_told(backend):
+async def test_refused_writes_are_not_reported(backend):
     async with backend.watch(HEADS) as events:
         await backend.put_txn([Put(HEADS, "a", b"")], expect={(HEADS, "a"): 17})
         await backend.put(HEADS, "b", b"")
         assert [event.key for event in await take(events, 1)] == ["b"]
 
 
-async def test_several_watches_and_clients_hear_the_same(harness):
+async def test_several_watches_and_clients_learn_the_same(harness):
     one, other = await harness.connect(), await harness.connect()
     async with one.watch(HEADS) as first, other.watch(HEADS) as second:
         for n in range(20):
@@ -207,7 +207,7 @@ async def test_several_watches_and_clients_hear_the_same(harness):
         assert await take(first, 20) == await take(second, 20)
 
 
-async def test_events_that_were_compacted_away_are_told_to_be_lost(harness):
+async def test_events_that_were_compacted_away_are_reported_as_lost(harness):
     backend = await harness.connect()
     first = await backend.put(HEADS, "job", b"1")
     await backend.put(HEADS, "job", b"2")
@@ -221,16 +221,16 @@ async def test_events_that_were_compacted_away_are_told_to_be_lost(harness):
         assert (await take(events, 1))[0].value == b"3"
 
 
-async def test_a_watch_that_falls_behind_hears_every_change_or_that_it_lost_some(backend):
+async def test_a_watch_that_falls_behind_learns_every_change_or_that_it_lost_some(backend):
     values = [b"%d" % n + bytes(700_000) for n in range(10)]
     async with backend.watch(HEADS) as events:
         for value in values:
             await backend.put(HEADS, "job", value)
         try:
-            heard = [event.value for event in await take(events, len(values))]
+            received = [event.value for event in await take(events, len(values))]
         except WatchCompactedError:
-            heard = values
-        assert heard == values
+            received = values
+        assert received == values
 
 
 async def test_a_watch_cancelled_while_it_waits_ends(backend):
@@ -244,23 +244,23 @@ async def test_a_watch_cancelled_while_it_waits_ends(backend):
 
 async def test_a_watcher_that_stops_waiting_misses_no_event(backend):
     """A wait may end at any moment, such as just when the event arrives."""
-    heard = []
+    received = []
     async with backend.watch(HEADS) as events, asyncio.timeout(HANGS_S):
         writing = asyncio.gather(*(backend.put(HEADS, f"{n}", b"") for n in range(100)))
         turns = 0
-        while len(heard) < 100:
+        while len(received) < 100:
             turns += 1
             waiting = asyncio.ensure_future(anext(events))
             for _ in range(turns % 7):
                 await asyncio.sleep(0)
             waiting.cancel()
             try:
-                heard.append(await waiting)
+                received.append(await waiting)
             except asyncio.CancelledError:
                 await asyncio.sleep(0.001 * (turns % 3))
         await writing
-    assert sorted(int(event.key) for event in heard) == list(range(100))
-    assert [event.mod_revision for event in heard] == sorted(event.mod_revision for event in heard)
+    assert sorted(int(event.key) for event in received) == list(range(100))
+    assert [event.mod_revision for event in received] == sorted(event.mod_revision for event in received)
 
 
 async def test_leaving_the_block_ends_iterations(backend):

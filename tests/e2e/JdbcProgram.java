@@ -42,12 +42,12 @@ public final class JdbcProgram {
             System.out.println("copy " + rows(statement.executeQuery("SELECT sum(id) FROM jdbc_copy")));
             System.out.println("query " + statement.execute("SELECT 1 AS one") + " " + rows(statement.getResultSet()));
             System.out.println("show " + rows(statement.executeQuery("SHOW TABLES LIKE 'jdbc_*'")));
-            DatabaseMetaData told = connection.getMetaData();
-            System.out.println("product " + told.getDatabaseProductName() + " " + told.getDatabaseProductVersion());
-            System.out.println("catalogs " + rows(told.getCatalogs()));
-            System.out.println("schemas " + column(told.getSchemas(), "TABLE_SCHEM").contains("default"));
-            System.out.println("tables " + column(told.getTables(null, "default", "jdbc%", null), "TABLE_NAME"));
-            System.out.println("columns " + column(told.getColumns(null, "default", "jdbc_sold", "%"), "COLUMN_NAME"));
+            DatabaseMetaData reported = connection.getMetaData();
+            System.out.println("product " + reported.getDatabaseProductName() + " " + reported.getDatabaseProductVersion());
+            System.out.println("catalogs " + rows(reported.getCatalogs()));
+            System.out.println("schemas " + column(reported.getSchemas(), "TABLE_SCHEM").contains("default"));
+            System.out.println("tables " + column(reported.getTables(null, "default", "jdbc%", null), "TABLE_NAME"));
+            System.out.println("columns " + column(reported.getColumns(null, "default", "jdbc_sold", "%"), "COLUMN_NAME"));
             System.out.println("schema " + connection.getCatalog() + "." + connection.getSchema());
             try {
                 statement.executeUpdate("INSERT INTO jdbc_sold VALUES (3)");

@@ -58,7 +58,7 @@ def test_sql_that_does_not_parse(cluster):
         ]
     ),
 )
-def test_a_statement_that_is_refused_is_told_with_its_place(cluster, statement):
+def test_a_statement_that_is_refused_is_reported_with_its_place(cluster, statement):
     message = str(failure(cluster.client.sql(f"SET spark.sql.ansi.enabled = true;\n{statement};\nSELECT 1")))
     assert " ".join(statement.split()[:2]).split("(")[0].split()[0] in message.upper()
     assert "line 2" in message
@@ -87,7 +87,7 @@ def test_an_unknown_column(cluster):
     assert error.error_class.startswith("UNRESOLVED_COLUMN")
     assert "`identity`" in str(error)
     shown = "".join(log.read_text() for log in cluster.directory.glob("*.log"))
-    assert "`identity`" not in shown, "it is told to who asked, not on the terminal of who runs the executor"
+    assert "`identity`" not in shown, "it is shown to who asked, not on the terminal of who runs the executor"
 
 
 def test_a_path_that_is_not_there(cluster, tmp_path):
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_parquet_at_all(cluster, tmp_path):
 
 
 @pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))
-def test_a_udf_that_raises_is_told_with_the_users_frames_and_hurts_no_other_job(cluster, conf):
+def test_a_udf_that_raises_is_reported_with_the_users_frames_and_hurts_no_other_job(cluster, conf):
     job = cluster.client.python(f"{JOBS}:raising", conf=conf)
     error = failure(job)
     said, traceback, *frames = str(error).splitlines()
@@ -328,10 +328,10 @@ def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nob
         assert (retry.next_try, retry.max_tries) == (1, 0)
         until(lambda: cluster.executor_states() == {"e-1": "no_space"}, "an executor without space")
         time.sleep(10)
-        told = job.progress()
-        assert not told.state.is_final
-        assert told.waiting_for.startswith("no executor takes work: e-1 has no space; exchange directory ")
-        assert "free space there" in told.waiting_for
+        reported = job.progress()
+        assert not reported.state.is_final
+        assert reported.waiting_for.startswith("no executor takes work: e-1 has no space; exchange directory ")
+        assert "free space there" in reported.waiting_for
     finally:
         ballast.unlink()
     assert job.to_arrow().to_pylist() == [{"n": sum(range(4993, 5000))}]

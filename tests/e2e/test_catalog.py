@@ -1,4 +1,4 @@
-"""Tables, views and functions on a real cluster: what a job makes, others read; what two jobs change is told."""
+"""Tables, views and functions on a real cluster: what a job makes, others read; what two jobs change is reported."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def cluster(shared_cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def sales(tmp_path) -> Path:
-    """A directory of files in Hive's layout; nobody has told the catalog of its last partition."""
+    """A directory of files in Hive's layout; the catalog does not know its last partition."""
     for day, lines in {"mon": "1,10\n2,20\n", "tue": "3,5\n", "wed": "4,100\n"}.items():
         directory = tmp_path / "sales" / f"day={day}"
         directory.mkdir(parents=True)
@@ -87,22 +87,22 @@ def test_a_job_that_fails_has_changed_nothing(cluster):
 
 
 def test_the_commands_show_the_catalog(shop, sales):
-    def told(*arguments: str) -> str:
+    def reported(*arguments: str) -> str:
         done = shop.cli("catalog", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert told("ls").split()[-2:] == ["default", "shop"]
-    assert json.loads(told("ls", "shop", "-o", "json")) == [
+    assert reported("ls").split()[-2:] == ["default", "shop"]
+    assert json.loads(reported("ls", "shop", "-o", "json")) == [
         {"kind": kind, "database": "shop", "name": name}
         for kind, name in (("view", "by_day"), ("table", "sales"), ("function", "twice"))
     ]
-    listed = [line.split() for line in told("ls", "shop.sales").splitlines()]
+    listed = [line.split() for line in reported("ls", "shop.sales").splitlines()]
     assert listed[-2:] == [[f"day={day}", f"file:{sales}/day={day}"] for day in ("mon", "tue")]
-    shown = told("show", "shop.sales", "--partitions")
+    shown = reported("show", "shop.sales", "--partitions")
     assert shown.startswith("table shop.sales\n")
     assert "day=mon" in shown
-    assert json.loads(told("show", "shop.by_day", "--json"))["kind"] == "view"
+    assert json.loads(reported("show", "shop.by_day", "--json"))["kind"] == "view"
     missing = shop.cli("catalog", "show", "shop.nothing")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "no table, view or function shop.nothing" in missing.stderr

@@ -24,7 +24,7 @@ def test_what_runs_is_finished_and_nothing_more_is_taken(lone_cluster, gate):
     assert job.to_arrow().num_rows == 1000
     assert executor.popen.wait(HANGS_S) == 0
     assert {(task["successes"], task["attempts"]) for task in cluster.tasks(job.id).values()} == {(1, 1)}
-    until(lambda: state_of(cluster, executor.name) == "left", "an executor that is told to have left")
+    until(lambda: state_of(cluster, executor.name) == "left", "an executor that is reported to have left")
     assert waiting.progress().state == "queued"
     why = waiting.progress().waiting_for
     assert why.startswith(f"no executor is there any more: {executor.name} has left")

@@ -37,7 +37,7 @@ def cluster(pushed_cluster) -> Cluster:
     return pushed_cluster
 
 
-def failures_told(cluster: Cluster) -> int:
+def failures_reported(cluster: Cluster) -> int:
     return cluster.scheduler.text().count("etcd_endpoint_failed")
 
 
@@ -60,11 +60,11 @@ def test_scheduler_killed_in_the_middle(cluster, gated_q18, gate, right_answer, 
 
 @pytest.mark.parametrize("gate_opens", some(["after it is back", "while etcd is down"]))
 def test_etcd_killed_in_the_middle(cluster, store, gated_q18, gate, right_answer, gate_opens):
-    before, told = cluster.tasks(gated_q18.id), failures_told(cluster)
+    before, reported = cluster.tasks(gated_q18.id), failures_reported(cluster)
     store.kill(0)
     if gate_opens == "while etcd is down":
         gate.open()
-    until(lambda: failures_told(cluster) > told, "the scheduler's word of that")
+    until(lambda: failures_reported(cluster) > reported, "the scheduler's word of that")
     store.restart(0)
     gate.open()
     assert rows(gated_q18.to_arrow()) == right_answer

@@ -89,7 +89,7 @@ def test_a_function_that_takes_too_long(cluster, gate):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reported"),
     some(
         [
             ("exit", "the function's process ended with exit code 3 while it planned the job"),
@@ -99,9 +99,9 @@ def test_a_function_that_takes_too_long(cluster, gate):
         one_in=2,
     ),
 )
-def test_a_function_that_ends_its_process(cluster, how, told):
+def test_a_function_that_ends_its_process(cluster, how, reported):
     error = failure(cluster.client.python(f"{JOBS}:ends_its_process", args={"how": how}))
-    assert told in str(error)
+    assert reported in str(error)
     assert "these are my last words" in error.details
 
 
@@ -124,7 +124,7 @@ def test_functions_go_on_when_the_process_dies_that_theirs_are_forked_from(clust
     assert warm_process(cluster).pid != warm.pid
 
 
-def test_what_a_function_prints_is_logged_within_bounds_and_told_when_it_fails(cluster):
+def test_what_a_function_prints_is_logged_within_bounds_and_reported_when_it_fails(cluster):
     job = cluster.client.python(f"{JOBS}:prints", args={"lines": 2000, "fails": True})
     error = failure(job)
     assert "ValueError: after all that" in str(error)

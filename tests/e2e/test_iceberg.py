@@ -131,7 +131,7 @@ def test_a_job_commits_once_when_its_executor_dies_before_it_can_say_so(cluster,
     assert (published["attempts"], published["state"]) == (2, "successful")
 
 
-def test_a_catalog_that_is_not_there_and_a_table_that_is_dropped_are_told(cluster, catalog):
+def test_a_catalog_that_is_not_there_and_a_table_that_is_dropped_are_reported(cluster, catalog):
     with pytest.raises(JobFailedError, match=r"the catalog gone cannot be used: .*unable to open database file"):
         cluster.client.sql("SELECT * FROM gone.shop.sales").wait()
     with pytest.raises(JobFailedError, match=r"TABLE_OR_VIEW_NOT_FOUND.*`ice`\.`shop`\.`nothing`"):

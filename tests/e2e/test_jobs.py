@@ -74,12 +74,12 @@ def test_explain_analyze_gives_the_plan_as_it_ran(cluster, tpch, conf):
     text = f"SET a = c; -- first\nEXPLAIN /* it */ analyze\n{query(18)}"
     job = cluster.client.sql(text, views=tpch, conf=conf)
     (row,) = job.to_arrow().to_pylist()
-    told = row["plan"]
+    reported = row["plan"]
     scanned = f"{pq.read_metadata(tpch['lineitem']).num_rows:,} "
-    assert any(line.strip().startswith(scanned) and "Scan parquet" in line for line in told.splitlines())
-    assert "TIME" in told  # all metrics are measured, unless the job says otherwise
-    assert max(map(len, told.splitlines())) <= 100
-    assert job.to_pandas()["plan"][0] == told
+    assert any(line.strip().startswith(scanned) and "Scan parquet" in line for line in reported.splitlines())
+    assert "TIME" in reported  # all metrics are measured, unless the job says otherwise
+    assert max(map(len, reported.splitlines())) <= 100
+    assert job.to_pandas()["plan"][0] == reported
 
 
 @pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))

@@ -51,9 +51,9 @@ def test_the_same_query_takes_what_is_there_until_a_file_changes(shared_cluster,
     assert (expected, reused(first)) == ([(1, 2), (2, 1), (3, 1)], {})
     second, again = run(shared_cluster, {"sales": sales})
     assert (again, reused(second)) == (expected, {2: f"{first.id}/2"})
-    told = shared_cluster.cli("job", second.id, "--analyze").stdout
-    assert f"reused from {first.id}/2" in told, told
-    assert "not needed" in told, told
+    reported = shared_cluster.cli("job", second.id, "--analyze").stdout
+    assert f"reused from {first.id}/2" in reported, reported
+    assert "not needed" in reported, reported
     assert not files(shared_cluster, second.id)
     assert reused(run(shared_cluster, {"sales": sales}, UNFUSED)[0]) == {}, "it did not ask for that"
     write(sales, 5)
@@ -72,7 +72,7 @@ def test_what_is_gone_is_computed_after_all(shared_cluster, sales):
     assert reused(third) == {2: f"{second.id}/2"}, "the files that are gone are still offered"
 
 
-def test_steps_of_a_program_take_from_each_other_and_leave_nothing(shared_cluster, sales, tmp_path):
+def test_steps_of_a_script_take_from_each_other_and_leave_nothing(shared_cluster, sales, tmp_path):
     query = "USING json SELECT k, sum(v) AS s FROM sales GROUP BY k"
     steps = (("all", ""), ("two", " HAVING k = 2"), ("again", ""))
     script = "".join(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/{name}' {query}{more};\n" for name, more in steps)

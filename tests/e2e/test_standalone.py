@@ -73,8 +73,10 @@ def standalone(tmp_path_factory) -> Iterator[Standalone]:
 
 
 def test_a_start_says_nothing_else_before_it_is_ready(standalone):
-    told, _, _ = standalone.text().partition("onager is ready")
-    lines = [line for line in told.splitlines() if not line.startswith("NOTE: Picked up JDK_JAVA_OPTIONS")]  # of tests
+    reported, _, _ = standalone.text().partition("onager is ready")
+    lines = [
+        line for line in reported.splitlines() if not line.startswith("NOTE: Picked up JDK_JAVA_OPTIONS")
+    ]  # of tests
     assert lines == ["onager: starting a scheduler, and an executor with Spark …"]
     assert f'SparkSession.builder.remote("sc://{standalone.address}").getOrCreate()' in standalone.text()
 
@@ -118,7 +120,7 @@ def _python_blocks() -> list[str]:
 @pytest.mark.parametrize("block", range(len(_python_blocks())))
 def test_the_python_of_the_readme_works_as_printed(standalone, block, tmp_path):
     program = _python_blocks()[block].replace("sc://127.0.0.1:50050", f"sc://{standalone.address}")
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
@@ -126,14 +128,14 @@ def test_the_python_of_the_readme_works_as_printed(standalone, block, tmp_path):
         cwd=tmp_path,
         env={**os.environ, "ONAGER_SCHEDULER": standalone.address},
     )
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.strip()
+    assert reported.returncode == 0, reported.stderr
+    assert reported.stdout.strip()
 
 
 def test_the_shell_line_of_the_readme_works_as_printed(standalone, tmp_path):
     line = next(line for line in (ROOT / "README.md").read_text().splitlines() if "`python -c" in line)
     command = line.partition("`")[2].rpartition("`")[0]
-    told = subprocess.run(
+    reported = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,
         text=True,
@@ -145,8 +147,8 @@ def test_the_shell_line_of_the_readme_works_as_printed(standalone, tmp_path):
             "ONAGER_SCHEDULER": standalone.address,
         },
     )
-    assert told.returncode == 0, told.stderr
-    assert "one" in told.stdout
+    assert reported.returncode == 0, reported.stderr
+    assert "one" in reported.stdout
 
 
 @pytest.mark.parametrize("victim", ["scheduler", "executor"])

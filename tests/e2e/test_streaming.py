@@ -88,7 +88,7 @@ def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster
     job = start_gated(cluster, gate)
     cluster.executors["e-2"].kill()
     until(lambda: job.progress().exchange == "durable", "the end of the streaming")
-    # That it is gone, or what its dying task told the one that reads from it.
+    # That it is gone, or what its dying task sent the one that reads from it.
     because = job.progress().durable_because
     assert "executor e-2" in because or f"{job.id}/1." in because, because
     gate.open()

@@ -45,7 +45,7 @@ def test_a_drained_executor_finishes_its_task_and_leaves(shared_cluster, gate):
     assert sorted(row["p"] for row in job.to_arrow().to_pylist()) == [0, 1]
     assert {(task["successes"], task["attempts"]) for task in cluster.tasks(job.id).values()} == {(1, 1)}
     assert cluster.executors[running].popen.wait(HANGS_S) == 0
-    until(lambda: cluster.executor_states()[running] == "left", "an executor that is told to have left")
+    until(lambda: cluster.executor_states()[running] == "left", "an executor that is reported to have left")
     with pytest.raises(InvalidRequestError, match="has left: there is nothing to drain"):
         cluster.client.drain_executor(running)
 
@@ -86,12 +86,12 @@ def test_what_each_kind_of_task_logs(cluster, gate, tmp_path):
     # What was kept with the failure outlives the executor.
     executor.kill()
     until(lambda: cluster.executor_states()[executor.name] == "lost", "a lost executor")
-    told = cluster.cli("logs", failing.id, "--stage", "1", "--partition", "1")
-    assert told.returncode == 0, told.stderr
-    heading, *lines = told.stdout.splitlines()
+    reported = cluster.cli("logs", failing.id, "--stage", "1", "--partition", "1")
+    assert reported.returncode == 0, reported.stderr
+    heading, *lines = reported.stdout.splitlines()
     assert heading == f"==> stage 1, task 1, attempt 0 on {executor.name}, as kept with its failure <=="
     assert "task 1 begins" in lines
-    assert f"executor {executor.name} is gone, and what tasks logged there" in told.stderr
+    assert f"executor {executor.name} is gone, and what tasks logged there" in reported.stderr
     assert not [log for log in query.logs() if not log.note]
 
     # An ended job is retried as it was.

@@ -28,8 +28,8 @@ class Ledger:
         """Where each acknowledged batch is."""
         self.increments: Counter[str] = Counter()
         """How many increments each writer was acknowledged."""
-        self.heard: list[tuple[int, str]] = []
-        """What `follow` heard, in order: where, and which batch."""
+        self.received: list[tuple[int, str]] = []
+        """What `follow` received, in order: where, and which batch."""
         self._attempted: set[str] = set()
 
     # -- writing
@@ -148,36 +148,36 @@ class Ledger:
             (self.increments - value).values()
         )
         self.counts["doubled"] = sum(n - 1 for n in times.values()) + sum((value - self.increments).values())
-        told = f"{self} {about}"
-        assert self.counts["lost"] == 0, told
-        assert self.counts["doubled"] == 0, told
-        assert [seq for seq, _ in stored] == list(range(len(stored))), told
-        assert times.keys() <= self._attempted, told
-        assert self.heard in ([], stored), told
+        reported = f"{self} {about}"
+        assert self.counts["lost"] == 0, reported
+        assert self.counts["doubled"] == 0, reported
+        assert [seq for seq, _ in stored] == list(range(len(stored))), reported
+        assert times.keys() <= self._attempted, reported
+        assert self.received in ([], stored), reported
 
     async def follow(self, backend: StateBackendClient, from_revision: int) -> None:
-        """Watch the log until `LAST` was heard: each batch comes once, in the order of commits."""
-        heard: list[tuple[int, str]] = []
+        """Watch the log until `LAST` was received: each batch comes once, in the order of commits."""
+        received: list[tuple[int, str]] = []
         revisions: list[int] = []
-        while not heard or heard[-1][1] != LAST:
+        while not received or received[-1][1] != LAST:
             first = revisions[-1] + 1 if revisions else from_revision
             # A watch ends with this when no member answers in time; the watcher then resumes after the last event.
             with contextlib.suppress(StateUnavailableError):
                 async with backend.watch(LOG, "job/", from_revision=first) as events:
-                    while not heard or heard[-1][1] != LAST:
+                    while not received or received[-1][1] != LAST:
                         event = await anext(events)
-                        heard.append((int(event.key.removeprefix("job/")), event.value.decode()))
+                        received.append((int(event.key.removeprefix("job/")), event.value.decode()))
                         revisions.append(event.mod_revision)
-        assert heard == [(n, batch) for n, (_, batch) in enumerate(heard)]
+        assert received == [(n, batch) for n, (_, batch) in enumerate(received)]
         assert revisions == sorted(set(revisions))
-        self.heard = heard
-        self.counts["heard"] = len(heard)
+        self.received = received
+        self.counts["received"] = len(received)
 
     def _acknowledged(self) -> list[tuple[int, str]]:
         return [(seq, batch) for batch, seq in self.seq_of.items()]
 
     def __str__(self) -> str:
-        names = ("tried", "acknowledged", "unknown", "unknown, done", "unavailable", "heard", "lost", "doubled")
+        names = ("tried", "acknowledged", "unknown", "unknown, done", "unavailable", "received", "lost", "doubled")
         return ", ".join(f"{name.replace(',', ' but')}: {self.counts[name]}" for name in names)
 
 

@@ -134,7 +134,7 @@ async def test_slow_connections_only_take_time(backend, proxy):
 async def test_a_watch_goes_on_over_cuts_and_misses_nothing(backend, witness, proxy):
     page = await witness.get_from_prefix(LOG, "")
     written: list[bytes] = []
-    heard: list[bytes] = []
+    received: list[bytes] = []
     async with backend.watch(LOG, from_revision=page.revision + 1) as events, asyncio.timeout(HANGS_S):
         for fault in [proxy.cut, proxy.drop_next_answer, proxy.drop_next_request] * 4:
             for n in range(30):
@@ -143,8 +143,8 @@ async def test_a_watch_goes_on_over_cuts_and_misses_nothing(backend, witness, pr
                 written.append(b"%d" % len(written))
                 await witness.put(LOG, "job/1", written[-1])
             # The next fault is to meet a watch that is connected again.
-            heard += [(await anext(events)).value for _ in range(30)]
-    assert heard == written
+            received += [(await anext(events)).value for _ in range(30)]
+    assert received == written
     assert proxy.counts["cut"] >= 4
     assert proxy.counts["dropped answers"] >= 4
 

@@ -52,7 +52,7 @@ async def test_a_lease_that_an_admin_revokes_is_lost_at_the_next_beat(etcd, othe
             await other.put(BEATS, "e1", b"alive", lease=kept.id)
 
 
-async def test_a_holder_that_is_cut_off_for_good_hears_it_from_its_own_clock(holder, other, proxy):
+async def test_a_holder_that_is_cut_off_for_good_learns_it_from_its_own_clock(holder, other, proxy):
     async with keep_lease(holder, _TTL_S, SystemClock()) as kept, asyncio.timeout(HANGS_S):
         await holder.put(BEATS, "e1", b"alive", lease=kept.id)
         proxy.up.hold()

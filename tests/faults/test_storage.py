@@ -78,13 +78,13 @@ async def test_history_is_compacted_by_one_of_many_clients(namespace):
             asyncio.timeout(HANGS_S),
         ):
             first = await one.put(LOG, "job/1", b"0")
-            heard, n = [(await anext(events)).value], 0
+            received, n = [(await anext(events)).value], 0
             while not compacted_revision(cluster) > first:
                 n += 1
                 await other.put(LOG, "job/1", b"%d" % n)
-                heard.append((await anext(events)).value)
+                received.append((await anext(events)).value)
                 await asyncio.sleep(0.2)
-            assert heard == [b"%d" % m for m in range(n + 1)]
+            assert received == [b"%d" % m for m in range(n + 1)]
             with pytest.raises(WatchCompactedError):
                 async with other.watch(LOG, from_revision=first) as late:
                     await anext(late)
@@ -120,7 +120,7 @@ def documented(revision: int) -> list[list[str]]:
     return [shlex.split(re.sub(r"\$\(.*\)", str(revision), line), comments=True) for line in given]
 
 
-async def test_a_full_etcd_is_told_reads_go_on_and_so_does_service_with_space(namespace, tell):
+async def test_a_full_etcd_is_reported_reads_go_on_and_so_does_service_with_space(namespace, tell):
     with EtcdCluster(3, flags=["--quota-backend-bytes", str(_QUOTA_BYTES)]) as cluster:
         async with await EtcdBackend.open(cluster.url(namespace, timeout="10s")) as backend:
             await backend.put(HEADS, "job", b"before")
@@ -136,7 +136,7 @@ async def test_a_full_etcd_is_told_reads_go_on_and_so_does_service_with_space(na
             assert isinstance(full.value, StateUnavailableError)
             assert (await backend.get(HEADS, "job")).value == b"before"
             assert len(await backend.scan_keys(PLANS, limit=1000)) in (stored, stored + 1)
-            await check_that_who_comes_now_hears_of_it(cluster, namespace)
+            await check_that_who_comes_now_learns_of_it(cluster, namespace)
 
             # As the message and the documents say: delete what is not needed, compact, defragment, disarm.
             assert await backend.delete_range(PLANS, "") in (stored, stored + 1)
@@ -152,7 +152,7 @@ async def test_a_full_etcd_is_told_reads_go_on_and_so_does_service_with_space(na
         tell(f"full after {stored} values of {len(_VALUE):,} bytes at a quota of {_QUOTA_BYTES:,}")
 
 
-async def check_that_who_comes_now_hears_of_it(cluster: EtcdCluster, namespace: str) -> None:
+async def check_that_who_comes_now_learns_of_it(cluster: EtcdCluster, namespace: str) -> None:
     async with await EtcdBackend.open(cluster.url(namespace, timeout="10s")) as late:
         assert (await late.get(HEADS, "job")).value == b"before"
         with pytest.raises((StateFullError, OutcomeUnknownError), match="quota"):
@@ -216,7 +216,7 @@ async def test_large_work_goes_through_in_parts(etcd, namespace):
         ("--max-request-bytes=10000", [Put(LOG, "job/1", bytes(20_000))]),
     ],
 )
-async def test_an_etcd_that_takes_less_than_it_should_is_told_with_its_flag(namespace, flag, ops):
+async def test_an_etcd_that_takes_less_than_it_should_is_reported_with_its_flag(namespace, flag, ops):
     with EtcdCluster(1, flags=[flag]) as cluster:
         async with await EtcdBackend.open(cluster.url(namespace, timeout="10s")) as backend:
             with pytest.raises(LimitExceededError, match=flag.partition("=")[0]):

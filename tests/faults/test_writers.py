@@ -79,7 +79,7 @@ async def test_no_write_is_lost_or_doubled_under_faults_of_network_and_members(t
             await ledger.check(witness, about(STALE_READS))
         faults = sum((proxy.counts for proxy in proxies), members)
         tell(f"{ledger}; faults: {', '.join(f'{name} {n}' for name, n in faults.items())}; {about(STALE_READS)}")
-        assert ledger.counts["acknowledged"] == ledger.counts["tried"] == ledger.counts["heard"] + ledger.incremented
+        assert ledger.counts["acknowledged"] == ledger.counts["tried"] == ledger.counts["received"] + ledger.incremented
         assert ledger.counts["unknown"] >= 20
         assert ledger.counts["unknown, done"] >= 1
         assert {"cut", "dropped answers", "dropped requests"} <= faults.keys()

@@ -1,4 +1,4 @@
-"""What tests plant in the executors of a run: in their rows, in their files, and in what they are told."""
+"""What tests plant in the executors of a run: in their rows, in their files, and in what they get."""
 
 import atexit
 import contextlib
@@ -73,7 +73,7 @@ def reading_everything(stage: int) -> Plant:
 
 
 def before(stage: int, do: Callable[[Any, pb.TaskSet], None]) -> Plant:
-    """Return what does something to an executor, and to what it is told, before it runs tasks of a stage."""
+    """Return what does something to an executor, and to what it gets, before it runs tasks of a stage."""
 
     def plant(executor: Any) -> None:
         run = executor.run
@@ -101,8 +101,8 @@ def in_files(stage: int, do: Callable[[list[Path]], None], *, reader: int = 0) -
     return before(reader or stage + 1, once)
 
 
-def told(executor: Any, task_set: pb.TaskSet, **wrong: Callable[[int], int]) -> None:
-    """Let the executor be told other numbers of the outputs that it reads."""
+def reported(executor: Any, task_set: pb.TaskSet, **wrong: Callable[[int], int]) -> None:
+    """Give the executor other numbers of the outputs that it reads."""
     del executor
     for location in task_set.inputs:
         for output in location.outputs:

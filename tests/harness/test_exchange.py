@@ -246,14 +246,14 @@ def test_a_writer_that_dies_is_a_failure_and_no_end(spark, text, config):
 
 
 @pytest.mark.parametrize("config", EXCHANGES, ids=ids)
-def test_the_first_of_several_failures_is_told(spark, config):
+def test_the_first_of_several_failures_is_reported(spark, config):
     with held(spark), pytest.raises(DistributedRunError) as caught:
         run_distributed(spark.sql(DEALT), config, plant=fault("fail", 1))
     assert str(caught.value).startswith("task 0 of stage 1 failed: LinkageError: the first reason")
     assert "a later reason" not in caught.value.details
 
 
-def test_what_the_user_did_wrong_is_told_and_not_what_others_met_because_of_it(spark):
+def test_what_the_user_did_wrong_is_reported_and_not_what_others_met_because_of_it(spark):
     text = f"""
         select a.id, b.n
         from (select /*+ repartition(3, id) */ if(id = 16000, raise_error('no such thing'), id) id from many) a
@@ -265,7 +265,7 @@ def test_what_the_user_did_wrong_is_told_and_not_what_others_met_because_of_it(s
     assert "BrokenStream" not in caught.value.details
 
 
-def test_a_failure_while_a_writer_waits_for_room_is_told(spark):
+def test_a_failure_while_a_writer_waits_for_room_is_reported(spark):
     """A reader fails for a reason of its own, while everybody upstream waits for it."""
     with (
         held(spark),

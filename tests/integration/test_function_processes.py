@@ -89,7 +89,7 @@ def test_a_process_may_take_a_month(processes):
 
 def test_a_process_that_answers_without_end_is_killed():
     channel, theirs = socket.socketpair()
-    told, warm_end = socket.socketpair()
+    reported, warm_end = socket.socketpair()
     output, written = os.pipe()
     os.close(written)
 
@@ -102,7 +102,7 @@ def test_a_process_that_answers_without_end_is_killed():
 
     answering = threading.Thread(target=answer_and_end, daemon=True)
     answering.start()
-    with FunctionProcess(channel, told, output) as process:
+    with FunctionProcess(channel, reported, output) as process:
         assert process.answer(5.0, lambda _: None) is None
         assert process.exit_code == -9
     answering.join()
@@ -135,8 +135,8 @@ def test_an_agent_that_dies_without_reading_ends_the_warm_process():
     with ours, theirs:
         process = _start_warm(theirs)
         made = _fork(ours)
-        made._told.recv(1, socket.MSG_PEEK)
-        made._told.close()
+        made._reported.recv(1, socket.MSG_PEEK)
+        made._reported.close()
         until(lambda: not psutil.Process(process.pid).children() or process.poll(), "the end of the child")
         theirs.close()
         ours.close()
@@ -157,9 +157,9 @@ def test_a_warm_process_that_cannot_be_started_is_started_when_it_can(monkeypatc
     made.close()
 
 
-def test_why_no_process_could_be_forked_is_told(monkeypatch):
+def test_why_no_process_could_be_forked_is_reported(monkeypatch):
     channel, unused = socket.socketpair()
-    told, theirs = socket.socketpair()
+    reported, theirs = socket.socketpair()
     output, written = os.pipe()
     unused.close()
     os.close(written)
@@ -169,7 +169,7 @@ def test_why_no_process_could_be_forked_is_told(monkeypatch):
 
     monkeypatch.setattr(os, "fork", refuse)
     assert warm_process._fork(theirs.detach()) == -1
-    with FunctionProcess(channel, told, output) as process:
+    with FunctionProcess(channel, reported, output) as process:
         assert process.answer(None, lambda _: None) is None
     with pytest.raises(FunctionLostError, match=r"Resource temporarily unavailable.*pids"):
         _tell_end(process)

@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         report = run(cluster, faults, has_limits=not options.few)
     finally:
         cluster.stop()
-    print(told(report))
+    print(reported(report))
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -143,7 +143,7 @@ def _waits(
     return {"fault": fault.name, "seconds": fault.seconds, "longest_wait_s": longest}
 
 
-def told(report: dict[str, Any]) -> str:
+def reported(report: dict[str, Any]) -> str:
     """Return the report as text."""
     names = list(report["usual_s"])
     lines = [f"{'longest wait beyond usual, s':42}" + "".join(f"{name:>10}" for name in names)]
@@ -159,7 +159,7 @@ def told(report: dict[str, Any]) -> str:
 if __name__ == "__main__":
     try:
         code = main()
-    except Exception:  # noqa: BLE001 - it is told, and ends this all the same
+    except Exception:  # noqa: BLE001 - it is reported, and ends this all the same
         traceback.print_exc()
         code = 1
     sys.stdout.flush()

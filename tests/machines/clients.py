@@ -177,7 +177,7 @@ class Connect:
         return wrong or _differs(sorted(row.id for row in rows), [*range(_MANY)])
 
     def _begin_table(self) -> None:
-        self._table = f"told_{self._number}"
+        self._table = f"reported_{self._number}"
         self._spark.sql(f"CREATE TABLE {self._table} (n BIGINT) USING parquet")
         self._given: list[int] = []
 

@@ -28,7 +28,7 @@ def _stopped(kind: str, number: int) -> Callable[[Cluster], AbstractContextManag
     return lambda cluster: cluster.stopped(kind, number)
 
 
-def _cut_from_peers(number: int, *, both_ways: bool) -> Callable[[Cluster], AbstractContextManager[None]]:
+def _cut_from_schedulers(number: int, *, both_ways: bool) -> Callable[[Cluster], AbstractContextManager[None]]:
     return lambda cluster: cluster.cut(number, cluster.others(number), both_ways=both_ways)
 
 
@@ -59,8 +59,8 @@ ALL: Final = (
     Fault("machine-1 is cut off", 60, lambda cluster: cluster.unplugged(1)),
     Fault("machine-2 is cut off", 300, lambda cluster: cluster.unplugged(2)),
     Fault("machine-1 is cut from etcd", 40, _cut_from_store(1)),
-    Fault("machine-2 is cut from the others", 40, _cut_from_peers(2, both_ways=True)),
-    Fault("machine-3 does not reach the others", 40, _cut_from_peers(3, both_ways=False)),
+    Fault("machine-2 is cut from the others", 40, _cut_from_schedulers(2, both_ways=True)),
+    Fault("machine-3 does not reach the others", 40, _cut_from_schedulers(3, both_ways=False)),
     Fault("machine-2 loses its mount", 30, _unmounted(2), shows="executor-2"),
     Fault("machine-3 comes up without its mount", 60, _unmounted(3, is_restarted=True), shows="executor-3"),
     Fault("machine-1 comes up with a copy", 60, _unmounted(1, is_restarted=True, has_copy=True), shows="executor-1"),

@@ -153,7 +153,7 @@ class TestJob:
         expect(page.get_by_role("list", name="Tasks of stage 0").get_by_role("listitem")).to_have_count(1)
 
     def test_a_program_leads_to_the_jobs_of_its_steps_and_back(self, page, client):
-        program = client.program(name="two steps")
+        program = client.script(name="two steps")
         program.sql(BareJob(2).text, name="last", after=[program.sql(BareJob(3).text, name="first")])
         job = program.submit()
         job.wait(HANGS_S)
@@ -228,7 +228,7 @@ class TestJob:
         finally:
             job.cancel()
 
-    def test_where_the_time_of_an_ended_job_went_is_asked_for_until_all_of_it_is_told(self, page, done):
+    def test_where_the_time_of_an_ended_job_went_is_asked_for_until_all_of_it_is_reported(self, page, done):
         asked = []
 
         def late(route: Route) -> None:

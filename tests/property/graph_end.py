@@ -26,7 +26,7 @@ class EndOfJob(Launches):
         result = self.graph.result_stage
         assert isinstance(result, SuccessfulStage)
         assert sorted(result.ledger.outputs) == list(range(result.spec.partitions))
-        if self.graph.is_pipelined:
+        if self.graph.is_streaming:
             self.all_have_read_the_same_attempts()
             return
         for stage in self.graph.stages[1:]:
@@ -45,7 +45,7 @@ class EndOfJob(Launches):
             for partition, found in stage.ledger.outputs.items():
                 winner = HeldTask(stage.spec.stage_id, stage.attempt, partition, found.task_attempt)
                 assert read.setdefault((stage.spec.stage_id, partition), winner) == winner
-                for stage_id, p, source in self.told.get(winner, ()):
+                for stage_id, p, source in self.reported.get(winner, ()):
                     assert read.setdefault((stage_id, p), source) == source, "two attempts of a task were read"
 
     def the_log_gives_the_graph(self) -> None:

@@ -119,7 +119,7 @@ class Launches(Reports):
             assert task not in self.handed_out, f"{task} is handed out twice"
             self.handed_out.add(task)
             if is_streaming(self.graph, stage):
-                self.told[task] = self.sources_of(event.stage_id)
+                self.reported[task] = self.sources_of(event.stage_id)
             is_finished = (stage.spec.stage_id, partition) in self.finished
             has_to_repeat = not self.is_shared or self.has_lost_shared or self.has_given_up
             assert not is_finished or has_to_repeat, f"{task} was finished on shared storage and runs again"
@@ -127,7 +127,7 @@ class Launches(Reports):
         self.reports.append(event)
 
     def sources_of(self, stage_id: int) -> frozenset[tuple[int, int, HeldTask]]:
-        """Return the sources that a task is told to read if it is launched now."""
+        """Return the sources that a task is asked to read if it is launched now."""
         return frozenset(
             (source.stage_id, p, HeldTask(source.stage_id, source.stage_attempt, p, attempt))
             for source in streams_of(self.graph, stage_id)

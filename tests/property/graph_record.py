@@ -63,8 +63,8 @@ class GraphRecord(RuleBasedStateMachine):
         """Whether some output on shared storage was found missing."""
         self.is_fused = False
         self.handed_out: set[HeldTask] = set()
-        self.told: dict[HeldTask, frozenset[tuple[int, int, HeldTask]]] = {}
-        """Which attempts each task of a pipelined job reads, as (stage, partition, attempt)."""
+        self.reported: dict[HeldTask, frozenset[tuple[int, int, HeldTask]]] = {}
+        """Which attempts each task of a streaming job reads, as (stage, partition, attempt)."""
         self.streamed: set[str] = set()
         """Nonces of outputs written while stages streamed."""
         self.finished: set[tuple[int, int]] = set()
@@ -126,7 +126,7 @@ class GraphRecord(RuleBasedStateMachine):
     def only_what_was_missing_is_made_again(self, before: ExecutionGraph, fetch: FetchFailure) -> None:
         if not self.graph.is_active or not 0 < fetch.stage_id < min(len(before.stages), len(self.graph.stages)):
             return
-        if before.pipeline != self.graph.pipeline:
+        if before.streaming != self.graph.streaming:
             return  # everything is made again
         had, has = (g.stages[fetch.stage_id].ledger.outputs for g in (before, self.graph))
         if fetch.partition in had and had[fetch.partition].nonce == fetch.nonce:
@@ -137,10 +137,10 @@ class GraphRecord(RuleBasedStateMachine):
             assert has == had, "an output was lost that nobody had missed"
 
     def streaming_is_given_up_once_and_whole(self, before: ExecutionGraph) -> None:
-        if before.pipeline == self.graph.pipeline:
+        if before.streaming == self.graph.streaming:
             return
-        assert before.is_pipelined, "it was given up before, or there was nothing to give up"
-        assert not self.graph.is_pipelined
+        assert before.is_streaming, "it was given up before, or there was nothing to give up"
+        assert not self.graph.is_streaming
         assert not is_publishing(before)
         assert not running_count(self.graph)
         for old, stage in zip(before.stages[1:], self.graph.stages[1:], strict=True):
@@ -181,7 +181,7 @@ class GraphRecord(RuleBasedStateMachine):
 
     @property
     def has_given_up(self) -> bool:
-        return self.graph.pipeline is not None and not self.graph.may_stream
+        return self.graph.streaming is not None and not self.graph.may_stream
 
 
 def without_pauses(graph: ExecutionGraph) -> ExecutionGraph:
@@ -189,14 +189,14 @@ def without_pauses(graph: ExecutionGraph) -> ExecutionGraph:
     stages = [replace(s, ledger=replace(s.ledger, failed_on=Map(), suspicions=Map())) for s in graph.stages]
     stages = [replace(s, paused=Map()) if isinstance(s, RunningStage) else s for s in stages]
     stages = [replace(s, failure=replace(s.failure, cause=None)) if isinstance(s, FailedStage) else s for s in stages]
-    outcome, pipeline = graph.outcome, graph.pipeline
+    outcome, streaming = graph.outcome, graph.streaming
     if isinstance(outcome, Failed):
         outcome = replace(outcome, failure=replace(outcome.failure, cause=None))
-    if pipeline is not None and pipeline.reason:
-        pipeline = replace(pipeline, reason="given up")
+    if streaming is not None and streaming.reason:
+        streaming = replace(streaming, reason="given up")
     stages = [replace(s, spec=replace(s.spec, may_fuse=False, may_merge=False, leaf_bytes=0)) for s in stages]
     limits = replace(graph.limits, retry_pauses_ms=())
-    return replace(graph, stages=tuple(stages), limits=limits, outcome=outcome, pipeline=pipeline, adaptive=None)
+    return replace(graph, stages=tuple(stages), limits=limits, outcome=outcome, streaming=streaming, adaptive=None)
 
 
 def without_cause(event: Event) -> Event:

@@ -54,7 +54,7 @@ class Reports(GraphRecord):
             metrics=METRICS,
             at_ms=self.tick(),
         )
-        if self.graph.is_pipelined and stage.spec.work is StageWork.QUERY:
+        if self.graph.is_streaming and stage.spec.work is StageWork.QUERY:
             self.streamed.add(success.output.nonce)
         self.written[success.output.nonce] = success
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)

@@ -23,13 +23,13 @@ from onager.execution_graph import (
     JvmDeath,
     OutputsTaken,
     PartitionsAdded,
-    Pipeline,
     RetryLimits,
     RunningStage,
     SpeculationPolicy,
     StageReplanned,
     StageSpec,
     StageWork,
+    Streaming,
     SuspectTask,
     TaskFailed,
     TasksLost,
@@ -133,7 +133,7 @@ class World(EndOfJob):
         self.start = self.graph = new_graph(
             limits,
             policy,
-            Pipeline() if streams and not any(spec.feed for spec in specs) else None,
+            Streaming() if streams and not any(spec.feed for spec in specs) else None,
             None if fuse_bytes is None else AdaptivePolicy(fuse_bytes=fuse_bytes, replan=replans),
         )
         self.is_prompt, self.slots, self.portions = is_prompt, slots, portions
@@ -268,7 +268,7 @@ class World(EndOfJob):
         self.dead.add((event.executor_id, event.incarnation))
         self.lives[executor] += 1
         self.send(event, arrives=True)
-        if self.is_shared and self.graph.is_active and not before.is_pipelined:
+        if self.is_shared and self.graph.is_active and not before.is_streaming:
             for old, new in zip(before.stages, self.graph.stages, strict=True):
                 assert old.ledger.outputs == new.ledger.outputs, "an executor took shared outputs with it"
                 assert old.attempt == new.attempt
@@ -304,7 +304,7 @@ class World(EndOfJob):
             self.send(culprit, arrives=True)
             assert isinstance(self.graph.outcome, Failed)
         self.send(lost, arrives=True)
-        if self.graph.is_active and not before.is_pipelined and (is_memory or len(running) + others > 1):
+        if self.graph.is_active and not before.is_streaming and (is_memory or len(running) + others > 1):
             for task in running:
                 self.it_runs_alone_next(before, task)
 

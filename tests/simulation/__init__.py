@@ -1,1 +1,1 @@
-"""Whole clusters in one event loop of virtual time: real replicas, real agents, seeded faults, oracles."""
+"""Whole clusters in one event loop of virtual time: real schedulers, real agents, seeded faults, oracles."""

@@ -32,7 +32,7 @@ from onager.state_backend import Keyspace
 from tests.simulation import reuse
 from tests.simulation.data import JobPlan
 from tests.simulation.network import Channel
-from tests.simulation.programs import ProgramPlan
+from tests.simulation.scripts import ScriptPlan
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -50,18 +50,18 @@ class SimulatedClient:
         self._layout_rng = random.Random(f"layout {number} {world.seed}")
         self._replan_rng = random.Random(f"replan {number} {world.seed}")
         self.process = world.loop.start_process(self.name)
-        self._stubs = [OnagerSchedulerStub(Channel(world.network, r.address)) for r in world.replicas]
+        self._stubs = [OnagerSchedulerStub(Channel(world.network, r.address)) for r in world.schedulers]
         self._at = rng.randrange(len(self._stubs))
         self.jobs: dict[str, JobPlan] = {}
         self.confs: dict[str, dict[str, str]] = {}
-        self.programs: dict[str, ProgramPlan] = {}
+        self.scripts: dict[str, ScriptPlan] = {}
         self.retried: dict[str, str] = {}
-        """The program of which each one is a retry."""
+        """The script of which each one is a retry."""
         self.jobs_of_steps: dict[str, JobPlan] = {}
         """Those that were successful."""
         self.acknowledged: dict[str, None] = {}
         self.cancelled: dict[str, None] = {}
-        self.told: dict[str, int] = {}
+        self.reported: dict[str, int] = {}
         """The final state reported for each job."""
         self.fetched: dict[str, list[list[int]]] = {}
         self.tasks: list[asyncio.Task[None]] = []
@@ -105,8 +105,8 @@ class SimulatedClient:
         if self.rng.random() < 0.3:
             await self._submit(job_id, plan, is_repeated=True)
         state = await self._watch(job_id)
-        self.told[job_id] = state
-        self.world.trace(f"{self.name} is told that {job_id} is {pb.JobState.Name(state)}")
+        self.reported[job_id] = state
+        self.world.trace(f"{self.name} learns that {job_id} is {pb.JobState.Name(state)}")
         if state == pb.SUCCESSFUL and not plan.has_sink:
             self.fetched[job_id] = await self._fetch(job_id)
         if self.rng.random() < 0.3:
@@ -194,8 +194,8 @@ class SimulatedClient:
                 await self._remove(job_id)
                 continue
             await self._submit(job_id, plan, is_repeated=True)
-            if (state := await self._watch(job_id)) != self.told[job_id]:
-                self.world.observer.fail(f"{job_id} ended as {self.told[job_id]}, and long afterwards as {state}")
+            if (state := await self._watch(job_id)) != self.reported[job_id]:
+                self.world.observer.fail(f"{job_id} ended as {self.reported[job_id]}, and long afterwards as {state}")
             if state == pb.SUCCESSFUL and not plan.has_sink:
                 await self._expect(job_id, self._fetch(job_id, (ResultExpiredError,)), ResultExpiredError)
 
@@ -203,7 +203,7 @@ class SimulatedClient:
         """Ask for all jobs: each is there as long as its record is, also beside one that cannot be read."""
         answer = await self._until_answered(lambda stub: stub.ListJobs(pb.ListJobsRequest(), timeout=20.0))
         listed = {job.job_id: job.state for job in answer.jobs}
-        expected = self.told if is_record_there else {}
+        expected = self.reported if is_record_there else {}
         for job_id in self.jobs:
             if not self.world.damage.is_of(job_id) and listed.get(job_id) != expected.get(job_id):
                 self.world.observer.fail(f"{job_id} is listed as {listed.get(job_id)}, not {expected.get(job_id)}")
@@ -235,13 +235,13 @@ class SimulatedClient:
     async def _until_answered(
         self, attempt: Callable[[Any], Awaitable[Any]], expected: tuple[type[OnagerError], ...] = ()
     ) -> Any:
-        """Return what *attempt* gets from a replica; raise what is *expected* to come instead."""
+        """Return what *attempt* gets from a scheduler; raise what is *expected* to come instead."""
         while True:
             at = self._at
             try:
                 return await attempt(self._stubs[at])
             except AioRpcError as raw:
-                error = from_rpc_error(raw, self.world.replicas[at].address)
+                error = from_rpc_error(raw, self.world.schedulers[at].address)
                 if isinstance(error, expected):
                     raise error from raw
                 if not self._may_pass(raw, error) and not self._is_newest_away(error):
@@ -253,17 +253,17 @@ class SimulatedClient:
     def _is_newest_away(self, error: OnagerError) -> bool:
         """Return whether no scheduler that reads a newer release's records runs now; one will again.
 
-        Of one that came a moment ago the others may not have heard.
+        Of one that came a moment ago the others may not have received.
         """
         registered = self.world.observer.stored[Keyspace.Schedulers]
-        running = [r for r in self.world.replicas if r.process is not None and not r.process.is_paused]
+        running = [r for r in self.world.schedulers if r.process is not None and not r.process.is_paused]
         known = [r for r in running if r.name in registered and self.world.loop.time() - r.began_s > 1.0]
         newest = [r for r in known if not r.process.is_old]
         return isinstance(error, SchemaVersionError) and not newest
 
     @staticmethod
     def _may_pass(raw: AioRpcError, error: OnagerError) -> bool:
-        # What is told of a job that has ended otherwise is no trouble of the call.
+        # What is reported of a job that has ended otherwise is no trouble of the call.
         if isinstance(error, JobFailedError | JobCancelledError | ResultExpiredError):
             return False
         is_trouble = isinstance(error, SchedulerUnreachableError | StateUnavailableError | OutcomeUnknownError)

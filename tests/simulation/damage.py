@@ -14,7 +14,7 @@ _OFTEN: Final = 0.08
 _RECORDS: Final = (Keyspace.JobLog, Keyspace.ActiveJobs, Keyspace.GraphChunks, Keyspace.JobHeads)
 _LATE: Final = 0.15
 _RECORDS_OF_ENDED: Final = (Keyspace.JobHeads, Keyspace.JobHeads, Keyspace.CompletedJobs, Keyspace.GraphChunks)
-TOLD_OF_IT: Final = frozenset({"job_record_damaged", "job_head_unreadable", "batch_not_kept"})
+REPORTED_OF_IT: Final = frozenset({"job_record_damaged", "job_head_unreadable", "batch_not_kept"})
 """What schedulers log as errors, and rightly."""
 
 

@@ -256,8 +256,8 @@ def value_in(
 
 
 def value_of(job_id: str, stage_id: int, partition: int, read: Iterable[Sequence[int]], salt: str) -> int:
-    told = json.dumps([job_id, stage_id, partition, [list(r) for r in read], salt])
-    return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=7).digest(), "big")
+    reported = json.dumps([job_id, stage_id, partition, [list(r) for r in read], salt])
+    return int.from_bytes(hashlib.blake2b(reported.encode(), digest_size=7).digest(), "big")
 
 
 def rows_of(value: int) -> list[int]:

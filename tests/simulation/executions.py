@@ -63,7 +63,7 @@ class Executions(RunLedger):
         """How often a JVM ended by itself while a task, by (job, stage, partition), was the only one in it; and whether
         for lack of memory."""
         self.on_replan: Callable[[ExecutionGraph, str], None] = lambda *_: None
-        """Hears of which job the rest is planned again, and in which life of an executor, when that begins."""
+        """Learns of which job the rest is planned again, and in which life of an executor, when that begins."""
         self.damaged: set[str] = set()
         """Jobs with a record that has rotted: their reports may be dropped."""
 

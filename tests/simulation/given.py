@@ -1,4 +1,4 @@
-"""What executors are told to read and to compute, held against the graph."""
+"""What executors are asked to read and to compute, held against the graph."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -20,26 +20,26 @@ def check(observer: "Observer", life: str, task_set: pb.TaskSet) -> None:
     _check_layout(observer, life, task_set, job.graph, stage)
     for location in task_set.inputs:
         outputs = job.graph.stages[location.stage_id].ledger.outputs
-        told, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
-        if told != known:
+        reported, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
+        if reported != known:
             where = f"{job.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
-            observer.fail(f"{life} is told to read {told} for {where}, where {known} count")
+            observer.fail(f"{life} is asked to read {reported} for {where}, where {known} count")
 
 
 def _check_layout(
     observer: "Observer", life: str, task_set: pb.TaskSet, graph: ExecutionGraph, stage: RunningStage
 ) -> None:
-    """What tasks are told to read and to compute is all that was planned, once."""
+    """What tasks are asked to read and to compute is all that was planned, once."""
     where, fused = f"{task_set.job_id}/{task_set.stage_id}", [each.stage_id for each in task_set.fused]
     known = [s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage) and s.into == task_set.stage_id]
     if fused != known or any(not each.plan_digest for each in task_set.fused):
-        observer.fail(f"{life} is told that {where} computes {fused}, which is {known}")
+        observer.fail(f"{life} learns that {where} computes {fused}, which is {known}")
     if fused and (task_set.partitions != 1 or task_set.reads):
-        observer.fail(f"{life} is told to compute {where} and {fused} in several tasks")
+        observer.fail(f"{life} is asked to compute {where} and {fused} in several tasks")
     if not task_set.reads:
         return
     if task_set.partitions != len(task_set.reads):
-        observer.fail(f"{life} is told of {len(task_set.reads)} reads for {task_set.partitions} tasks of {where}")
+        observer.fail(f"{life} gets {len(task_set.reads)} reads for {task_set.partitions} tasks of {where}")
     buckets = 0 if stage.spec.layout is None else stage.spec.layout.planned_partitions
     for location in task_set.inputs:
         read = Counter[tuple[int, int]]()
@@ -52,33 +52,33 @@ def _check_layout(
             (b, p) for b in range(buckets) for p in range(len(location.outputs)) if read[b, p] != 1 and b not in shared
         ]
         if wrong or any(b >= buckets for b, _ in read):
-            observer.fail(f"{life} is told to read {wrong[:5]} of stage {location.stage_id} not once for {where}")
+            observer.fail(f"{life} is asked to read {wrong[:5]} of stage {location.stage_id} not once for {where}")
 
 
 def _check_streams(
     observer: "Observer", life: str, task_set: pb.TaskSet, graph: ExecutionGraph, stage: RunningStage
 ) -> None:
     where = f"{task_set.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
-    if task_set.pipelined != is_streaming(graph, stage):
-        observer.fail(f"{life} is told for {where} that it is {'' if task_set.pipelined else 'not '}to stream")
+    if task_set.streaming != is_streaming(graph, stage):
+        observer.fail(f"{life} gets for {where} that it is {'' if task_set.streaming else 'not '}to stream")
         return
-    if not task_set.pipelined:
+    if not task_set.streaming:
         return
-    told = [(s.stage_id, s.stage_attempt, [(t.task_attempt, t.address) for t in s.tasks]) for s in task_set.streams]
+    reported = [(s.stage_id, s.stage_attempt, [(t.task_attempt, t.address) for t in s.tasks]) for s in task_set.streams]
     known = [
         (
             s.stage_id,
             s.stage_attempt,
             [(a, _stream_address(observer, life, x)) for (a, life), (_, x) in zip(s.tasks, mine, strict=False)],
         )
-        for s, (_, _, mine) in zip(streams_of(graph, task_set.stage_id), told, strict=False)
+        for s, (_, _, mine) in zip(streams_of(graph, task_set.stage_id), reported, strict=False)
     ]
-    if told != known:
-        observer.fail(f"{life} is told to read {told} for {where}, where {known} run")
+    if reported != known:
+        observer.fail(f"{life} is asked to read {reported} for {where}, where {known} run")
 
 
-def _stream_address(observer: "Observer", executor: ExecutorLife, told: str) -> str:
+def _stream_address(observer: "Observer", executor: ExecutorLife, reported: str) -> str:
     """Return where the life of an executor streams; one that is over need not be known any more."""
     record = observer.executors.get(executor.executor_id)
     is_over = record is None or record.incarnation != executor.incarnation or record.state == "lost"
-    return told if is_over and not told else observer.exchange.stream_addresses[executor.incarnation]
+    return reported if is_over and not reported else observer.exchange.stream_addresses[executor.incarnation]

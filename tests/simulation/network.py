@@ -105,7 +105,7 @@ class Network:
         self.cut: set[tuple[str, str]] = set()
         """Pairs of a process's name and an address that do not reach each other."""
         self.on_answer: Callable[[_Call, Any, Any], None] = lambda *_: None
-        """Told method, request and answer of every call at the moment that a server has answered it."""
+        """Called with method, request and answer of every call at the moment that a server has answered it."""
         self.garble: Callable[[Any], None] = lambda _: None
         """Puts into some `ReportTasksRequest` what no executor of ours would."""
         self._calls: dict[int, _Call] = {}

@@ -31,7 +31,7 @@ from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue
 from onager.state_backend.local import Group
 from onager.state_backend.model import WatchEvent
-from tests.simulation import given, intervals, programs, reuse
+from tests.simulation import given, intervals, reuse, scripts
 from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan
 from tests.simulation.executions import Executions, SeenJob
@@ -39,7 +39,7 @@ from tests.simulation.loop import Process
 from tests.simulation.versions import needs_feature
 from tests.simulation.views import WATCHED
 
-SET_ASIDE_S = 8
+QUARANTINE_S = 8
 """For how long executors that fail everything get no work."""
 
 
@@ -57,7 +57,7 @@ class Observer(Executions):
         self.tasks_done = 0
         """How many have an output that counts; one that is done again is no further one."""
         self.steps: dict[tuple[str, int], str] = {}
-        """The job of each step of a program."""
+        """The job of each step of a script."""
         self.plans: dict[str, JobPlan] = {}
         """New plans of jobs, by the digest of the plan of the stage with the result."""
         self.losses: Counter[str] = Counter()
@@ -69,7 +69,7 @@ class Observer(Executions):
         self._log: set[str] = set()
         self._plans: set[str] = set()
         self.stored: dict[Keyspace, dict[str, int]] = {keyspace: {} for keyspace in WATCHED}
-        """Revisions of the records that replicas watch."""
+        """Revisions of the records that schedulers watch."""
         self.is_older_there: Callable[[], bool] = lambda: False
         """Tells whether a scheduler of the older release is registered, as far as those who write can know."""
         self.on_registered: Callable[[str], None] = lambda _: None
@@ -145,7 +145,7 @@ class Observer(Executions):
             touched[event.key.partition("/")[0]] = None
 
     def _executor(self, executor_id: str, value: bytes, group: Group) -> None:
-        """An executor may be set aside only while another one takes work."""
+        """An executor may be quarantined only while another one takes work."""
         before = self.executors.pop(executor_id, None)
         if not value:
             return
@@ -153,12 +153,12 @@ class Observer(Executions):
         is_begun = before is None or before.state == "lost" or before.incarnation != record.incarnation
         if is_begun and record.state != "lost":
             self._registered(record, group)
-        if not record.set_aside_until_ms or (before and before.set_aside_until_ms == record.set_aside_until_ms):
+        if not record.quarantined_until_ms or (before and before.quarantined_until_ms == record.quarantined_until_ms):
             return
-        self.counts["set aside"] += 1
-        now_ms = record.set_aside_until_ms - SET_ASIDE_S * 1000
+        self.counts["quarantined"] += 1
+        now_ms = record.quarantined_until_ms - QUARANTINE_S * 1000
         if not any(r.takes_work(now_ms) for e, r in self.executors.items() if e != executor_id):
-            self.fail(f"{executor_id} is set aside, and nobody else takes work")
+            self.fail(f"{executor_id} is quarantined, and nobody else takes work")
 
     def _heart(self, executor_id: str, life: bytes) -> None:
         known = self._hearts.get(executor_id)
@@ -287,7 +287,7 @@ class Observer(Executions):
         job.header, job.seq = header, header.seq
         if header.seq == 0:
             job.submitted = graph
-            programs.submitted(self, job_id)
+            scripts.submitted(self, job_id)
         self.counts["snapshots"] += 1
         self._history_leads_to(job, graph)
         self._moved(job, graph)
@@ -328,7 +328,7 @@ class Observer(Executions):
             self.fail(f"job {job.job_id}: {broken}")
         if before is not None and not before.is_active:
             self.fail(f"job {job.job_id} changed after its end")
-        if before is not None and before.pipeline != after.pipeline and after.pipeline is not None:
+        if before is not None and before.streaming != after.streaming and after.streaming is not None:
             self._given_up(job, before, after)
         for stage in after.stages:
             old = before.stages[stage.spec.stage_id] if before and stage.spec.stage_id < len(before.stages) else None
@@ -359,13 +359,13 @@ class Observer(Executions):
 
     def _given_up(self, job: SeenJob, before: ExecutionGraph, after: ExecutionGraph) -> None:
         """A job gives streaming up once, and nothing that was streamed is kept."""
-        assert after.pipeline is not None
-        self._trace(f"  {job.job_id} streams no more: {after.pipeline.reason}")
-        self.counts["pipelines abandoned"] += 1
-        self.counts["streams without a slot"] += "has no slot for the task" in after.pipeline.reason
-        self.counts["streams that nobody could run"] += "address for streams" in after.pipeline.reason
+        assert after.streaming is not None
+        self._trace(f"  {job.job_id} streams no more: {after.streaming.reason}")
+        self.counts["streaming abandoned"] += 1
+        self.counts["streams without a slot"] += "has no slot for the task" in after.streaming.reason
+        self.counts["streams that nobody could run"] += "address for streams" in after.streaming.reason
         if not before.may_stream:
-            self.fail(f"{job.job_id} gives streaming up a second time: {after.pipeline.reason}")
+            self.fail(f"{job.job_id} gives streaming up a second time: {after.streaming.reason}")
         job.finished.clear()
         kept = {o.nonce for s in before.stages for o in s.ledger.outputs.values() if self._was_streamed(o.nonce)}
         found = {o.nonce for s in after.stages for o in s.ledger.outputs.values()}
@@ -412,17 +412,17 @@ class Observer(Executions):
 
     def _won(self, job: SeenJob, stage_id: int, partition: int, output: Any) -> None:
         if job.graph is not None and job.graph.stages[stage_id].spec.work is StageWork.STEP:
-            programs.done(self, job.job_id, stage_id, output.nonce)
+            scripts.done(self, job.job_id, stage_id, output.nonce)
         if job.graph is None or job.graph.stages[stage_id].spec.work is not StageWork.QUERY:
             return
         found = self.exchange.written.get(output.nonce)
         if found is None:
             self.fail(f"{job.job_id}/{stage_id}/{partition} is won by {output.nonce}, which nobody wrote")
             return
-        told = (output.executor_id, stage_id, partition, output.task_attempt)
+        reported = (output.executor_id, stage_id, partition, output.task_attempt)
         real = (found.executor.partition("_")[0], found.stage_id, found.partition, found.task_attempt)
-        if told != real:
-            self.fail(f"{job.job_id}: output {output.nonce} was written by {real} and is taken for one of {told}")
+        if reported != real:
+            self.fail(f"{job.job_id}: output {output.nonce} was written by {real} and is taken for one of {reported}")
 
     def _nothing_needed_is_dead(self, job: SeenJob, graph: ExecutionGraph) -> None:
         if not graph.is_active or any(

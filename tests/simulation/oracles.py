@@ -20,7 +20,7 @@ from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.jobs.blobs import blobs_of
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import KeyRange, Keyspace
-from tests.simulation import programs
+from tests.simulation import scripts
 from tests.simulation.catalogs import CONFLICT
 from tests.simulation.client import SimulatedClient
 from tests.simulation.data import JobPlan, rows_of, value_in
@@ -31,7 +31,7 @@ from tests.simulation.worker import part_of
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_TOLD = {JobState.SUCCESSFUL: pb.SUCCESSFUL, JobState.FAILED: pb.FAILED, JobState.CANCELLED: pb.CANCELLED}
+_REPORTED = {JobState.SUCCESSFUL: pb.SUCCESSFUL, JobState.FAILED: pb.FAILED, JobState.CANCELLED: pb.CANCELLED}
 _OF_JOBS = (
     "JobHeads/", "ActiveJobs/", "CompletedJobs/", "FailedJobs/", "JobLog/", "GraphChunks/", "Results/", "History/"
 )  # fmt: skip
@@ -53,11 +53,11 @@ class Oracles:
                     raise Violation(f"{client.name} broke: {task.exception()!r}") from task.exception()
             for job_id, plan in client.jobs.items():
                 self._check_job(client, self._world.observer.jobs[job_id], plan)
-            self._check_programs(client)
+            self._check_scripts(client)
         self._check_records()
 
-    def _check_programs(self, client: SimulatedClient) -> None:
-        if (why := programs.check(self._world, client)) is not None:
+    def _check_scripts(self, client: SimulatedClient) -> None:
+        if (why := scripts.check(self._world, client)) is not None:
             raise Violation(why)
         for job_id, plan in client.jobs_of_steps.items():
             job = self._world.observer.jobs[job_id]
@@ -66,15 +66,15 @@ class Oracles:
 
     def _check_job(self, client: SimulatedClient, job: SeenJob, plan: JobPlan) -> None:
         graph = job.final
-        told = client.told.get(job.job_id)
-        if self._world.damage.is_of(job.job_id) and told == pb.FAILED:
-            # Even of an ended job: a replica that had it in memory may have written it again since.
+        reported = client.reported.get(job.job_id)
+        if self._world.damage.is_of(job.job_id) and reported == pb.FAILED:
+            # Even of an ended job: a scheduler that had it in memory may have written it again since.
             self._world.observer.counts["jobs damaged"] += 1
             return
         if graph is None:
             raise Violation(f"{job.job_id} has not ended")
-        if told != _TOLD[graph.state]:
-            raise Violation(f"{job.job_id} ended {graph.state}, and its client was told {told}")
+        if reported != _REPORTED[graph.state]:
+            raise Violation(f"{job.job_id} ended {graph.state}, and its client got {reported}")
         self._world.observer.counts[f"jobs {graph.state}"] += 1
         match graph.outcome:
             case Succeeded():
@@ -167,7 +167,7 @@ class Oracles:
             return self._world.exchange.written[output.nonce].value, output.nonce
         attempt = stage.ledger.next_attempt(partition) - 1
         stream = self._world.exchange.streams.get(TaskKey(job_id, number, stage.attempt, partition, attempt))  # type: ignore[arg-type]
-        if not graph.is_pipelined or stage.spec.output.kind != "exchange":
+        if not graph.is_streaming or stage.spec.output.kind != "exchange":
             raise Violation(f"{job_id}/{number} has no output of {partition}")
         return (None, "") if stream is None else (stream.value, stream.nonce)
 
@@ -176,8 +176,8 @@ class Oracles:
         counts = self._world.observer.counts
         if counts["catalog conflicts"] or counts["jobs that found the catalog changed"]:
             return  # these are planned anew, or fail
-        # A replica that dies between launching into a slot and answering the report that has freed it leaves two that
-        # fill it, who takes that launch over and who is told the report again: the executor refuses one of the tasks.
+        # A scheduler that dies between launching into a slot and answering the report that has freed it leaves two that
+        # fill it, who takes that launch over and who gets the report again: the executor refuses one of the tasks.
         refused = counts["refused"] if self._world.weather.blow else 0
         # So does one that polls a scheduler while another is silent which has filled a slot of it: a task that is to
         # stream and finds none ends the streaming, and each task of its launch fails.
@@ -187,14 +187,14 @@ class Oracles:
         for event in ("executor_lost", "tasks_lost", "task_failed", "jobs failed"):
             if counts[event] > excused.get(event, 0) and self._world.damage.job_id is None:
                 raise Violation(f"{counts[event]} times {event}, and nothing had happened to any executor")
-        if counts["pipelines abandoned"] > refused + without_slot + counts["streams that nobody could run"]:
+        if counts["streaming abandoned"] > refused + without_slot + counts["streams that nobody could run"]:
             raise Violation("a job streams no more, and nothing had happened to any executor")
         twice = [key for key, lives in self._world.observer.began_at.items() if len(lives) > 1]
         if twice:
             raise Violation(f"{twice[:3]} ran more than once")
         ran = {(key.job_id, key.stage_id, key.partition) for key in self._world.observer.began_at}
-        if counts["pipelines abandoned"] or self._world.damage.job_id is not None:
-            return  # a replica that reads a damaged record cancels tasks of a job that its driver continues
+        if counts["streaming abandoned"] or self._world.damage.job_id is not None:
+            return  # a scheduler that reads a damaged record cancels tasks of a job that its driver continues
         if len(self._world.observer.began_at) - len(ran) > counts["second attempts"]:
             raise Violation("some partition was run by more attempts than there had to be")
 
@@ -217,9 +217,9 @@ class Oracles:
             raise Violation(f"all jobs have ended, and there are still {stray[:5]}")
 
     def are_registered(self) -> bool:
-        """Return whether the store lists every replica that serves."""
+        """Return whether the store lists every scheduler that serves."""
         keys = self._keys()
-        return all(f"Schedulers/{r.name}" in keys for r in self._world.replicas if r.process is not None)
+        return all(f"Schedulers/{r.name}" in keys for r in self._world.schedulers if r.process is not None)
 
     def in_hand(self) -> list[str]:
         """Return what processes still hold: tasks, slots, jobs to work on."""
@@ -229,12 +229,12 @@ class Oracles:
                 found += [f"{executor.life} has {key}" for key in executor.agent._attempts.held()]
                 found += [f"{executor.life} runs {key}" for key in executor.worker._running]
                 found += [f"{executor.life} keeps {job_id}" for job_id in executor.worker.kept_jobs()]
-        for place in self._world.replicas:
-            if place.process is not None and place.replica is not None:
-                replica = place.replica
-                found += [f"{place.name} queues {job_id}" for job_id in replica.queue._shares]
-                found += [f"{place.name} writes {job_id}" for job_id in replica.writers._queues]
-                found += [f"{place.name} drives {job_id}" for job_id in replica.local._coordinators]
+        for place in self._world.schedulers:
+            if place.process is not None and place.scheduler is not None:
+                scheduler = place.scheduler
+                found += [f"{place.name} queues {job_id}" for job_id in scheduler.queue._shares]
+                found += [f"{place.name} writes {job_id}" for job_id in scheduler.writers._queues]
+                found += [f"{place.name} drives {job_id}" for job_id in scheduler.local._coordinators]
         return found
 
     def are_results_gone(self) -> bool:

@@ -1,7 +1,8 @@
 """Checks repeatedly that work proceeds without delay and in fair turns while nothing prevents it.
 
 What is measured is dead time: a task that waits while a slot is free, one that the graph believes in the hands of an
-executor that has never heard of it, a report that nobody takes, a job that gets nothing while others get more and more.
+executor that has never learned of it, a report that nobody takes, a job that gets nothing while others get more and
+more.
 """
 
 from collections import Counter
@@ -45,11 +46,11 @@ class Bounds:
     waiting_s: float
     """A task waits while a slot is free."""
     launch_s: float
-    """An executor is believed to run what it has never heard of."""
+    """An executor is believed to run what it has never learned of."""
     report_s: float
     """A task has ended, and no scheduler takes its report."""
     view_s: float
-    """Something is stored of which a scheduler has not heard."""
+    """Something is stored of which a scheduler has not learned."""
 
     @property
     def refused_s(self) -> float:
@@ -59,9 +60,9 @@ class Bounds:
 
 CALM = Bounds(waiting_s=0.3, launch_s=0.3, report_s=0.3, view_s=0.3)
 DEATH = Bounds(waiting_s=1.0, launch_s=1.0, report_s=1.0, view_s=1.0)
-"""One replica dies, leaves, comes, or starts again."""
+"""One scheduler dies, leaves, comes, or starts again."""
 HANG = Bounds(waiting_s=3.0, launch_s=3.0, report_s=3.0, view_s=3.0)
-"""One replica hangs: that is seen by the heartbeats that it leaves unanswered."""
+"""One scheduler hangs: that is seen by the heartbeats that it leaves unanswered."""
 
 
 class Pace:
@@ -75,20 +76,20 @@ class Pace:
         """When each pause before a retry, or wait for a re-plan, was first seen."""
         self._hungry: dict[str, tuple[int, Counter[str], int]] = {}
         """How many tasks a job had been given that has nothing running, and at which executors others had, at first."""
-        self.longest_s = dict.fromkeys(_TOLD, 0.0)
+        self.longest_s = dict.fromkeys(_REPORTED, 0.0)
 
     def look(self) -> None:
         """Look at everything; what has lasted too long is a violation."""
         bounds = self._bounds
         now_s = self._world.loop.time()
         views = (("view", what) for what in self._world.views.differences())
-        found = [*self._waiting(), *self._launches_unheard(), *self._reports_untaken(), *views]
+        found = [*self._waiting(), *self._launches_unseen(), *self._reports_untaken(), *views]
         self._since_s = {what: self._since_s.get(what, now_s) for what in found}
         for (kind, what), since_s in self._since_s.items():
             lasted_s = now_s - since_s
             self.longest_s[kind] = max(self.longest_s[kind], lasted_s)
             if lasted_s > getattr(bounds, f"{kind}_s"):
-                self._world.observer.fail(f"{_TOLD[kind]} for {lasted_s:.2f} s: {what}")
+                self._world.observer.fail(f"{_REPORTED[kind]} for {lasted_s:.2f} s: {what}")
                 self._since_s[kind, what] = float("inf")
         self._look_at_turns()
 
@@ -130,13 +131,13 @@ class Pace:
         return self._world.is_mixed and needs_feature(graph)
 
     def _is_newest_there(self) -> bool:
-        running = [r.process for r in self._world.replicas if r.process is not None and not r.process.is_paused]
+        running = [r.process for r in self._world.schedulers if r.process is not None and not r.process.is_paused]
         return any(not process.is_old for process in running)
 
     def _by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
         """Return *graph* with those pauses before retries that are not over, and waits for re-plans, going on at 0 ms.
 
-        A replica whose clock is behind may take a pause, or wait, for twice as long, and no longer.
+        A scheduler whose clock is behind may take a pause, or wait, for twice as long, and no longer.
         """
         graph = self._with_replan_by_true_time(self._with_planning_by_true_time(graph))
         if not any(isinstance(s, RunningStage) and s.paused for s in graph.stages):
@@ -179,7 +180,7 @@ class Pace:
         free = [
             agent
             for _, agent in self._agents
-            if agent._attempts.free_slots and agent._membership._registered.is_set() and not agent._draining.is_set()
+            if agent._attempts.free_slots and agent._registration._registered.is_set() and not agent._draining.is_set()
         ]
         active = [(j, graph) for j, graph in self._active if not self._is_barred(j)]
         # A launch is progress: what waits then waits for another reason.
@@ -193,7 +194,7 @@ class Pace:
         One of the older release fills no slots with tasks of a job that it cannot read.
         """
         polled = agent._gateway._addresses[agent._gateway._current]
-        old = [r.address for r in self._world.replicas if r.process is not None and r.process.is_old]
+        old = [r.address for r in self._world.schedulers if r.process is not None and r.process.is_old]
         return _is_fit(graph, _slot(agent)) and not (self._is_new(graph) and polled in old)
 
     def _is_barred(self, job: SeenJob) -> bool:
@@ -202,7 +203,7 @@ class Pace:
         has_limit = job.header is not None and job.header.session_max_tasks > 0
         return has_limit and (not observer.is_limit_exact or observer.over_limit(job, counts_damaged=True) >= 0)
 
-    def _launches_unheard(self) -> list[tuple[str, object]]:
+    def _launches_unseen(self) -> list[tuple[str, object]]:
         agents = dict(self._agents)
         found: list[tuple[str, object]] = []
         for job, graph in self._active:
@@ -246,19 +247,19 @@ class Pace:
             waited = max(waited, len(hungry))  # each of those that waited with it may come first
             fit = [agent._id for _, agent in self._agents if self._may_get(agent, graphs[job_id])]
             served = sum(others[executor_id] - began[executor_id] for executor_id in fit)
-            if served > 2 * slots + 8 * len(self._world.replicas) + 2 * waited:
+            if served > 2 * slots + 8 * len(self._world.schedulers) + 2 * waited:
                 self._world.observer.fail(f"{job_id} got nothing while others got {served} tasks")
                 began = others
             self._hungry[job_id] = job.launches, began, waited
 
 
 def _slot(agent: Agent) -> ExecutorSlot:
-    return ExecutorSlot(agent._id, "", 0, can_stream=bool(agent._membership._identity.stream_address))
+    return ExecutorSlot(agent._id, "", 0, can_stream=bool(agent._registration._identity.stream_address))
 
 
 def _is_fit(graph: ExecutionGraph, slot: ExecutorSlot) -> bool:
     """Return whether a task of the job may go there: second attempts need another executor, streams an address."""
-    if graph.is_pipelined and not slot.can_stream:
+    if graph.is_streaming and not slot.can_stream:
         return False
     return _has_stage_to_start(graph) or pop_next_tasks(graph, slot, 1, 0) is not None
 
@@ -275,10 +276,10 @@ def _could_run_now(graph: ExecutionGraph) -> bool:
     return has_runnable_work(graph) and (not is_all_paused or _has_stage_to_start(graph))
 
 
-_TOLD = {
+_REPORTED = {
     "waiting": "a job's tasks wait while a slot is free",
-    "launch": "an executor is believed to have a task of which it has not heard",
+    "launch": "an executor is believed to have a task of which it has not learned",
     "report": "a report is not taken",
     "refused": "a report that was left to others is not taken",
-    "view": "a replica has not heard of what is stored",
+    "view": "a scheduler has not learned of what is stored",
 }

@@ -19,10 +19,10 @@ from onager.executor.agent.attempts import AttemptTable, Launch
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import Reports
-from onager.scheduler.cluster import member_calls
+from onager.scheduler.cluster import scheduler_calls
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.remote_driver import RemoteDriver
 from onager.scheduler.engine import clean_ups
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -48,11 +48,11 @@ from tests.simulation.planted_catalogs import OF_CATALOGS
 from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_mechanisms import OF_MECHANISMS
-from tests.simulation.planted_pipelines import OF_PIPELINES
-from tests.simulation.planted_programs import OF_PROGRAMS
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_replans import OF_REPLANS
 from tests.simulation.planted_reuse import OF_REUSE
+from tests.simulation.planted_scripts import OF_SCRIPTS
+from tests.simulation.planted_streaming import OF_STREAMING
 from tests.simulation.planted_transactions import OF_TRANSACTIONS
 from tests.simulation.planted_watches import OF_WATCHES
 
@@ -149,12 +149,12 @@ def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
 @contextmanager
 def _clean_up_while_readers_run() -> Iterator[None]:
     """Files of stages that are done are removed while others read them."""
-    owed = job_heads._clean_up_owed
+    due = job_heads._clean_up_due
 
     def early(graph: Any) -> Any:
-        return "all" if graph.is_active and sum(bool(s.ledger.outputs) for s in graph.stages) > 1 else owed(graph)
+        return "all" if graph.is_active and sum(bool(s.ledger.outputs) for s in graph.stages) > 1 else due(graph)
 
-    with mock.patch("onager.scheduler.jobs.job_heads._clean_up_owed", early):
+    with mock.patch("onager.scheduler.jobs.job_heads._clean_up_due", early):
         yield
 
 
@@ -168,8 +168,8 @@ def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _lease_that_ran_out_is_not_told() -> Iterator[None]:
-    """No replica reacts when an executor's lease expires or its connection breaks."""
+def _lease_that_ran_out_is_not_reported() -> Iterator[None]:
+    """No scheduler reacts when an executor's lease expires or its connection breaks."""
 
     async def expire_lost(self: FailureDetector) -> None:
         return None
@@ -182,9 +182,9 @@ def _lease_that_ran_out_is_not_told() -> Iterator[None]:
 
 
 @contextmanager
-def _loss_of_the_own_lease_is_not_told() -> Iterator[None]:
-    """A scheduler does not hear that its registration is gone (X1: a lease that silently ran out)."""
-    with mock.patch.object(KeptLease, "lose"), mock.patch.object(Members, "_put_if_gone"):
+def _loss_of_the_own_lease_is_not_reported() -> Iterator[None]:
+    """A scheduler does not learn that its registration is gone (X1: a lease that silently ran out)."""
+    with mock.patch.object(KeptLease, "lose"), mock.patch.object(LiveSchedulers, "_put_if_gone"):
         yield
 
 
@@ -246,8 +246,8 @@ def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _other_replicas_are_not_woken() -> Iterator[None]:
-    """A replica works on what was submitted to itself alone (L10: jobs of the other one starve)."""
+def _other_schedulers_are_not_woken() -> Iterator[None]:
+    """A scheduler works on what was submitted to itself alone (L10: jobs of the other one starve)."""
 
     async def adopt(self: LocalDriver, job_id: Any) -> None:
         return None
@@ -302,7 +302,7 @@ def _poll_waits_for_the_dead() -> AbstractContextManager[Any]:
 
 
 def _short_wait_ends_in_silence() -> AbstractContextManager[Any]:
-    """A push executor is not told that its poll has waited for a shorter time than it asked for."""
+    """A push executor does not learn that its poll has waited for a shorter time than it asked for."""
 
     async def call(self: Polls, request: pb.PollWorkRequest, offer: Any, wait_ms: int) -> None:
         await _call(self, pb.PollWorkRequest(list_number=request.list_number, wait_ms=wait_ms), offer, wait_ms)
@@ -311,7 +311,7 @@ def _short_wait_ends_in_silence() -> AbstractContextManager[Any]:
 
 
 def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
-    """A replica answers for another one which it could not reach."""
+    """A scheduler answers for another one which it could not reach."""
 
     async def update(self: RemoteDriver, executor: Any, reports: Any, freed: int) -> Any:
         try:
@@ -324,7 +324,7 @@ def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextMa
 
 @contextmanager
 def _dry_job_stays_dry() -> Iterator[None]:
-    """What another replica had nothing to do for once gets no slot from this one any more (L10: it starves)."""
+    """What another scheduler had nothing to do for once gets no slot from this one any more (L10: it starves)."""
     dry: dict[tuple[int, str], None] = {}
     feed = JobLoads._feed
 
@@ -364,7 +364,7 @@ def _cut_call_cancels_its_caller() -> Iterator[None]:
             for part in parts:
                 part.done.cancel()
 
-    with mock.patch.object(member_calls, "unless_cut", unless_cut), mock.patch.object(RemoteDriver, "_call", call):
+    with mock.patch.object(scheduler_calls, "unless_cut", unless_cut), mock.patch.object(RemoteDriver, "_call", call):
         yield
 
 
@@ -389,13 +389,13 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "repeated-launch-runs-twice": _repeated_launch_runs_twice,
     "clean-up-while-readers-run": _clean_up_while_readers_run,
     "result-cleaned-up": _result_is_cleaned_up_with_the_rest,
-    "lease-end-not-told": _lease_that_ran_out_is_not_told,
-    "own-lease-loss-not-told": _loss_of_the_own_lease_is_not_told,
+    "lease-end-not-reported": _lease_that_ran_out_is_not_reported,
+    "own-lease-loss-not-reported": _loss_of_the_own_lease_is_not_reported,
     "late-submission-runs-again": _submission_forgets_jobs_that_have_ended,
     "accepted-in-memory": _accepted_job_is_in_memory_alone,
     "late-report-breaks": _late_report_breaks_the_call,
     "shared-blob-goes": _blob_goes_while_another_job_names_it,
-    "other-replicas-not-woken": _other_replicas_are_not_woken,
+    "other-schedulers-not-woken": _other_schedulers_are_not_woken,
     "retention-forgets": _retention_forgets_results,
     "cancels-not-recorded": _cancels_are_not_recorded,
     "audit-stays": _audit_stays,
@@ -404,7 +404,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "no-turns": _jobs_take_no_turns,
     "cut-call-cancels": _cut_call_cancels_its_caller,
     "launches-not-noted": _launches_are_not_noted,
-    **OF_PIPELINES,
+    **OF_STREAMING,
     **OF_TRANSACTIONS,
     **OF_WATCHES,
     **OF_LAYOUTS,
@@ -412,7 +412,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_RECORDS,
     **OF_CATALOGS,
     **OF_REPLANS,
-    **OF_PROGRAMS,
+    **OF_SCRIPTS,
     **OF_REUSE,
     **OF_MECHANISMS,
 }

@@ -30,9 +30,9 @@ def _late_layout_counts() -> Iterator[None]:
     def apply(graph: ExecutionGraph, event: StageLaidOut) -> ExecutionGraph:
         if any(graph.stages[i].spec.layout is not None for i in (event.stage_id, *event.fused)):
             return graph
-        members = {i: graph.stages[i] for i in (*event.fused, event.stage_id)}
-        inputs = sorted({i.stage_id for stage in members.values() for i in stage.spec.inputs} - members.keys())
-        return _fused(graph, event, members, inputs) if event.fused else _with_reads(graph, event)
+        group = {i: graph.stages[i] for i in (*event.fused, event.stage_id)}
+        inputs = sorted({i.stage_id for stage in group.values() for i in stage.spec.inputs} - group.keys())
+        return _fused(graph, event, group, inputs) if event.fused else _with_reads(graph, event)
 
     with (
         mock.patch.object(query_coordinator, "lay_out", late),
@@ -42,12 +42,12 @@ def _late_layout_counts() -> Iterator[None]:
 
 
 def _merge_drops_a_bucket() -> AbstractContextManager[Any]:
-    """A task that reads several buckets is told of all but the last one."""
+    """A task that reads several buckets gets all but the last one."""
 
     def read(found: Any) -> pb.TaskRead:
-        told = _read(found)
-        told.end_bucket = max(told.first_bucket + 1, told.end_bucket - 1)
-        return told
+        reported = _read(found)
+        reported.end_bucket = max(reported.first_bucket + 1, reported.end_bucket - 1)
+        return reported
 
     return mock.patch.object(stage_coordinator, "_read", read)
 
@@ -55,8 +55,8 @@ def _merge_drops_a_bucket() -> AbstractContextManager[Any]:
 def _fused_stage_is_launched() -> AbstractContextManager[Any]:
     """What another stage's task computes keeps its own tasks, too."""
 
-    def apply(graph: ExecutionGraph, event: Any, members: Any, inputs: Any) -> ExecutionGraph:
-        after = _fused(graph, event, members, inputs)
+    def apply(graph: ExecutionGraph, event: Any, group: Any, inputs: Any) -> ExecutionGraph:
+        after = _fused(graph, event, group, inputs)
         stages = list(after.stages)
         for i in event.fused:
             stages[i] = ResolvedStage(spec=replace(graph.stages[i].spec, inputs=()), attempt=graph.stages[i].attempt)

@@ -39,7 +39,7 @@ def _deletions_are_ignored() -> AbstractContextManager[Any]:
 
 
 def _what_is_gone_is_not_noticed_when_all_is_read() -> AbstractContextManager[Any]:
-    """Of records that went while a watch was broken nobody ever hears: a list says only what is there."""
+    """Of records that went while a watch was broken nobody ever learns: a list says only what is there."""
 
     async def refresh(self: WatchedRecords[Any], *, is_strict: bool = False) -> int:
         page = await self._backend.get_from_prefix(self._keyspace, "")
@@ -87,13 +87,13 @@ def _check_covers_the_first_job_alone() -> AbstractContextManager[Any]:
     needs_checks = job_checks._needs_checks
 
     def needs(job: StoredJob) -> bool:
-        return needs_checks(job) and not job.graph.is_pipelined
+        return needs_checks(job) and not job.graph.is_streaming
 
     return mock.patch.object(job_checks, "_needs_checks", needs)
 
 
 def _requests_wait_for_the_next_call() -> AbstractContextManager[Any]:
-    """A call that waits for requests is not ended when there is one: the executor hears it from the next call."""
+    """A call that waits for requests is not ended when there is one: the executor learns it from the next call."""
     return mock.patch.object(ExecutorRequests, "note_change")
 
 

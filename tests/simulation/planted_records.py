@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onager.execution_graph import Event, ExecutionGraph, LaunchEvent, ResolvedStage, RunningStage
 from onager.execution_graph.attempts import held as _held
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.engine.query_coordinator import QueryCoordinator
 from onager.scheduler.engine.stage_coordinator import StageCoordinator
 from onager.scheduler.executors.manager import ExecutorManager
@@ -112,7 +112,7 @@ def _one_head_fails_all() -> AbstractContextManager[Any]:
 
 def _newest_is_written_at_once() -> AbstractContextManager[Any]:
     """A scheduler uses a feature that those of an older release, which are still there, lack."""
-    return mock.patch.object(Members, "features", property(lambda self: frozenset(self.record.features)))
+    return mock.patch.object(LiveSchedulers, "features", property(lambda self: frozenset(self.record.features)))
 
 
 def _history_lacks_the_last_entry() -> AbstractContextManager[Any]:

@@ -24,7 +24,7 @@ _settle = JobStore._settle
 
 
 def _append_expects_no_absence() -> AbstractContextManager[Any]:
-    """The next key of the log is not expected to be absent: two replicas write over each other (X10)."""
+    """The next key of the log is not expected to be absent: two schedulers write over each other (X10)."""
 
     async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], changes: Any = None) -> int | None:
         return await _settle(self, ops, {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}, changes)
@@ -99,7 +99,7 @@ def _snapshot_truncates_what_readers_need() -> AbstractContextManager[Any]:
 
 
 def _conflict_is_ignored() -> AbstractContextManager[Any]:
-    """A replica that loses the race for a log position continues as if it had won (X15: ownership is not checked)."""
+    """A scheduler that loses the race for a log position continues as if it had won (X15: ownership is not checked)."""
 
     async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], changes: Any = None) -> int | None:
         return await _settle(self, ops, expect, changes) or max(expect.values()) + 1

@@ -14,7 +14,7 @@ _hub_watch = WatchHub.watch
 
 
 def _watch_begins_now() -> AbstractContextManager[Any]:
-    """What is written between the listing and the watch is told by neither (X3: a watch without a revision)."""
+    """What is written between the listing and the watch is reported by neither (X3: a watch without a revision)."""
 
     def watch(self: LocalBackend, keyspace: Keyspace, prefix: str, _: int | None) -> Any:
         return _watch(self, keyspace, prefix, None)
@@ -23,7 +23,7 @@ def _watch_begins_now() -> AbstractContextManager[Any]:
 
 
 def _prefix_fits_no_key() -> AbstractContextManager[Any]:
-    """Events of heads are looked for under a prefix that their keys do not have (X8: nothing is ever told)."""
+    """Events of heads are looked for under a prefix that their keys do not have (X8: nothing is ever reported)."""
 
     def watch(self: WatchHub, keyspace: Keyspace, prefix: str, from_revision: int | None) -> Any:
         wrong = f"{keyspace}/{prefix}" if keyspace is Keyspace.JobHeads else prefix

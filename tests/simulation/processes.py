@@ -1,4 +1,4 @@
-"""What runs in a simulated cluster: replicas and executors, each a real one over a simulated network and store."""
+"""What runs in a simulated cluster: schedulers and executors, each a real one over a simulated network and store."""
 
 import asyncio
 import random  # noqa: TID251 seeded
@@ -10,12 +10,12 @@ from onager.errors import OnagerError
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.endings import Ending
 from onager.executor.agent.gateway import SchedulerGateway
-from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import ExecutorService
+from onager.executor.agent.registration import Identity
 from onager.executor.settings import ExecutorSettings
 from onager.ids import Incarnation
 from onager.scheduler import main
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend.faulty import FaultPlan, FaultyBackend
 from onager.state_backend.memory import MemoryBackend
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 EXCHANGE_DIR = "/exchange"
-REPLICA_SKEW_MS = 10_000
-"""Replicas that are up together agree on a time; they may all be down at once, and then the first back sets it."""
+SCHEDULER_SKEW_MS = 10_000
+"""Schedulers that are up together agree on a time; they may all be down at once, and then the first back sets it."""
 EXECUTOR_SKEW_MS = 2 * 3_600_000
 
 
@@ -44,7 +44,7 @@ def draw_skew_ms(rng: random.Random, most_ms: int) -> int:
 
 
 class SimulatedBackend(FaultyBackend):
-    """A replica's client of the store; what is under way there arrives whatever becomes of the replica."""
+    """A scheduler's client of the store; what is under way there arrives whatever becomes of the scheduler."""
 
     def __init__(self, world: "World", inner: MemoryBackend, plan: FaultPlan, delay_s: Callable[[], float]) -> None:
         super().__init__(inner, plan, VirtualClock(world.loop), delay_s=delay_s)
@@ -64,8 +64,8 @@ class _StoppingServer:
         await self._network.stop(self._process, grace)
 
 
-class SimulatedReplica:
-    """A place where one replica runs, life after life."""
+class SimulatedScheduler:
+    """A place where one scheduler runs, life after life."""
 
     def __init__(self, world: "World", number: int, rng: random.Random) -> None:
         self.world, self.rng = world, rng
@@ -73,14 +73,14 @@ class SimulatedReplica:
         self.address = f"127.0.0.1:{5_000 + number}"
         self.lives = 0
         self.process: Process | None = None
-        self.replica: Replica | None = None
+        self.scheduler: SchedulerApp | None = None
         self.loops: asyncio.Task[None] | None = None
         self.store: MemoryBackend | None = None
         self.is_store_down = False
         self.wants_to_live = True
         self.is_leaving = False
         self.began_s = 0.0
-        self.clock = VirtualClock(world.loop, draw_skew_ms(rng, REPLICA_SKEW_MS))
+        self.clock = VirtualClock(world.loop, draw_skew_ms(rng, SCHEDULER_SKEW_MS))
         self.is_old = False
         """Whether it is of the older release."""
 
@@ -99,22 +99,22 @@ class SimulatedReplica:
             self.store = MemoryBackend(world.store)
             backend = SimulatedBackend(world, self.store, self._fault, self._delay_s)
             own = {**world.scheduler_settings, **settings, "scheduler_id": self.name, "listen": self.address}
-            replica = Replica(_SCHEDULER.model_copy(update=own), backend, self.clock)
+            scheduler = SchedulerApp(_SCHEDULER.model_copy(update=own), backend, self.clock)
             if world.is_reusing:
-                reuse.let_space_run_short(replica, world._rng(f"space {self.name}", self.lives))
+                reuse.let_space_run_short(scheduler, world._rng(f"space {self.name}", self.lives))
             if world.is_mixed:
-                replica.members.record = versions.registration(replica.members.record, is_old=self.is_old)
+                scheduler.schedulers.record = versions.registration(scheduler.schedulers.record, is_old=self.is_old)
             try:
-                await replica.start()
+                await scheduler.start()
                 break
             except OnagerError as error:
                 world.trace(f"{self.name} cannot start: {error}")
                 await self.store.close()
                 await asyncio.sleep(0.5)
-        self.replica = replica
-        world.network.listen(self.address, process, replica.service, replica.gateway, replica.for_replicas)
+        self.scheduler = scheduler
+        world.network.listen(self.address, process, scheduler.service, scheduler.gateway, scheduler.for_schedulers)
         world.trace(f"{self.name}#{self.lives} serves")
-        self.loops = asyncio.create_task(replica.run())
+        self.loops = asyncio.create_task(scheduler.run())
         try:
             await self.loops
         except Exception as error:  # noqa: BLE001 - whatever it is, a scheduler must not end by itself
@@ -131,27 +131,27 @@ class SimulatedReplica:
         self.world.network.gone(process)
         if self.store is not None:
             self.world.store.clients.discard(self.store)
-        self.process = self.replica = self.store = None
+        self.process = self.scheduler = self.store = None
 
     async def stop(self) -> None:
         """End it as SIGTERM does."""
-        process, replica, store = self.process, self.replica, self.store
-        if process is None or replica is None or store is None:
+        process, scheduler, store = self.process, self.scheduler, self.store
+        if process is None or scheduler is None or store is None:
             self.kill()
             return
         self.world.trace(f"{self.name}#{self.lives} is stopped")
         self.is_leaving = True
-        done = self.world.loop.spawn(process, self._stop(process, replica, store))
+        done = self.world.loop.spawn(process, self._stop(process, scheduler, store))
         await asyncio.wait([done], timeout=5)
         if done.done() and not done.cancelled() and done.exception() is not None:
             self.world.observer.fail(f"{self.name} could not be stopped: {done.exception()!r}")
         if self.process is process:
             self.kill()
 
-    async def _stop(self, process: Process, replica: Replica, store: MemoryBackend) -> None:
+    async def _stop(self, process: Process, scheduler: SchedulerApp, store: MemoryBackend) -> None:
         assert self.loops is not None
         began_s = self.world.loop.time()
-        await main._drain(replica, _StoppingServer(self.world.network, process), self.loops)  # type: ignore[arg-type]
+        await main._drain(scheduler, _StoppingServer(self.world.network, process), self.loops)  # type: ignore[arg-type]
         await store.close()
         self.world.trace(f"{self.name}#{self.lives} left in {self.world.loop.time() - began_s:.3f} s")
 
@@ -193,7 +193,7 @@ class SimulatedExecutor:
     @property
     def is_registered(self) -> bool:
         """Return whether a scheduler knows this life of it."""
-        return self.agent is not None and self.agent._membership._registered.is_set()
+        return self.agent is not None and self.agent._registration._registered.is_set()
 
     def start(self) -> None:
         self.lives += 1
@@ -203,7 +203,7 @@ class SimulatedExecutor:
 
     async def _main(self, process: Process) -> None:
         world, clock = self.world, self.clock
-        addresses = [r.address for r in world.replicas]
+        addresses = [r.address for r in world.schedulers]
         self.rng.shuffle(addresses)
         settings = _EXECUTOR.model_copy(
             update={

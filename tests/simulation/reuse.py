@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onager.execution_graph import ExecutionGraph, OutputsTaken, TakenOutput
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.executors.manager import ExecutorManager
 from tests.simulation.data import JobPlan, digest
 
@@ -45,13 +45,13 @@ def add_fingerprints(outcome: pb.PlanOutcome, plan: JobPlan | None) -> None:
             outcome.stages[number - 1].fingerprint = digest(f"{plan.text()} fingerprint {number}".encode())
 
 
-def let_space_run_short(replica: Replica, rng: random.Random) -> None:
+def let_space_run_short(scheduler: SchedulerApp, rng: random.Random) -> None:
     """Have outputs withdrawn now and then while others run."""
 
     class ShortOfSpace(ExecutorManager):
         is_space_short = property(lambda _: rng.random() < _SHORT)  # type: ignore[assignment]
 
-    replica.executors.__class__ = ShortOfSpace
+    scheduler.executors.__class__ = ShortOfSpace
 
 
 def on_taken(observer: "Observer", job: "SeenJob", event: OutputsTaken, after: ExecutionGraph) -> None:

@@ -24,7 +24,7 @@ def test_seeds(tell):
     counts, virtual_s = Counter(), 0.0
     with multiprocessing.get_context("spawn").Pool(min(4, os.cpu_count() or 1)) as pool:
         for report in pool.imap_unordered(simulate, SEEDS):
-            assert report.violation is None, report.told()
+            assert report.violation is None, report.reported()
             counts, virtual_s = counts + report.counts, virtual_s + report.virtual_s
     tell(
         f"{len(SEEDS)} seeds: {virtual_s / 3600:.1f} virtual hours, {counts['executions']} executions, "
@@ -38,14 +38,14 @@ def test_seeds(tell):
 
 @pytest.mark.parametrize("seed", [30])
 def test_a_seed_tells_the_same_story_in_every_process(seed):
-    told = {simulate(seed).digest, simulate(seed).digest}
+    reported = {simulate(seed).digest, simulate(seed).digest}
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed)]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-        told.add(done.stdout.split()[-1])
-    assert len(told) == 1
-    assert simulate(seed + 1).digest not in told
+        reported.add(done.stdout.split()[-1])
+    assert len(reported) == 1
+    assert simulate(seed + 1).digest not in reported
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
         pytest.param(1953, id="an-old-scheduler-looks-for-ever-at-an-ended-job-of-a-newer-version"),
         pytest.param(7000081, id="a-task-cancelled-before-it-was-sent-keeps-its-slot"),
         pytest.param(7000426, id="a-session-gets-a-task-while-a-report-of-another-job-of-it-is-stored"),
-        pytest.param(7000430, id="nobody-hears-that-a-session-has-room-again"),
+        pytest.param(7000430, id="nobody-learns-that-a-session-has-room-again"),
         pytest.param(75147310349, id="a-launch-is-said-to-be-that-of-a-scheduler-which-leaves-that-very-moment"),
         pytest.param(163897562340, id="slots-of-no-use-to-a-job-count-as-its-and-keep-it-from-those-that-are"),
         pytest.param(879475520074, id="a-slot-that-five-jobs-cannot-use-is-kept-from-the-sixth"),
@@ -70,17 +70,17 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
 )
 def test_what_a_seed_found_once_is_repaired(seed):
     report = simulate(seed)
-    assert report.violation is None, report.told()
+    assert report.violation is None, report.reported()
 
 
 def test_a_violation_tells_the_seed_what_came_before_and_how_to_run_it_again():
     report = simulate(1, planted="end-not-atomic")
-    assert "seed 1: job " in report.told()
-    assert "store r" in report.told()
-    assert report.told().endswith("again: python -m tests.simulation --seed 1 --trace")
+    assert "seed 1: job " in report.reported()
+    assert "store r" in report.reported()
+    assert report.reported().endswith("again: python -m tests.simulation --seed 1 --trace")
 
 
-def test_what_breaks_in_the_simulation_is_told_too(monkeypatch):
+def test_what_breaks_in_the_simulation_is_reported_too(monkeypatch):
     monkeypatch.setattr(Oracles, "check_jobs", lambda _: 1 / 0)
     assert "ZeroDivisionError" in simulate(2).violation
 
@@ -124,12 +124,12 @@ def test_time_jumps_and_nobody_waits(loop):
 
 
 def test_a_paused_process_does_nothing_and_then_goes_on(loop):
-    heard = []
+    received = []
 
     async def tick():
         while True:
             await asyncio.sleep(1)
-            heard.append(loop.time())
+            received.append(loop.time())
 
     process = loop.start_process("one")
     loop.spawn(process, tick())
@@ -138,24 +138,24 @@ def test_a_paused_process_does_nothing_and_then_goes_on(loop):
     run(loop, asyncio.sleep(5))
     process.is_paused = False
     run(loop, asyncio.sleep(1.2))
-    assert heard == [1, 6.5, 7.5]
+    assert received == [1, 6.5, 7.5]
 
 
 def test_a_killed_process_does_not_even_clean_up(loop):
-    heard = []
+    received = []
 
     async def work():
         try:
             await asyncio.sleep(1)
         finally:
-            heard.append("cleaned up")
+            received.append("cleaned up")
 
     process = loop.start_process("one")
     loop.spawn(process, work())
     run(loop, asyncio.sleep(0.5))
     loop.kill(process)
     run(loop, asyncio.sleep(5))
-    assert heard == []
+    assert received == []
 
 
 def _at_once(loop):
@@ -190,18 +190,18 @@ def test_there_are_no_threads_and_no_sockets(loop):
 
 def test_processes_take_turns_as_the_seed_says():
     def order(seed):
-        loop, heard = VirtualLoop(seed), []
+        loop, received = VirtualLoop(seed), []
 
         async def step(name):
             for _ in range(5):
                 await asyncio.sleep(0)
-                heard.append(name)
+                received.append(name)
 
         for name in "abc":
             loop.spawn(loop.start_process(name), step(name))
         run(loop, asyncio.sleep(1))
         loop.close()
-        return "".join(heard)
+        return "".join(received)
 
     assert order(1) == order(1)
     assert len({order(seed) for seed in range(10)}) > 5

@@ -1,7 +1,7 @@
 """Two releases in one cluster: the newer one has a feature that the older one lacks.
 
 All processes of a simulation run the same modules, so the process that runs decides what differs. Second attempts stand
-for any feature of a later release: the older one has never heard of them, refuses records with them, and writes none.
+for any feature of a later release: the older one has never learned of them, refuses records with them, and writes none.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ from unittest import mock
 from onager.errors import FeatureMissingError
 from onager.execution_graph import EventBatch, ExecutionGraph, RunningStage, TasksSpeculated
 from onager.execution_graph.events import StragglersFound
-from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers, SchedulerRecord
 from onager.scheduler.engine import query_coordinator
 from tests.simulation.loop import current
 
@@ -36,8 +36,8 @@ def needs_feature(record: ExecutionGraph | EventBatch) -> bool:
 
 
 @contextmanager
-def two_releases(members: Callable[[], Members | None], fail: Callable[[str], None]) -> Iterator[None]:
-    """Give processes their release; *members* returns those of the scheduler that runs.
+def two_releases(schedulers: Callable[[], LiveSchedulers | None], fail: Callable[[str], None]) -> Iterator[None]:
+    """Give processes their release; *schedulers* returns those of the scheduler that runs.
 
     Calls *fail* when one of the older release writes what it does not know.
     """
@@ -48,7 +48,7 @@ def two_releases(members: Callable[[], Members | None], fail: Callable[[str], No
         return found
 
     def find_stragglers(*given: Any) -> list[StragglersFound]:
-        known = members()
+        known = schedulers()
         return _find_stragglers(*given) if known is not None and FEATURE in known.features else []
 
     with ExitStack() as stack:
@@ -56,7 +56,7 @@ def two_releases(members: Callable[[], Members | None], fail: Callable[[str], No
             ("onager.execution_graph.codec.NEEDS", {FEATURE: uses}),
             ("onager.execution_graph.codec.check_features", _check_features),
             ("onager.scheduler.engine.reports.check_features", _check_features),
-            ("onager.scheduler.cluster.members.shared_features", _shared_features),
+            ("onager.scheduler.cluster.live_schedulers.shared_features", _shared_features),
             ("onager.scheduler.engine.query_coordinator.find_stragglers", find_stragglers),
         ):
             stack.enter_context(mock.patch(target, replacement))

@@ -1,13 +1,13 @@
-"""Checks that every replica soon knows what was stored about schedulers, executors and jobs.
+"""Checks that every scheduler soon knows what was stored about schedulers, executors and jobs.
 
-Replicas learn of it by watches. What one of those loses, turns round or keeps to itself shows here,
+Schedulers learn of it by watches. What one of those loses, turns round or keeps to itself shows here,
 whatever comes of it.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.state_backend import Keyspace
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ WATCHED = (
 
 
 class Views:
-    """Holds what replicas believe against what is stored."""
+    """Holds what schedulers believe against what is stored."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
 
     def differences(self) -> Iterator[tuple[str, object]]:
-        """Yield what each replica that runs does not know, or believes and is not so."""
-        for place in self._world.replicas:
+        """Yield what each scheduler that runs does not know, or believes and is not so."""
+        for place in self._world.schedulers:
             is_running = place.process is not None and not place.process.is_paused and not place.is_store_down
-            if place.replica is None or not is_running or place.is_leaving:
+            if place.scheduler is None or not is_running or place.is_leaving:
                 continue
-            known = {keyspace: _known(place.replica, keyspace) for keyspace in WATCHED}
+            known = {keyspace: _known(place.scheduler, keyspace) for keyspace in WATCHED}
             for keyspace, stored in self._world.observer.stored.items():
                 for key, revision in stored.items():
                     if known[keyspace].get(key, 0) < revision:
@@ -48,17 +48,17 @@ class Views:
         return next(self.differences(), None) is None
 
 
-def _known(replica: Replica, keyspace: Keyspace) -> Mapping[str, float]:
-    """Return what the replica believes to be stored, and as of which revision."""
-    registry = replica.executors.registry
+def _known(scheduler: SchedulerApp, keyspace: Keyspace) -> Mapping[str, float]:
+    """Return what the scheduler believes to be stored, and as of which revision."""
+    registry = scheduler.executors.registry
     match keyspace:
         case Keyspace.Schedulers:
-            return replica.members._records.revisions()
+            return scheduler.schedulers._records.revisions()
         case Keyspace.Executors:
             return registry.revisions()
         case Keyspace.Heartbeats:
             return dict.fromkeys(registry._hearts, float("inf"))  # of which only it is known whether they beat
         case Keyspace.ExecutorLoads:
-            return replica.executors.loads.known.revisions()
+            return scheduler.executors.loads.known.revisions()
         case _:
-            return {head.job_id: replica.heads.revision(head.job_id) for head in replica.heads}
+            return {head.job_id: scheduler.heads.revision(head.job_id) for head in scheduler.heads}

@@ -9,13 +9,13 @@ from onager.execution_graph import ExecutionGraph, StageWork
 from onager.executor.work import WorkerEnd
 from onager.state_backend.faulty import APPLIES_TO, FaultKind
 from tests.simulation.network import Rates
-from tests.simulation.processes import EXECUTOR_SKEW_MS, REPLICA_SKEW_MS, SimulatedExecutor, SimulatedReplica
+from tests.simulation.processes import EXECUTOR_SKEW_MS, SCHEDULER_SKEW_MS, SimulatedExecutor, SimulatedScheduler
 from tests.simulation.worker import TaskRates
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-Place = SimulatedReplica | SimulatedExecutor
+Place = SimulatedScheduler | SimulatedExecutor
 
 
 class Kind(StrEnum):
@@ -24,7 +24,7 @@ class Kind(StrEnum):
     STORM = "storm"
     """StoreContents, again and again, and much of it at once."""
     ONE_FAULT = "one fault"
-    """One replica is killed, hung, stopped or added, and nothing else happens: so what it costs can be told."""
+    """One scheduler is killed, hung, stopped or added, and nothing else happens: so what it costs can be known."""
     CALM = "calm"
     """Nothing goes wrong: what is slow, unfair or done twice now is so by itself."""
 
@@ -129,19 +129,19 @@ class Weather:
         world.network.rates = Rates()
         world.network.cut.clear()
         self.task_rates = TaskRates(slow=0.0)
-        for replica in world.replicas:
-            replica.is_store_down = False
-            if replica.is_old:
-                self._upgrade(replica)
-            if replica.process is None and rng.random() < 0.5:
-                replica.start()
-            elif replica.process is None:
-                world.trace(f"{replica.name} does not come back")
-                replica.wants_to_live = False
-            elif replica.process.is_paused:
-                self._resume(replica)
-        if all(r.process is None for r in world.replicas):
-            world.replicas[0].start()
+        for scheduler in world.schedulers:
+            scheduler.is_store_down = False
+            if scheduler.is_old:
+                self._upgrade(scheduler)
+            if scheduler.process is None and rng.random() < 0.5:
+                scheduler.start()
+            elif scheduler.process is None:
+                world.trace(f"{scheduler.name} does not come back")
+                scheduler.wants_to_live = False
+            elif scheduler.process.is_paused:
+                self._resume(scheduler)
+        if all(r.process is None for r in world.schedulers):
+            world.schedulers[0].start()
         for executor in world.executors:
             executor.is_broken = False
             is_alone = all(e.process is None for e in world.executors if e is not executor)
@@ -157,24 +157,24 @@ class Weather:
 
     def _strike(self) -> None:
         world, rng = self._world, self._rng
-        replica, executor = rng.choice(world.replicas), rng.choice(world.executors)
+        scheduler, executor = rng.choice(world.schedulers), rng.choice(world.executors)
         match rng.randrange(18):
             case 0 | 1 | 2:
-                replica.kill()
-                world.later(rng.uniform(0.05, 4), self.start, replica)
+                scheduler.kill()
+                world.later(rng.uniform(0.05, 4), self.start, scheduler)
             case 3:
-                self._pause(replica, rng.choice((0.3, 2.0, 8.0, 20.0)) * rng.random())
+                self._pause(scheduler, rng.choice((0.3, 2.0, 8.0, 20.0)) * rng.random())
             case 4 | 5:
                 executor.kill()
                 world.later(rng.uniform(0.1, 6), self.start, executor)
             case 6 | 13:
                 self._pause(executor, rng.choice((0.5, 4.0, 8.0)) * (0.2 + rng.random()))
             case 7 | 8:
-                self._cut(*self._draw_pair(executor, replica))
+                self._cut(*self._draw_pair(executor, scheduler))
             case 10:
                 executor.drain()
             case 11:
-                self._restart(replica)
+                self._restart(scheduler)
             case 12 if executor.worker is not None and executor.process is not None:
                 is_memory = random.Random(f"memory {executor.life} {world.seed}").random() < 0.5
                 world.trace(f"the JVM of {executor.life} dies{' for lack of memory' if is_memory else ''}")
@@ -187,7 +187,7 @@ class Weather:
                 executor.is_broken = True
                 world.later(rng.uniform(1, 8), setattr, executor, "is_broken", False)
             case number:
-                self._strike_behind(number, replica, executor)
+                self._strike_behind(number, scheduler, executor)
 
     def replan_begins(self, graph: ExecutionGraph, life: str) -> None:
         """Lose, at times, an executor with what *graph* is planned again by, while that happens in *life* of another.
@@ -207,63 +207,63 @@ class Weather:
             executor.kill()
             self._world.later(self._losses.uniform(0.1, 1), self.start, executor)
 
-    def _strike_behind(self, number: int, replica: SimulatedReplica, executor: SimulatedExecutor) -> None:
+    def _strike_behind(self, number: int, scheduler: SimulatedScheduler, executor: SimulatedExecutor) -> None:
         """Strike at what stands behind the processes: the store, clocks, the version of their program."""
         world, rng = self._world, self._rng
         match number:
             case 9:
-                world.trace(f"{replica.name} loses the store")
-                replica.is_store_down = True
-                world.later(rng.uniform(0.1, 5), setattr, replica, "is_store_down", False)
+                world.trace(f"{scheduler.name} loses the store")
+                scheduler.is_store_down = True
+                world.later(rng.uniform(0.1, 5), setattr, scheduler, "is_store_down", False)
             case 15:
                 away_s = rng.uniform(1, 9)
                 world.trace(f"the store is away for {away_s:.3f} s")
-                for one in world.replicas:
+                for one in world.schedulers:
                     one.is_store_down = True
                     world.later(away_s, setattr, one, "is_store_down", False)
             case 16:
-                place = rng.choice((replica, executor))
-                most_ms = REPLICA_SKEW_MS if place is replica else EXECUTOR_SKEW_MS
+                place = rng.choice((scheduler, executor))
+                most_ms = SCHEDULER_SKEW_MS if place is scheduler else EXECUTOR_SKEW_MS
                 place.clock.skew_ms = rng.randint(-most_ms, most_ms)
                 world.trace(f"the clock of {place.name} is set, and now wrong by {place.clock.skew_ms} ms")
-            case 17 if replica.is_old or world.is_mixed:
-                self._upgrade(replica, is_old=not replica.is_old and rng.random() < 0.5)
+            case 17 if scheduler.is_old or world.is_mixed:
+                self._upgrade(scheduler, is_old=not scheduler.is_old and rng.random() < 0.5)
             case _:
                 pass
 
-    def _upgrade(self, replica: SimulatedReplica, *, is_old: bool = False) -> None:
-        """Restart a replica with another release."""
-        self._world.trace(f"{replica.name} is to be of the {'older release' if is_old else 'newest'}")
-        replica.is_old = is_old
-        self._restart(replica)
+    def _upgrade(self, scheduler: SimulatedScheduler, *, is_old: bool = False) -> None:
+        """Restart a scheduler with another release."""
+        self._world.trace(f"{scheduler.name} is to be of the {'older release' if is_old else 'newest'}")
+        scheduler.is_old = is_old
+        self._restart(scheduler)
 
     def _strike_once(self) -> None:
         world, rng = self._world, self._rng
-        lively = [r for r in world.replicas if r.process is not None]
-        if not all(r.replica is not None for r in lively) or not world.is_busy:
+        lively = [r for r in world.schedulers if r.process is not None]
+        if not all(r.scheduler is not None for r in lively) or not world.is_busy:
             return
-        late = [r for r in world.replicas if r.lives == 0]
+        late = [r for r in world.schedulers if r.lives == 0]
         self.blow = "join" if late else rng.choice(("kill", "kill", "hang", "stop")) if len(lively) > 1 else "restart"
-        replica = rng.choice(late or lively)
+        scheduler = rng.choice(late or lively)
         match self.blow:
             case "join":
-                replica.start()
+                scheduler.start()
             case "kill":
-                replica.kill()
+                scheduler.kill()
             case "hang":
-                self._pause(replica, rng.uniform(2, 30))
+                self._pause(scheduler, rng.uniform(2, 30))
             case "stop":
-                world.loop.spawn(world.loop.world, replica.stop())
+                world.loop.spawn(world.loop.world, scheduler.stop())
             case _:
-                self._restart(replica)
+                self._restart(scheduler)
 
-    def _draw_pair(self, executor: SimulatedExecutor, replica: SimulatedReplica) -> tuple[str, str]:
+    def _draw_pair(self, executor: SimulatedExecutor, scheduler: SimulatedScheduler) -> tuple[str, str]:
         """Return who will not reach which address."""
         if executor.mode == "push" and self._rng.random() < 0.3:
-            return replica.name, executor.address
+            return scheduler.name, executor.address
         if self._rng.random() < 0.25:
-            return replica.name, self._rng.choice(self._world.replicas).address
-        return self._rng.choice((self._rng.choice(self._world.clients).name, executor.name)), replica.address
+            return scheduler.name, self._rng.choice(self._world.schedulers).address
+        return self._rng.choice((self._rng.choice(self._world.clients).name, executor.name)), scheduler.address
 
     def _cut(self, name: str, address: str) -> None:
         pair = (name, address)
@@ -271,13 +271,13 @@ class Weather:
         self._world.network.cut.add(pair)
         self._world.later(self._rng.uniform(0.1, 6), self._world.network.cut.discard, pair)
 
-    def _restart(self, replica: SimulatedReplica) -> None:
+    def _restart(self, scheduler: SimulatedScheduler) -> None:
         async def restart() -> None:
-            await replica.stop()
-            self.start(replica)
+            await scheduler.stop()
+            self.start(scheduler)
 
-        if replica.process is not None:
-            self._resume(replica)
+        if scheduler.process is not None:
+            self._resume(scheduler)
             self._world.loop.spawn(self._world.loop.world, restart())
 
     def start(self, place: Place) -> None:
@@ -299,11 +299,13 @@ class Weather:
 
     # ---------------------------------------------------------------- the store
 
-    def store_fault(self, replica: SimulatedReplica, operation: str, note: Callable[[str], None]) -> FaultKind | None:
-        """Return what an operation of *replica* on the store meets with, telling *note*; None for nothing."""
-        if replica.is_store_down and FaultKind.UNAVAILABLE in APPLIES_TO[operation]:
+    def store_fault(
+        self, scheduler: SimulatedScheduler, operation: str, note: Callable[[str], None]
+    ) -> FaultKind | None:
+        """Return what an operation of *scheduler* on the store meets with, telling *note*; None for nothing."""
+        if scheduler.is_store_down and FaultKind.UNAVAILABLE in APPLIES_TO[operation]:
             return FaultKind.UNAVAILABLE
-        if replica.is_store_down and operation == "watch_event":
+        if scheduler.is_store_down and operation == "watch_event":
             return FaultKind.CUT
         if not self._store_rates:
             return None

@@ -34,9 +34,9 @@ from tests.simulation.data import (
     value_in,
 )
 from tests.simulation.loop import VirtualClock
-from tests.simulation.programs import is_script, statement_of, steps_of
 from tests.simulation.replans import frame, has_frame, plan_of, replanned
 from tests.simulation.reuse import add_fingerprints
+from tests.simulation.scripts import is_script, statement_of, steps_of
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class SimulatedWorker:
             if self._ledger.catalog.is_on:
                 now_s = loop.time()
                 takes_s = math.ceil((now_s + takes_s) / _BEAT_S) * _BEAT_S - now_s
-            if assignment.task_set.pipelined:
+            if assignment.task_set.streaming:
                 nonce = secrets.token_hex(8)
                 self._exchange.streams[key] = Stream(self._life, self.stream_address, nonce)
                 is_early = self._rng.random() < _EARLY
@@ -392,7 +392,7 @@ class SimulatedWorker:
         place: Sequence[int] | None = None,
     ) -> bytes:
         """Leave an output behind; return its inline result."""
-        is_streaming = task_set is not None and task_set.pipelined
+        is_streaming = task_set is not None and task_set.streaming
         fused = [] if task_set is None else [each.stage_id for each in task_set.fused]
         part = None if task_set is None or not task_set.reads else part_of(task_set.reads[key.partition])
         nonce = self._exchange.streams[key].nonce if is_streaming else secrets.token_hex(8)
@@ -416,11 +416,11 @@ class SimulatedWorker:
 
 def _place(key: TaskKey, assignment: Assignment) -> list[int]:
     """Return the portion that a task reads, and its place there, as its task set says."""
-    told = assignment.task_set.portion
-    _, stage_id, portion, partitions = json.loads(assignment.blobs[told.digest])
+    reported = assignment.task_set.portion
+    _, stage_id, portion, partitions = json.loads(assignment.blobs[reported.digest])
     assert stage_id == key.stage_id, "a portion of another stage is read"
-    assert told.partitions == partitions > key.partition - told.first_partition >= 0, "another portion is read"
-    return [portion, key.partition - told.first_partition]
+    assert reported.partitions == partitions > key.partition - reported.first_partition >= 0, "another portion is read"
+    return [portion, key.partition - reported.first_partition]
 
 
 def part_of(read: "pb.TaskRead | TaskRead") -> Read:

@@ -15,26 +15,26 @@ from unittest import mock
 import structlog
 
 from onager.errors import OnagerError
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.rounds import HELD_S
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.simulation import programs, replans, reuse
+from tests.simulation import replans, reuse, scripts
 from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
-from tests.simulation.damage import TOLD_OF_IT, Damage
+from tests.simulation.damage import REPORTED_OF_IT, Damage
 from tests.simulation.data import Exchange, JobPlan, StagePlan, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
 from tests.simulation.network import Channel, Network
-from tests.simulation.observer import SET_ASIDE_S, Observer, Violation
+from tests.simulation.observer import QUARANTINE_S, Observer, Violation
 from tests.simulation.oracles import Oracles
 from tests.simulation.pace import LOOK_S, Pace
 from tests.simulation.passers import Passers
 from tests.simulation.planted import PLANTED
-from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedReplica
+from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedScheduler
 from tests.simulation.versions import two_releases
 from tests.simulation.views import Views
 from tests.simulation.weather import Kind, Weather
@@ -50,7 +50,7 @@ _LEAVING_S = 5.0
 """How long an executor with nothing to do takes to leave: less than a call waits for requests to it."""
 _ORPHAN_AGE_S = 2
 _LATE = {Kind.STORM: 0.15, Kind.ONE_FAULT: 0.3, Kind.CALM: 0.0}
-"""How many of the replicas and executors come later."""
+"""How many of the schedulers and executors come later."""
 _OF_CATALOG = 8
 """Further jobs of each client in worlds where jobs change the catalog, nearly at once."""
 _FUSED = 0.6
@@ -74,7 +74,7 @@ class Report:
     steps: int = 0
     virtual_s: float = 0.0
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """Return what a person needs to investigate it."""
         if self.violation is None:
             return f"seed {self.seed}: sound ({self.steps} steps, {self.virtual_s:.0f} virtual seconds)"
@@ -116,8 +116,8 @@ class World:
         self.damage = Damage(self, seed)
         self.passers = Passers(self)
         self.scheduler_settings = self._draw_settings()
-        self.replicas = [
-            SimulatedReplica(self, n, self._rng("replica", n)) for n in range(self.rng.choice((1, 2, 3, 3)))
+        self.schedulers = [
+            SimulatedScheduler(self, n, self._rng("replica", n)) for n in range(self.rng.choice((1, 2, 3, 3)))
         ]
         self.executors = [
             SimulatedExecutor(
@@ -130,11 +130,11 @@ class World:
             for n in range(self.rng.choice((1, 2, 3)))
         ]
         versions = self._rng("versions", 0)
-        self.is_mixed = len(self.replicas) > 1 and versions.random() < 0.25
+        self.is_mixed = len(self.schedulers) > 1 and versions.random() < 0.25
         """Whether there are schedulers of two releases."""
         if self.is_mixed:
-            for replica in versions.sample(self.replicas, versions.randrange(1, len(self.replicas))):
-                replica.is_old = True
+            for scheduler in versions.sample(self.schedulers, versions.randrange(1, len(self.schedulers))):
+                scheduler.is_old = True
         self.is_replanned = seed % replans.WORLDS == 3
         """Whether most jobs are planned again whenever a stage is done."""
         self.is_reusing = reuse.is_reusing(seed)
@@ -147,7 +147,7 @@ class World:
         self._registered_s: dict[str, float] = {}
         self.observer.is_older_there = self._is_older_there
         self.observer.on_registered = lambda name: self._registered_s.update({name: self.loop.time()})
-        self.observer.is_limit_exact = len(self.replicas) == 1 and self.weather.kind is not Kind.STORM
+        self.observer.is_limit_exact = len(self.schedulers) == 1 and self.weather.kind is not Kind.STORM
         self.network.garble = self.weather.garble
         self.clients: list[SimulatedClient] = []
 
@@ -166,8 +166,8 @@ class World:
             "result_retention_s": 3_600,
             "record_retention_s": 7_200,
             "task_distribution": self._rng("distribution", 0).choice(list(TaskDistribution)),
-            "set_aside_failures": 2,
-            "set_aside_s": SET_ASIDE_S,
+            "quarantine_failures": 2,
+            "quarantine_s": QUARANTINE_S,
         }
 
     # ---------------------------------------------------------------- what the parts ask
@@ -185,12 +185,12 @@ class World:
     def task_rates(self) -> TaskRates:
         return self.weather.task_rates
 
-    def store_fault(self, replica: SimulatedReplica, operation: str) -> FaultKind | None:
+    def store_fault(self, scheduler: SimulatedScheduler, operation: str) -> FaultKind | None:
         def note(kind: str) -> None:
             self.observer.counts[f"store {kind}"] += 1
-            self.trace(f"store: {operation} of {replica.name} meets {kind}")
+            self.trace(f"store: {operation} of {scheduler.name} meets {kind}")
 
-        return self.weather.store_fault(replica, operation, note)
+        return self.weather.store_fault(scheduler, operation, note)
 
     @property
     def is_busy(self) -> bool:
@@ -205,10 +205,10 @@ class World:
         except LookupError:
             who = "?"
         if level != "debug":
-            told = " ".join(f"{k}={v}" for k, v in fields.items() if k not in ("event", "level", "exc_info"))
-            self.trace(f"{who} {level}: {event} {told}")
+            reported = " ".join(f"{k}={v}" for k, v in fields.items() if k not in ("event", "level", "exc_info"))
+            self.trace(f"{who} {level}: {event} {reported}")
         is_error = level in ("error", "critical") or (fields.get("exc_info") and level != "debug")
-        is_harmless = event in _HARMLESS_ERRORS or (event in TOLD_OF_IT and self.damage.job_id is not None)
+        is_harmless = event in _HARMLESS_ERRORS or (event in REPORTED_OF_IT and self.damage.job_id is not None)
         # A handled error of Onager is not a defect.
         if is_error and not is_harmless and not isinstance(sys.exc_info()[1], OnagerError):
             self.observer.fail(f"{who} logged {event}: { {k: _text(v) for k, v in fields.items()} }")
@@ -221,14 +221,14 @@ class World:
         know.
         """
         registered = self.observer.stored[Keyspace.Schedulers]
-        old = [r.name for r in self.replicas if r.is_old and r.name in registered]
+        old = [r.name for r in self.schedulers if r.is_old and r.name in registered]
         is_known = any(self.loop.time() - self._registered_s[name] > 1.0 for name in old)
         return is_known and self.weather.kind is not Kind.STORM
 
-    def _members_here(self) -> Members | None:
+    def _schedulers_here(self) -> LiveSchedulers | None:
         """Return what the scheduler that runs knows of the others."""
-        here = [r.replica for r in self.replicas if r.process is current() and r.replica is not None]
-        return here[0].members if here else None
+        here = [r.scheduler for r in self.schedulers if r.process is current() and r.scheduler is not None]
+        return here[0].schedulers if here else None
 
     # ---------------------------------------------------------------- the course of events
 
@@ -262,8 +262,8 @@ class World:
         self.store.clients = _Clients(self.observer)  # type: ignore[assignment]
         if self.observer.catalog.is_on:
             self.store.run(lambda engine: engine.commit(self.observer.catalog.begin(), {}))
-        for place in (*self.replicas, *self.executors):
-            if place is not self.replicas[0] and self.rng.random() < _LATE[self.weather.kind]:
+        for place in (*self.schedulers, *self.executors):
+            if place is not self.schedulers[0] and self.rng.random() < _LATE[self.weather.kind]:
                 self.later(self.rng.uniform(1, 8), self.weather.start, place)
             else:
                 place.start()
@@ -281,7 +281,7 @@ class World:
         await self._settle(lambda: self.passers.are_gone, "who names blobs for a while does not end")
         await self._settle(lambda: all(c.is_done for c in self.clients), "clients are still waiting")
         await self._settle(Oracles(self).are_registered, "schedulers that live are not registered")
-        await self._settle(self.views.agree, "a replica has not heard of what is stored", within_s=10.0)
+        await self._settle(self.views.agree, "a scheduler has not learned of what is stored", within_s=10.0)
         # A report whose answer was lost is sent again when the keepalive has given up its call.
         await self._settle(lambda: not Oracles(self).in_hand(), "somebody has something in hand", within_s=20.0)
         await asyncio.sleep(1.0)
@@ -320,8 +320,8 @@ class World:
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
             for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
                 client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)
-            if self.seed % programs.WORLDS == 2 and not self.is_mixed:
-                self._begin_program(client, number, shapes, span_s)
+            if self.seed % scripts.WORLDS == 2 and not self.is_mixed:
+                self._begin_script(client, number, shapes, span_s)
         return span_s
 
     def _plan_of_change(self, shapes: list[JobPlan], client: int, number: int) -> JobPlan:
@@ -331,11 +331,11 @@ class World:
         fused = JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=plan.is_shared, family=plan.family)
         return fused if is_fused else plan
 
-    def _begin_program(self, client: SimulatedClient, number: int, shapes: list[JobPlan], span_s: float) -> None:
+    def _begin_script(self, client: SimulatedClient, number: int, shapes: list[JobPlan], span_s: float) -> None:
         rng = self._rng("program", number)
         some = shapes or [draw_plan(rng, n) for n in range(2)]
-        program = programs.draw_program(rng, some)
-        programs.begin(client, f"program-{number}", program, rng, rng.random() * span_s * 0.6)
+        script = scripts.draw_script(rng, some)
+        scripts.begin(client, f"program-{number}", script, rng, rng.random() * span_s * 0.6)
 
     async def _settle(self, is_done: Callable[[], bool], what: str, *, within_s: float = _SETTLE_S) -> None:
         deadline_s, done = self.loop.time() + within_s, self.observer.tasks_done
@@ -360,8 +360,8 @@ class World:
         await self._look_back(is_record_there=False)
         await self._let_executors_leave()
         await self._settle(oracles.is_only_scheduler_left, "the store does not get empty", within_s=60)
-        await self.replicas[0].stop()
-        # What a stopped replica could not take back ends with its lease.
+        await self.schedulers[0].stop()
+        # What a stopped scheduler could not take back ends with its lease.
         await asyncio.sleep(max(10, HELD_S))
         self.store.run(Engine.expire)
         self._check()
@@ -383,12 +383,12 @@ class World:
         return [executor for executor in self.executors if executor.process is not None]
 
     async def _serve_alone(self, **retention: int) -> None:
-        """Go on with one replica, in a new life with other times of *retention*."""
-        for replica in self.replicas:
-            replica.wants_to_live = False
-            await replica.stop()
-        self.replicas[0].is_old = False
-        self.replicas[0].start(lost_executor_retention_s=2, heads_interval_ms=2_000, **retention)
+        """Go on with one scheduler, in a new life with other times of *retention*."""
+        for scheduler in self.schedulers:
+            scheduler.wants_to_live = False
+            await scheduler.stop()
+        self.schedulers[0].is_old = False
+        self.schedulers[0].start(lost_executor_retention_s=2, heads_interval_ms=2_000, **retention)
 
     async def _look_back(self, *, is_record_there: bool) -> None:
         looks = [self.loop.spawn(c.process, c.look_back(is_record_there=is_record_there)) for c in self.clients]
@@ -438,7 +438,7 @@ class World:
             ):
                 stack.enter_context(mock.patch(target, replacement))
             if self.is_mixed:
-                stack.enter_context(two_releases(self._members_here, self.observer.fail))
+                stack.enter_context(two_releases(self._schedulers_here, self.observer.fail))
             if self._planted is not None:
                 stack.enter_context(PLANTED[self._planted]())
             # When garbage is collected is not for the seed to say, so it waits until the end.

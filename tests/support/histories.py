@@ -122,7 +122,7 @@ class RecordingClient:
         key: str,
         kind: Kind,
         call: Callable[[], Awaitable[object]],
-        told: Callable[[object], dict[str, object]],
+        reported: Callable[[object], dict[str, object]],
         **known: object,
     ) -> None:
         called = next(self.history.moments)
@@ -134,7 +134,7 @@ class RecordingClient:
         except OutcomeUnknownError:
             more: dict[str, object] = {"outcome": Outcome.UNKNOWN, "returned": math.inf}
         else:
-            more = {"returned": next(self.history.moments), **told(result)}
+            more = {"returned": next(self.history.moments), **reported(result)}
         fields = {"client": self.number, "key": key, "kind": kind, "called": called, **known, **more}
         self.history.operations.append(Operation(**fields))
 

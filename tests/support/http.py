@@ -1,4 +1,4 @@
-"""A replica that serves gRPC and HTTP within this process, and browsers that call it."""
+"""A scheduler that serves gRPC and HTTP within this process, and browsers that call it."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from onager.clock import SystemClock
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.http.server import serving_http
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
@@ -19,9 +19,9 @@ JSON = {"content-type": "application/json"}
 
 
 class Served(NamedTuple):
-    """A replica, where it serves, and a client of it."""
+    """A scheduler, where it serves, and a client of it."""
 
-    replica: Replica
+    app: SchedulerApp
     address: str
     url: str
     http: httpx.AsyncClient
@@ -38,27 +38,27 @@ class Served(NamedTuple):
 
 
 @asynccontextmanager
-async def http_replica(backend, tmp_path, *, registry=None, verify=True, **settings) -> AsyncIterator[Served]:
+async def http_scheduler(backend, tmp_path, *, registry=None, verify=True, **settings) -> AsyncIterator[Served]:
     made = SchedulerSettings(
         listen="127.0.0.1:0",
         exchange_dir=str(tmp_path),
         **{"http_listen": "127.0.0.1:0", "sweep_interval_ms": 200, **settings},
     )
-    replica = Replica(made, backend, SystemClock())
-    await replica.start()
-    server, port = await serve(replica, made.listen)
-    loops = asyncio.create_task(replica.run())
+    app = SchedulerApp(made, backend, SystemClock())
+    await app.start()
+    server, port = await serve(app, made.listen)
+    loops = asyncio.create_task(app.run())
     try:
         async with (
-            serving_http(replica, made.http_listen, SystemClock(), registry) as url,
+            serving_http(app, made.http_listen, SystemClock(), registry) as url,
             httpx.AsyncClient(base_url=url, timeout=HANGS_S, verify=verify) as http,
         ):
-            yield Served(replica, f"127.0.0.1:{port}", url, http)
+            yield Served(app, f"127.0.0.1:{port}", url, http)
     finally:
         await server.stop(0.1)
         loops.cancel()
         await asyncio.gather(loops, return_exceptions=True)
-        await replica.close()
+        await app.close()
 
 
 class Message(NamedTuple):

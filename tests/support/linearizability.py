@@ -97,7 +97,7 @@ def check(history: Iterable[Operation], directory: Path) -> None:
         if stuck_at is not None:
             raise NotLinearizableError(
                 f"the history of {key!r} is not linearizable: after an order of as many as could be ordered, none of "
-                f"{_told(stuck_at)} can be next; it is in {_write(history, directory)}"
+                f"{_shown(stuck_at)} can be next; it is in {_write(history, directory)}"
             )
 
 
@@ -160,7 +160,7 @@ def read_history(path: Path) -> list[Operation]:
     return [Operation(**{**o, "kind": Kind(o["kind"]), "outcome": Outcome(o["outcome"])}) for o in found]
 
 
-def _told(operations: Sequence[Operation]) -> str:
+def _shown(operations: Sequence[Operation]) -> str:
     return "; ".join(
         f"client {o.client}'s {o.kind} ({o.outcome}, value {o.value}, expected {o.expected}, found {o.found})"
         for o in operations[:6]

@@ -118,18 +118,18 @@ def test_what_is_there_stays_and_what_was_removed_can_be_made_while_the_authorit
     assert make(secrets, "--forget").returncode == 0
     assert {name: content for name, content in files(secrets).items() if name in after} == after
     (secrets / "scheduler" / "server.pem").unlink()
-    told = make(secrets, "--forget")
+    reported = make(secrets, "--forget")
     assert (
-        told.returncode,
-        "scheduler/server.pem is missing, and the key of its authority is gone" in told.stderr,
+        reported.returncode,
+        "scheduler/server.pem is missing, and the key of its authority is gone" in reported.stderr,
     ) == (1, True)
 
 
 def test_a_directory_of_an_earlier_version_is_left_alone(tmp_path):
     (tmp_path / "token").write_text("t")
-    told = make(tmp_path)
-    assert told.returncode == 1
-    assert "the files of an earlier version" in told.stderr
+    reported = make(tmp_path)
+    assert reported.returncode == 1
+    assert "the files of an earlier version" in reported.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["token"]
 
 

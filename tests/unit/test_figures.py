@@ -94,9 +94,9 @@ def test_a_block_ends_with_the_commands_that_measured_it():
     suite = summary(times_s, {"q1": True, "q2": False})
     assert suite["ratio"] == round(4.0 / 3.8, 3)
     found = {"command": "python -m benchmarks.adaptive_turns", "figures": {"tpch": suite, "analytics": suite}}
-    told = block("adaptive-turns", {"measured": {"adaptive-turns": found}})
-    assert "| TPC-H, SF 1 | 1 of 2 | 3.8 | 4.0 | 1.05 | 1.15, 1.00 | 1.10 |\n" in told
-    assert told.endswith("\n\n`python -m benchmarks.adaptive_turns`")
+    reported = block("adaptive-turns", {"measured": {"adaptive-turns": found}})
+    assert "| TPC-H, SF 1 | 1 of 2 | 3.8 | 4.0 | 1.05 | 1.15, 1.00 | 1.10 |\n" in reported
+    assert reported.endswith("\n\n`python -m benchmarks.adaptive_turns`")
 
 
 @pytest.fixture
@@ -115,19 +115,19 @@ def measure(monkeypatch, tmp_path):
 
 
 def test_one_that_fails_does_not_keep_others_from_running(measure):
-    code, told = measure()
+    code, reported = measure()
     assert code == 1
-    assert told["measured"]["broken"]["failed"] == "exit code 2"
-    assert told["measured"]["graph"]["command"] == "python -m benchmarks.graph --tasks 100"
-    assert [run["tasks"] for run in told["measured"]["graph"]["figures"]["runs"]] == [10, 100]
-    assert "| 10 tasks | 100 tasks |" in block("graph", told)
+    assert reported["measured"]["broken"]["failed"] == "exit code 2"
+    assert reported["measured"]["graph"]["command"] == "python -m benchmarks.graph --tasks 100"
+    assert [run["tasks"] for run in reported["measured"]["graph"]["figures"]["runs"]] == [10, 100]
+    assert "| 10 tasks | 100 tasks |" in block("graph", reported)
     code, again = measure("--only", "graph")
-    assert (code, again["measured"]["broken"]) == (0, told["measured"]["broken"])
+    assert (code, again["measured"]["broken"]) == (0, reported["measured"]["broken"])
 
 
 def test_figures_of_several_commits_are_not_put_together(measure):
-    _, told = measure("--only", "graph")
-    figures.FILE.write_text(json.dumps(told | {"commit": "another"}))
+    _, reported = measure("--only", "graph")
+    figures.FILE.write_text(json.dumps(reported | {"commit": "another"}))
     with pytest.raises(SystemExit, match="the other figures are of commit another, not "):
         measure("--only", "graph")
     assert json.loads(figures.FILE.read_text())["commit"] == "another"

@@ -17,7 +17,7 @@ SOURCES = [
     *ROOT.glob("scripts/*"),
     *(path for name in ("benchmarks", "integrations", "state_backend") for path in ROOT.glob(f"{name}/**/*.py")),
     *(path for name in ("chaos", "connect_*", "harness", "simulation") for path in ROOT.glob(f"tests/{name}/**/*.py")),
-    *(ROOT / file for file in ("Dockerfile", "Makefile", "execution_graph/programs.py")),
+    *(ROOT / file for file in ("Dockerfile", "Makefile", "execution_graph/scripts.py")),
     ROOT / "tests/integration/planning/test_generated_queries.py",
 ]
 """Where flags and variables are defined that the reference does not have."""
@@ -56,6 +56,6 @@ def test_the_directories_that_are_shared_are_paths_wherever_they_are_given() -> 
     assert [path.name for path in (*DOCUMENTS, *SHIPPED) if given.search(path.read_text())] == []
 
 
-def test_what_a_full_etcd_is_told_with_is_in_the_documents_word_by_word() -> None:
+def test_what_a_full_etcd_is_reported_with_is_in_the_documents_word_by_word() -> None:
     section = (ROOT / "docs" / "operations.md").read_text().partition("### When etcd is full")[2]
     assert calls._FULL in " ".join(section.split())

@@ -34,20 +34,20 @@ async def is_cut():
 
 
 @pytest.mark.parametrize("end", [returns, fails, is_cut])
-async def test_a_loop_that_ends_ends_the_others_and_is_told_by_name(end):
+async def test_a_loop_that_ends_ends_the_others_and_is_reported_by_name(end):
     other = for_ever()
     with capture_logs() as logs:
         async with asyncio.timeout(HANGS_S):
-            with pytest.raises(LoopEndedError, match="watch of clouds") as told:
+            with pytest.raises(LoopEndedError, match="watch of clouds") as raised:
                 await run_loops(other=other, **{"watch of clouds": end()})
-    assert told.value.name == "watch of clouds"
+    assert raised.value.name == "watch of clouds"
     assert [(entry["event"], entry["loop"], entry["log_level"]) for entry in logs] == [
         ("loop_ended", "watch of clouds", "critical")
     ]
     assert other.cr_frame is None, "the other loop was ended, too"
 
 
-async def test_the_innermost_loop_is_the_one_that_is_told():
+async def test_the_innermost_loop_is_the_one_that_is_reported():
     with capture_logs() as logs:
         async with asyncio.timeout(HANGS_S):
             with pytest.raises(LoopEndedError, match="inner"):
@@ -77,7 +77,7 @@ async def test_an_errand_that_fails_ends_its_owner(end):
                 await background.run(loop=for_ever())
 
 
-async def test_what_may_begin_anew_does_and_the_defect_is_told():
+async def test_what_may_begin_anew_does_and_the_defect_is_reported():
     lives = []
 
     async def life():
@@ -104,10 +104,10 @@ async def test_a_call_that_is_cut_is_an_error_and_a_caller_who_is_cancelled_is_c
 
 WAITED_FOR = {
     "onager/supervision.py": {"_begin"},
-    # Their starter awaits them, or is told how they ended.
+    # Their starter awaits them, or learns how they ended.
     "scheduler/main.py": {"_run", "_drain"},
     "scheduler/jobs/job_writers.py": {"record_decision"},
-    "scheduler/cluster/members.py": {"_register"},
+    "scheduler/cluster/live_schedulers.py": {"_register"},
     "scheduler/cluster/remote_driver.py": {"_start"},
     "scheduler/connect/handler.py": {"_next"},
     "scheduler/engine/delivery_queue.py": {"_begin"},

@@ -20,16 +20,16 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
-    ("number", "is_told"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True), (errno.ENOSPC, True)]
+    ("number", "is_reported"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True), (errno.ENOSPC, True)]
 )
 def test_a_file_system_that_syncs_no_directories_is_no_error_and_a_failing_disk_is_one(
-    tmp_path, monkeypatch, call, number, is_told
+    tmp_path, monkeypatch, call, number, is_reported
 ):
     def fsync(_):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    if not is_told:
+    if not is_reported:
         call(tmp_path)
         return
     with pytest.raises(OSError, match=os.strerror(number)):

@@ -12,7 +12,7 @@ from onager.exchange_layout import has_scheme, local_path
 from onager.executor.spark.connect.catalog_calls import statement_of
 from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
 from onager.executor.spark.connect.sessions import ConnectSession
-from onager.executor.spark.jvm import Jvm, kind
+from onager.executor.spark.jvm import Jvm, class_name
 from onager.executor.spark.kernel.queries import QueryTools, shown
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.sizing import is_single_stage
@@ -133,8 +133,10 @@ def _check_query(made: ConnectSession, plan: Any) -> None:
     """Raise for commands in *plan*: Spark carries them out as it analyzes them, and a job may be planned again."""
     tools = QueryTools(Jvm.of(made.spark))
     effect = tools.first_of(plan, _EFFECTS)
-    if effect or (tools.is_command(plan) and kind(plan) not in SHOWING):
-        raise refused(f"a relation with a command in it ({effect or kind(plan)})", "give the statement to spark.sql")
+    if effect or (tools.is_command(plan) and class_name(plan) not in SHOWING):
+        raise refused(
+            f"a relation with a command in it ({effect or class_name(plan)})", "give the statement to spark.sql"
+        )
 
 
 def _planned(session: SparkSession, text: str, tables: PlanningCatalog | None) -> JobQuery:

@@ -82,11 +82,11 @@ def _answered(request: Mapping[str, Any], spec: pb.JobSpec) -> dict[str, Any]:
         frame: Any = call_function(session, spec.python)
         connection.entry_point.give(frame._jdf)  # noqa: SLF001 - PySpark hides it
     except BaseException as e:  # noqa: BLE001 - it is the answer
-        return _told(connection, e)
+        return _error_data(connection, e)
     return {"kind": "returned"}
 
 
-def _told(connection: job_spark.Connection | None, error: BaseException) -> dict[str, Any]:
+def _error_data(connection: job_spark.Connection | None, error: BaseException) -> dict[str, Any]:
     """Return *error* as data; an exception of the JVM is passed within the JVM."""
     match error:
         case UserCodeError():

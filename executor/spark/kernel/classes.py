@@ -1,4 +1,4 @@
-"""Classes of the kernel that Spark makes by their names, or that errors are told from."""
+"""Classes of the kernel that Spark makes by their names, or that errors are known by."""
 
 from typing import Final
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from onager.executor.spark.jvm import JavaObject, Jvm, jvm_session, listed
+from onager.executor.spark.jvm import JavaObject, Jvm, jvm_session, to_list
 
 
 class JavaConnect:
@@ -46,14 +46,14 @@ class JavaConnect:
 
     def execute(self, request: bytes) -> list[bytes]:
         """Carry out an ExecutePlanRequest, and return the ExecutePlanResponses but the last, ResultComplete."""
-        return [bytes(response) for response in listed(self._java.execute(request))]
+        return [bytes(response) for response in to_list(self._java.execute(request))]
 
     def reads(self, kind: str, message: bytes) -> set[str]:
         """Return kind and name of what a Command, Relation or AnalyzePlanRequest reads, such as ``view sales``.
 
         ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
         """
-        return {str(name) for name in listed(self._reads.of(jvm_session(self._session), kind, message))}
+        return {str(name) for name in to_list(self._reads.of(jvm_session(self._session), kind, message))}
 
     def check_result(self, schema: JavaObject) -> None:
         """Raise Spark's error for a column of a result of a type that is switched off."""
@@ -82,7 +82,7 @@ class JavaConnect:
 
     def temporary_views(self) -> set[str]:
         """Return the names of the session's temporary views."""
-        return {str(name) for name in listed(self._java.temporaryViews())}
+        return {str(name) for name in to_list(self._java.temporaryViews())}
 
     def close(self) -> None:
         """Forget it; the session stays."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from onager.executor.spark.jvm import JavaObject, Jvm, jvm_context, jvm_session, listed
+from onager.executor.spark.jvm import JavaObject, Jvm, jvm_context, jvm_session, to_list
 from onager.executor.spark.kernel.classes import KERNEL
 
 Spec = Mapping[str, Any]
@@ -148,7 +148,7 @@ class Kernel:
 
     def exchange_problems(self, tasks: int) -> list[str]:
         """Return why processes of the cluster do not share the exchange directory; probes with *tasks* tasks."""
-        return [str(problem) for problem in listed(self._java.exchangeProblems(tasks))]
+        return [str(problem) for problem in to_list(self._java.exchangeProblems(tasks))]
 
     # ------------------------------------------------------------ streams
 

@@ -65,7 +65,7 @@ class PlanningCatalog:
     ) -> None:
         """Make it with a session like *base*; managed tables lie in the same warehouse. *foreign*: of others.
 
-        At the end, *on_read* is told where tables lie that were looked up, and what queries have read, even if their
+        At the end, *on_read* gets where tables lie that were looked up, and what queries have read, even if their
         results are all that is left of them.
         """
         self._on_read = on_read
@@ -143,15 +143,15 @@ class PlanningCatalog:
 
     def changes(self) -> pb.CatalogChanges | None:
         """Return what has changed, with what it needs to be unchanged; None: nothing."""
-        told = self._java.changes()
-        if not told["puts"] and not told["partitions"]:
+        reported = self._java.changes()
+        if not reported["puts"] and not reported["partitions"]:
             return None
         return pb.CatalogChanges(
-            puts=[pb.CatalogPut(**{**put, "value": put["value"].encode()}) for put in told["puts"]],
-            partitions=[pb.PartitionChange(**change) for change in told["partitions"]],
-            reads=[pb.CatalogRecord(key=key, revision=revision) for key, revision in told["reads"].items()],
-            folders_made=told["folders_made"],
-            folders_retired=told["folders_retired"],
+            puts=[pb.CatalogPut(**{**put, "value": put["value"].encode()}) for put in reported["puts"]],
+            partitions=[pb.PartitionChange(**change) for change in reported["partitions"]],
+            reads=[pb.CatalogRecord(key=key, revision=revision) for key, revision in reported["reads"].items()],
+            folders_made=reported["folders_made"],
+            folders_retired=reported["folders_retired"],
         )
 
     # ------------------------------------------------------------ reads

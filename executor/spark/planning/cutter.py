@@ -376,7 +376,7 @@ def _cannot_travel(error: Py4JJavaError) -> bool:
 
 
 def _with_sole_readers(stages: Sequence[CutStage]) -> list[CutStage]:
-    """Return *stages* with `is_alone` set for each input that is the only reader of its producer.
+    """Return *stages* with `is_sole_reader` set for each input that is the only reader of its producer.
 
     What a stage reads more than once may not be a part of it, nor be split.
     """
@@ -391,7 +391,7 @@ def _with_sole_readers(stages: Sequence[CutStage]) -> list[CutStage]:
             plan=replace(
                 stage.plan,
                 inputs=tuple(
-                    replace(source, is_alone=reads[source.stage_id] == 1) if _is_exchange(source) else source
+                    replace(source, is_sole_reader=reads[source.stage_id] == 1) if _is_exchange(source) else source
                     for source in stage.plan.inputs
                 ),
             ),

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pyspark.sql import Column, SparkSession, functions
 
 from onager.errors import PlanningError
-from onager.executor.spark.jvm import Jvm, jvm_session, kind
+from onager.executor.spark.jvm import Jvm, class_name, jvm_session
 from onager.executor.spark.kernel.queries import JavaParser, Parsed
 from onager.executor.spark.planning.statement_classes import DATA_MODIFYING
 from onager.protocol import onager_pb2 as pb
@@ -56,8 +56,8 @@ def _literals(session: SparkSession, parameters: Mapping[str, pb.SqlParameter]) 
     found = {}
     for place, (key, each) in enumerate(parameters.items()):
         literal = plan.projectList().apply(place).child()
-        if kind(literal) != "Literal" or (literal.value() is None and each.type != "null"):
-            raise PlanningError(f"{each.value!r}, given for {_told(key)}, is no {each.type or 'string'}")
+        if class_name(literal) != "Literal" or (literal.value() is None and each.type != "null"):
+            raise PlanningError(f"{each.value!r}, given for {_shown(key)}, is no {each.type or 'string'}")
         found[key] = literal
     return found
 
@@ -67,9 +67,9 @@ def _column(key: str, parameter: pb.SqlParameter) -> Column:
         return functions.lit(None)
     wanted = parameter.type or "string"
     if _TYPE.fullmatch(wanted) is None:
-        raise PlanningError(f"{_told(key)} cannot be of the type {wanted!r}: give one such as bigint or decimal(10,2)")
+        raise PlanningError(f"{_shown(key)} cannot be of the type {wanted!r}: give one such as bigint or decimal(10,2)")
     return functions.lit(parameter.value).try_cast(wanted)
 
 
-def _told(key: str) -> str:
+def _shown(key: str) -> str:
     return f"the {key}" if key.endswith("?") else f":{key}"

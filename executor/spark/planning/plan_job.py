@@ -34,7 +34,7 @@ from onager.executor.spark.planning.job_session import (
     register_views,
 )
 from onager.executor.spark.planning.partitioned import check_names, partitioned
-from onager.executor.spark.planning.script_steps import ScriptSteps, program
+from onager.executor.spark.planning.script_steps import ScriptSteps, steps_outcome
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
     feed_from_files,
@@ -88,7 +88,7 @@ class PlanTerms:
     may_grow: bool = False
     """Whether the first tasks may run while files, or partitions of a Python data source, are still being listed."""
     may_step: bool = False
-    """Whether a script with several effects becomes the steps of a program."""
+    """Whether a script with several effects becomes steps."""
     has_fingerprints: bool = False
     """Whether stages that other jobs may have computed before get fingerprints."""
     on_read: NoteRead | None = None
@@ -108,12 +108,12 @@ def plan_job(spec: pb.JobSpec, spark: SparkSession, terms: PlanTerms) -> pb.Plan
     """
 
     def planned(new: SparkSession, tables: PlanningCatalog | None) -> pb.PlanOutcome:
-        with job_session(spec, new) as session, _told_in_words(), ExitStack() as until_planned:
+        with job_session(spec, new) as session, _explained(), ExitStack() as until_planned:
             if terms.may_grow and (from_files := feed_from_files(spec.conf)):
                 read_growing(Jvm.of(session), jvm_session(session), from_files)
             query = _query(spec, session, tables, terms, until_planned)
             if isinstance(query, ScriptSteps):  # they change what its statements have changed here
-                return program(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
+                return steps_outcome(query, spec.sink if spec.HasField("sink") and spec.sink.path else None)
             query = _checked(spec, session, query, terms.private)
             outcome = _Planning(spec, session, query, tables, terms).plan()
         return outcome if tables is None else _with_changes(outcome, tables.changes())
@@ -220,7 +220,7 @@ def _checked(spec: pb.JobSpec, session: SparkSession, query: JobQuery, private: 
 
 
 @contextmanager
-def _told_in_words() -> Iterator[None]:
+def _explained() -> Iterator[None]:
     """Turn a stack overflow or a lack of memory in the JVM into an error that says what to do."""
     try:
         yield
@@ -345,7 +345,7 @@ class _Planning:
         """Return the query's stages, producers before consumers."""
         conf = self._spec.conf
         if self._spec.HasField("connect") and self._tools.first_of(self._analyzed(), {"CollectMetrics"}):
-            # Of all rows, which only a single stage sees; other clients are not told anyway.
+            # Of all rows, which only a single stage sees; other clients do not get it anyway.
             raise UnsupportedPlanError("observed metrics (observe)", "compute them in a query of their own")
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):

@@ -32,7 +32,7 @@ log = structlog.get_logger()
 LARGER: Final = "larger"
 SMALLER: Final = "smaller"
 _FALSE_BY: Final = 1_000
-_TOLD: Final = {
+_OPERATORS: Final = {
     "SortMergeJoinExec": "sort-merge joins",
     "ShuffledHashJoinExec": "hash joins",
     "BroadcastHashJoinExec": "broadcast joins",
@@ -51,7 +51,7 @@ def replan(task: pb.ReplanTask, spark: SparkSession, blobs: Mapping[BlobDigest, 
     with session_with(spark, frame.conf) as session, tempfile.TemporaryDirectory(prefix="onager-replan-") as scratch:
         try:
             new = FrameTools(Jvm.of(session)).replan(
-                jvm_session(session), frame.kernel, [_told(each, frame, task.falsify) for each in task.begun]
+                jvm_session(session), frame.kernel, [_for_kernel(each, frame, task.falsify) for each in task.begun]
             )
             why = _why_kept(new, frame, task)
             return _kept(why) if why else _taken(new, frame, task, session, Path(scratch))
@@ -67,8 +67,8 @@ def _kept(why: str) -> pb.PlanOutcome:
     return pb.PlanOutcome(decisions=[why])
 
 
-def _told(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]:
-    """Return what the kernel is told of a stage. If another run may give other rows, it is not told how many."""
+def _for_kernel(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]:
+    """Return what the kernel gets of a stage; not the number of rows if another run may give other ones."""
     rows, size = begun.rows if begun.repeatable else -1, begun.bytes
     if falsify:
         rows, size = _false(rows, size, is_larger=_is_larger(falsify, begun.stage_id))
@@ -117,9 +117,10 @@ def _why_kept(new: NewPlan, frame: Frame, task: pb.ReplanTask) -> str:
 
 def _changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Return how many operators of some kinds there were, and are."""
-    kinds = [kind for kind in _TOLD if before.get(kind, 0) != after.get(kind, 0)]
+    kinds = [kind for kind in _OPERATORS if before.get(kind, 0) != after.get(kind, 0)]
     return (
-        ", ".join(f"{_TOLD[kind]} {before.get(kind, 0)} → {after.get(kind, 0)}" for kind in kinds) or "the same kinds"
+        ", ".join(f"{_OPERATORS[kind]} {before.get(kind, 0)} → {after.get(kind, 0)}" for kind in kinds)
+        or "the same kinds"
     )
 
 

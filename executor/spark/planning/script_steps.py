@@ -1,4 +1,4 @@
-"""A script with several effects, as a program: its steps, each of which a job of its own does.
+"""The steps of a script with several effects, each of which is done by a job of its own.
 
 A step is stored without what it has in common with its script: it names the statements to run, the one with its effect
 last. The job of a step also runs the statements before it that change only the session, so each step is planned in a
@@ -45,7 +45,7 @@ def check_statements(count: int) -> None:
         )
 
 
-def program(script: ScriptSteps, output: pb.Sink | None) -> pb.PlanOutcome:
+def steps_outcome(script: ScriptSteps, output: pb.Sink | None) -> pb.PlanOutcome:
     """Return the steps of a script as what planning found; *output* is the job's, for the rows of its query."""
     if len(script.steps) > MAX_STEPS:
         raise PlanningError(

@@ -1,6 +1,6 @@
 """SQL scripts: statements that set up the job's session, and a last statement, the job's query.
 
-A script with several effects is a program (`script_steps`): it writes datasets, and changes the catalog, one after the
+A script with several effects becomes steps (`script_steps`): it writes datasets, and changes the catalog, one after the
 other.
 
 A job can be planned more than once, and on any executor, so no statement may change anything but the job's session and
@@ -52,7 +52,7 @@ class JobQuery:
     is_done: bool = False
     """Whether it has changed the catalog, and gives no rows."""
     takes_any_option: bool = False
-    """Whether an option without effect is no mistake, as in Spark: a table has its own, and so does a program."""
+    """Whether an option without effect is no mistake, as in Spark: a table has its own, and so does PySpark."""
     is_table: bool = False
     """Whether the sink is that of a table."""
     is_kept: bool = False

@@ -148,7 +148,7 @@ def check_no_analysis(statement: Statement) -> None:
 
 
 def is_effect(plan: Parsed, *, has_catalog: bool) -> bool:
-    """Return whether a statement writes files, and can be a step of a program."""
+    """Return whether a statement writes files, and can be a step of a script."""
     return plan.directory is not None or (has_catalog and writes_table(plan))
 
 

@@ -336,7 +336,7 @@ class Binder:
             "partitions": source.partitions,
             "attempts": [task.task_attempt for task in stream.tasks],
             "addresses": [task.address for task in stream.tasks],
-            "alone": source.is_alone,
+            "sole_reader": source.is_sole_reader,
         }
 
 

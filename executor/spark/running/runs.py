@@ -50,7 +50,7 @@ class Run:
     @property
     def is_streamed(self) -> bool:
         """Whether its output is streamed, not written to files."""
-        return self.task_set.pipelined and self.task_set.output.kind == "exchange"
+        return self.task_set.streaming and self.task_set.output.kind == "exchange"
 
     @property
     def partitions(self) -> list[int]:

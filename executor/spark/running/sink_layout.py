@@ -1,4 +1,4 @@
-"""What the kernel is told of a sink; see Java's `OutputSpec`."""
+"""What the kernel gets of a sink; see Java's `OutputSpec`."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@
 
 A `TaskSet` (``work = QUERY``) and its `StagePlan` run as one Spark job over the task set's partitions; each partition
 has its own outcome. Failures of tasks are reported, not raised. Output goes where `onager.exchange_layout` says, under
-a nonce that is drawn for each execution of a task. The kernel keeps the output of a `pipelined` task set for other
+a nonce that is drawn for each execution of a task. The kernel keeps the output of a `streaming` task set for other
 stages, which read it at `stream_address`; its inputs in `streams` are read from the executors that serve them.
 """
 
@@ -44,7 +44,7 @@ from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_TOLD_ATTEMPTS
+from onager.protocol.field_limits import MAX_REPORTED_ATTEMPTS
 from onager.protocol.task_keys import task_keys
 
 _POLL_MS = 500
@@ -74,7 +74,7 @@ class StageRunner:
         """Run tasks in *spark*; names of unfinished files contain *incarnation*, the id of this incarnation.
 
         With *streams*, tasks may stream; raises `InvalidSettingError` when the stream port cannot be opened.
-        *deadlines* are told of cancelled tasks. Tasks fail while *places* where they read or write are not seen.
+        *deadlines* learn of cancelled tasks. Tasks fail while *places* where they read or write are not seen.
         """
         self._deadlines = deadlines or Deadlines(clock, math.inf)
         self._places = places
@@ -90,7 +90,7 @@ class StageRunner:
         self.binder = Binder(
             spark, self.kernel, self._name, check_address=lambda address: check_reader(streams, address), places=places
         )
-        self._told_plans: set[tuple[StageKey, str]] = set()
+        self._reported_plans: set[tuple[StageKey, str]] = set()
         """The bound plans that were reported, by digest."""
         self._streaming: set[str] = set()
         """Jobs with task sets that stream, or read streams, here."""
@@ -146,7 +146,7 @@ class StageRunner:
         for run in runs:
             self._cancel(run, {key for key, _ in list(run.open.values())}, "the job has ended")
         with self._lock:
-            self._told_plans = {told for told in self._told_plans if told[0].job_id != job_id}
+            self._reported_plans = {reported for reported in self._reported_plans if reported[0].job_id != job_id}
         try:
             self.binder.close_job(JobId(job_id))
             self._close_streams(job_id)
@@ -269,7 +269,7 @@ class StageRunner:
 
     def _note_streams(self, task_set: pb.TaskSet) -> None:
         """Remember a job that streams; drop a job's streams once it uses files instead."""
-        if task_set.pipelined:
+        if task_set.streaming:
             self._streaming.add(task_set.job_id)
         else:
             self._close_streams(task_set.job_id)
@@ -384,7 +384,7 @@ class StageRunner:
 
     def progress(self, control: Mapping[str, TaskKey]) -> list[pb.AttemptProgress]:
         """Return what running tasks have read; *control*: the planning tasks, by their job groups."""
-        readings = by_run(self.kernel.readings(MAX_TOLD_ATTEMPTS))
+        readings = by_run(self.kernel.readings(MAX_REPORTED_ATTEMPTS))
         found = [progress_of(key, reading) for (name, _), reading in readings.items() if (key := control.get(name))]
         with self._lock:
             runs = list(self._runs.values())
@@ -401,8 +401,8 @@ class StageRunner:
             return
         success.op_metrics, success.bound_plan = base64.b64decode(metrics), plan.digest
         with self._lock:
-            is_first = (run.stage, plan.digest) not in self._told_plans
-            self._told_plans.add((run.stage, plan.digest))
+            is_first = (run.stage, plan.digest) not in self._reported_plans
+            self._reported_plans.add((run.stage, plan.digest))
         if is_first:
             success.blobs.add(digest=plan.digest, content=plan.content)
 

@@ -17,11 +17,11 @@ from onager_airflow.trigger import OnagerTrigger
 class OnagerOperator(BaseOperator):
     """Runs SQL as one durable job per try, and gives its id, the rows of its result, and where it wrote.
 
-    *sql* is a text or a ``.sql`` file; one with several statements that write is a program. The other parameters are
+    *sql* is a text or a ``.sql`` file; one with several statements that write is a script. The other parameters are
     those of `OnagerClient.sql`: *output_path* is its ``output``, *parameters* its ``params``, *job_name* its ``name``.
 
     A worker that dies leaves the job running, and who takes its try up again waits for the same job. The next try of a
-    program that failed goes on behind the last step that was committed, as long as the task is as it was.
+    script that failed goes on behind the last step that was committed, as long as the task is as it was.
     """
 
     template_fields: Sequence[str] = ("sql", "views", "conf", "output_path", "parameters", "labels", "job_name")

@@ -106,7 +106,7 @@ def test_a_try_that_is_taken_up_again_waits_for_the_same_job(client):
     assert first["job_id"].startswith("af-ber-tries-load-all-")
 
 
-def test_the_next_try_of_a_program_goes_on_behind_its_last_good_step(client, tmp_path):
+def test_the_next_try_of_a_script_goes_on_behind_its_last_good_step(client, tmp_path):
     sql = (
         f"INSERT OVERWRITE DIRECTORY '{tmp_path}/a' USING json SELECT uuid() AS u;"
         f"INSERT OVERWRITE DIRECTORY '{tmp_path}/b' USING json SELECT * FROM json.`{tmp_path}/late`"

@@ -90,8 +90,8 @@ class Shop:
 
     def results(self, process: subprocess.Popen[str]) -> dict[str, str]:
         """Wait for dbt, and return the same."""
-        told, _ = process.communicate(timeout=280)
-        assert process.returncode in (0, 1), told
+        reported, _ = process.communicate(timeout=280)
+        assert process.returncode in (0, 1), reported
         results = json.loads((self.directory / "target" / "run_results.json").read_text())["results"]
         troubles = [result["message"] for result in results if result["status"] == "error"]
         assert not troubles, "\n".join(troubles)

@@ -123,7 +123,7 @@ def test_rows_become_a_partition_by_an_output_and_a_statement_to_the_metastore(c
     run_in_spark(metastore, "ALTER TABLE shop.sales DROP PARTITION (day = '2026-01-04')")
 
 
-def test_one_that_does_not_answer_is_told_and_found_again(client, metastore):
+def test_one_that_does_not_answer_is_reported_and_found_again(client, metastore):
     metastore.kill()
     job = client.sql("SELECT count(*) FROM shop.sales")
     with pytest.raises(JobFailedError, match=r"the Hive metastore does not answer.*Connection refused") as raised:

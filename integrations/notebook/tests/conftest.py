@@ -44,8 +44,8 @@ class Execution:
 
     def outputs(self) -> dict[str, list[dict[str, Any]]]:
         """Wait for the last cell, and return what each cell's outputs are, by the cell's id."""
-        told, _ = self._process.communicate(timeout=500)
-        assert self._process.returncode == 0, told
+        reported, _ = self._process.communicate(timeout=500)
+        assert self._process.returncode == 0, reported
         cells = json.loads(self._executed.read_text())["cells"]
         return {cell["id"]: cell["outputs"] for cell in cells if cell["cell_type"] == "code"}
 

@@ -83,7 +83,7 @@ def test_a_cell_does_not_notice_what_is_killed(
     outputs = execution.outputs()
 
     assert f"kill -9 {killed.pid}    # the {victim}\n" in printed(outputs["processes"])
-    assert f"the {victim} was killed by SIGKILL; restarting it" in cluster.told()
+    assert f"the {victim} was killed by SIGKILL; restarting it" in cluster.output()
     rows = table(outputs["query"])
     assert [row[:3] for row in rows] == [list(row[:3]) for row in expected]
     assert all(row[3] in numbers for row, (*_, numbers) in zip(rows, expected, strict=True))

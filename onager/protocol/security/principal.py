@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 _name: Final[ContextVar[str]] = ContextVar("principal", default="")
-_peer: Final[ContextVar[str]] = ContextVar("peer", default="")
+_caller_address: Final[ContextVar[str]] = ContextVar("address", default="")
 
 
 class Caller(NamedTuple):
@@ -13,13 +13,13 @@ class Caller(NamedTuple):
 
     principal: str = ""
     """The name of its token; empty without tokens, and for a token without a name."""
-    peer: str = ""
+    address: str = ""
     """Its address, without the port."""
 
     @property
     def client(self) -> str:
         """Return whose share of something a call takes: a principal's, or an address' where there are no names."""
-        return self.principal or self.peer
+        return self.principal or self.address
 
 
 def note_principal(name: str) -> None:
@@ -32,14 +32,14 @@ def principal() -> str:
     return _name.get()
 
 
-def note_peer(context: Any) -> None:
+def note_address(context: Any) -> None:
     """Keep the address of the client of *context*, a gRPC context, for the rest of the current call."""
-    _peer.set(_address(unquote(context.peer())))
+    _caller_address.set(_address(unquote(context.peer())))
 
 
 def caller() -> Caller:
     """Return who makes the current call, as noted."""
-    return Caller(_name.get(), _peer.get())
+    return Caller(_name.get(), _caller_address.get())
 
 
 def caller_of(context: Any) -> Caller:
@@ -47,7 +47,7 @@ def caller_of(context: Any) -> Caller:
     return Caller(principal(), _address(unquote(context.peer())))
 
 
-def _address(peer: str) -> str:
+def _address(address: str) -> str:
     """Return the address in ``ipv4:10.0.0.7:41234``, or in ``ipv6:[::1]:41234``; any other text as it is."""
-    kind, _, rest = peer.partition(":")
-    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
+    kind, _, rest = address.partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else address

@@ -66,7 +66,7 @@ _BY_SERVICE: Final = {
         "AwaitRequests": _EXECUTORS,
     },
     "OnagerExecutor": {"AnswerPoll": _SCHEDULERS},
-    "OnagerReplica": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS, "AskExecutors": _SCHEDULERS},
+    "OnagerSchedulerGateway": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS, "AskExecutors": _SCHEDULERS},
 }
 ROLES: Final = {
     f"/onager.v1.{service}/{method}": roles

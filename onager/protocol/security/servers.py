@@ -220,7 +220,7 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _refusal(self, method: str, error: AuthenticationError, caller: str = "") -> "grpc.RpcMethodHandler[Any, Any]":
         async def refuse(_: Any, context: Any) -> None:
             more = {"caller": caller} if caller else {}
-            log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__, **more)
+            log.warning("caller_refused", call=method, address=context.peer(), why=type(error).__name__, **more)
             note_principal(caller)
             self._on_refusal(caller_of(context), method, error)
             await abort(context, error)

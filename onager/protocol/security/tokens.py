@@ -57,7 +57,7 @@ class TokenFile:
         self._needs_roles = needs_roles
         self._stamp = self._look()
         self._tokens = self._read()
-        self._is_trouble_told = False
+        self._is_trouble_reported = False
 
     def metadata(self, *roles: Role) -> tuple[tuple[str, str], ...]:
         """Return the metadata of a caller with one of *roles*; `InvalidSettingError` if no line is for these."""
@@ -102,11 +102,11 @@ class TokenFile:
                 self._tokens = self._read()
                 self._stamp = stamp
                 log.info("tokens_read_again", file=str(self._path), lines=len(self._tokens))
-            self._is_trouble_told = False
+            self._is_trouble_reported = False
         except InvalidSettingError as error:
-            if not self._is_trouble_told:
+            if not self._is_trouble_reported:
                 log.warning("tokens_not_read_again", error=str(error))
-            self._is_trouble_told = True
+            self._is_trouble_reported = True
         return self._tokens
 
     def _look(self) -> _Stamp:

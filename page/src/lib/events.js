@@ -4,7 +4,7 @@ import { get, query } from "./api.js";
 import { useEvents } from "./live.js";
 
 const WINDOW_POSITIONS = 500;
-const MOST_EVENTS = 40_000;
+const MAX_EVENTS = 40_000;
 const DRAW_MS = 200;
 
 /**
@@ -37,8 +37,8 @@ export function useJobEvents(jobId, logSeq) {
     const mine = held.current;
     mine.events.push(...events.map((event) => ({ position, ...event })));
     mine.position = position;
-    if (mine.events.length > 1.2 * MOST_EVENTS) {
-      mine.events.splice(0, mine.events.length - MOST_EVENTS);
+    if (mine.events.length > 1.2 * MAX_EVENTS) {
+      mine.events.splice(0, mine.events.length - MAX_EVENTS);
       mine.first = mine.events[0].position - 1;
     }
     redraw();

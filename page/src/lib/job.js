@@ -40,10 +40,10 @@ export function useJob(jobId) {
   return { job, isActive, stream, error: resource.error, isLoading: resource.isLoading, again: resource.again };
 }
 
-/** Whether it is told where all of the job's time went. */
+/** Whether it is known where all of the job's time went. */
 function isWhole(detail) {
-  const told = (detail.time_shares ?? []).reduce((sum, share) => sum + share.ms, 0);
-  return told >= (detail.ended_ms ?? 0) - (detail.submitted_ms ?? 0);
+  const reported = (detail.time_shares ?? []).reduce((sum, share) => sum + share.ms, 0);
+  return reported >= (detail.ended_ms ?? 0) - (detail.submitted_ms ?? 0);
 }
 
 function together(detail, progress) {

@@ -71,18 +71,18 @@ class Follower {
  */
 export function useEvents(jobId, after, onBatch) {
   const [state, setState] = useState("connecting");
-  const told = useRef(onBatch);
-  told.current = onBatch;
+  const receiver = useRef(onBatch);
+  receiver.current = onBatch;
   useEffect(() => {
     if (after === null) return undefined;
     let position = after;
     setState("connecting");
     const take = (message) => {
       const next = Number(message.lastEventId);
-      if (!(next > position)) return; // another scheduler has told it before
+      if (!(next > position)) return; // another scheduler has sent it before
       position = next;
       const data = JSON.parse(message.data);
-      told.current(next, Array.isArray(data) ? data : [data]);
+      receiver.current(next, Array.isArray(data) ? data : [data]);
     };
     const follower = new Follower(() => `${API}/jobs/${encodeURIComponent(jobId)}/events?after=${position}`, take, setState);
     return () => follower.close();
@@ -93,13 +93,13 @@ export function useEvents(jobId, after, onBatch) {
 /** Follow a job's progress while `isWanted`: `onProgress(progress)` gets the latest. Returns the same as `useEvents`. */
 export function useProgress(jobId, isWanted, onProgress) {
   const [state, setState] = useState("connecting");
-  const told = useRef(onProgress);
-  told.current = onProgress;
+  const receiver = useRef(onProgress);
+  receiver.current = onProgress;
   useEffect(() => {
     if (!isWanted) return undefined;
     setState("connecting");
     const url = `${API}/jobs/${encodeURIComponent(jobId)}/progress`;
-    const follower = new Follower(() => url, (message) => told.current(JSON.parse(message.data)), setState);
+    const follower = new Follower(() => url, (message) => receiver.current(JSON.parse(message.data)), setState);
     return () => follower.close();
   }, [jobId, isWanted]);
   return state;

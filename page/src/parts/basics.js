@@ -14,7 +14,7 @@ const TONES = {
   planning: "going",
   publishing: "going",
   draining: "warn",
-  set_aside: "warn",
+  quarantined: "warn",
   no_space: "warn",
   no_place: "warn",
 };

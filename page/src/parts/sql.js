@@ -1,4 +1,4 @@
-// SQL with its words, texts, numbers and comments told apart.
+// SQL with its words, texts, numbers and comments distinguished.
 import { html } from "../lib/html.js";
 
 const WORDS = new Set(
@@ -10,10 +10,10 @@ const WORDS = new Set(
   where window with`.split(/\s+/),
 );
 const TOKEN = /(--[^\n]*|\/\*[\s\S]*?\*\/)|('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(\b\d+(?:\.\d+)?\b)|(\b[A-Za-z_]\w*\b)/g;
-const MOST_CHARS = 200_000;
+const MAX_CHARS = 200_000;
 
 export function Sql({ text }) {
-  if (text.length > MOST_CHARS) return html`<pre class="text" tabindex="0">${text}</pre>`;
+  if (text.length > MAX_CHARS) return html`<pre class="text" tabindex="0">${text}</pre>`;
   const parts = [];
   let end = 0;
   for (const match of text.matchAll(TOKEN)) {

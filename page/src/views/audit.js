@@ -44,7 +44,7 @@ export function Audit() {
                     (entry, at) => html`<tr key=${at}>
                       <td class="nowrap">${moment(entry.at_ms)}</td>
                       <td>${entry.principal || html`<span class="muted">nobody named</span>`}</td>
-                      <td class="mono">${entry.peer}</td>
+                      <td class="mono">${entry.address}</td>
                       <td>${words(entry.action)}</td>
                       <td class="mono">${entry.target}</td>
                       <td>${entry.detail}</td>
@@ -55,7 +55,7 @@ export function Audit() {
                 </tbody>
               </table></div>`
             : html`<${Empty} title="Nobody changed anything">
-                <p>${cursor || action || target || principal || days !== "all" ? "Nothing that is kept is like that." : "Cancelled jobs, drained executors and changed records are told here."}</p>
+                <p>${cursor || action || target || principal || days !== "all" ? "Nothing that is kept is like that." : "Cancelled jobs, drained executors and changed records are reported here."}</p>
               <//>`}
       <//>
     </section>

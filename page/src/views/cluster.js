@@ -7,7 +7,7 @@ import { Loaded, Progress, tone, useTitle } from "../parts/basics.js";
 import { Plot } from "../parts/plot.js";
 
 const AGAIN_MS = 2000;
-const MOST_POINTS = 900;
+const MAX_POINTS = 900;
 
 export function Cluster() {
   useTitle("Cluster");
@@ -48,7 +48,7 @@ function useLoad(data) {
   useEffect(() => {
     if (!data) return;
     const at = (Date.now() - start.current) / 1000;
-    setPoints(([xs, ys]) => [[...xs, at].slice(-MOST_POINTS), [...ys, data.running].slice(-MOST_POINTS)]);
+    setPoints(([xs, ys]) => [[...xs, at].slice(-MAX_POINTS), [...ys, data.running].slice(-MAX_POINTS)]);
   }, [data]);
   return points;
 }

@@ -7,12 +7,12 @@ import { tone } from "../parts/basics.js";
 
 const WIDTH = 190;
 const HEIGHT = 58;
-const MOST_STAGES = 400;
+const MAX_STAGES = 400;
 
 export function Graph({ job, now }) {
   const { stages } = job;
   const shape = stages.map((stage) => `${stage.stage_id}<${stage.input_stage_ids.join(",")}`).join(";");
-  const placed = useMemo(() => (stages.length <= MOST_STAGES ? place(stages) : null), [shape]);
+  const placed = useMemo(() => (stages.length <= MAX_STAGES ? place(stages) : null), [shape]);
   if (!placed) return html`<p class="inside muted">${count(stages.length)} stages are too many for a picture: see Stages.</p>`;
   const byId = new Map(stages.map((stage) => [stage.stage_id, stage]));
   return html`<div class="graph" tabindex="0" role="group" aria-label="The graph of stages">
@@ -35,14 +35,14 @@ function Box({ job, stage, node, now }) {
   const wide = WIDTH - 24;
   const part = (n) => (total ? (wide * Math.min(n, total)) / total : 0);
   const took = stage.started_ms ? (stage.ended_ms || now) - stage.started_ms : 0;
-  const told = `Stage ${stage.stage_id}, ${stage.name}: ${words(stage.state)}, ${done} of ${total} tasks`;
+  const reported = `Stage ${stage.stage_id}, ${stage.name}: ${words(stage.state)}, ${done} of ${total} tasks`;
   return html`<a
     href=${`/jobs/${encodeURIComponent(job.job_id)}/stages?stage=${stage.stage_id}`}
     class=${tone(stage.state)}
-    aria-label=${told}
+    aria-label=${reported}
     transform=${`translate(${node.x - WIDTH / 2} ${node.y - HEIGHT / 2})`}
   >
-    <title>${told}</title>
+    <title>${reported}</title>
     <rect class="box" width=${WIDTH} height=${HEIGHT} rx="6" />
     <rect class="edge-of-state" width="4" height=${HEIGHT - 2} x="1" y="1" rx="2" />
     <text class="title" x="13" y="18">${cut(`${stage.stage_id} ${stage.name}`, 23)}</text>

@@ -10,7 +10,7 @@ import { Plot } from "../parts/plot.js";
 import { Virtual } from "../parts/virtual.js";
 
 const TASKS_A_PAGE = 10_000;
-const MOST_TASKS = 200_000;
+const MAX_TASKS = 200_000;
 const AGAIN_MS = 3000;
 const SKEWED = 3;
 
@@ -104,7 +104,7 @@ function useTasks(jobId, stage) {
           const page = await get(`/jobs/${encodeURIComponent(jobId)}/stages/${stage.stage_id}/tasks${query({ cursor, limit: TASKS_A_PAGE })}`, stop.signal);
           tasks.push(...page.items);
           cursor = page.next ?? "";
-        } while (cursor && tasks.length < MOST_TASKS);
+        } while (cursor && tasks.length < MAX_TASKS);
         setState({ tasks, isWhole: !cursor, error: null });
       } catch (error) {
         if (error.name === "AbortError") return;

@@ -161,10 +161,10 @@ function Tip({ pointed, timeline, width, untilMs }) {
   const { what, x, y } = pointed;
   const isRight = x > width / 2;
   const style = { top: `${y + 14}px`, left: isRight ? "auto" : `${x + 12}px`, right: isRight ? `${width - x + 12}px` : "auto" };
-  return html`<div class="tooltip" style=${style}>${told(what, timeline, untilMs)}</div>`;
+  return html`<div class="tooltip" style=${style}>${description(what, timeline, untilMs)}</div>`;
 }
 
-function told(what, timeline, untilMs) {
+function description(what, timeline, untilMs) {
   if (what.mark) return html`<strong>${markTitle(what.mark)}</strong><br />${clock(what.mark.at_ms)} ${what.mark.text}`;
   if (what.stage) {
     const { stage } = what;

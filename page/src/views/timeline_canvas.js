@@ -5,7 +5,7 @@ const RIGHT = 12;
 const AXIS = 22;
 const MARKS = 20;
 const STAGE_ROW = 16;
-const MOST_STAGE_ROWS = 8;
+const MAX_STAGE_ROWS = 8;
 const GAP = 8;
 const BUCKET_LANE = 30;
 const ROW_HEIGHTS = [
@@ -51,7 +51,7 @@ function placeStages(stages) {
   for (const stage of [...stages].sort((a, b) => a.from_ms - b.from_ms)) {
     let row = ends.findIndex((end) => end <= stage.from_ms);
     if (row < 0) {
-      if (ends.length >= MOST_STAGE_ROWS) continue;
+      if (ends.length >= MAX_STAGE_ROWS) continue;
       row = ends.length;
     }
     ends[row] = stage.to_ms ?? Infinity;

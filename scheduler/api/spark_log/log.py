@@ -133,8 +133,8 @@ def _failure(graph: ExecutionGraph) -> str:
     match graph.outcome:
         case Failed(failure=failure):
             return shown_text(failure.message)[:_MESSAGE_CHARS] or "failed"
-        case Cancelled(told=told):
-            return shown_text(f"cancelled: {told}")[:_MESSAGE_CHARS]
+        case Cancelled(text=reported):
+            return shown_text(f"cancelled: {reported}")[:_MESSAGE_CHARS]
         case _:
             return ""
 
@@ -156,13 +156,13 @@ def _tasks(story: Story, lives: _Lives) -> tuple[Iterator[_At], Iterator[_At]]:
     def starts() -> Iterator[_At]:
         for number in by_start:
             attempt = attempts[number]
-            for task, stage_id in _told_as(number, attempt, len(attempts)):
+            for task, stage_id in _shown_as(number, attempt, len(attempts)):
                 yield _At(attempt.from_ms, 5, shapes.task_start(task, attempt, stage_id, *lives.of(attempt)))
 
     def ends() -> Iterator[_At]:
         for number in by_end:
             attempt = attempts[number]
-            for task, stage_id in _told_as(number, attempt, len(attempts)):
+            for task, stage_id in _shown_as(number, attempt, len(attempts)):
                 # What planning ran as well has the metrics; planning itself had none of its own.
                 is_counted = not attempt.fused_stage or stage_id != 0
                 metrics = (attempt.metrics if is_counted else None) or NO_METRICS
@@ -172,7 +172,7 @@ def _tasks(story: Story, lives: _Lives) -> tuple[Iterator[_At], Iterator[_At]]:
     return starts(), ends()
 
 
-def _told_as(number: int, attempt: Attempt, count: int) -> Iterator[tuple[int, int]]:
+def _shown_as(number: int, attempt: Attempt, count: int) -> Iterator[tuple[int, int]]:
     """Yield (task id, stage id): two where planning ran a stage as well."""
     yield number, attempt.stage_id
     if attempt.fused_stage:

@@ -52,7 +52,7 @@ class Buckets:
                 lane.ended[last][span.outcome.value] += 1
             self.added += 1
 
-    def told(self, running: Iterable[Attempt], now_ms: int) -> list[Bucket]:
+    def buckets(self, running: Iterable[Attempt], now_ms: int) -> list[Bucket]:
         """Return the buckets in which anything was done, also by those *running* at *now_ms*."""
         beside = Buckets(self._start_ms, self.length_ms, len(self._lanes))
         beside.add(running, now_ms)

@@ -60,7 +60,7 @@ class Bar(_Part):
     from_ms: int
     """When it was launched, since the Unix epoch, by a scheduler's clock; so are all moments."""
     to_ms: int | None = None
-    """When a scheduler heard of its end; None: it has not ended."""
+    """When a scheduler learned of its end; None: it has not ended."""
     outcome: Outcome
     kind: str = ""
     """Why it did not succeed, as in ``onager events``: ``io_error`` and so on."""
@@ -100,7 +100,7 @@ class Mark(_Part):
     kind: MarkKind
     at_ms: int
     to_ms: int | None = None
-    """Set for several that are told as one: when the last one happened."""
+    """Set for several that are reported as one: when the last one happened."""
     count: int = 1
     text: str = ""
     stage: int | None = None
@@ -126,7 +126,7 @@ class Timeline(_Part):
     """What a job did when and where.
 
     Who names `position` as *after* in the next call gets the marks and bars that are new or have changed; everything
-    else is told whole each time. With buckets instead of bars all is told each time, and replaces what was before.
+    else is sent whole each time. With buckets instead of bars all is sent each time, and replaces what was before.
     """
 
     job_id: str

@@ -184,7 +184,7 @@ def _bars(bars: Iterable[Bar], frame: _Frame, tops: Sequence[float]) -> Iterator
         colour = _TROUBLE.get(bar.outcome, f"c{bar.stage % _COLOURS}")
         if bar.outcome is Outcome.RUNNING:
             colour += " r"
-        yield f"<g><title>{_text(_told(bar, frame.start_ms))}</title>"
+        yield f"<g><title>{_text(_tooltip(bar, frame.start_ms))}</title>"
         begun_x = from_x
         if bar.run_ms and bar.to_ms is not None:
             begun_x = max(from_x, min(frame.x(to_ms - bar.run_ms), from_x + width - 1))
@@ -194,7 +194,7 @@ def _bars(bars: Iterable[Bar], frame: _Frame, tops: Sequence[float]) -> Iterator
         yield "</g>"
 
 
-def _told(bar: Bar, start_ms: int) -> str:
+def _tooltip(bar: Bar, start_ms: int) -> str:
     attempt = f", attempt {bar.attempt}" if bar.attempt else ""
     of_stage = f" (attempt {bar.stage_attempt})" if bar.stage_attempt else ""
     what = "planning" if not bar.stage else f"stage {bar.stage}{of_stage}, task {bar.partition}{attempt}"

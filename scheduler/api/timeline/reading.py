@@ -60,13 +60,13 @@ class Timelines:
     async def get(self, job_id: JobId) -> Timeline:
         """Return a job's timeline; `JobNotFoundError`, `StateCorruptError`, `SchemaVersionError` as for its events."""
         async with self._following(job_id) as (job, kept):
-            return await _told(kept.story, job, 0)
+            return await _timeline(kept.story, job, 0)
 
     async def as_json(self, job_id: JobId, after: int = 0, *, soon: bool = False) -> bytes:
-        """Return a job's timeline as JSON; what was told up to the position *after* is left out (see `Timeline`).
+        """Return a job's timeline as JSON; what was reported up to the position *after* is left out (see `Timeline`).
 
         If it is wanted *soon*, a long log may be read only in part, and later calls go on with it. All who ask for a
-        job in buckets at about the same time are told the same, whatever they know already.
+        job in buckets at about the same time get the same, whatever they know already.
         """
         until_s = self._clock.monotonic_s() + timing.TIMELINE_SOON_S if soon else None
         async with self._following(job_id, may_rest=True, until_s=until_s) as (job, kept):
@@ -74,11 +74,11 @@ class Timelines:
             if story.is_long:
                 json_of = story.log.position, job.graph.state
                 if kept.json_of != json_of and not kept.rests(job, self._clock.monotonic_s()):
-                    told = await _told(story, job, 0)
-                    kept.json, kept.json_of = await apart(_size(told), told.as_json), json_of
+                    reported = await _timeline(story, job, 0)
+                    kept.json, kept.json_of = await apart(_size(reported), reported.as_json), json_of
                 return kept.json
-            told = await _told(story, job, after)
-            return await apart(_size(told), told.as_json)
+            reported = await _timeline(story, job, after)
+            return await apart(_size(reported), reported.as_json)
 
     @asynccontextmanager
     async def _following(
@@ -163,7 +163,7 @@ class Timelines:
             attempts -= len(kept.story.log.attempts)
 
 
-async def _told(story: Story, job: StoredJob, after: int) -> Timeline:
+async def _timeline(story: Story, job: StoredJob, after: int) -> Timeline:
     is_early = story.log.position < job.seq and not story.log.is_over
     size = _ATTEMPT_BYTES * len(story.log.attempts)
     return await apart(size, timeline_of, story, job.graph, after, is_early=is_early)

@@ -1,4 +1,4 @@
-"""The history of a job as attempts and marks: its intervals, and what people are told beside them."""
+"""The history of a job as attempts and marks: its intervals, and what people are shown beside them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ class Story:
                 self._compare(step.before, step.after, step)
 
     def end_as(self, job: ExecutionGraph) -> None:
-        """Take the end of *job*, the whole log of which was fed, from its graph if the history has not told it."""
+        """Take the end of *job*, the whole log of which was fed, from its graph if the history does not have it."""
         if not job.is_active and not self.log.is_over:
             self.log.end_as(job)
             self._note_end(job, job.ended_ms or self.log.now_ms)
@@ -103,7 +103,7 @@ class Story:
         if kept is None or (kept.length_ms, kept.lanes) != (length_ms, lanes):
             kept = self._buckets = Buckets(log.submitted_ms, length_ms, lanes)
         kept.add(log.ended[kept.added :], log.now_ms)
-        return kept.told(log.in_hand(), log.now_ms)
+        return kept.buckets(log.in_hand(), log.now_ms)
 
     # ---------------------------------------------------------------- what happened
 
@@ -125,7 +125,7 @@ class Story:
             case TaskFailed(failure=failure, partition=partition, stage_id=stage, executor_id=executor_id):
                 if failure.kind.is_retryable:
                     message = shown_text(failure.message)[:_TEXT_CHARS]
-                    text = f"task {partition} of stage {stage} on {executor_id}: {failure.told_kind}: {message}"
+                    text = f"task {partition} of stage {stage} on {executor_id}: {failure.shown_kind}: {message}"
                     self._note(Moment(kinds.TASK_RETRY, at_ms, text, stage, partition, executor_id))
             case JobPlanned(executor_id=executor_id):
                 stages, tasks = len(event.stages), sum(stage.partitions for stage in event.stages)
@@ -143,8 +143,8 @@ class Story:
 
     def _compare(self, before: ExecutionGraph, after: ExecutionGraph, step: Step) -> None:
         """Note what follows from events: streaming that is given up, stages that run again, the end."""
-        reason = "" if after.pipeline is None else after.pipeline.reason
-        if reason and before.pipeline is not None and not before.pipeline.reason:
+        reason = "" if after.streaming is None else after.streaming.reason
+        if reason and before.streaming is not None and not before.streaming.reason:
             self._note(Moment(MarkKind.STREAMING_GIVEN_UP, step.at_ms, reason))
         elif not isinstance(step.events[0], TaskSucceeded):
             for stage_id, (old, stage) in enumerate(zip(before.stages, after.stages, strict=False)):
@@ -158,8 +158,8 @@ class Story:
         match job.outcome:
             case Failed(failure=failure):
                 text = f"failed: {failure.message}"
-            case Cancelled(told=told):
-                text = f"cancelled: {told}"
+            case Cancelled(text=reported):
+                text = f"cancelled: {reported}"
             case _:
                 text = "successful"
         self._note(Moment(MarkKind.ENDED, at_ms, text))
@@ -204,7 +204,7 @@ def _cause(event: Event) -> str:
         case ExecutorLost():
             return f"{event.executor_id} is lost: {event.reason}"
         case TaskFailed():
-            return f"{event.failure.told_kind}: {event.failure.message}"
+            return f"{event.failure.shown_kind}: {event.failure.message}"
         case _:
             return "outputs were lost"
 

@@ -98,11 +98,11 @@ class _Case:
         self.job = ""
         self.reported: set[str] = set()
 
-    def take(self, told: dict[str, Any]) -> None:
-        self.reported.add(told["is"])
-        if told["is"] == "staged":
-            self.manifest = Manifest.from_bytes(told["manifest"].encode())
-        self.job = told.get("job", self.job)
+    def take(self, reported: dict[str, Any]) -> None:
+        self.reported.add(reported["is"])
+        if reported["is"] == "staged":
+            self.manifest = Manifest.from_bytes(reported["manifest"].encode())
+        self.job = reported.get("job", self.job)
 
     def check(self) -> None:
         """Look at what is left, go on as schedulers would, and look again."""
@@ -119,9 +119,9 @@ class _Case:
             self._same(seen, self.after, "after it was published")
         elif self.mode == "append":
             if not self.before <= seen <= self.after:
-                raise Wrong(f"{self.name}: rows are lost or damaged while others are added: {_told(seen)}")
+                raise Wrong(f"{self.name}: rows are lost or damaged while others are added: {_shown(seen)}")
         elif seen not in ((Counter(), self.before, self.after) if self.manifest else (self.before,)):
-            raise Wrong(f"{self.name}: neither absent, nor the old, nor the new: {_told(seen)}")
+            raise Wrong(f"{self.name}: neither absent, nor the old, nor the new: {_shown(seen)}")
         if self.manifest is not None:
             self._publish_again()
             self._same(rows(self.new), self.after, "when it was published to the end")
@@ -154,23 +154,23 @@ class _Case:
 
     def _same(self, seen: Counter[int], wanted: Counter[int], when: str) -> None:
         if seen != wanted:
-            raise Wrong(f"{self.name}: other rows {when}: {_told(seen)}, not {_told(wanted)}")
+            raise Wrong(f"{self.name}: other rows {when}: {_shown(seen)}, not {_shown(wanted)}")
 
 
 def _rows_of(ranges: list[list[int]]) -> Counter[int]:
     return Counter(each for first, end in ranges for each in range(first, end))
 
 
-def _told(seen: Counter[int]) -> str:
+def _shown(seen: Counter[int]) -> str:
     return "a damaged file" if seen == DAMAGED else f"{seen.total()} rows"
 
 
-def _check_result(told: dict[str, Any]) -> None:
+def _check_result(reported: dict[str, Any]) -> None:
     try:
-        with Path(told["file"]).open("rb") as file:
-            check_sealed(file, told["checksum"])
+        with Path(reported["file"]).open("rb") as file:
+            check_sealed(file, reported["checksum"])
     except (OSError, DamagedResultError) as error:
-        raise Wrong(f"{told['case']}: the result that was reported is gone or damaged: {error}") from error
+        raise Wrong(f"{reported['case']}: the result that was reported is gone or damaged: {error}") from error
 
 
 class Tries:
@@ -201,15 +201,15 @@ class Tries:
         for line in self._lines[: at + 1]:
             if line.word != "mark":
                 continue
-            told = json.loads(line.first)
-            if told["is"] == "result":
-                _check_result(told)
-            elif told["is"] == "begun":
-                cases[told["case"]] = _Case(told)
-                cases.pop(places.get(tuple(told["old"]), ""), None)  # this one changes the same place
-                places[tuple(told["new"])] = told["case"]
+            reported = json.loads(line.first)
+            if reported["is"] == "result":
+                _check_result(reported)
+            elif reported["is"] == "begun":
+                cases[reported["case"]] = _Case(reported)
+                cases.pop(places.get(tuple(reported["old"]), ""), None)  # this one changes the same place
+                places[tuple(reported["new"])] = reported["case"]
             else:
-                cases[told["case"]].take(told)
+                cases[reported["case"]].take(reported)
         for case in cases.values():
             case.check()
 

@@ -69,9 +69,9 @@ class Sales:
     def settings(self) -> Any:
         self.spark.conf.set("spark.sql.session.timeZone", "UTC")
         self.spark.conf.set("spark.sql.shuffle.partitions", 4)
-        told = [self.spark.conf.get("spark.sql.shuffle.partitions"), self.spark.conf.get("no.such.key", "none")]
+        reported = [self.spark.conf.get("spark.sql.shuffle.partitions"), self.spark.conf.get("no.such.key", "none")]
         return [
-            *told,
+            *reported,
             rows(self.spark.sql("SET spark.sql.session.timeZone")),
             self.spark.conf.isModifiable("spark.jars"),
         ]
@@ -246,9 +246,9 @@ class Sales:
 
     def cached(self) -> Any:
         frame = self.spark.range(0, 100, 1, 2).selectExpr("id", "id % 3 AS k").cache()
-        told = [frame.count(), sorted_rows(frame.groupBy("k").count())]
+        reported = [frame.count(), sorted_rows(frame.groupBy("k").count())]
         frame.unpersist()
-        return told
+        return reported
 
     # -- datasets and tables
 
@@ -316,14 +316,14 @@ class Sales:
             "division": lambda: self.spark.sql("SELECT 1 / (id - id) FROM orders").collect(),
             "function": lambda: self.spark.range(1).select(F.udf(bad, "int")("id")).collect(),
         }
-        told = {}
+        reported = {}
         for name, run in failing.items():
             try:
-                told[name] = plain(run())
+                reported[name] = plain(run())
             except PySparkException as error:
                 says = "no 0" in str(error) if name == "function" else error.getSqlState()
-                told[name] = [type(error).__name__, error.getCondition() if name != "function" else None, says]
-        return told
+                reported[name] = [type(error).__name__, error.getCondition() if name != "function" else None, says]
+        return reported
 
 
 def main(directory: Path) -> None:

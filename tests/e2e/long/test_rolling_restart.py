@@ -22,7 +22,7 @@ EXECUTORS = {"executor-1": SMALL, "executor-2": (*SMALL, "--mode", "push")}
 
 
 class Client(threading.Thread):
-    """Submits one query after the other until told to stop, and records failures."""
+    """Submits one query after the other until asked to stop, and records failures."""
 
     def __init__(self, addresses: str, tpch: dict[str, str], right: dict[int, list[tuple]]) -> None:
         super().__init__(daemon=True)
@@ -42,7 +42,7 @@ class Client(threading.Thread):
                     tasks = [task for stage in job.detail().progress.stages for task in stage.tasks]
                     if {task.successes for task in tasks} != {1} or any(task.failures for task in tasks):
                         self.trouble.append(f"tasks of job {job.id} ran again:\n{tasks}")
-                except Exception as error:  # noqa: BLE001 whatever a user gets is to be told
+                except Exception as error:  # noqa: BLE001 whatever a user gets is to be reported
                     self.trouble.append(repr(error))
                 self.done += 1
                 self.stopping.wait(REST_S)

@@ -78,7 +78,7 @@ def test_a_member_that_cannot_start_fails_with_its_log():
         EtcdCluster(1, flags=["--no-such-flag"]).start()
 
 
-def test_known_bugs_are_told_by_version():
+def test_known_bugs_are_reported_by_version():
     assert [STALE_READS.affects((3, 4, n)) for n in (19, 20, 41, 42)] == [False, True, True, False]
     assert [STALE_READS.affects((3, n, m)) for n, m in ((5, 27), (5, 28), (6, 8), (6, 9), (7, 0))] == [
         *(True, False),

@@ -99,8 +99,8 @@ async def test_a_role_for_the_namespace_is_enough_for_everything(guarded):
 async def test_a_password_is_not_sent_where_there_are_no_users(etcd):
     with capture_logs() as logs:
         await works(url(etcd, namespace="no-users"))
-    (told,) = [entry for entry in logs if entry["event"] == "etcd_has_no_users"]
-    assert (told["user"], told["log_level"]) == ("alice", "warning")
+    (reported,) = [entry for entry in logs if entry["event"] == "etcd_has_no_users"]
+    assert (reported["user"], reported["log_level"]) == ("alice", "warning")
 
 
 async def test_users_that_are_switched_on_later_are_asked_for(tmp_path):
@@ -121,8 +121,10 @@ async def test_a_password_goes_through_tls(tmp_path):
         add_user(cluster, "alice", "ours")
         cluster.enable_auth("root's")
         await works(url(cluster, query=f"cacert={authority.cacert}"))
-        told = await refused(url(cluster, user="carol", query=f"{QUICK}&cacert={authority.cacert}"), StateAccessError)
-        assert "does not accept user carol with this password" in told
+        reported = await refused(
+            url(cluster, user="carol", query=f"{QUICK}&cacert={authority.cacert}"), StateAccessError
+        )
+        assert "does not accept user carol with this password" in reported
 
 
 async def test_a_certificate_may_say_who_one_is(tmp_path):
@@ -139,8 +141,8 @@ async def test_a_certificate_may_say_who_one_is(tmp_path):
         add_user(cluster, "bob", None)
         cluster.enable_auth("root's")
         await works(of(authority.issue("alice", user="alice")))
-        told = await refused(of(authority.issue("bob", user="bob")), StateAccessError)
-        assert "etcdserver: permission denied" in told
+        reported = await refused(of(authority.issue("bob", user="bob")), StateAccessError)
+        assert "etcdserver: permission denied" in reported
 
 
 # ---------------------------------------------------------------- who may not
@@ -148,21 +150,21 @@ async def test_a_certificate_may_say_who_one_is(tmp_path):
 
 async def test_a_wrong_password(guarded, monkeypatch):
     monkeypatch.setenv(PASSWORD_VARIABLE, "wr0ng")
-    told = await refused(url(guarded), StateAccessError)
-    assert told == (
+    reported = await refused(url(guarded), StateAccessError)
+    assert reported == (
         f"etcd at {guarded.endpoints[0]} does not accept user alice with this password: "
         "etcdserver: authentication failed, invalid user ID or password"
     )
 
 
 async def test_a_user_that_is_not_known(guarded):
-    told = await refused(url(guarded, user="carol"), StateAccessError)
-    assert "does not accept user carol with this password" in told
+    reported = await refused(url(guarded, user="carol"), StateAccessError)
+    assert "does not accept user carol with this password" in reported
 
 
 async def test_a_client_without_credentials(guarded):
-    told = await refused(f"etcd://{guarded.endpoints[0]}/ours?{QUICK}", StateAccessError)
-    assert told == (
+    reported = await refused(f"etcd://{guarded.endpoints[0]}/ours?{QUICK}", StateAccessError)
+    assert reported == (
         f"etcd at {guarded.endpoints[0]} wants to know who asks (etcdserver: user name is empty): "
         "give etcd://USER@… and the password in ONAGER_ETCD_PASSWORD or ?password_file=FILE"
     )
@@ -170,8 +172,8 @@ async def test_a_client_without_credentials(guarded):
 
 @pytest.mark.parametrize(("user", "namespace"), [("bob", "ours"), ("alice", "theirs"), ("alice", "ours2")])
 async def test_a_user_without_rights_to_the_namespace(guarded, user, namespace):
-    told = await refused(url(guarded, user=user, namespace=namespace), StateAccessError)
-    assert told == (
+    reported = await refused(url(guarded, user=user, namespace=namespace), StateAccessError)
+    assert reported == (
         f"etcd at {guarded.endpoints[0]} does not let user {user} do that (etcdserver: permission denied): its role "
         f"needs readwrite on the namespace's keys (etcdctl role grant-permission ROLE --prefix=true readwrite "
         f"/{namespace}/)"
@@ -197,7 +199,7 @@ async def test_rights_that_are_taken_away_are_missed_at_once():
 @asynccontextmanager
 async def watched(cluster: EtcdCluster) -> AsyncIterator[tuple[StateBackendClient, "asyncio.Queue[tuple[str, bytes]]"]]:
     """Yield a client, and what its watch, open all the time, tells."""
-    told: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
+    reported: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
     async with (
         await open_backend(url(cluster, query="timeout=20s&compact_history=off")) as backend,
         backend.watch(Keyspace.Sessions) as events,
@@ -205,24 +207,24 @@ async def watched(cluster: EtcdCluster) -> AsyncIterator[tuple[StateBackendClien
 
         async def follow() -> None:
             async for event in events:
-                told.put_nowait((event.key, event.value))
+                reported.put_nowait((event.key, event.value))
 
         following = asyncio.create_task(follow())
         try:
-            yield backend, told
+            yield backend, reported
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
 
 
-async def write_and_see(backend: StateBackendClient, told: "asyncio.Queue[tuple[str, bytes]]", key: str) -> None:
+async def write_and_see(backend: StateBackendClient, reported: "asyncio.Queue[tuple[str, bytes]]", key: str) -> None:
     """Write *key* by several tasks, and see each write in the watch."""
     puts = [backend.put(Keyspace.Sessions, f"{key}/{number}", key.encode()) for number in range(20)]
     await asyncio.gather(*puts)
     async with asyncio.timeout(HANGS_S):
-        seen = {await told.get() for _ in range(20)}
+        seen = {await reported.get() for _ in range(20)}
     assert seen == {(f"{key}/{number}", key.encode()) for number in range(20)}
-    assert told.empty()
+    assert reported.empty()
 
 
 @pytest.mark.parametrize("how", ["users switched off and on", "member started again"])
@@ -230,8 +232,8 @@ async def test_a_forgotten_token_is_replaced_and_the_watch_goes_on(how):
     with EtcdCluster(1) as cluster:
         add_user(cluster, "alice", "ours")
         cluster.enable_auth("root's")
-        async with watched(cluster) as (backend, told):
-            await write_and_see(backend, told, "before")
+        async with watched(cluster) as (backend, reported):
+            await write_and_see(backend, reported, "before")
             if how == "member started again":
                 await asyncio.to_thread(cluster.kill, 0)
                 await asyncio.to_thread(cluster.restart, 0)
@@ -239,16 +241,16 @@ async def test_a_forgotten_token_is_replaced_and_the_watch_goes_on(how):
             else:
                 await asyncio.to_thread(cluster.disable_auth)
                 await asyncio.to_thread(cluster.etcdctl, "auth", "enable")
-            await write_and_see(backend, told, "after")
+            await write_and_see(backend, reported, "after")
 
 
 async def test_an_expired_token_is_replaced_and_the_watch_goes_on():
     with EtcdCluster(1, flags=["--auth-token-ttl=1"]) as cluster:
         add_user(cluster, "alice", "ours")
         cluster.enable_auth("root's")
-        async with watched(cluster) as (backend, told):
+        async with watched(cluster) as (backend, reported):
             assert isinstance(backend, EtcdBackend)
-            await write_and_see(backend, told, "before")
+            await write_and_see(backend, reported, "before")
             old = backend._calls._metadata
             for wait_s in (3, 6, 12, 24):
                 # Not used for so long it is forgotten; each use gives it its time again.
@@ -257,7 +259,7 @@ async def test_an_expired_token_is_replaced_and_the_watch_goes_on():
                 if backend._calls._metadata is not old:
                     break
             assert backend._calls._metadata["token"] != old["token"]
-            await write_and_see(backend, told, "after")
+            await write_and_see(backend, reported, "after")
 
 
 async def test_a_signed_token_of_before_a_change_of_users_is_replaced(tmp_path):
@@ -269,10 +271,10 @@ async def test_a_signed_token_of_before_a_change_of_users_is_replaced(tmp_path):
     with EtcdCluster(1, flags=["--auth-token", signing]) as cluster:
         add_user(cluster, "alice", "ours")
         cluster.enable_auth("root's")
-        async with watched(cluster) as (backend, told):
-            await write_and_see(backend, told, "before")
+        async with watched(cluster) as (backend, reported):
+            await write_and_see(backend, reported, "before")
             await asyncio.to_thread(add_user, cluster, "dave", "his")
-            await write_and_see(backend, told, "after")
+            await write_and_see(backend, reported, "after")
 
 
 # ---------------------------------------------------------------- what is never shown
@@ -327,10 +329,10 @@ def test_a_scheduler_tells_the_password_to_nobody(guarded, tmp_path, level):
         assert done.returncode == 2
         return done.stdout + done.stderr
 
-    told = run(url(guarded, user="carol"))
-    assert "onager scheduler: etcd at" in told
-    assert "does not accept user carol with this password" in told
-    assert PASSWORD not in told
-    told = run(f"etcd://alice:{PASSWORD}@{guarded.endpoints[0]}/ours")
-    assert "a password does not belong into a URL: set ONAGER_ETCD_PASSWORD" in told
-    assert PASSWORD not in told
+    reported = run(url(guarded, user="carol"))
+    assert "onager scheduler: etcd at" in reported
+    assert "does not accept user carol with this password" in reported
+    assert PASSWORD not in reported
+    reported = run(f"etcd://alice:{PASSWORD}@{guarded.endpoints[0]}/ours")
+    assert "a password does not belong into a URL: set ONAGER_ETCD_PASSWORD" in reported
+    assert PASSWORD not in reported

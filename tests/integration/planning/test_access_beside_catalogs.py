@@ -133,9 +133,9 @@ def test_tables_of_the_catalog_and_plain_files_are_read(
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_it_opens_nothing_else(executor: OneExecutor, catalog: MemoryCatalog, directory: Path, what: str) -> None:
-    text, told = REFUSED[what]
+    text, reported = REFUSED[what]
     names = {"data": directory / "data", "secret": directory / "private" / "secret"}
-    with allowing(executor, "", directory / "private"), pytest.raises(Exception, match=re.escape(told)) as raised:
+    with allowing(executor, "", directory / "private"), pytest.raises(Exception, match=re.escape(reported)) as raised:
         executor.run(executor.plan_sql(text.format(**names), conf={}))
     assert SECRET not in str(raised.value)
     assert not (directory / "data" / "made").exists()
@@ -150,7 +150,7 @@ def test_no_file_system_is_opened_on_which_no_table_can_lie(executor: OneExecuto
 
 
 @pytest.mark.parametrize(
-    ("allowed", "made", "told"),
+    ("allowed", "made", "reported"),
     [
         ("image", "USING image LOCATION '{0}/data'", "start executors with --allow image"),
         (
@@ -162,10 +162,10 @@ def test_no_file_system_is_opened_on_which_no_table_can_lie(executor: OneExecuto
     ],
 )
 def test_tables_of_onagers_own_are_of_its_own_formats_and_file_systems(
-    executor: OneExecutor, catalog: MemoryCatalog, directory: Path, allowed: str, made: str, told: str
+    executor: OneExecutor, catalog: MemoryCatalog, directory: Path, allowed: str, made: str, reported: str
 ) -> None:
     """Whatever an executor with other flags let into its catalog."""
     with allowing(executor, allowed, directory / "private"):
         catalog.commit(executor.plan_sql(f"CREATE TABLE t {made.format(directory)}", conf={}))
-    with allowing(executor, "", directory / "private"), pytest.raises(Exception, match=told):
+    with allowing(executor, "", directory / "private"), pytest.raises(Exception, match=reported):
         executor.plan_sql("SELECT * FROM t", conf={})

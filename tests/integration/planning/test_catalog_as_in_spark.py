@@ -15,7 +15,7 @@ from tests.support.catalog import MemoryCatalog
 from tests.support.selection import some
 from tests.support.spark.one_executor import OneExecutor, rows_of
 
-TOLD_OTHERWISE = re.compile(
+REPORTED_OTHERWISE = re.compile(
     r"-[0-9a-f]{16}(?=[/\s']|$)|#\d+L?|transient_lastDdlTime=\d+"
     r"|(?<=Created Time)[^\n]*|(?<=Create Time)[^\n]*|(?<=Last Access)[^\n]*|(?<=Created By)[^\n]*"
 )
@@ -95,7 +95,7 @@ def test_refuses_in_words_of_its_own_what_plain_spark_refuses(
 
 def comparable(rows: list[tuple[object, ...]]) -> list[str]:
     """Return rows without what differs from run to run, lists in any order, and without owners: default has none."""
-    texts = [TOLD_OTHERWISE.sub("", str(cell) if cell is not None else "-") for row in rows for cell in row]
+    texts = [REPORTED_OTHERWISE.sub("", str(cell) if cell is not None else "-") for row in rows for cell in row]
     texts = [re.sub(r"\[([^\[\]]*)\]", lambda found: str(sorted(found[1].split(", "))), text) for text in texts]
     width = len(rows[0]) if rows else 1
     lines = ["\t".join(texts[i : i + width]) for i in range(0, len(texts), width)]

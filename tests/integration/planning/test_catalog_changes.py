@@ -107,9 +107,9 @@ def test_a_new_table_needs_its_database_to_stay(executor: OneExecutor, catalog: 
 
 
 def test_replacing_a_table_is_refused_with_what_to_do(executor: OneExecutor, catalog: MemoryCatalog) -> None:
-    with pytest.raises(SideEffectError, match=r"statement 1 \(line 1\)") as told:
+    with pytest.raises(SideEffectError, match=r"statement 1 \(line 1\)") as raised:
         executor.plan_sql("CREATE OR REPLACE TABLE u AS SELECT 1 AS a", conf={})
-    assert "would change something" not in str(told.value)
+    assert "would change something" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

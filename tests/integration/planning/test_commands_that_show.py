@@ -92,7 +92,7 @@ def test_a_list_of_nothing_is_empty(executor, statement):
 
 
 @pytest.mark.parametrize(("statement", "word"), WITH_SPARKS_ERROR.values())
-def test_what_a_catalog_does_not_have_is_told_by_spark(executor, statement, word):
+def test_what_a_catalog_does_not_have_is_reported_by_spark(executor, statement, word):
     with pytest.raises(Exception, match=word):
         executor.plan_sql(statement)
 

@@ -58,28 +58,30 @@ def test_rows_and_schemas_are_those_of_plain_spark(name: str, executor: OneExecu
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_as_plain_spark_tells_it(name: str, executor: OneExecutor, client: ConnectClient) -> None:
+def test_a_mistake_is_reported_as_plain_spark_tells_it(name: str, executor: OneExecutor, client: ConnectClient) -> None:
     with pytest.raises(PySparkException) as plain:
         MISTAKES[name](executor.spark, classic_functions).collect()
-    with pytest.raises(ConnectError) as told:
+    with pytest.raises(ConnectError) as raised:
         client.schema(built(client, MISTAKES[name]))
-    check_told(told.value.failure, plain.value)
+    check_reported(raised.value.failure, plain.value)
 
 
-def test_a_mistake_in_a_command_is_told_as_plain_spark_tells_it(executor: OneExecutor, client: ConnectClient) -> None:
+def test_a_mistake_in_a_command_is_reported_as_plain_spark_tells_it(
+    executor: OneExecutor, client: ConnectClient
+) -> None:
     text = "CREATE TEMPORARY VIEW wrong AS SELECT id, nope FROM range(3)"
     with pytest.raises(PySparkException) as plain:
         executor.spark.sql(text)
-    with pytest.raises(ConnectError) as told:
+    with pytest.raises(ConnectError) as raised:
         client.sql(text)
-    check_told(told.value.failure, plain.value)
+    check_reported(raised.value.failure, plain.value)
     assert not client.stored.entries
-    with pytest.raises(ConnectError) as told:
+    with pytest.raises(ConnectError) as raised:
         client.view("wrong", client.spark.range(3).select("nope"))
-    assert told.value.failure.error_class == plain.value.getCondition()
+    assert raised.value.failure.error_class == plain.value.getCondition()
 
 
-def check_told(failure: pb.ConnectFailure, error: PySparkException) -> None:
+def check_reported(failure: pb.ConnectFailure, error: PySparkException) -> None:
     assert (failure.error_class, failure.sql_state) == (error.getCondition(), error.getSqlState())
     details = FetchErrorDetailsResponse.FromString(failure.details)
     cause = details.errors[details.root_error_idx]
@@ -138,12 +140,12 @@ def test_what_is_cached_is_known_to_who_asks(client: ConnectClient) -> None:
     client.sql("CACHE LAZY TABLE sales")
     client.call(plans.ClearCache())
     assert not client.stored.entries
-    with pytest.raises(ConnectError) as told:
+    with pytest.raises(ConnectError) as raised:
         client.call(plans.CacheTable("absent"))
-    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert raised.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
 
 
-def test_the_defaults_of_all_settings_are_told_in_a_few_calls_of_the_jvm(
+def test_the_defaults_of_all_settings_are_reported_in_a_few_calls_of_the_jvm(
     executor: OneExecutor, client: ConnectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -156,15 +158,15 @@ def test_the_defaults_of_all_settings_are_told_in_a_few_calls_of_the_jvm(
         return send(command, *at, **how)
 
     monkeypatch.setattr(jvm, "send_command", counted)
-    told = client.defaults()
+    reported = client.defaults()
     # The second time: the first one also looks up classes.
     before = len(calls)
-    assert client.defaults() == told
+    assert client.defaults() == reported
     assert len(calls) - before < 50
     plain = executor.spark.newSession().conf
-    assert len(told.conf) > 300
-    for key, value in told.conf.items():
-        assert (value, key in told.fixed) == (plain.get(key), not plain.isModifiable(key)), key
+    assert len(reported.conf) > 300
+    for key, value in reported.conf.items():
+        assert (value, key in reported.fixed) == (plain.get(key), not plain.isModifiable(key)), key
 
 
 def test_what_a_jvm_that_is_lost_would_say_is_no_error_of_the_client(
@@ -183,11 +185,11 @@ def test_advice_of_spark_that_does_not_help_here_is_followed_by_advice_that_does
 ) -> None:
     (tmp_path / "rows.json").write_text("{")
     frame = executor.spark.read.schema("a INT, _corrupt_record STRING").json(str(tmp_path)).select("_corrupt_record")
-    with pytest.raises(PySparkException) as told:
+    with pytest.raises(PySparkException) as raised:
         frame.collect()
-    failure = failure_of(executor.spark, told.value)
+    failure = failure_of(executor.spark, raised.value)
     details = FetchErrorDetailsResponse.FromString(failure.details)
-    of_task = executor.runner.kernel.describe(told.value._origin)
+    of_task = executor.runner.kernel.describe(raised.value._origin)
     for message in (failure.message, details.errors[details.root_error_idx].message, of_task["message"]):
         assert "cache() keeps no rows: call checkpoint()" in message
 
@@ -205,10 +207,10 @@ NOT_DONE = {
 @pytest.mark.parametrize("text", NOT_DONE)
 def test_a_statement_that_is_not_done_is_refused_as_such_and_changes_nothing(text: str, client: ConnectClient) -> None:
     client.sql("CREATE TABLE t USING parquet AS SELECT 1 AS a")
-    with pytest.raises(ConnectError, match=NOT_DONE[text]) as told:
+    with pytest.raises(ConnectError, match=NOT_DONE[text]) as raised:
         client.spark.sql(text).collect()
-    assert told.value.getCondition() == "UNSUPPORTED_FEATURE"
-    assert "would change something" not in str(told.value)
+    assert raised.value.getCondition() == "UNSUPPORTED_FEATURE"
+    assert "would change something" not in str(raised.value)
     assert client.rows(lazy(client, "SELECT * FROM t")) == [(1,)]
 
 
@@ -217,15 +219,15 @@ TIMES = ("SELECT TIME'12:00:00'", "SELECT current_time()", "SELECT array(TIME'12
 
 @pytest.mark.parametrize("text", TIMES)
 def test_times_are_switched_on_by_their_setting_only(text: str, executor: OneExecutor, client: ConnectClient) -> None:
-    with pytest.raises(PySparkException) as told:
+    with pytest.raises(PySparkException) as raised:
         client.rows(lazy(client, text))
-    assert told.value.getCondition() == "UNSUPPORTED_TIME_TYPE"
+    assert raised.value.getCondition() == "UNSUPPORTED_TIME_TYPE"
     client.set("spark.sql.timeType.enabled", "true")
     assert len(client.rows(lazy(client, text))) == 1
 
 
 def test_every_setting_that_a_client_asks_for_is_known(client: ConnectClient) -> None:
-    told, package = client.defaults(), Path(pyspark.__file__).parent
+    reported, package = client.defaults(), Path(pyspark.__file__).parent
     asked: set[str] = set()
     for path in (package / "sql" / "connect").rglob("*.py"):
         asked.update(re.findall(r'"(spark\.(?:sql|connect)\.[\w.]*\w)"', path.read_text()))
@@ -238,8 +240,8 @@ def test_every_setting_that_a_client_asks_for_is_known(client: ConnectClient) ->
                         r"\x01\x00.(spark\.(?:sql|connect)\.[\w.]*\w)", jar.read(name).decode("latin-1"), re.DOTALL
                     )
                 )
-    assert asked - {*told.conf, *told.known} == {"spark.connect.SparkConnectService", "spark.connect.remote"}
-    assert told.conf["spark.connect.session.planCompression.threshold"] == "10485760"
+    assert asked - {*reported.conf, *reported.known} == {"spark.connect.SparkConnectService", "spark.connect.remote"}
+    assert reported.conf["spark.connect.session.planCompression.threshold"] == "10485760"
 
 
 def test_a_function_of_another_python_is_refused_by_both_versions(client: ConnectClient) -> None:
@@ -275,7 +277,9 @@ def test_a_command_gives_the_dataframe_that_it_gives_in_plain_spark(
     # The client would otherwise make a DataFrame of the text, and carry the command out again with each action.
     spark = executor.spark.newSession()  # without the views of other tests
     for text in COMMANDS:
-        (result,) = [told.sql_command_result for told in client.sql(text) if told.HasField("sql_command_result")]
+        (result,) = [
+            reported.sql_command_result for reported in client.sql(text) if reported.HasField("sql_command_result")
+        ]
         frame = Plan(root=result.relation)
         plain = spark.sql(text)
         assert client.schema(frame) == plain.schema, text
@@ -345,7 +349,7 @@ def test_show_prints_what_plain_spark_prints(
 
 
 @pytest.mark.parametrize("max_bytes", ["0", "64m"])
-def test_what_a_query_observes_is_told_with_its_end(max_bytes: str, client: ConnectClient) -> None:
+def test_what_a_query_observes_is_reported_with_its_end(max_bytes: str, client: ConnectClient) -> None:
     client.set("onager.fusion.maxBytes", max_bytes)
     numbers = client.spark.range(10).observe(
         "seen", connect_functions.sum("id").alias("s"), connect_functions.lit(None).alias("n")
@@ -365,9 +369,9 @@ def test_a_function_that_was_dropped_is_gone_and_the_session_goes_on(client: Con
     client.sql("DROP TEMPORARY FUNCTION IF EXISTS never_made")
     assert [entry.name for entry in client.stored.entries] == ["plus"]
     assert client.rows(lazy(client, "SELECT plus(1)")) == [(11,)]
-    with pytest.raises(ConnectError) as told:
+    with pytest.raises(ConnectError) as raised:
         client.schema(lazy(client, "SELECT one_more(1)"))
-    assert told.value.failure.error_class == "UNRESOLVED_ROUTINE"
+    assert raised.value.failure.error_class == "UNRESOLVED_ROUTINE"
 
 
 def test_sessions_know_nothing_of_each_other(executor: OneExecutor, catalog: MemoryCatalog) -> None:

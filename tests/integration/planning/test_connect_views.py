@@ -39,10 +39,10 @@ def test_a_view_of_what_is_gone_is_an_error_only_for_who_reads_it(client: Connec
     client.sql("CREATE TEMPORARY VIEW fine AS SELECT 1 AS a")
     client.sql("DROP TABLE sales")
     assert client.rows(lazy(client, "SELECT * FROM fine")) == [(1,)]
-    with pytest.raises(ConnectError, match="sales") as told:
+    with pytest.raises(ConnectError, match="sales") as raised:
         client.schema(lazy(client, "SELECT * FROM of_sales"))
-    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
-    assert "`of_sales`" not in str(told.value).partition("SQLSTATE")[0]
+    assert raised.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert "`of_sales`" not in str(raised.value).partition("SQLSTATE")[0]
     client.view("of_sales", client.spark.range(1))
     assert client.rows(lazy(client, "SELECT * FROM of_sales")) == [(0,)]
 
@@ -71,9 +71,9 @@ def test_a_global_view_is_of_its_session(client: ConnectClient) -> None:
     client.view("reader", client.spark.table("global_temp.seen"))
     assert client.rows(client.spark.table("reader")) == [(0,)]
     client.call(plans.DropGlobalTempView("seen"))
-    with pytest.raises(ConnectError) as told:
+    with pytest.raises(ConnectError) as raised:
         client.schema(client.spark.table("global_temp.seen"))
-    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert raised.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
     assert client.rows(client.spark.table("reader")) == [(0,)]
 
 
@@ -143,6 +143,6 @@ def test_a_view_of_itself_is_made_again_in_its_order(client: ConnectClient) -> N
     client.view("w", lazy(client, "SELECT count(*) AS n FROM v"))
     client.sql("DROP VIEW v")
     assert client.rows(lazy(client, "SELECT * FROM w")) == [(6,)]
-    with pytest.raises(ConnectError) as told:
+    with pytest.raises(ConnectError) as raised:
         client.schema(lazy(client, "SELECT * FROM v"))
-    assert told.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    assert raised.value.failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"

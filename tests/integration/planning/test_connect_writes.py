@@ -161,16 +161,16 @@ def test_a_second_writer_appends_to_tables_by_name_and_wants_every_column(client
         (rows.withColumn("c", connect_functions.lit(1)), "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS"),
     ):
         for write in (wrong.writeTo("t").append, wrong.writeTo("t").overwritePartitions):
-            with pytest.raises(AnalysisException) as told:
+            with pytest.raises(AnalysisException) as raised:
                 write()
-            assert told.value.getCondition() == condition
+            assert raised.value.getCondition() == condition
     rows.drop("b").writeTo("t").createOrReplace()
     assert client.spark.table("t").columns == ["a", "k"]
     rows.writeTo("t").replace()
     assert client.spark.table("t").columns == ["a", "b", "k"]
-    with pytest.raises(AnalysisException) as told:
+    with pytest.raises(AnalysisException) as raised:
         rows.writeTo("nowhere").replace()
-    assert told.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
+    assert raised.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
 
 
 def test_an_overwrite_of_some_partitions_of_a_dataset_is_refused_and_keeps_all(
@@ -208,9 +208,9 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 def test_what_a_writer_does_not_do_is_refused_by_name_and_changes_nothing(name: str, client: ConnectClient) -> None:
     client.sql("CREATE TABLE t USING parquet AS SELECT 1 AS a, 2 AS k")
     write, words = REFUSED[name]
-    with pytest.raises(ConnectError, match=words) as told:
+    with pytest.raises(ConnectError, match=words) as raised:
         write(client.spark.sql("SELECT 3 AS a, 2 AS k"))
-    assert told.value.getCondition() == "UNSUPPORTED_FEATURE"
+    assert raised.value.getCondition() == "UNSUPPORTED_FEATURE"
     table = client.spark.table("t")
     assert (table.columns, list(map(tuple, table.collect()))) == (["a", "k"], [(1, 2)])
     assert [row.tableName for row in client.spark.sql("SHOW TABLES").collect()] == ["t"]
@@ -234,8 +234,8 @@ def test_two_columns_of_a_name_are_not_written_by_any_job(text: str, executor: O
     out = tmp_path / "out"
     sql = pb.SqlScript(text=text.replace("{out}", str(out)) or "SELECT id, id AS ID FROM range(3)")
     sink = None if text else pb.Sink(path=str(out), format="parquet")
-    with pytest.raises(AnalysisException) as told:
+    with pytest.raises(AnalysisException) as raised:
         executor.plan(pb.JobSpec(sql=sql, sink=sink))
-    assert told.value.getCondition() == "COLUMN_ALREADY_EXISTS"
+    assert raised.value.getCondition() == "COLUMN_ALREADY_EXISTS"
     exact = pb.JobSpec(sql=sql, sink=sink, conf={"spark.sql.caseSensitive": "true"})
     assert executor.plan(exact).sink.path == str(out)

@@ -106,7 +106,7 @@ def test_partitions_that_hold_more_than_a_plan_carries(executor, tables, monkeyp
     assert "a data source whose partitions hold more than" in outcome.stages[0].name
 
 
-def test_more_partitions_than_the_tasks_of_the_next_stage_can_be_told_of(executor, tables, monkeypatch):
+def test_more_partitions_than_the_tasks_of_the_next_stage_can_be_given(executor, tables, monkeypatch):
     monkeypatch.setattr(sys.modules[plan_job.__module__], "MAX_OUTPUTS", 3)
     read = body("return spark.read.format('numbers').load().groupBy('part').agg(F.sum('n'))")
     outcome = compare(executor, tables, read)

@@ -218,7 +218,7 @@ def test_another_format_that_is_appended_at_the_same_time_is_refused_when_it_is_
     assert rows(executor, target) == [(1,)]
 
 
-def test_a_damaged_description_is_told(executor, tmp_path):
+def test_a_damaged_description_is_reported(executor, tmp_path):
     publish(executor, "SELECT 1 AS a", pb.Sink(path=str(tmp_path / "out"), format="csv"))
     for content in ("{", '{"version": 2}', "[]"):
         (tmp_path / "out" / "_onager.json").write_text(content)

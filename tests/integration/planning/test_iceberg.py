@@ -362,7 +362,7 @@ def test_what_there_is_is_shown(executor, catalog):
         ("SELECT * FROM ice.shop.odd", "the column u has the type uuid, which Spark does not have"),
     ],
 )
-def test_what_cannot_be_is_told_by_name(executor, catalog, statement, message):
+def test_what_cannot_be_is_reported_by_name(executor, catalog, statement, message):
     made(catalog)
     catalog.create_table("shop.odd", Schema(NestedField(1, "u", UUIDType())))
     with pytest.raises((AnalysisException, IllegalArgumentException, PlanningError, SideEffectError), match=message):
@@ -383,7 +383,7 @@ def test_tables_with_delete_files_and_partitions_that_cannot_be_written_are_refu
         rows(executor, "INSERT INTO ice.shop.sales (id) VALUES (1)")
 
 
-def test_a_catalog_that_is_not_there_is_told(executor, tmp_path):
+def test_a_catalog_that_is_not_there_is_reported(executor, tmp_path):
     executor.foreign = ForeignTables([parse_catalog(f"{FOREIGN}=iceberg:sqlite:///{tmp_path}/none/ice.db?warehouse=x")])
     with pytest.raises(
         CatalogUnavailableError, match=r"the catalog ice cannot be used: .*unable to open database file"

@@ -199,7 +199,7 @@ def test_a_join_of_which_the_user_gave_the_number_may_not_be_split(stages):
 # ---------------------------------------------------------------- fused
 
 
-def test_leaves_and_what_they_read_are_told(executor, tables):
+def test_leaves_and_what_they_read_are_reported(executor, tables):
     outcome = executor.plan_sql("select k, count(*) from lines_csv group by k order by k", views=tables)
     first, *rest = outcome.stages
     assert first.leaf_bytes > 100

@@ -156,8 +156,8 @@ def test_an_attempt_that_fails_in_the_middle_repeats_nothing(executor, tmp_path)
         executor.find_more(
             pb.TaskSet(plan_digest=plan, portion=stage.portions[0]), {b.digest: b.content for b in outcome.blobs}
         )
-    told = failures.from_exception(executor.runner.kernel, failed.value)
-    assert (told.kind, told.error_class) == ("user_error", "PYTHON_DATA_SOURCE_ERROR")
+    reported = failures.from_exception(executor.runner.kernel, failed.value)
+    assert (reported.kind, reported.error_class) == ("user_error", "PYTHON_DATA_SOURCE_ERROR")
     rows = rows_grown(executor, outcome)
     assert sorted(n for n, _ in rows) == list(range(125))
     notes = (tmp_path / "notes").read_text().splitlines()
@@ -174,7 +174,7 @@ def test_an_attempt_that_fails_in_the_middle_repeats_nothing(executor, tmp_path)
         ("anew", r"Reader.partitions_after gave Page\(number=0, .* again, which is the first one of all: let it yield"),
     ],
 )
-def test_what_is_wrong_with_a_source_is_told(executor, bad, says):
+def test_what_is_wrong_with_a_source_is_reported(executor, bad, says):
     outcome = planned(executor, f"{LOAD}.option('bad', '{bad}').load()")
     with pytest.raises(Exception, match=says) as failed:
         rows_grown(executor, outcome)

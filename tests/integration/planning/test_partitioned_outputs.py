@@ -86,7 +86,7 @@ def test_records_per_file_have_a_limit(executor, tmp_path):
     ],
     ids=["no such column", "no other column", "no directory", "twice"],
 )
-def test_columns_that_cannot_be_directories_are_told(executor, tmp_path, query, by, error):
+def test_columns_that_cannot_be_directories_are_reported(executor, tmp_path, query, by, error):
     with pytest.raises(error):
         publish(executor, query, pb.Sink(path=str(tmp_path / "out"), format="parquet", partition_by=by))
     assert not any(tmp_path.iterdir())

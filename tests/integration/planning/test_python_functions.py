@@ -388,14 +388,14 @@ def test_a_large_function_and_large_arguments_travel(executor):
     assert executor.run(executor.plan_python(text, arguments={"more": "y" * 3_000_000})) == [(6_000_000,)]
 
 
-def test_an_exception_that_is_no_exception_of_the_usual_kind_is_told_too(executor):
+def test_an_exception_that_is_no_exception_of_the_usual_kind_is_reported_too(executor):
     with pytest.raises(UserCodeError, match="raised KeyboardInterrupt") as failed:
         executor.plan_python("def query(spark):\n    raise KeyboardInterrupt\n")
     assert failed.value.raised == "KeyboardInterrupt"
 
 
 @pytest.mark.parametrize("character", ["😀", "\\x01", "\\udcff"])
-def test_however_long_and_whatever_its_text_an_exception_is_told(executor, character):
+def test_however_long_and_whatever_its_text_an_exception_is_reported(executor, character):
     text = f"def query(spark):\n    raise ValueError('{character}' * 200_000)\n"
     with pytest.raises(UserCodeError, match="raised ValueError: ") as failed:
         executor.plan_python(text, conf=CUT | {"onager.planning.timeout": f"{HANGS_S:g}s"})
@@ -408,10 +408,10 @@ def test_a_process_that_has_left_its_group_is_stopped_in_time(executor, tmp_path
 import os, time
 def query(spark, mark, for_s):
     os.setpgid(0, os.getppid())
-    with open(mark, "w") as told:
-        print("left", file=told, flush=True)
+    with open(mark, "w") as reported:
+        print("left", file=reported, flush=True)
         time.sleep(for_s)
-        print("ended by itself", file=told)
+        print("ended by itself", file=reported)
 """
     mark = tmp_path / "mark"
     arguments = {"mark": str(mark), "for_s": HANGS_S}

@@ -223,14 +223,14 @@ def test_values_that_cannot_be_bound_are_refused(executor, text, parameters, why
         bound(executor, text, *parameters)
 
 
-def test_a_place_without_a_value_is_told(executor):
-    with pytest.raises(AnalysisException, match="UNBOUND_SQL_PARAMETER") as told:
+def test_a_place_without_a_value_is_reported(executor):
+    with pytest.raises(AnalysisException, match="UNBOUND_SQL_PARAMETER") as raised:
         bound(executor, "SELECT :a, :b", value("bigint", "1", "a"))
-    assert "--param NAME=VALUE" in told.value.__notes__[-1]
+    assert "--param NAME=VALUE" in raised.value.__notes__[-1]
 
 
-def test_a_place_without_a_value_is_told_before_anything_has_an_effect(executor, tmp_path):
-    with pytest.raises(AnalysisException, match="UNBOUND_SQL_PARAMETER") as told:
+def test_a_place_without_a_value_is_reported_before_anything_has_an_effect(executor, tmp_path):
+    with pytest.raises(AnalysisException, match="UNBOUND_SQL_PARAMETER") as raised:
         split(executor, f"INSERT OVERWRITE DIRECTORY '{tmp_path}/a' USING csv SELECT 1;\nSELECT :day")
-    assert "statement 2 (line 2)" in "".join(told.value.__notes__)
-    assert "--param NAME=VALUE" in told.value.__notes__[-1]
+    assert "statement 2 (line 2)" in "".join(raised.value.__notes__)
+    assert "--param NAME=VALUE" in raised.value.__notes__[-1]

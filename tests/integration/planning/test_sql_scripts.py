@@ -159,7 +159,7 @@ def test_a_query_before_the_last_statement_is_refused(executor, query):
     assert f"statement 1 (line 1): {query} is a query, but not the last statement" in str(refused.value)
 
 
-def test_a_path_that_is_not_there_is_told_with_its_view(executor):
+def test_a_path_that_is_not_there_is_reported_with_its_view(executor):
     with pytest.raises(AnalysisException, match="PATH_NOT_FOUND") as refused:
         executor.plan_sql("SELECT * FROM orders", views=[pb.View(name="orders", path="/nowhere/o.parquet")])
     (note,) = refused.value.__notes__
@@ -209,9 +209,9 @@ def test_errors_of_spark_keep_their_class_message_and_context(executor, tables):
         executor.plan_sql("SET a=1;\nSELECT 1 +")
     assert parse.value.getCondition() == "PARSE_SYNTAX_ERROR"
     assert parse.value.__notes__ == ["in statement 2 (line 2): SELECT 1 +"]
-    told = from_exception(executor.runner.kernel, parse.value).message
-    assert "(line 2, pos 10)" in told
-    assert "== SQL ==\nSELECT 1 +\n----------^^^" in told
+    reported = from_exception(executor.runner.kernel, parse.value).message
+    assert "(line 2, pos 10)" in reported
+    assert "== SQL ==\nSELECT 1 +\n----------^^^" in reported
     with pytest.raises(AnalysisException) as second:
         executor.plan_sql("SET a=1;\n\n  /* why */ SELECT nope\nFROM range(1)")
     assert "== SQL (line 3, position 20) ==" in second.value.getQueryContext()[0].summary()

@@ -61,7 +61,7 @@ def test_a_table_is_made_from_a_query_and_gets_more_and_other_rows(executor, cat
     assert list(Path(first).glob("part-*")), "who reads the old rows still finds them"
 
 
-def test_folders_that_a_job_makes_and_those_that_it_replaces_are_told(executor, catalog):
+def test_folders_that_a_job_makes_and_those_that_it_replaces_are_reported(executor, catalog):
     made = plan(executor, "CREATE TABLE t AS SELECT 1 AS a")
     assert (list(made.catalog.folders_made), list(made.catalog.folders_retired)) == ([made.sink.path], [])
     publish(made, executor.job_id)
@@ -120,7 +120,7 @@ def test_a_table_that_is_there_is_left_as_it_is(executor, catalog):
     assert rows(executor, "SELECT * FROM t") == [(1,)]
 
 
-def test_of_two_that_overwrite_the_second_is_told(executor, catalog):
+def test_of_two_that_overwrite_the_second_is_reported(executor, catalog):
     run(executor, catalog, "CREATE TABLE t AS SELECT 0 AS a")
     first, second = (plan(executor, f"INSERT OVERWRITE t SELECT {n}") for n in (1, 2))
     assert first.sink.path != second.sink.path

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from onager.clock import SystemClock
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import open_backend
@@ -14,17 +14,17 @@ from tests.support.fakes.scripted_executor import Client
 
 
 class Running:
-    """A replica that serves within this process."""
+    """A scheduler that serves within this process."""
 
-    def __init__(self, replica, server, port, loops):
-        self.replica, self.server, self.loops = replica, server, loops
+    def __init__(self, app, server, port, loops):
+        self.app, self.server, self.loops = app, server, loops
         self.address = f"127.0.0.1:{port}"
 
     async def stop(self):
         await self.server.stop(0.1)
         self.loops.cancel()
         await asyncio.gather(self.loops, return_exceptions=True)
-        await self.replica.close()
+        await self.app.close()
 
 
 @pytest.fixture(params=["leveldb", "etcd"])
@@ -44,10 +44,10 @@ async def serving(store, tmp_path, **settings):
         **settings,
     )
     async with await open_backend(settings.backend) as backend:
-        replica = Replica(settings, backend, SystemClock())
-        await replica.start()
-        server, port = await serve(replica, settings.listen)
-        running = Running(replica, server, port, asyncio.create_task(replica.run()))
+        app = SchedulerApp(settings, backend, SystemClock())
+        await app.start()
+        server, port = await serve(app, settings.listen)
+        running = Running(app, server, port, asyncio.create_task(app.run()))
         try:
             yield running
         finally:

@@ -38,7 +38,7 @@ from tests.support.fakes.scripted_executor import (
     plan_outcome,
     success,
 )
-from tests.support.http import http_replica
+from tests.support.http import http_scheduler
 from tests.support.waiting import eventually
 
 TABLE = "tables/default/t"
@@ -61,7 +61,7 @@ def changing(catalogs, *, is_ddl=True):
 
 @pytest.fixture
 def backend(scheduler):
-    return scheduler.replica._backend
+    return scheduler.app._backend
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_a_long_prefix_is_read_in_portions(backend, reader):
     assert found == names
 
 
-async def test_what_does_not_fit_one_answer_is_left_out_and_told(backend, reader):
+async def test_what_does_not_fit_one_answer_is_left_out_and_reported(backend, reader):
     large = json.dumps(table(comment="x" * 240_000)).encode()
     for n in range(140):
         await backend.put(Keyspace.Catalog, f"tables/default/t{n:03d}", large)
@@ -211,7 +211,7 @@ async def test_a_query_whose_table_was_dropped_meanwhile_fails_and_names_it(stor
         return run(task_set, task) if task_set.work == pb.PLAN else None
 
     async with serving(store, tmp_path, executor_lease_ttl_ms=600_000) as scheduler:
-        client, backend = Client(scheduler.address), scheduler.replica._backend
+        client, backend = Client(scheduler.address), scheduler.app._backend
         at = await make(backend, put(TABLE, table()))
         async with executor(scheduler.address, "e1", stuck) as scripted:
             await client.submit("job-1")
@@ -243,7 +243,7 @@ async def test_a_query_whose_table_was_dropped_meanwhile_fails_and_names_it(stor
 async def test_bad_changes_of_an_executor_are_refused_and_nothing_is_lost(tmp_path, catalog, kind, why):
     async with serving(f"leveldb:{tmp_path / 'state'}", tmp_path, retry_pauses_s=(0.01,)) as scheduler:
         client = Client(scheduler.address)
-        backend = scheduler.replica._backend
+        backend = scheduler.app._backend
         await make(backend, put(TABLE, table()))
         async with executor(scheduler.address, "e1", changing(lambda _: catalog)):
             await client.submit("job-1")
@@ -313,7 +313,7 @@ async def test_secrets_of_tables_are_not_shown(client):
 
 
 @pytest.mark.usefixtures("filled")
-async def test_what_does_not_exist_is_told_by_name(client):
+async def test_what_does_not_exist_is_reported_by_name(client):
     with pytest.raises(NotFoundError, match="no database nothing"):
         await look(client, database="nothing")
     with pytest.raises(NotFoundError, match=r"no table, view or function a\.nothing"):
@@ -347,8 +347,8 @@ def test_names_are_written_as_in_sql(text, name):
 
 
 async def test_the_same_over_http(tmp_path):
-    async with http_replica(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as served:
-        await make(served.replica._backend, put(TABLE, table()), partitions({"k=1": {}, "k=2": {}}))
+    async with http_scheduler(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as served:
+        await make(served.app._backend, put(TABLE, table()), partitions({"k=1": {}, "k=2": {}}))
         assert [each["database"] for each in (await served.get("/catalog"))["items"]] == ["default"]
         assert [each["name"] for each in (await served.get("/catalog/default"))["items"]] == ["t"]
         assert json.loads((await served.get("/catalog/default/t"))["json"])["id"] == T_ID
@@ -360,7 +360,7 @@ async def test_the_same_over_http(tmp_path):
         assert (await served.http.get("/api/v1/catalog/nothing")).status_code == 404
 
 
-async def test_pages_are_what_planners_are_told_they_are(backend, reader):
+async def test_pages_are_what_planners_are_given(backend, reader):
     await make(backend, put(TABLE, table()), partitions({"k=1": {"n": 1}, "k=2": {}}))
     await make(backend, partitions({"k=2": None}))
     (record,) = (await read(reader, keys=[TABLE])).records

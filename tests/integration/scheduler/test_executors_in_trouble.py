@@ -27,9 +27,9 @@ def broken(executor_id):
 
 @pytest.fixture
 async def ward(store, tmp_path):
-    """A scheduler that sets executors aside soon, for ten minutes."""
+    """A scheduler that quarantines executors soon, for ten minutes."""
     async with serving(
-        store, tmp_path, sweep_interval_ms=200, executor_lease_ttl_ms=1_500, set_aside_failures=2, set_aside_s=600
+        store, tmp_path, sweep_interval_ms=200, executor_lease_ttl_ms=1_500, quarantine_failures=2, quarantine_s=600
     ) as running:
         yield running
 
@@ -41,49 +41,49 @@ async def visitor(ward):
     await client.close()
 
 
-async def executors_told(address):
+async def executors_reported(address):
     out, _ = await onager("executors", "-o", "json", "--scheduler", address)
-    return {told["executor_id"]: told for told in json.loads(out)}
+    return {reported["executor_id"]: reported for reported in json.loads(out)}
 
 
-async def job_told(address, job_id):
+async def job_reported(address, job_id):
     out, _ = await onager("job", job_id, "--scheduler", address)
     return out
 
 
-async def until_set_aside(visitor, e_bad):
+async def until_quarantined(visitor, e_bad):
     for number in range(100):
-        if e_bad.set_aside:
+        if e_bad.quarantine:
             return
         await visitor.submit(f"job-{number}")
         assert (await visitor.wait(f"job-{number}")).state == pb.SUCCESSFUL, "the good one did its part"
 
 
-async def test_an_executor_that_fails_everything_gets_no_work_and_is_told_so(ward, visitor):
+async def test_an_executor_that_fails_everything_gets_no_work_and_is_reported_so(ward, visitor):
     address = ward.address
     async with executor(address, "bad", broken("bad")) as e_bad, executor(address, "good", two_stages("good")):
-        await until_set_aside(visitor, e_bad)
-        told = await executors_told(address)
-        assert told["good"]["state"] == "alive"
-        assert told["bad"]["state"] == "set_aside"
-        assert "different tasks failed there" in told["bad"]["reason"]
-        assert e_bad.set_aside[-1].reason == told["bad"]["reason"]
-        assert e_bad.set_aside[-1].until_ms == int(told["bad"]["set_aside_until_ms"])
+        await until_quarantined(visitor, e_bad)
+        reported = await executors_reported(address)
+        assert reported["good"]["state"] == "alive"
+        assert reported["bad"]["state"] == "quarantined"
+        assert "different tasks failed there" in reported["bad"]["reason"]
+        assert e_bad.quarantine[-1].reason == reported["bad"]["reason"]
+        assert e_bad.quarantine[-1].until_ms == int(reported["bad"]["quarantined_until_ms"])
         out, _ = await onager("executors", "--scheduler", address)
-        assert "set aside until" in out
+        assert "quarantined until" in out
         ran = len(e_bad.ran)
         await visitor.submit("meanwhile")
         assert (await visitor.wait("meanwhile")).state == pb.SUCCESSFUL
         assert len(e_bad.ran) == ran, "it got no work"
 
 
-async def test_an_executor_that_was_set_aside_comes_back_by_itself(store, tmp_path):
-    async with serving(store, tmp_path, sweep_interval_ms=200, set_aside_failures=2, set_aside_s=1) as running:
+async def test_an_executor_that_was_quarantined_comes_back_by_itself(store, tmp_path):
+    async with serving(store, tmp_path, sweep_interval_ms=200, quarantine_failures=2, quarantine_s=1) as running:
         client, address = Client(running.address), running.address
         async with executor(address, "bad", broken("bad")) as e_bad, executor(address, "good", two_stages("good")):
-            await until_set_aside(client, e_bad)
+            await until_quarantined(client, e_bad)
             e_bad.run_task = two_stages("bad")
-            await eventually(lambda: [e.state for e in running.replica.executors.infos()] == ["alive", "alive"])
+            await eventually(lambda: [e.state for e in running.app.executors.infos()] == ["alive", "alive"])
             ran = len(e_bad.ran)
             for number in range(100):
                 if len(e_bad.ran) > ran:
@@ -108,7 +108,7 @@ async def test_a_task_that_failed_on_one_executor_goes_to_another(ward, visitor)
 
 async def test_jobs_wait_and_say_why_when_all_executors_are_gone(ward, visitor):
     await visitor.submit("job")
-    assert "waiting for: no executor is registered" in await job_told(ward.address, "job")
+    assert "waiting for: no executor is registered" in await job_reported(ward.address, "job")
     keep = asyncio.Event()
 
     def holds(task_set, task):
@@ -116,9 +116,9 @@ async def test_jobs_wait_and_say_why_when_all_executors_are_gone(ward, visitor):
 
     async with executor(ward.address, "e1", holds):
         await keep.wait()
-    await eventually(lambda: [e.state for e in ward.replica.executors.infos()] == ["lost"])
+    await eventually(lambda: [e.state for e in ward.app.executors.infos()] == ["lost"])
     await eventually(lambda: _waits(ward, "job"))
-    assert "waiting for: no executor is there any more: e1 is lost" in await job_told(ward.address, "job")
+    assert "waiting for: no executor is there any more: e1 is lost" in await job_reported(ward.address, "job")
     async with executor(ward.address, "e2", two_stages("e2")):
         assert (await visitor.wait("job")).state == pb.SUCCESSFUL
         assert await visitor.fetch("job") == RESULT
@@ -127,33 +127,33 @@ async def test_jobs_wait_and_say_why_when_all_executors_are_gone(ward, visitor):
 async def test_jobs_wait_and_say_why_when_all_executors_are_leaving(ward, visitor):
     async with executor(ward.address, "e1", two_stages("e1")) as leaving:
         leaving.is_draining = True
-        await eventually(lambda: [e.state for e in ward.replica.executors.infos()] == ["draining"])
+        await eventually(lambda: [e.state for e in ward.app.executors.infos()] == ["draining"])
         await visitor.submit("job")
-        assert "waiting for: every executor is leaving: start another one" in await job_told(ward.address, "job")
-        assert (await executors_told(ward.address))["e1"]["state"] == "draining"
+        assert "waiting for: every executor is leaving: start another one" in await job_reported(ward.address, "job")
+        assert (await executors_reported(ward.address))["e1"]["state"] == "draining"
         async with executor(ward.address, "e2", two_stages("e2")):
             assert (await visitor.wait("job")).state == pb.SUCCESSFUL
 
 
-async def test_jobs_wait_and_say_why_when_those_left_are_set_aside(ward, visitor):
-    """The executor that was good when another was set aside has left since."""
+async def test_jobs_wait_and_say_why_when_those_left_are_quarantined(ward, visitor):
+    """The executor that was good when another was quarantined has left since."""
     async with executor(ward.address, "bad", broken("bad")) as e_bad:
         async with executor(ward.address, "good", two_stages("good")) as good:
-            await until_set_aside(visitor, e_bad)
+            await until_quarantined(visitor, e_bad)
             await good.stop()
             farewell = pb.DeregisterExecutorRequest(executor_id="good", incarnation=good.incarnation, reason="it left")
             await good.stub.DeregisterExecutor(farewell)
         await visitor.submit("last")
-        told = await job_told(ward.address, "last")
-        assert "waiting for: no executor takes work: bad is set aside; bad until " in told
-        assert "different tasks failed there" in told
+        reported = await job_reported(ward.address, "last")
+        assert "waiting for: no executor takes work: bad is quarantined; bad until " in reported
+        assert "different tasks failed there" in reported
         async with executor(ward.address, "fresh", two_stages("fresh")):
             assert (await visitor.wait("last")).state == pb.SUCCESSFUL
             assert await visitor.fetch("last") == RESULT
 
 
 def _waits(ward, job_id):
-    job = ward.replica.jobs.cached(job_id)
+    job = ward.app.jobs.cached(job_id)
     return job is not None and job.graph.is_active and not any(getattr(s, "running", None) for s in job.graph.stages)
 
 
@@ -189,4 +189,4 @@ async def test_a_straggler_is_run_a_second_time_and_the_loser_is_stopped(ward, v
     stage = (await visitor.detail("job")).progress.stages[1]
     assert stage.tasks_speculated == 1
     assert (stage.tasks[3].executor_id, stage.tasks[3].speculated, stage.tasks[3].speculative_won) == ("e2", True, True)
-    assert "SPECULATED" in await job_told(ward.address, "job")
+    assert "SPECULATED" in await job_reported(ward.address, "job")

@@ -24,7 +24,7 @@ from tests.support.waiting import HANGS_S, eventually
 WIDTH = 8
 
 
-class Replicas:
+class Schedulers:
     def __init__(self, url, addresses, processes):
         self.url, self.addresses, self.processes = url, addresses, processes
 
@@ -42,7 +42,7 @@ class Replicas:
 
 
 @asynccontextmanager
-async def replicas(etcd, tmp_path, count, **settings):
+async def schedulers(etcd, tmp_path, count, **settings):
     url = etcd.url(uuid.uuid4().hex)
     ports = free_ports(count)
     async with AsyncExitStack() as stack:
@@ -58,7 +58,7 @@ async def replicas(etcd, tmp_path, count, **settings):
             )
             for port in ports
         ]
-        made = Replicas(url, [f"127.0.0.1:{port}" for port in ports], processes)
+        made = Schedulers(url, [f"127.0.0.1:{port}" for port in ports], processes)
 
         async def is_complete():
             return await made.listed() == count
@@ -71,13 +71,13 @@ class Watching:
     """A client in a thread of its own: follows a job to its end, whichever scheduler tells of it."""
 
     def __init__(self, client, job_id):
-        self.told = []
+        self.reported = []
         self.ended = asyncio.create_task(asyncio.to_thread(self._watch, client, job_id))
 
     def _watch(self, client, job_id):
         for progress in client.job(job_id).watch(timeout=HANGS_S):
-            self.told.append(progress)
-        return self.told[-1].state
+            self.reported.append(progress)
+        return self.reported[-1].state
 
 
 def successes(progress):
@@ -94,14 +94,14 @@ async def test_the_schedulers_that_everybody_talks_with_are_killed_in_the_middle
         return two_stages(width=WIDTH)(task_set, task) if is_open or not is_late else None
 
     async with (
-        replicas(etcd, tmp_path, count) as cluster,
+        schedulers(etcd, tmp_path, count) as cluster,
         agent(cluster.addresses, "e1", run, slots=4, mode=mode) as e1,
     ):
         with onager.connect(",".join(cluster.addresses)) as client:
             job = await asyncio.to_thread(client.sql, "SELECT 1")
             watching = Watching(client, job.id)
             await eventually(lambda: len(e1.worker.going_on) == WIDTH // 2)
-            await eventually(lambda: watching.told and successes(watching.told[-1])[1:2] == [WIDTH // 2])
+            await eventually(lambda: watching.reported and successes(watching.reported[-1])[1:2] == [WIDTH // 2])
             for _ in range(count - 1):
                 killed = e1.address
                 await cluster.kill(killed)
@@ -117,7 +117,7 @@ async def test_the_schedulers_that_everybody_talks_with_are_killed_in_the_middle
     assert Counter(e1.worker.ran).most_common(1)[0][1] == 1
     assert {key.task_attempt for key in e1.worker.ran} == {0}
     assert not e1.worker.cancelled
-    steps = [successes(progress) for progress in watching.told]
+    steps = [successes(progress) for progress in watching.reported]
     assert all(len(a) <= len(b) and all(x <= y for x, y in zip(a, b, strict=False)) for a, b in pairwise(steps))
 
 
@@ -132,7 +132,7 @@ def large_result(task_set, task):
 
 
 async def test_the_scheduler_is_killed_that_a_result_is_fetched_from(etcd, tmp_path):
-    async with replicas(etcd, tmp_path, 2) as cluster, agent(cluster.addresses, "e1", large_result, slots=8):
+    async with schedulers(etcd, tmp_path, 2) as cluster, agent(cluster.addresses, "e1", large_result, slots=8):
         with onager.connect(",".join(cluster.addresses)) as client:
             job = await asyncio.to_thread(client.sql, "SELECT 1")
             await asyncio.to_thread(job.wait, 60)
@@ -147,7 +147,7 @@ async def test_the_scheduler_is_killed_that_a_result_is_fetched_from(etcd, tmp_p
 
 async def test_a_job_is_submitted_again_at_another_scheduler(etcd, tmp_path):
     runs = two_stages()
-    async with replicas(etcd, tmp_path, 2) as cluster, agent(cluster.addresses, "e1", runs) as e1:
+    async with schedulers(etcd, tmp_path, 2) as cluster, agent(cluster.addresses, "e1", runs) as e1:
         spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"), name="one")
         with onager.connect(",".join(cluster.addresses)) as client:
             await asyncio.to_thread(client.submit, spec, "job-1")
@@ -165,7 +165,7 @@ async def test_sigterm_hands_over_and_ends_at_once(etcd, tmp_path):
     """Beside an executor that polls, one that runs a task, and a client that watches."""
     poll_s = 2 * HANGS_S
     async with (
-        replicas(etcd, tmp_path, 2, poll_wait_max_ms=round(1000 * poll_s)) as cluster,
+        schedulers(etcd, tmp_path, 2, poll_wait_max_ms=round(1000 * poll_s)) as cluster,
         agent(cluster.addresses, "e1", lambda *_: None, slots=1, poll_s=poll_s) as e1,
         agent(cluster.addresses, "e2", two_stages(executor_id="e2"), poll_s=poll_s) as e2,
     ):

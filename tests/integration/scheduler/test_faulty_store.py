@@ -1,4 +1,4 @@
-"""Two replicas, whole jobs, real gRPC, and a store that fails at every turn."""
+"""Two schedulers, whole jobs, real gRPC, and a store that fails at every turn."""
 
 import asyncio
 import random  # noqa: TID251 seeded
@@ -12,7 +12,7 @@ from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind, FaultyBackend, seeded
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.test_jobs import RESULT, two_stages
-from tests.integration.scheduler.test_replicas import replica
+from tests.integration.scheduler.test_several_schedulers import scheduler
 from tests.support.fakes.scripted_executor import Client, executor
 from tests.support.waiting import HANGS_S, eventually
 
@@ -51,8 +51,8 @@ async def test_jobs_end_right_over_a_store_that_fails_at_every_turn(tmp_path, te
     async with (
         backends[0],
         backends[1],
-        replica(backends[0], tmp_path) as here,
-        replica(backends[1], tmp_path) as there,
+        scheduler(backends[0], tmp_path) as here,
+        scheduler(backends[1], tmp_path) as there,
         executor(here.address, "e1", two_stages("e1", width=8)) as e1,
         executor(there.address, "e2", two_stages("e2", width=8)) as e2,
     ):
@@ -69,7 +69,7 @@ async def test_jobs_end_right_over_a_store_that_fails_at_every_turn(tmp_path, te
         assert [progress.state for progress in ended] == [pb.SUCCESSFUL] * JOBS
         for job_id in job_ids:
             for client in clients:
-                # The replica that did not end it has to look before it says what it remembers.
+                # The scheduler that did not end it has to look before it says what it remembers.
                 assert await client.fetch(job_id) == RESULT
                 detail = await client.detail(job_id)
                 assert {t.successes for stage in detail.progress.stages for t in stage.tasks} == {1}

@@ -13,7 +13,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.test_jobs import two_stages
 from tests.support.fakes.scripted_executor import Client, executor
-from tests.support.http import http_replica, messages, stream
+from tests.support.http import http_scheduler, messages, stream
 from tests.support.waiting import eventually
 
 WEEK_MS = 7 * 24 * 3_600_000
@@ -26,7 +26,7 @@ async def store():
 
 @pytest.fixture
 async def served(store, tmp_path):
-    async with http_replica(MemoryBackend(store), tmp_path) as one:
+    async with http_scheduler(MemoryBackend(store), tmp_path) as one:
         yield one
 
 
@@ -44,8 +44,8 @@ async def test_a_job_is_submitted_followed_and_looked_at(served):
     again = await served.submit("job-1", conf={"onager.session": "nightly"})
     assert (again.status_code, again.json()["existed"]) == (200, True)
 
-    async with stream(served, "/jobs/job-1/progress") as told, executor(served.address, "e1", two_stages()):
-        states = [m.data["state"] async for m in told if m.kind == "progress"]
+    async with stream(served, "/jobs/job-1/progress") as reported, executor(served.address, "e1", two_stages()):
+        states = [m.data["state"] async for m in reported if m.kind == "progress"]
     assert (states[0], states[-1]) == ("queued", "successful")
 
     job = await served.get("/jobs/job-1")
@@ -73,8 +73,8 @@ async def test_a_job_is_submitted_followed_and_looked_at(served):
 
 async def test_events_come_as_pages_as_lines_and_as_messages_and_are_the_same(served):
     await served.submit("job-1")
-    async with stream(served, "/jobs/job-1/events") as told, executor(served.address, "e1", two_stages()):
-        streamed = [message async for message in told]
+    async with stream(served, "/jobs/job-1/events") as reported, executor(served.address, "e1", two_stages()):
+        streamed = [message async for message in reported]
     assert streamed[-1].kind == "end"
     events = [event for message in streamed[:-1] for event in message.data]
     assert [message.id for message in streamed[:-1]] == sorted({str(e["position"]) for e in events}, key=int)
@@ -101,8 +101,8 @@ async def streamed_in_turn(schedulers, path):
     seen, position = [], ""
     for number in range(1_000):
         headers = {"last_event_id": position} if position else {}
-        async with stream(schedulers[number % len(schedulers)], path, **headers) as told:
-            message = await anext(told)
+        async with stream(schedulers[number % len(schedulers)], path, **headers) as reported:
+            message = await anext(reported)
         if message.kind == "end":
             break
         seen += message.data
@@ -114,51 +114,51 @@ async def streamed_in_turn(schedulers, path):
 
 async def test_three_schedulers_answer_alike_and_a_stream_goes_on_at_any_of_them(store, tmp_path):
     async with (
-        http_replica(MemoryBackend(store), tmp_path) as one,
-        http_replica(MemoryBackend(store), tmp_path) as two,
-        http_replica(MemoryBackend(store), tmp_path) as three,
+        http_scheduler(MemoryBackend(store), tmp_path) as one,
+        http_scheduler(MemoryBackend(store), tmp_path) as two,
+        http_scheduler(MemoryBackend(store), tmp_path) as three,
     ):
         await one.submit("job-1")
         async with executor(two.address, "e1", two_stages(width=6)):
             seen, position = await streamed_in_turn((one, two, three), "/jobs/job-1/events")
             await ended(one, "job-1")
         whole = []
-        async with stream(three, "/jobs/job-1/events") as told:
-            async for message in told:
+        async with stream(three, "/jobs/job-1/events") as reported:
+            async for message in reported:
                 whole += message.data if message.kind == "events" else []
         later = [event for event in whole if event["position"] > int(position)]
         assert seen + later == whole
         assert len(whole) > 8
 
         await one.submit("job-2")
-        await eventually(lambda: all(s.replica.heads.get("job-2") is not None for s in (two, three)))
+        await eventually(lambda: all(s.app.heads.get("job-2") is not None for s in (two, three)))
         for path in (
             *("/jobs", "/jobs/job-1", "/jobs/job-1/stages/1/tasks", "/jobs/job-1/events", "/jobs/job-1/timeline"),
             *("/jobs/job-1/plan", "/jobs?limit=1", "/audit"),
         ):
-            # Lists are of what each scheduler watches: it hears of a change a moment later.
+            # Lists are of what each scheduler watches: it learns of a change a moment later.
             async def are_alike(path=path):
                 answers = [(await s.http.get(f"/api/v1{path}")).json() for s in (one, two, three)]
                 return answers[0] == answers[1] == answers[2]
 
             await eventually(are_alike, what=path)
 
-        async def told_of(served, path):
+        async def answer_of(served, path):
             items = (await served.get(path))["items"]
             return [{k: v for k, v in item.items() if k != "answering"} for item in items]
 
         for path in ("/schedulers", "/executors"):
 
             async def are_equal(path=path):
-                one_, *others = [await told_of(s, path) for s in (one, two, three)]
+                one_, *others = [await answer_of(s, path) for s in (one, two, three)]
                 return len(one_) > 0 and all(other == one_ for other in others)
 
             if path == "/schedulers":
                 await eventually(are_equal)
 
         async def clusters_are_equal():
-            told = [await s.get("/cluster") for s in (one, two, three)]
-            return told[0]["jobs"]["successful"] == 1 and told[0] == told[1] == told[2]
+            reported = [await s.get("/cluster") for s in (one, two, three)]
+            return reported[0]["jobs"]["successful"] == 1 and reported[0] == reported[1] == reported[2]
 
         await eventually(clusters_are_equal)
 
@@ -171,11 +171,11 @@ async def test_a_job_is_cancelled_and_the_audit_says_by_whom(served):
     assert again.json() == {"cancelled": False, "state": "cancelled"}
     (act,) = (await served.get("/audit"))["items"]
     assert (act["action"], act["target"], act["detail"], act["outcome"]) == ("cancel", "job-1", "too slow", "done")
-    assert act["peer"] == "127.0.0.1"
+    assert act["address"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "error", "told"),
+    ("method", "path", "status", "error", "reported"),
     [
         ("GET", "/jobs/nothing", 404, "JobNotFoundError", "job nothing is not known"),
         ("GET", "/jobs/No_Id", 404, "JobNotFoundError", "No_Id"),
@@ -199,17 +199,17 @@ async def test_a_job_is_cancelled_and_the_audit_says_by_whom(served):
         ("GET", "/audit?cursor=x", 400, "InvalidRequestError", "not `next` of a page"),
     ],
 )
-async def test_bad_requests_are_told_what_is_wrong(served, method, path, status, error, told):
+async def test_bad_requests_learn_what_is_wrong(served, method, path, status, error, reported):
     await served.submit("job-1")
     answer = await served.http.request(method, f"/api/v1{path}")
     problem = answer.json()
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     assert (problem["type"], problem["status"]) == (f"urn:onager:error:{error}", status)
-    assert told in problem["detail"]
+    assert reported in problem["detail"]
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "status", "told"),
+    ("body", "kind", "status", "reported"),
     [
         (b"{", "application/json", 400, "not JSON"),
         (b"\xff\xfe", "application/json", 400, "not JSON"),
@@ -227,10 +227,10 @@ async def test_bad_requests_are_told_what_is_wrong(served, method, path, status,
         (b" " * (5 * 1024 * 1024), "application/json", 413, "more than the limit"),
     ],
 )
-async def test_bad_jobs_are_told_what_is_wrong(served, body, kind, status, told):
+async def test_bad_jobs_learn_what_is_wrong(served, body, kind, status, reported):
     answer = await served.http.post("/api/v1/jobs", content=body, headers={"content-type": kind})
     assert answer.status_code == status, answer.text
-    assert told in answer.json()["detail"]
+    assert reported in answer.json()["detail"]
     assert (await served.get("/jobs"))["items"] == []
 
 
@@ -267,18 +267,18 @@ async def test_metrics_are_those_of_the_registry(store, tmp_path):
 
     registry = CollectorRegistry()
     Counter("onager_things", "Things.", registry=registry).inc(3)
-    async with http_replica(MemoryBackend(store), tmp_path, registry=registry) as served:
+    async with http_scheduler(MemoryBackend(store), tmp_path, registry=registry) as served:
         assert "onager_things_total 3.0" in (await served.http.get("/metrics")).text
 
 
 async def test_streams_end_when_the_scheduler_stops(store, tmp_path):
     async with httpx.AsyncClient() as browser:
-        async with http_replica(MemoryBackend(store), tmp_path) as one:
+        async with http_scheduler(MemoryBackend(store), tmp_path) as one:
             await one.submit("job-1")
             request = browser.build_request("GET", f"{one.url}api/v1/jobs/job-1/progress")
-            told = messages(await browser.send(request, stream=True))
-            assert (await anext(told)).kind == "progress"
-        assert [message.kind async for message in told] == []
+            reported = messages(await browser.send(request, stream=True))
+            assert (await anext(reported)).kind == "progress"
+        assert [message.kind async for message in reported] == []
 
 
 async def test_the_pages_of_the_audit_follow_one_another(served):
@@ -338,7 +338,7 @@ async def test_exports_and_logs_of_a_job(served):
 
 async def test_an_executor_is_drained_and_an_unknown_one_is_not(served):
     async with executor(served.address, "e1", two_stages()):
-        await eventually(lambda: served.replica.executors.total_slots)
+        await eventually(lambda: served.app.executors.total_slots)
         answer = await served.http.post("/api/v1/executors/e1/drain", json={"reason": "the machine goes"})
         assert answer.json()["was_leaving"] is False
     answer = await served.http.post("/api/v1/executors/e9/drain")
@@ -366,7 +366,7 @@ async def test_a_picture_names_its_own_style_and_nothing_else_as_allowed(served)
 async def test_a_scheduler_that_stops_says_so_at_once(served):
     assert (await served.http.head("/readyz")).status_code == 200
     assert (await served.http.get("/api/v1/login")).status_code == 405
-    served.replica.stopping.set()
+    served.app.stopping.set()
     ready = await served.http.get("/readyz")
     assert (ready.status_code, ready.json()["is_ready"]) == (503, False)
     answer = await served.http.get("/api/v1/jobs")

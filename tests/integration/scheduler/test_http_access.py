@@ -9,13 +9,13 @@ import pytest
 from onager.clock import SystemClock
 from onager.errors import InvalidSettingError
 from onager.protocol.call_limits import STREAM_LIMITS
-from onager.protocol.security import note_peer
+from onager.protocol.security import note_address
 from onager.protocol.serving import counted
 from onager.scheduler import timing
 from onager.scheduler.http.access import COOKIE, SAFE_COOKIE, Caller
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.etcd.certificates import Authority
-from tests.support.http import http_replica, stream
+from tests.support.http import http_scheduler, stream
 from tests.support.waiting import HANGS_S
 
 TOKENS = {"ann": "admin", "olga": "operator", "cleo": "client", "vic": "viewer", "e-1": "executor", "s-1": "scheduler"}
@@ -39,7 +39,7 @@ async def store():
 
 @pytest.fixture
 async def served(store, tmp_path, token_file):
-    async with http_replica(MemoryBackend(store), tmp_path, auth_token_file=token_file) as one:
+    async with http_scheduler(MemoryBackend(store), tmp_path, auth_token_file=token_file) as one:
         yield one
 
 
@@ -99,8 +99,8 @@ async def test_whoever_shows_nothing_sees_nothing(served):
 
 async def test_a_login_is_good_at_every_scheduler_and_names_the_caller(store, tmp_path, token_file):
     async with (
-        http_replica(MemoryBackend(store), tmp_path, auth_token_file=token_file) as one,
-        http_replica(MemoryBackend(store), tmp_path, auth_token_file=token_file) as two,
+        http_scheduler(MemoryBackend(store), tmp_path, auth_token_file=token_file) as one,
+        http_scheduler(MemoryBackend(store), tmp_path, auth_token_file=token_file) as two,
     ):
         answer = await log_in(one, "cleo")
         assert answer.json()["principal"] == "cleo"
@@ -155,7 +155,7 @@ async def test_a_login_that_is_none(served, body):
 
 
 async def test_without_tokens_a_rebound_name_is_not_answered(store, tmp_path):
-    async with http_replica(MemoryBackend(store), tmp_path, http_names="onager.example.org") as served:
+    async with http_scheduler(MemoryBackend(store), tmp_path, http_names="onager.example.org") as served:
         for host in ("evil.example", "evil.example:50080"):
             answer = await served.http.get("/api/v1/jobs", headers={"host": host})
             assert (answer.status_code, answer.json()["fields"]) == (421, {"host": "evil.example"})
@@ -169,18 +169,18 @@ async def test_without_tokens_a_rebound_name_is_not_answered(store, tmp_path):
 async def test_without_tokens_a_client_is_an_address(store, tmp_path):
     """It has a share of its own, and the audit has it."""
     async with (
-        http_replica(MemoryBackend(store), tmp_path, stream_share_percent=1) as served,
+        http_scheduler(MemoryBackend(store), tmp_path, stream_share_percent=1) as served,
         httpx.AsyncClient(
             base_url=served.url, transport=httpx.AsyncHTTPTransport(local_address="127.0.0.2"), timeout=HANGS_S
         ) as other,
     ):
         assert (await other.post("/api/v1/jobs", json=JOB)).status_code == 201
-        await served.replica.notes.store()
+        await served.app.notes.store()
         (act,) = (await served.get("/audit"))["items"]
-        assert (act["action"], act["target"], act["peer"]) == ("submit", "job-1", "127.0.0.2")
+        assert (act["action"], act["target"], act["address"]) == ("submit", "job-1", "127.0.0.2")
 
-        note_peer(Caller("127.0.0.1"))
-        with counted(served.replica.service, "FetchLogs", STREAM_LIMITS["FetchLogs"]):
+        note_address(Caller("127.0.0.1"))
+        with counted(served.app.service, "FetchLogs", STREAM_LIMITS["FetchLogs"]):
             refused = await served.http.get("/api/v1/jobs/job-1/logs")
             assert (refused.status_code, "of 127.0.0.1 are under way" in refused.json()["detail"]) == (503, True)
             assert (await other.get("/api/v1/jobs/job-1/logs")).status_code == 200
@@ -191,7 +191,7 @@ async def test_tls_is_that_of_grpc_and_a_renewed_certificate_is_taken(store, tmp
     server, renewed = authority.issue("server", "127.0.0.1"), later.issue("server", "127.0.0.1")
     settings = {"auth_token_file": token_file, "tls_cert": server.cert, "tls_key": server.key}
     trust = ssl.create_default_context(cafile=authority.cacert)
-    async with http_replica(MemoryBackend(store), tmp_path / "x", verify=trust, **settings) as served:
+    async with http_scheduler(MemoryBackend(store), tmp_path / "x", verify=trust, **settings) as served:
         assert served.url.startswith("https://")
         answer = await log_in(served, "ann")
         parts = answer.headers["set-cookie"].lower().split("; ")
@@ -212,14 +212,14 @@ async def test_tls_is_that_of_grpc_and_a_renewed_certificate_is_taken(store, tmp
 
 async def test_an_address_that_others_reach_needs_tls_and_tokens(store, tmp_path):
     with pytest.raises(InvalidSettingError, match="--http-listen"):
-        async with http_replica(MemoryBackend(store), tmp_path, http_listen="0.0.0.0:0"):
+        async with http_scheduler(MemoryBackend(store), tmp_path, http_listen="0.0.0.0:0"):
             pass
 
 
 async def test_an_address_that_is_taken(served, store, tmp_path):
     taken = served.url.removeprefix("http://").rstrip("/")
     with pytest.raises(InvalidSettingError, match="--http-listen"):
-        async with http_replica(MemoryBackend(store), tmp_path, http_listen=taken):
+        async with http_scheduler(MemoryBackend(store), tmp_path, http_listen=taken):
             pass
 
 
@@ -231,10 +231,10 @@ async def test_a_login_is_small(served):
 async def test_a_stream_ends_when_the_token_of_its_caller_goes(served, token_file, monkeypatch):
     monkeypatch.setattr(timing, "HEARTBEAT_S", 0.05)
     await served.http.post("/api/v1/jobs", json=JOB, headers=bearer("ann"))
-    async with stream(served, "/jobs/job-1/progress", **bearer("vic")) as told:
-        assert (await anext(told)).kind == "progress"
+    async with stream(served, "/jobs/job-1/progress", **bearer("vic")) as reported:
+        assert (await anext(reported)).kind == "progress"
         token_file.write_text(f"ann admin {token_of('ann')}\n")
         async with asyncio.timeout(HANGS_S):
-            (last,) = [message async for message in told]
+            (last,) = [message async for message in reported]
     assert (last.kind, last.data["retryable"]) == ("problem", False)
     assert (await served.http.get("/api/v1/jobs/job-1", headers=bearer("ann"))).status_code == 200

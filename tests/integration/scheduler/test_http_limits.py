@@ -12,13 +12,13 @@ from onager.scheduler.http.coalescing import Coalesced
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.test_jobs import two_stages
 from tests.support.fakes.scripted_executor import executor
-from tests.support.http import http_replica, stream
+from tests.support.http import http_scheduler, stream
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
 async def served(tmp_path):
-    async with http_replica(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as one:
+    async with http_scheduler(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as one:
         yield one
 
 
@@ -26,7 +26,7 @@ async def test_many_browsers_share_the_work(served, monkeypatch):
     await served.submit("job-1")
     looked = asked = 0
     all_are_there = asyncio.Event()
-    get, fresh = Coalesced.get, served.replica.jobs.fresh
+    get, fresh = Coalesced.get, served.app.jobs.fresh
 
     def asking(*args):
         nonlocal asked
@@ -40,8 +40,8 @@ async def test_many_browsers_share_the_work(served, monkeypatch):
         return await fresh(*args)
 
     monkeypatch.setattr(Coalesced, "get", asking)
-    monkeypatch.setattr(served.replica.jobs, "fresh", slow)
-    view = served.replica.service.queries.view
+    monkeypatch.setattr(served.app.jobs, "fresh", slow)
+    view = served.app.service.queries.view
     detail = view.detail
 
     def counting(*args):
@@ -56,14 +56,14 @@ async def test_many_browsers_share_the_work(served, monkeypatch):
 
 
 async def test_a_stream_is_not_open_to_everybody_at_once(served, monkeypatch):
-    monkeypatch.setattr("onager.scheduler.http.streams.HTTP_STREAMS_OF_PEER", pb_limit(2))
+    monkeypatch.setattr("onager.scheduler.http.streams.HTTP_STREAMS_OF_ADDRESS", pb_limit(2))
     await served.submit("job-1")
     async with stream(served, "/jobs/job-1/events"), stream(served, "/jobs/job-1/progress"):
         answer = await served.http.get("/api/v1/jobs/job-1/progress")
         assert (answer.status_code, "retry-after" in answer.headers) == (429, True)
-    await eventually(lambda: not served.replica.watchers._events)  # nobody follows the job any more
-    async with stream(served, "/jobs/job-1/progress") as told:
-        assert (await anext(told)).data["state"] == "queued"
+    await eventually(lambda: not served.app.watchers._events)  # nobody follows the job any more
+    async with stream(served, "/jobs/job-1/progress") as reported:
+        assert (await anext(reported)).data["state"] == "queued"
 
 
 def pb_limit(most):
@@ -80,14 +80,14 @@ async def test_a_browser_that_never_reads_is_dropped_and_holds_nobody_up(served,
     transport = writer.transport
     transport.pause_reading()
     writer.write(b"GET /api/v1/jobs/job-1/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n")
-    await eventually(lambda: served.replica.watchers._events)
+    await eventually(lambda: served.app.watchers._events)
     async with (
-        stream(served, "/jobs/job-1/events") as told,
+        stream(served, "/jobs/job-1/events") as reported,
         executor(served.address, "e1", two_stages(width=2_500), slots=500),
     ):
-        kinds = [message.kind async for message in told]
+        kinds = [message.kind async for message in reported]
     assert kinds[-1] == "end"
-    await eventually(lambda: not served.replica.watchers._events, what="it is dropped")
+    await eventually(lambda: not served.app.watchers._events, what="it is dropped")
     transport.abort()
     del reader
 
@@ -114,7 +114,7 @@ async def test_one_address_has_few_slow_exports(served, monkeypatch):
         yield b"<svg"
         await go.wait()
 
-    monkeypatch.setattr(served.replica.exports, "export", slow)
+    monkeypatch.setattr(served.app.exports, "export", slow)
     path = "/api/v1/jobs/job-1/timeline.svg"
     async with served.http.stream("GET", path) as one, served.http.stream("GET", path) as two:
         assert (one.status_code, two.status_code) == (200, 200)
@@ -128,8 +128,8 @@ async def test_a_caller_that_leaves_before_its_body_has_come_is_no_defect(served
         writer = await half_sent(served, "/api/v1/jobs", 100)
         await asyncio.sleep(0.1)
         writer.transport.abort()
-        await eventually(lambda: served.replica.http_requests["4xx"])
-    assert served.replica.http_requests["5xx"] == 0
+        await eventually(lambda: served.app.http_requests["4xx"])
+    assert served.app.http_requests["5xx"] == 0
     assert not [line for line in logged if line["log_level"] in ("error", "critical")]
 
 

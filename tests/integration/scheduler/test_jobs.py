@@ -71,7 +71,7 @@ async def test_a_job_is_planned_run_and_fetched(scheduler, client):
     assert detail.spec.sql.text == "SELECT 1"
 
 
-async def test_consumers_are_told_where_every_input_lies(scheduler, client):
+async def test_consumers_learn_where_every_input_lies(scheduler, client):
     seen = []
 
     def run(task_set, task):
@@ -334,7 +334,7 @@ async def test_a_damaged_record_stops_its_own_job_only(store, tmp_path):
         client = Client(first.address)
         for job_id in ("good", "bad-chunk", "bad-header", "bad-head"):
             await client.submit(job_id)
-        backend = first.replica._backend
+        backend = first.app._backend
         chunk = (await backend.get_from_prefix(Keyspace.GraphChunks, "bad-chunk/")).items[0]
         await backend.put(Keyspace.GraphChunks, chunk.key, b'{"schema_version":"11.0","oops')
         await backend.put(Keyspace.ActiveJobs, "bad-header", b"rubbish")
@@ -372,7 +372,7 @@ async def test_results_and_then_records_go_after_their_retention(store, tmp_path
                 return False
 
             await eventually(has_expired)
-            backend = running.replica._backend
+            backend = running.app._backend
 
             async def keys():
                 return [

@@ -1,4 +1,4 @@
-"""Three replicas over one store: their counters add up to what the logs say, and of the cluster they tell the same."""
+"""Three schedulers over one store: their counters add up to what the logs say, and they agree on the cluster."""
 
 import asyncio
 from collections import Counter
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from onager.clock import SystemClock
 from onager.execution_graph import FailureKind, JobPlanned, TaskFailed, TaskSucceeded
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.metrics import observe
 from onager.scheduler.metrics.catalog import METRICS
 from onager.scheduler.server import serve
@@ -26,7 +26,7 @@ JOBS = [f"job-{n}" for n in range(6)]
 
 
 class Cluster:
-    """Replicas with metrics, that come and go."""
+    """Schedulers with metrics, that come and go."""
 
     def __init__(self, tmp_path):
         self.memory = MemoryStore(SystemClock())
@@ -55,11 +55,11 @@ class Cluster:
     async def begin(self):
         backend = await self._stack.enter_async_context(MemoryBackend(self.memory))
         settings, registry = SchedulerSettings(**self._settings), CollectorRegistry()
-        replica = Replica(settings, backend, SystemClock())
-        observe(replica, registry, SystemClock(), {})
-        await replica.start()
-        server, port = await serve(replica, settings.listen)
-        running = Running(replica, server, port, asyncio.create_task(replica.run()))
+        scheduler = SchedulerApp(settings, backend, SystemClock())
+        observe(scheduler, registry, SystemClock(), {})
+        await scheduler.start()
+        server, port = await serve(scheduler, settings.listen)
+        running = Running(scheduler, server, port, asyncio.create_task(scheduler.run()))
         self.registries.append(registry)
         self.running.append(running)
         return running
@@ -69,7 +69,7 @@ class Cluster:
         await running.stop()
 
     def total(self):
-        """Return the counters of all replicas, also those that are gone, added up."""
+        """Return the counters of all schedulers, also those that are gone, added up."""
         found = Counter()
         for registry in self.registries:
             found.update({k: v for k, v in of_registry(registry).items() if "_total" in k or "_count" in k})
@@ -77,7 +77,7 @@ class Cluster:
 
     async def history(self, job_id):
         """Return the events of a job, as its log had them."""
-        history = self.running[0].replica.history
+        history = self.running[0].app.history
         return [event for entry in await history.after(job_id, 0, 10_000) for event in entry.batch.events]
 
 
@@ -99,12 +99,12 @@ def failing_once(executor_id):
     return or_fail
 
 
-async def test_counters_add_up_to_the_logs_and_gauges_are_told_alike(cluster):
-    replicas = [await cluster.begin() for _ in range(3)]
-    clients = [Client(replica.address) for replica in replicas]
+async def test_counters_add_up_to_the_logs_and_gauges_are_reported_alike(cluster):
+    schedulers = [await cluster.begin() for _ in range(3)]
+    clients = [Client(scheduler.address) for scheduler in schedulers]
     async with AsyncExitStack() as stack:
-        for n, replica in enumerate(replicas):
-            await stack.enter_async_context(executor(replica.address, f"e{n}", failing_once(f"e{n}")))
+        for n, scheduler in enumerate(schedulers):
+            await stack.enter_async_context(executor(scheduler.address, f"e{n}", failing_once(f"e{n}")))
         for n, job_id in enumerate(JOBS):
             await clients[n % 3].submit(job_id)
         for job_id in JOBS:
@@ -124,19 +124,19 @@ async def test_counters_add_up_to_the_logs_and_gauges_are_told_alike(cluster):
         assert sum(1 for registry in cluster.registries if of_registry(registry)["onager_task_run_seconds_count"]) > 1
         whole = {metric.name for metric in METRICS if metric.whose == "cluster"}
 
-        def told():
+        def reported():
             found = [of_registry(registry) for registry in cluster.registries]
             return [{k: v for k, v in one.items() if k.partition("{")[0] in whole} for one in found]
 
-        def is_told_alike():
-            one, *others = told()
+        def is_described_alike():
+            one, *others = reported()
             return one["onager_schedulers"] == 3 and all(other == one for other in others)
 
-        await eventually(is_told_alike, what=lambda: str(told()))
-        assert told()[0]['onager_jobs{state="successful"}'] == len(JOBS)
-        assert told()[0]['onager_executors{mode="pull",state="alive"}'] == 3
-        assert told()[0]['onager_executor_slots{state="free"}'] == 6
-        assert told()[0]["onager_slots_wanted"] == 0
+        await eventually(is_described_alike, what=lambda: str(reported()))
+        assert reported()[0]['onager_jobs{state="successful"}'] == len(JOBS)
+        assert reported()[0]['onager_executors{mode="pull",state="alive"}'] == 3
+        assert reported()[0]['onager_executor_slots{state="free"}'] == 6
+        assert reported()[0]["onager_slots_wanted"] == 0
     for client in clients:
         await client.close()
 
@@ -147,15 +147,15 @@ async def test_jobs_of_a_scheduler_that_is_gone_are_taken_over_once(cluster):
     for job_id in JOBS:
         await client.submit(job_id)
     assert not any("takeovers" in name for name, n in cluster.total().items() if n)
-    await eventually(lambda: first.replica.members.is_registered)
+    await eventually(lambda: first.app.schedulers.is_registered)
     second = await cluster.begin()
 
     def took_over(reason):
         return cluster.total()[f'onager_job_takeovers_total{{reason="{reason}"}}']
 
-    mine = [job_id for job_id in JOBS if second.replica.ownership.is_mine(job_id)]
+    mine = [job_id for job_id in JOBS if second.app.ownership.is_mine(job_id)]
     assert took_over("start") == len(mine)
-    await eventually(lambda: first.replica.members.live == second.replica.members.live)
+    await eventually(lambda: first.app.schedulers.live == second.app.schedulers.live)
     await client.close()
     await cluster.end(first)
     await eventually(lambda: took_over("gone") == len(JOBS) - len(mine))
@@ -163,11 +163,11 @@ async def test_jobs_of_a_scheduler_that_is_gone_are_taken_over_once(cluster):
 
 
 async def test_a_lost_executor_is_counted_by_how_it_was_lost(cluster):
-    replica = await cluster.begin()
-    async with executor(replica.address, "e1", two_stages()) as e1:
+    scheduler = await cluster.begin()
+    async with executor(scheduler.address, "e1", two_stages()) as e1:
         await eventually(lambda: e1.lists)
         await e1.stub.DeregisterExecutor(
-            pb.DeregisterExecutorRequest(executor_id="e1", incarnation=e1.incarnation, reason="it was told to")
+            pb.DeregisterExecutorRequest(executor_id="e1", incarnation=e1.incarnation, reason="it was asked to")
         )
         await e1.stop()
     assert cluster.total()['onager_executor_lost_total{reason="said_goodbye"}'] == 1

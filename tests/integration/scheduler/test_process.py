@@ -80,11 +80,11 @@ async def test_kill_9_of_the_scheduler_in_the_middle_costs_no_finished_task(tmp_
             # Tasks that ran when the scheduler died continue, and are reported to its successor.
             await client.stub.ListJobs(pb.ListJobsRequest(), wait_for_ready=True)
 
-            async def is_heard_of():
+            async def is_known():
                 (info,) = (await client.stub.ListExecutors(pb.ListExecutorsRequest())).executors
                 return info.last_seen_ms
 
-            await eventually(is_heard_of)
+            await eventually(is_known)
             await e1.finish(running, two_stages(width=8))
             for job_id in ("job-1", "job-2"):
                 assert (await client.wait(job_id)).state == pb.SUCCESSFUL
@@ -143,38 +143,38 @@ async def test_metrics_of_the_store_are_served_on_request(tmp_path):
         assert after['onager_state_watch_events_total{keyspace="JobHeads"}'] > 0
         assert after["process_resident_memory_bytes"] > 0
         assert after["onager_executor_call_seconds_count"] == 0  # the executor waits for the answers to its polls
-        told = await refusal(tmp_path, backend="memory:", metrics_listen=f"127.0.0.1:{metrics_port}")
-        assert f"--metrics-listen='127.0.0.1:{metrics_port}'" in told
-        assert "cannot be used" in told
+        reported = await refusal(tmp_path, backend="memory:", metrics_listen=f"127.0.0.1:{metrics_port}")
+        assert f"--metrics-listen='127.0.0.1:{metrics_port}'" in reported
+        assert "cannot be used" in reported
     await client.close()
 
 
-async def test_what_keeps_a_scheduler_from_starting_is_told_in_one_line(tmp_path):
+async def test_what_keeps_a_scheduler_from_starting_is_reported_in_one_line(tmp_path):
     port = free_port()
     async with process(tmp_path, port):
-        told = await refusal(tmp_path)
-        assert "state" in told
-        assert str(tmp_path / "state") in told
-        told = await refusal(tmp_path, port=port, backend="memory:")
-        assert f"127.0.0.1:{port}" in told
-        assert "another process listens there" in told
+        reported = await refusal(tmp_path)
+        assert "state" in reported
+        assert str(tmp_path / "state") in reported
+        reported = await refusal(tmp_path, port=port, backend="memory:")
+        assert f"127.0.0.1:{port}" in reported
+        assert "another process listens there" in reported
     (tmp_path / "file").write_text("not a directory")
-    told = await refusal(tmp_path, exchange_dir=str(tmp_path / "file"))
-    assert "exchange directory" in told
-    assert "--exchange-dir" in told
-    told = await refusal(tmp_path, backend=f"leveldb:{tmp_path / 'file'}")
-    assert str(tmp_path / "file") in told
-    told = await refusal(tmp_path, backend="oracle:x")
-    assert "leveldb:DIR" in told
+    reported = await refusal(tmp_path, exchange_dir=str(tmp_path / "file"))
+    assert "exchange directory" in reported
+    assert "--exchange-dir" in reported
+    reported = await refusal(tmp_path, backend=f"leveldb:{tmp_path / 'file'}")
+    assert str(tmp_path / "file") in reported
+    reported = await refusal(tmp_path, backend="oracle:x")
+    assert "leveldb:DIR" in reported
 
 
 async def test_a_state_directory_of_a_newer_version_is_refused(tmp_path):
     async with await open_backend(f"leveldb:{tmp_path / 'state'}") as backend:
         head = JobHead(job_id="j", name="", client_id="", state="queued", submitted_ms=0, schema_version="2.0")
         await backend.put(Keyspace.JobHeads, "j", head.encoded())
-    told = await refusal(tmp_path)
-    assert "schema version 2" in told
-    assert "use the release of Onager that wrote it" in told
+    reported = await refusal(tmp_path)
+    assert "schema version 2" in reported
+    assert "use the release of Onager that wrote it" in reported
 
 
 @pytest.mark.parametrize("busy", [False, True])

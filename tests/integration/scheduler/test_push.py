@@ -19,13 +19,13 @@ from onager.protocol.onager_pb2_grpc import (
     OnagerExecutorServicer,
     add_OnagerExecutorServicer_to_server,
 )
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
 from tests.integration.scheduler.conftest import Running, serving
 from tests.integration.scheduler.test_jobs import RESULT, planned, two_stages
 from tests.integration.scheduler.test_process import process
-from tests.integration.scheduler.test_replicas import connect as connect  # noqa: PLC0414 - a fixture
+from tests.integration.scheduler.test_several_schedulers import connect as connect  # noqa: PLC0414 - a fixture
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, identity, plan_outcome, success
 from tests.support.processes.children import free_ports
@@ -325,7 +325,7 @@ async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_
         await until_ended(its_client, made)
 
 
-async def test_an_executor_of_the_release_before_is_told_to_be_upgraded(scheduler):
+async def test_an_executor_of_the_release_before_is_asked_to_be_upgraded(scheduler):
     async with grpc.aio.insecure_channel(scheduler.address, options=CHANNEL_OPTIONS) as channel:
         made = ScriptedPushExecutor(OnagerExecutorGatewayStub(channel), "e1")
         with pytest.raises(grpc.aio.AioRpcError, match="speaks version 1 of the protocol"):
@@ -336,7 +336,7 @@ async def test_an_executor_of_the_release_before_is_told_to_be_upgraded(schedule
 
 
 @asynccontextmanager
-async def replica(backend, tmp_path, scheduler_id):
+async def running_app(backend, tmp_path, scheduler_id):
     settings = SchedulerSettings(
         listen="127.0.0.1:0",
         exchange_dir=str(tmp_path),
@@ -345,7 +345,7 @@ async def replica(backend, tmp_path, scheduler_id):
         scheduler_lease_ttl_ms=1_500,
         executor_lease_ttl_ms=3_000,
     )
-    made = Replica(settings, backend, SystemClock())
+    made = SchedulerApp(settings, backend, SystemClock())
     await made.start()
     server, port = await serve(made, settings.listen)
     running = Running(made, server, port, asyncio.create_task(made.run()))
@@ -362,37 +362,35 @@ async def die(running):
     running.is_up = False
     running.loops.cancel()
     await running.server.stop(None)
-    await running.replica.polls.close()
+    await running.app.polls.close()
     await asyncio.gather(running.loops, return_exceptions=True)
 
 
 @pytest.fixture
-async def replicas(connect, tmp_path):
+async def schedulers(connect, tmp_path):
     async with AsyncExitStack() as stack:
         made = []
         for name in ("s1", "s2"):
             backend = await stack.enter_async_context(await connect())
-            made.append(await stack.enter_async_context(replica(backend, tmp_path, name)))
-        await eventually(
-            lambda: all(len(r.replica.members.live) == 2 and r.replica.members.is_registered for r in made)
-        )
+            made.append(await stack.enter_async_context(running_app(backend, tmp_path, name)))
+        await eventually(lambda: all(len(r.app.schedulers.live) == 2 and r.app.schedulers.is_registered for r in made))
         yield made
 
 
-def asked(replicas, running_agent):
-    """Return the replica that the executor polls, and the other one."""
-    mine = next(r for r in replicas if r.address == running_agent.address)
-    return mine, next(r for r in replicas if r is not mine)
+def asked(schedulers, running_agent):
+    """Return the scheduler that the executor polls, and the other one."""
+    mine = next(r for r in schedulers if r.address == running_agent.address)
+    return mine, next(r for r in schedulers if r is not mine)
 
 
-async def test_a_scheduler_dies_that_an_executor_has_polled(replicas):
-    addresses = [r.address for r in replicas]
+async def test_a_scheduler_dies_that_an_executor_has_polled(schedulers):
+    addresses = [r.address for r in schedulers]
     async with agent(addresses, "e1", Held(), mode="push") as e1, AsyncExitStack() as stack:
         first = Client(addresses[0])
         stack.push_async_callback(first.close)
         await first.submit("job-1")
         await eventually(lambda: len(e1.worker.going_on) == 2)
-        dying, living = asked(replicas, e1)
+        dying, living = asked(schedulers, e1)
         await die(dying)
         client = Client(living.address)
         stack.push_async_callback(client.close)
@@ -406,25 +404,25 @@ async def test_a_scheduler_dies_that_an_executor_has_polled(replicas):
         assert {t.successes for s in (await client.detail("job-1")).progress.stages for t in s.tasks} == {1}
 
 
-async def test_what_a_scheduler_had_committed_and_not_sent_is_repeated_by_another(replicas):
-    addresses = [r.address for r in replicas]
+async def test_what_a_scheduler_had_committed_and_not_sent_is_repeated_by_another(schedulers):
+    addresses = [r.address for r in schedulers]
     silent = asyncio.Event()
 
     async def say_nothing(*_):
         silent.set()
         await asyncio.Event().wait()
 
-    for r in replicas:
-        r.answer_poll, r.replica.calls.answer_poll = r.replica.calls.answer_poll, say_nothing
+    for r in schedulers:
+        r.answer_poll, r.app.calls.answer_poll = r.app.calls.answer_poll, say_nothing
     async with agent(addresses, "e1", wide, mode="push") as e1, AsyncExitStack() as stack:
         first = Client(addresses[0])
         stack.push_async_callback(first.close)
-        await eventually(lambda: any(r.replica.executors.session("e1") for r in replicas))
+        await eventually(lambda: any(r.app.executors.session("e1") for r in schedulers))
         await first.submit("job-1")
         await silent.wait()
-        dying, living = asked(replicas, e1)
+        dying, living = asked(schedulers, e1)
         assert not e1.worker.ran
-        living.replica.calls.answer_poll = living.answer_poll
+        living.app.calls.answer_poll = living.answer_poll
         await die(dying)
         client = Client(living.address)
         stack.push_async_callback(client.close)
@@ -433,8 +431,8 @@ async def test_what_a_scheduler_had_committed_and_not_sent_is_repeated_by_anothe
         assert {key.task_attempt for key in e1.worker.ran} == {0}
 
 
-async def test_any_scheduler_serves_executors_of_both_modes(replicas):
-    addresses = [r.address for r in replicas]
+async def test_any_scheduler_serves_executors_of_both_modes(schedulers):
+    addresses = [r.address for r in schedulers]
     async with (
         agent(addresses, "e1", wide, mode="push"),
         agent(addresses, "e2", wide, mode="push", first=1),

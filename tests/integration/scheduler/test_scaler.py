@@ -52,36 +52,36 @@ async def scaler(served, **settings):
 
 @pytest.fixture
 async def two(tmp_path):
-    """Return two replicas and KEDA's way to each."""
+    """Return two schedulers and KEDA's way to each."""
     async with Cluster(tmp_path) as cluster:
         here, there = await cluster.begin(), await cluster.begin()
-        async with scaler(here.replica) as here_port, scaler(there.replica) as there_port:
+        async with scaler(here.app) as here_port, scaler(there.app) as there_port:
             ways = Keda(here_port), Keda(there_port)
             yield here, there, *ways
             for keda in ways:
                 await keda.close()
 
 
-async def test_from_no_job_to_no_job_all_replicas_say_how_many_slots_are_wanted(two):
+async def test_from_no_job_to_no_job_all_schedulers_say_how_many_slots_are_wanted(two):
     here, there, *ways = two
     client = Client(here.address)
 
     def run(task_set, task):
         return two_stages(width=9)(task_set, task) if task_set.work == onager_pb2.PLAN else None
 
-    async def told():
+    async def reported():
         return [(await keda.is_active(), await keda.wanted()) for keda in ways]
 
-    async def is_told(*expected):
-        await eventually(lambda: _equals(told, [expected] * 2), what=lambda: f"not {expected}")
+    async def is_reported(*expected):
+        await eventually(lambda: _equals(reported, [expected] * 2), what=lambda: f"not {expected}")
 
-    await is_told(False, 0)
+    await is_reported(False, 0)
     await client.submit("job-1")
-    await is_told(True, 1)  # to be planned
+    await is_reported(True, 1)  # to be planned
     async with executor(there.address, "e1", run, slots=2):
-        await is_told(True, 9)  # two run, seven wait
+        await is_reported(True, 9)  # two run, seven wait
         await client.stub.CancelJob(onager_pb2.CancelJobRequest(job_id="job-1", reason="enough"))
-        await is_told(False, 0)
+        await is_reported(False, 0)
     await client.close()
 
 
@@ -126,7 +126,7 @@ async def test_the_target_is_the_slots_of_one_executor(two):
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "four", "", "٤", "1e3", "9" * 30])
-async def test_a_trigger_without_a_number_is_told_so(two, said):
+async def test_a_trigger_without_a_number_is_reported_so(two, said):
     keda = two[2]
     ref = pb.ScaledObjectRef(name="executor", namespace="onager", scalerMetadata={"slotsPerExecutor": said})
     with pytest.raises(grpc.aio.AioRpcError, match="slotsPerExecutor in the metadata of onager/executor") as caught:
@@ -169,7 +169,7 @@ async def test_over_tls_keda_has_to_show_a_certificate(two, tmp_path):
         finally:
             await way.close()
 
-    async with scaler(here.replica, **served) as port:
+    async with scaler(here.app, **served) as port:
         assert not (await asked(keda)).result
         for refused in (None, stranger):
             with pytest.raises(grpc.aio.AioRpcError):
@@ -177,13 +177,13 @@ async def test_over_tls_keda_has_to_show_a_certificate(two, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         ({}, "--scaler-listen='0.0.0.0:0'.*connections are not encrypted.*SCALER_TLS_CLIENT_CA"),
         ({"scaler_tls_client_ca": "ca.pem"}, "scaler_tls_client_ca='ca.pem'.*it needs --tls-cert"),
     ],
 )
-async def test_an_open_port_that_others_reach_is_refused(two, settings, told):
-    with pytest.raises(InvalidSettingError, match=told):
-        async with scaler(two[0].replica, scaler_listen="0.0.0.0:0", **settings):
+async def test_an_open_port_that_others_reach_is_refused(two, settings, reported):
+    with pytest.raises(InvalidSettingError, match=reported):
+        async with scaler(two[0].app, scaler_listen="0.0.0.0:0", **settings):
             pass

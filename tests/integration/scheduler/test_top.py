@@ -18,7 +18,7 @@ from onager.clock import SystemClock
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.test_jobs import two_stages
 from tests.support.fakes.scripted_executor import executor
-from tests.support.http import http_replica
+from tests.support.http import http_scheduler
 from tests.support.processes.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 
@@ -32,20 +32,20 @@ def half(task_set, task):
 
 async def test_it_tells_what_runs_what_waits_and_on_which_executors(tmp_path, capsys):
     async with (
-        http_replica(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as served,
+        http_scheduler(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as served,
         executor(served.address, "e1", half, slots=3) as e1,
     ):
         await served.submit("job-1", name="holds all slots")
         await eventually(lambda: len(e1.held) == 3)
         await served.submit("job-2", name="waits")
 
-        async def told(output):
+        async def reported(output):
             capsys.readouterr()
             with capture_logs():
                 await asyncio.to_thread(top, served.address, 1.0, output, once=True)
             return capsys.readouterr().out
 
-        seen = json.loads(await told("json"))
+        seen = json.loads(await reported("json"))
         assert (seen["slots"], seen["slots_taken"], seen["jobs_waiting"]) == (3, 3, 1)
         first, second = seen["jobs"]
         counts = ("job_id", "tasks", "tasks_done", "tasks_running", "tasks_retried")
@@ -53,7 +53,7 @@ async def test_it_tells_what_runs_what_waits_and_on_which_executors(tmp_path, ca
         assert (second["job_id"], second["state"]) == ("job-2", "queued")
         assert [each["executor_id"] for each in seen["executors"]] == ["e1"]
 
-        lines = (await told("text")).splitlines()
+        lines = (await reported("text")).splitlines()
         assert lines[0] == "1 scheduler, 3 of 3 slots taken, 1 jobs going on, 1 waiting"
         of_job, waits = lines[4:6]
         assert of_job.split()[:2] == ["job-1", "running"]
@@ -64,7 +64,7 @@ async def test_it_tells_what_runs_what_waits_and_on_which_executors(tmp_path, ca
 
 async def test_in_a_terminal_it_goes_on_after_an_outage_until_it_is_interrupted(tmp_path):
     async with (
-        http_replica(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as served,
+        http_scheduler(MemoryBackend(MemoryStore(SystemClock())), tmp_path) as served,
         TcpProxy(served.address) as proxy,
     ):
         await served.submit("job-1", name="watched")

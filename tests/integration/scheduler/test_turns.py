@@ -8,7 +8,7 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
@@ -50,16 +50,16 @@ async def live_through(tmp_path):
     async with AsyncExitStack() as stack:
         made = []
         for _ in range(3):
-            replica = Replica(
+            scheduler = SchedulerApp(
                 SchedulerSettings(listen="127.0.0.1:0", exchange_dir=str(tmp_path), **settings),
                 Counting(memory, sent, refused),
                 SystemClock(),
             )
-            await replica.start()
-            server, port = await serve(replica, "127.0.0.1:0")
-            made.append(Running(replica, server, port, asyncio.create_task(replica.run())))
+            await scheduler.start()
+            server, port = await serve(scheduler, "127.0.0.1:0")
+            made.append(Running(scheduler, server, port, asyncio.create_task(scheduler.run())))
             stack.push_async_callback(made[-1].stop)
-        await eventually(lambda: all(len(one.replica.members.live) == 3 for one in made))
+        await eventually(lambda: all(len(one.app.schedulers.live) == 3 for one in made))
         clients = [Client(one.address) for one in made]
         for client in clients:
             stack.push_async_callback(client.close)
@@ -70,21 +70,21 @@ async def live_through(tmp_path):
 
         async def is_empty():
             # All at the same moment, since what one has done the others do not begin.
-            await asyncio.gather(*(one.replica.sweep() for one in made))
-            return not len(await made[0].replica._backend.scan_keys(Keyspace.JobHeads, limit=1))
+            await asyncio.gather(*(one.app.sweep() for one in made))
+            return not len(await made[0].app._backend.scan_keys(Keyspace.JobHeads, limit=1))
 
         async with (
             executor(made[0].address, "e1", two_stages("e1")),
             executor(made[1].address, "e2", two_stages("e2")) as leaving,
         ):
             assert {await done for done in asyncio.as_completed(map(run, range(JOBS)))} == {pb.SUCCESSFUL}
-            appends = sum(one.replica.writers.appends for one in made)
-            conflicts = sum(one.replica.writers.conflicts for one in made)
+            appends = sum(one.app.writers.appends for one in made)
+            conflicts = sum(one.app.writers.conflicts for one in made)
             await leaving.stop()
             await eventually(is_empty)
             await eventually(
                 lambda: all(
-                    {i.executor_id: i.state for i in one.replica.executors.infos()}["e2"] == "lost" for one in made
+                    {i.executor_id: i.state for i in one.app.executors.infos()}["e2"] == "lost" for one in made
                 ),
             )
     removals = sum(times for written, times in sent.items() if Keyspace.FailedJobs in written)
@@ -110,7 +110,7 @@ async def test_others_act_when_the_first_does_not(tmp_path, busy):
     """Schedulers that are listed and do nothing, as dead ones are for a while, keep no job waiting."""
     memory = MemoryStore(SystemClock())
     async with AsyncExitStack() as stack:
-        replica = Replica(
+        scheduler = SchedulerApp(
             SchedulerSettings(
                 listen="127.0.0.1:0",
                 exchange_dir=str(tmp_path),
@@ -122,15 +122,15 @@ async def test_others_act_when_the_first_does_not(tmp_path, busy):
             SystemClock(),
         )
         for n in range(busy):
-            record = replica.members.record.model_copy(update={"scheduler_id": f"dead-{n}"})
+            record = scheduler.schedulers.record.model_copy(update={"scheduler_id": f"dead-{n}"})
             await MemoryBackend(memory).put(Keyspace.Schedulers, f"dead-{n}", record.encoded())
-        await replica.start()
-        server, port = await serve(replica, "127.0.0.1:0")
-        running = Running(replica, server, port, asyncio.create_task(replica.run()))
+        await scheduler.start()
+        server, port = await serve(scheduler, "127.0.0.1:0")
+        running = Running(scheduler, server, port, asyncio.create_task(scheduler.run()))
         stack.push_async_callback(running.stop)
         client = Client(running.address)
         stack.push_async_callback(client.close)
-        assert len(replica.members.live) == busy + 1
+        assert len(scheduler.schedulers.live) == busy + 1
         async with executor(running.address, "e1", two_stages()):
             for n in range(6):
                 await client.submit(f"job-{n}")
@@ -138,6 +138,6 @@ async def test_others_act_when_the_first_does_not(tmp_path, busy):
                 assert (await client.wait(f"job-{n}")).state == pb.SUCCESSFUL
 
             async def is_empty():
-                return not len(await replica._backend.scan_keys(Keyspace.JobHeads, limit=1))
+                return not len(await scheduler._backend.scan_keys(Keyspace.JobHeads, limit=1))
 
             await eventually(is_empty)

@@ -110,7 +110,7 @@ def test_the_command_line_takes_flags_and_variables(guarded, authority, token_fi
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_health_is_told_to_anybody_without_a_token_and_in_plaintext_where_that_is_asked_for(guarded, authority):
+def test_health_is_reported_to_anybody_without_a_token_and_in_plaintext_where_that_is_asked_for(guarded, authority):
     request = health_pb2.HealthCheckRequest()
     for channel in (
         ClientAccess(ClientSecurity(tls_ca=authority.cacert), []).channel(guarded.address()),
@@ -121,7 +121,7 @@ def test_health_is_told_to_anybody_without_a_token_and_in_plaintext_where_that_i
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_only_health_is_told_at_the_address_for_health(guarded):
+def test_only_health_is_reported_at_the_address_for_health(guarded):
     channel = ClientAccess(ClientSecurity(), []).channel(guarded.health)
     with channel, pytest.raises(grpc.RpcError) as raised:
         channel.unary_unary("/onager.v1.OnagerScheduler/ListJobs")(b"", timeout=HANGS_S)
@@ -145,14 +145,14 @@ def test_containers_ask_for_health_by_a_script(guarded, authority, token_file):
 
 
 def test_a_token_is_wanted(guarded, authority):
-    told = refused(guarded.address(), TokenMissingError, tls_ca=authority.cacert)
-    assert "give --auth-token-file FILE" in str(told)
+    reported = refused(guarded.address(), TokenMissingError, tls_ca=authority.cacert)
+    assert "give --auth-token-file FILE" in str(reported)
 
 
 def test_a_token_that_the_scheduler_does_not_have_is_refused_and_never_logged(guarded, authority, files):
     wrong = new_token(files / "wrong")
-    told = refused(guarded.address(), TokenRefusedError, tls_ca=authority.cacert, auth_token_file=files / "wrong")
-    assert wrong not in str(told)
+    reported = refused(guarded.address(), TokenRefusedError, tls_ca=authority.cacert, auth_token_file=files / "wrong")
+    assert wrong not in str(reported)
     guarded.said('"why": "TokenRefusedError"')
     right = (files / "token").read_text().strip()
     assert wrong not in guarded.text
@@ -207,10 +207,10 @@ def test_tokens_are_replaced_without_a_restart_and_without_a_pause(files):
 
 
 def reason(address: str, **security: Path | bool) -> str:
-    told = refused(address, TlsError, **security)
-    assert isinstance(told, TlsError)
-    assert str(told).startswith(f"no safe connection to {address}: ")
-    return told.reason
+    reported = refused(address, TlsError, **security)
+    assert isinstance(reported, TlsError)
+    assert str(reported).startswith(f"no safe connection to {address}: ")
+    return reported.reason
 
 
 async def test_a_scheduler_of_another_authority_is_not_trusted(guarded, other, token_file):
@@ -262,9 +262,9 @@ async def test_an_authority_that_is_added_is_trusted_without_a_restart(guarded, 
         ]
 
         async def answers() -> list[bool]:
-            told = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
-            assert all(isinstance(t, pb.ListSchedulersResponse | grpc.RpcError) for t in told), told
-            return [isinstance(t, pb.ListSchedulersResponse) for t in told]
+            reported = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+            assert all(isinstance(t, pb.ListSchedulersResponse | grpc.RpcError) for t in reported), reported
+            return [isinstance(t, pb.ListSchedulersResponse) for t in reported]
 
         assert await answers() == [False, False]
         trusted.write_text("half of it")
@@ -307,26 +307,26 @@ def ended(started: Scheduler) -> str:
     return started.text
 
 
-def test_a_scheduler_does_not_open_itself_to_other_machines_unless_told_to(files, authority, token_file):
+def test_a_scheduler_does_not_open_itself_to_other_machines_unless_asked_to(files, authority, token_file):
     port = free_ports(1)[0]
     address = f"0.0.0.0:{port}"
-    told = ended(Scheduler(files, listen=address))
-    assert f"onager scheduler: --listen='{address}': other machines reach this address" in told
-    assert "--tls-cert FILE and --tls-key FILE" in told
-    assert "--auth-token-file FILE, or --tls-client-ca FILE" in told
-    assert "--insecure" in told
-    told = ended(Scheduler(files, "--auth-token-file", token_file, listen=address))
-    assert "connections are not encrypted" in told
-    assert "callers need not say who they are" not in told
+    reported = ended(Scheduler(files, listen=address))
+    assert f"onager scheduler: --listen='{address}': other machines reach this address" in reported
+    assert "--tls-cert FILE and --tls-key FILE" in reported
+    assert "--auth-token-file FILE, or --tls-client-ca FILE" in reported
+    assert "--insecure" in reported
+    reported = ended(Scheduler(files, "--auth-token-file", token_file, listen=address))
+    assert "connections are not encrypted" in reported
+    assert "callers need not say who they are" not in reported
     pair = authority.issue("open", "127.0.0.1")
-    told = ended(Scheduler(files, "--tls-cert", pair.cert, "--tls-key", pair.key, listen=address))
-    assert "callers need not say who they are" in told
+    reported = ended(Scheduler(files, "--tls-cert", pair.cert, "--tls-key", pair.key, listen=address))
+    assert "callers need not say who they are" in reported
     with scheduler(files, "--insecure", listen=address) as running:
         running.address()
         ask(f"127.0.0.1:{port}")
 
 
-def test_files_that_cannot_be_used_are_told_at_the_start(files, authority, token_file):
+def test_files_that_cannot_be_used_are_reported_at_the_start(files, authority, token_file):
     pair, stranger = authority.issue("pair", "127.0.0.1"), authority.issue("stranger", "127.0.0.1")
     empty, short = files / "empty", files / "short"
     empty.write_text("\n")
@@ -342,13 +342,13 @@ def test_files_that_cannot_be_used_are_told_at_the_start(files, authority, token
         ("--auth-token-file", files / "none"): "the file cannot be read (No such file or directory)",
     }
     started = {flags: Scheduler(files, *flags) for flags in cases}
-    told = {flags: ended(one) for flags, one in started.items()}
+    reported = {flags: ended(one) for flags, one in started.items()}
     for flags, words in cases.items():
-        assert words in told[flags], told[flags]
-        assert "secret" not in told[flags]
+        assert words in reported[flags], reported[flags]
+        assert "secret" not in reported[flags]
 
 
-def test_clients_and_executors_do_not_send_plaintext_to_other_machines_unless_told_to(files):
+def test_clients_and_executors_do_not_send_plaintext_to_other_machines_unless_asked_to(files):
     done = cli("jobs", "--scheduler", "scheduler.example:50050")
     assert done.returncode == 2
     assert "it is on another machine, and the connection would not be encrypted; give --tls-ca FILE" in done.stderr

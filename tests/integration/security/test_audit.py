@@ -1,4 +1,4 @@
-"""Who did what: told by another scheduler than the one that was asked, to whoever may know."""
+"""Who did what: reported by another scheduler than the one that was asked, to whoever may know."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from onager.protocol.security import ClientSecurity
 from onager.scheduler.http.server import serving_http
 from onager.state_backend.memory import MemoryStore
 from tests.integration.security.parts import cli
-from tests.integration.security.test_between_schedulers import replica
+from tests.integration.security.test_between_schedulers import scheduler
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ async def schedulers(tmp_path):
     store = MemoryStore(SystemClock())
     async with AsyncExitStack() as stack:
         made = [
-            await stack.enter_async_context(replica(store, tmp_path, name, auth_token_file=tmp_path / "all"))
+            await stack.enter_async_context(scheduler(store, tmp_path, name, auth_token_file=tmp_path / "all"))
             for name in ("one", "two")
         ]
-        yield [each.members.record.address for each in made]
+        yield [each.schedulers.record.address for each in made]
 
 
 def as_user(tmp_path, name, address):
@@ -56,7 +56,7 @@ async def test_another_scheduler_tells_who_submitted_and_who_cancelled(tmp_path,
                 f"job {job_id} was cancelled: too slow, by bob",
             )
             (act,) = carl.audit(target=job_id)
-            assert (act.principal, act.peer, act.scheduler_id) == ("bob", "127.0.0.1", "one")
+            assert (act.principal, act.address, act.scheduler_id) == ("bob", "127.0.0.1", "one")
             assert (act.action, act.detail, act.outcome) == ("cancel", "too slow", "done")
             carl.state.remove(f"JobHeads/{job_id}", is_dry_run=False)
             assert [
@@ -84,7 +84,7 @@ async def test_another_scheduler_tells_who_submitted_and_who_cancelled(tmp_path,
     assert events.splitlines()[-1].endswith("job_cancelled      too slow, by bob")
 
 
-async def test_submissions_fetches_logins_and_refusals_are_told_too(tmp_path):
+async def test_submissions_fetches_logins_and_refusals_are_reported_too(tmp_path):
     roles = {"ann": "client", "eve": "viewer", "carl": "admin", "them": "scheduler"}
     for name, role in roles.items():
         (tmp_path / name).write_text(f"{name} {role} {secrets.token_hex(16)}\n")
@@ -92,9 +92,9 @@ async def test_submissions_fetches_logins_and_refusals_are_told_too(tmp_path):
     (tmp_path / "wrong").write_text(f"{secrets.token_hex(16)}\n")
     async with AsyncExitStack() as stack:
         settings = {"auth_token_file": tmp_path / "all", "http_listen": "127.0.0.1:0"}
-        one = await stack.enter_async_context(replica(MemoryStore(SystemClock()), tmp_path, "one", **settings))
+        one = await stack.enter_async_context(scheduler(MemoryStore(SystemClock()), tmp_path, "one", **settings))
         url = await stack.enter_async_context(serving_http(one, "127.0.0.1:0", SystemClock()))
-        address = one.members.record.address
+        address = one.schedulers.record.address
 
         def use() -> str:
             with as_user(tmp_path, "ann", address) as ann:
@@ -114,11 +114,11 @@ async def test_submissions_fetches_logins_and_refusals_are_told_too(tmp_path):
         job_id = await asyncio.to_thread(use)
         await one.notes.store()
 
-        def told() -> list[tuple[str, str, str, str]]:
+        def reported() -> list[tuple[str, str, str, str]]:
             with as_user(tmp_path, "carl", address) as carl:
                 return [(act.principal, act.action, act.target, act.detail) for act in carl.audit()]
 
-        found = await asyncio.to_thread(told)
+        found = await asyncio.to_thread(reported)
     assert ("ann", "submit", job_id, "") in found
     assert ("eve", "refuse", "SubmitJob", "") in found
     assert ("ann", "login", "client", "") in found

@@ -8,7 +8,7 @@ import pytest
 from onager.clock import SystemClock
 from onager.ids import SchedulerId
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
@@ -19,8 +19,8 @@ from tests.support.waiting import HANGS_S
 
 
 @asynccontextmanager
-async def replica(store, tmp_path, scheduler_id, **settings):
-    made = Replica(
+async def scheduler(store, tmp_path, scheduler_id, **settings):
+    made = SchedulerApp(
         SchedulerSettings(listen="127.0.0.1:0", exchange_dir=str(tmp_path), scheduler_id=scheduler_id, **settings),
         MemoryBackend(store),
         SystemClock(),
@@ -41,11 +41,11 @@ async def forward(tmp_path, here, there):
     """Hand something over from a scheduler with the settings *here* to one with *there*."""
     store = MemoryStore(SystemClock())
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(replica(store, tmp_path, "one", **here))
-        await stack.enter_async_context(replica(store, tmp_path, "two", **there))
+        one = await stack.enter_async_context(scheduler(store, tmp_path, "one", **here))
+        await stack.enter_async_context(scheduler(store, tmp_path, "two", **there))
         both = asyncio.Event()
-        one.members.listen(lambda: both.set() if len(one.members.live) == 2 else None)
-        if len(one.members.live) < 2:
+        one.schedulers.listen(lambda: both.set() if len(one.schedulers.live) == 2 else None)
+        if len(one.schedulers.live) < 2:
             async with asyncio.timeout(HANGS_S):
                 await both.wait()
         while True:
@@ -67,7 +67,7 @@ def kinds(tmp_path):
         "plaintext": {},
         "a token": {"auth_token_file": tmp_path / "token"},
         "a certificate that they share": tls,
-        "an authority": {**tls, "peer_tls_ca": authority.cacert},
+        "an authority": {**tls, "outgoing_tls_ca": authority.cacert},
         "certificates of callers and a token": {
             **tls,
             "tls_client_ca": authority.cacert,

@@ -25,7 +25,7 @@ def jailed():
 
 
 def outcome(jailed: Jail, act) -> str:
-    """Return what a way has shown: rows, or an error with all that is told of it."""
+    """Return what a way has shown: rows, or an error with all that is reported of it."""
     with jailed.client("bob") as client:
         try:
             return f"gave {act(client).to_arrow().to_pylist()}"

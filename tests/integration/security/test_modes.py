@@ -42,7 +42,7 @@ def test_directories_are_made_for_their_user_or_for_a_group(tmp_path):
         (0o700, "owner", ""),
     ],
 )
-def test_a_directory_that_is_there_is_left_as_it_is_and_told(tmp_path, given, access, advice):
+def test_a_directory_that_is_there_is_left_as_it_is_and_reported(tmp_path, given, access, advice):
     tmp_path.chmod(given)
     with capture_logs() as logs:
         make_private_directory(tmp_path, access)

@@ -59,13 +59,13 @@ async def test_every_method_takes_tokens_of_its_roles_and_no_others(files):
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await channel.unary_unary(method)(b"", metadata=shown, timeout=HANGS_S)
         if raised.value.code() is grpc.StatusCode.PERMISSION_DENIED:
-            told = from_rpc_error(raised.value, "here")
-            assert isinstance(told, RoleRefusedError)
-            assert f"its-{token} has the role {token}, and {method.rpartition('.')[2]} takes " in str(told)
+            reported = from_rpc_error(raised.value, "here")
+            assert isinstance(reported, RoleRefusedError)
+            assert f"its-{token} has the role {token}, and {method.rpartition('.')[2]} takes " in str(reported)
         return raised.value.code()
 
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        for method, roles in {**ROLES, "/onager.v1.OnagerScheduler/Unheard": frozenset()}.items():
+        for method, roles in {**ROLES, "/onager.v1.OnagerScheduler/Unknown": frozenset()}.items():
             names = [*Role, "alone"]
             codes = await asyncio.gather(*(answer(channel, method, name) for name in names))
             may = {name for name, code in zip(names, codes, strict=True) if code is grpc.StatusCode.UNIMPLEMENTED}
@@ -122,7 +122,7 @@ def test_of_several_lines_everybody_sends_the_one_that_is_for_it(files, tmp_path
         ("me client short", "has less than 16 characters"),
     ],
 )
-def test_a_line_that_is_none_is_told_without_its_token(tmp_path, line, why):
+def test_a_line_that_is_none_is_reported_without_its_token(tmp_path, line, why):
     (tmp_path / "tokens").write_text(f"{line}\n")
     with pytest.raises(InvalidSettingError, match=why) as raised:
         TokenFile(tmp_path / "tokens")
@@ -136,7 +136,7 @@ def test_a_role_is_part_of_no_token(files):
     assert whole.split()[-1] not in repr(TokenFile(files / "all").find(f"Bearer {whole.split()[-1]}"))
 
 
-def test_a_wrong_token_is_still_told_as_such(guarded, tmp_path):
+def test_a_wrong_token_is_still_reported_as_such(guarded, tmp_path):
     (tmp_path / "wrong").write_text(f"me admin {secrets.token_hex(32)}\n")
     with pytest.raises(TokenRefusedError):
         ask(guarded.address(), auth_token_file=tmp_path / "wrong")

@@ -35,7 +35,7 @@ async def served(directory: Path, *, with_tokens: bool = True) -> AsyncIterator[
     await server.stop(None)
 
 
-async def test_health_is_watched_so_many_times_and_told_at_once_all_the_same(tmp_path):
+async def test_health_is_watched_so_many_times_and_reported_at_once_all_the_same(tmp_path):
     async with served(tmp_path) as channel:
         health = HealthStub(channel)
         watches = [health.Watch(HealthCheckRequest(service=f"s{n}")) for n in range(SHARE)]

@@ -94,7 +94,7 @@ def test_data_sources_in_python_and_their_options_are_used(session):
     assert session.read.format("numbers_of_ours").option("fs.any.name", "x").load().collect() == [(1,)]
 
 
-def test_what_is_no_data_source_is_told_by_spark(session):
+def test_what_is_no_data_source_is_reported_by_spark(session):
     with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
         session.read.format("no_such_source").load("/tmp/none")
 
@@ -155,8 +155,8 @@ def test_a_location_is_a_place_like_any_other(session, token):
 def test_no_query_runs_a_program_or_loads_a_jar(session, token):
     text = f"SELECT TRANSFORM(id) USING 'cat {token}' AS (l STRING) FROM range(1)"
     for statement in (text, f'EXECUTE IMMEDIATE "{text}"', f"BEGIN {text}; END"):
-        told = refusal(lambda statement=statement: session.sql(statement).collect())
-        assert "start executors with --allow transform" in told
+        reported = refusal(lambda statement=statement: session.sql(statement).collect())
+        assert "start executors with --allow transform" in reported
     assert "is refused" in refusal(
         lambda: session.sql("CREATE TEMPORARY FUNCTION f AS 'a.B' USING JAR '/tmp/none.jar'")
     )

@@ -241,7 +241,7 @@ def test_what_spark_cannot_broadcast_is_joined_by_sorting(spark, job):
     assert "SortMergeJoin" in plans_of(job, stages)
 
 
-def test_a_users_error_while_a_broadcast_is_built_is_told_the_first_time(spark, runner, job):
+def test_a_users_error_while_a_broadcast_is_built_is_reported_the_first_time(spark, runner, job):
     key = "IF(d.w >= 0, CAST(raise_error('Cannot broadcast the table') AS STRING), d.k)"
     text = f"SELECT f.id, d.w FROM ({FACTS}) AS f JOIN ({NAMES}) AS d ON f.k = {key}"
     stages = cut(spark, spark.sql(ORDERLESS.format(text)))

@@ -151,7 +151,7 @@ def private_field(of, name):
     return field.get(of)
 
 
-def test_a_task_whose_start_is_told_late_is_forgotten_at_its_end(spark):
+def test_a_task_whose_start_is_reported_late_is_forgotten_at_its_end(spark):
     scheduler = spark._jvm.org.apache.spark.scheduler
     tracker = spark._jvm.onager.jobs.JobGroups(spark.sparkContext._jsc.sc()).tracker()
     private_field(tracker, "runOfStage").put(7_000_007, "a run that has ended")

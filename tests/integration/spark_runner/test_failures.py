@@ -160,7 +160,7 @@ def test_what_spark_refuses_without_a_condition_is_the_users(spark, runner, tmp_
     assert "requirement failed" in failure.message
 
 
-def test_what_onager_refuses_is_told_without_the_name_of_a_class(spark, runner):
+def test_what_onager_refuses_is_reported_without_the_name_of_a_class(spark, runner):
     refused = Jvm.of(spark).java_class("onager.failure.RefusedException")("it is too odd: leave it out")
     failure = failures.from_kernel(runner.kernel.describe(spark._jvm.java.lang.RuntimeException("planning", refused)))
     assert (failure.kind, failure.message) == ("user_error", "it is too odd: leave it out")
@@ -180,7 +180,7 @@ def test_a_call_that_the_jvm_refuses_is_no_lost_jvm(spark, runner):
     [
         Py4JError("An error occurred while calling o1.take"),
         Py4JError("an.odd.Trace: does not exist in the JVM"),
-        Py4JNetworkError("gone while it told a Trace:\n"),
+        Py4JNetworkError("gone while it reported a Trace:\n"),
     ],
 )
 def test_a_call_without_an_answer_is_a_lost_jvm(runner, error):
@@ -288,7 +288,7 @@ def test_a_function_that_raises_what_spark_says_is_taken_for_a_users(spark, job)
     assert failure.message.startswith("ValueError: ")
 
 
-def test_a_lost_process_of_a_cluster_is_told_by_how_sparks_own_text_begins(spark, runner):
+def test_a_lost_process_of_a_cluster_is_reported_by_how_sparks_own_text_begins(spark, runner):
     jvm = spark._jvm
     kinds = [
         runner.kernel.describe(jvm.org.apache.spark.SparkException(f"{quoted}{LOST}"))["kind"]
@@ -297,7 +297,7 @@ def test_a_lost_process_of_a_cluster_is_told_by_how_sparks_own_text_begins(spark
     assert kinds == ["io_error", "user_error"]
 
 
-def test_a_damaged_parquet_file_is_told_by_name(spark, job, tmp_path):
+def test_a_damaged_parquet_file_is_reported_by_name(spark, job, tmp_path):
     path = tmp_path / "t"
     spark.range(0, 100, 1, 1).write.parquet(str(path))
     (part,) = path.glob("part-*")
@@ -335,7 +335,7 @@ def test_one_of_this_version_that_cannot_be_read_is_an_error_of_ours(spark, job)
         assert (report.failure.kind, report.failure.cause) == ("io_error", "internal_error")
 
 
-def test_a_hive_metastore_that_does_not_answer_is_told_and_asked_again(spark, runner):
+def test_a_hive_metastore_that_does_not_answer_is_reported_and_asked_again(spark, runner):
     jvm = Jvm.of(spark)
     away = jvm.java_class("org.apache.hadoop.hive.metastore.api.MetaException")(
         "Could not connect to meta store using any of the URIs provided. Most recent failure: refused\n\tat a.b.Socket"

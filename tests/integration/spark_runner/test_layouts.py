@@ -63,7 +63,7 @@ def test_there_are_no_sizes_of_what_is_not_divided_into_buckets(spark, job, text
 # ---------------------------------------------------------------- ranges of buckets
 
 
-def test_tasks_read_the_buckets_that_they_are_told(spark, job, stages):
+def test_tasks_read_the_buckets_that_they_are_given(spark, job, stages):
     left, right, join, *_ = stages
     for stage in (left, right):
         job.run(stage.stage_id, stage.plan)
@@ -125,7 +125,9 @@ def test_a_fused_plan_is_one_tree_over_what_is_read_from_outside(spark, job, sta
     assert text.count("HashAggregate") == 2
     assert "ShuffledHashJoin" in text
     assert "Coalesce" not in text
-    assert text.count("*(") == text.count("*(1)") == 4, "one pipeline: the join, a projection, both aggregates"
+    assert text.count("*(") == text.count("*(1)") == 4, (
+        "one piece of generated code: the join, a projection, both aggregates"
+    )
     assert bound.java.partitions() == 1
 
 

@@ -1,4 +1,4 @@
-"""Inputs that are missing or damaged, and an exchange directory that cannot be used, are told as such."""
+"""Inputs that are missing or damaged, and an exchange directory that cannot be used, are reported as such."""
 
 from pathlib import Path
 
@@ -158,7 +158,7 @@ def test_an_exchange_directory_that_cannot_be_written_is_named(spark, job, excha
         ("/exchange/Read-only file system: Permission denied/x.rows: Input/output error", "could not be written ("),
     ],
 )
-def test_a_full_or_read_only_exchange_directory_is_told_with_advice(spark, error, advice):
+def test_a_full_or_read_only_exchange_directory_is_reported_with_advice(spark, error, advice):
     jvm = spark._jvm
     failure = jvm.onager.failure.ExchangeFailure.ofWrite("/exchange", jvm.java.io.IOException(error))
     assert failure.getMessage().startswith(f"exchange directory /exchange {advice}")
@@ -172,7 +172,7 @@ def test_a_full_or_read_only_exchange_directory_is_told_with_advice(spark, error
         ("/data/quota/no space left/x: Permission denied", False),
     ],
 )
-def test_a_full_disk_is_told_from_a_path_with_such_words(spark, error, is_full):
+def test_a_full_disk_is_distinguished_from_a_path_with_such_words(spark, error, is_full):
     jvm = spark._jvm
     assert getattr(jvm.onager.failure.NoSpace, "is")(jvm.java.io.IOException(error)) is is_full
 

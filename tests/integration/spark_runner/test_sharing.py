@@ -90,7 +90,7 @@ def test_a_query_of_many_tasks_leaves_slots_to_others(spark, runner, job):
 
 
 def test_pools_are_used_again(spark, runner, job):
-    """Spark keeps each pool that it has heard of for ever."""
+    """Spark keeps each pool that it has learned of for ever."""
     (stage,) = cut(spark, spark.range(0, 4, 1, 4).selectExpr("id + 1 AS n"))
     for _ in range(20):
         job.run(1, stage.plan)

@@ -12,7 +12,7 @@ from onager.clock import SystemClock
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
-from tests.integration.spark_streams.pipelined import PipelinedJob, StartOther
+from tests.integration.spark_streams.streaming_job import StartOther, StreamingJob
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.spark.runner import PLANNING_CONF
 
@@ -121,11 +121,11 @@ def beside(spark: SparkSession, exchange_dir: Path) -> Iterator[Callable[[Stream
 
 
 @pytest.fixture
-def new_job(runner: StageRunner, other: RunnerProcess, exchange_dir: Path) -> Iterator[Callable[..., PipelinedJob]]:
+def new_job(runner: StageRunner, other: RunnerProcess, exchange_dir: Path) -> Iterator[Callable[..., StreamingJob]]:
     made = []
 
-    def make(*executors: RunnerProcess | StageRunner) -> PipelinedJob:
-        job = PipelinedJob(executors or (runner, other), f"job-{next(_numbers)}", str(exchange_dir))
+    def make(*executors: RunnerProcess | StageRunner) -> StreamingJob:
+        job = StreamingJob(executors or (runner, other), f"job-{next(_numbers)}", str(exchange_dir))
         made.append(job)
         return job
 
@@ -135,5 +135,5 @@ def new_job(runner: StageRunner, other: RunnerProcess, exchange_dir: Path) -> It
 
 
 @pytest.fixture
-def job(new_job: Callable[..., PipelinedJob]) -> PipelinedJob:
+def job(new_job: Callable[..., StreamingJob]) -> StreamingJob:
     return new_job()

@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType
 
 from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS, TOKENS
-from tests.integration.spark_streams.pipelined import busy, stream_use
+from tests.integration.spark_streams.streaming_job import busy, stream_use
 from tests.support.processes.tcp_proxy import proxies_of_a_thread
 from tests.support.spark.runner import cut
 from tests.support.waiting import HANGS_S, until
@@ -48,7 +48,7 @@ def test_a_users_error_is_that_of_its_task_alone(spark, job):
     assert job.reports[stages[-1].stage_id, 0].HasField("failure")
 
 
-def test_a_reader_of_sorted_runs_keys_is_told_that_a_run_failed(spark, job):
+def test_a_reader_of_sorted_runs_keys_learns_that_a_run_failed(spark, job):
     frame = spark.range(0, 1000, 1, 2).selectExpr("id % 7 n", "assert_true(id != 990) ok").orderBy("n")
     stages = cut(spark, frame, parallel_sort_bytes=0)
     job.launch(stages)

@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType
 
 from tests.integration.spark_runner.test_operators import plans, rows
 from tests.integration.spark_runner.test_rows import EVERY_TYPE, sorted_rows
-from tests.integration.spark_streams.pipelined import stream_use
+from tests.integration.spark_streams.streaming_job import stream_use
 from tests.support.spark.runner import cut
 
 

@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType
 
 from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS
-from tests.integration.spark_streams.pipelined import stream_use
+from tests.integration.spark_streams.streaming_job import stream_use
 from tests.support.spark.runner import cut
 from tests.support.waiting import until
 
@@ -107,7 +107,7 @@ def test_a_stage_that_waits_for_its_broadcast_is_waited_for(spark, beside, other
     assert max(metrics.fetch_ms for metrics in waited) >= 1_000
 
 
-def test_readers_of_a_stage_that_cannot_be_made_ready_hear_of_it(spark, job):
+def test_readers_of_a_stage_that_cannot_be_made_ready_learn_of_it(spark, job):
     few = spark.range(0, 10, 1, 1).selectExpr("id v", "isnull(assert_true(id < 0)) ok")
     frame = spark.range(0, 1000, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v").repartition(2, "v")
     stages = cut(spark, frame)

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from onager.clock import SystemClock
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.gateway import SchedulerGateway
-from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
+from onager.executor.agent.registration import Identity
 from onager.executor.settings import ExecutorSettings
 from onager.ids import new_incarnation
 from onager.protocol import onager_pb2 as pb

@@ -8,19 +8,19 @@ from onager.ids import new_incarnation
 from onager.place_files import EXCHANGE, WAREHOUSE, root_name
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.executors.own_exchange import OwnExchange
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 
 
-class _Peer:
+class _Context:
     def peer(self):
         return "ipv4:192.0.2.1:1"
 
 
 class Machine:
-    """What an executor does about places, by hand: it beats when it is told to."""
+    """What an executor does about places, by hand: it beats when it is asked to."""
 
     def __init__(
         self, name: str, clock, exchange: Path, warehouse: Path | None = None, roots: Mapping[str, Path] | None = None
@@ -32,7 +32,7 @@ class Machine:
         self.places = SeenPlaces(paths, self.incarnation, clock)
         self.looked_for: list[pb.PlaceMark] = []
 
-    async def register(self, replica: Replica) -> None:
+    async def register(self, app: SchedulerApp) -> None:
         self.places.look()
         request = pb.RegisterExecutorRequest(
             executor_id=self.name,
@@ -43,9 +43,9 @@ class Machine:
             spark_version="4.3",
             places=self.places.views(),
         )
-        self._take(await replica.gateway.RegisterExecutor(request, _Peer()))
+        self._take(await app.gateway.RegisterExecutor(request, _Context()))
 
-    async def beat(self, replica: Replica, times: int = 1) -> None:
+    async def beat(self, app: SchedulerApp, times: int = 1) -> None:
         for _ in range(times):
             request = pb.HeartbeatRequest(
                 executor_id=self.name,
@@ -53,7 +53,7 @@ class Machine:
                 places=self.places.views(),
                 looked_for=self.looked_for,
             )
-            self._take(await replica.gateway.Heartbeat(request, _Peer()))
+            self._take(await app.gateway.Heartbeat(request, _Context()))
 
     def _take(self, answer) -> None:
         self.places.take(answer.places)
@@ -71,36 +71,36 @@ class SchedulerMachine:
 
     def __init__(self, name: str, clock, backend, exchange: Path, *, looks: bool = True) -> None:
         settings = SchedulerSettings(exchange_dir=str(exchange), scheduler_id=name, listen="127.0.0.1:1")
-        self.replica = Replica(settings, backend, clock)
+        self.app = SchedulerApp(settings, backend, clock)
         self.backend = backend
         self.own: OwnExchange | None = None
         if looks:
-            members, places = self.replica.members, self.replica.places
+            schedulers, places = self.app.schedulers, self.app.places
 
             def make() -> None:
                 exchange.mkdir(exist_ok=True)
 
-            self.own = OwnExchange(str(exchange), backend, members, places, clock, make)
+            self.own = OwnExchange(str(exchange), backend, schedulers, places, clock, make)
             places.own = self.own
 
     async def start(self) -> None:
         await self.show()
-        await self.replica.start()
+        await self.app.start()
 
     async def show(self) -> None:
         """Write this scheduler's record, and read those of others, as its loops would."""
-        members = self.replica.members
-        members.lease = members.lease or await self.backend.lease(60)
-        await self.backend.put(Keyspace.Schedulers, members.id, members.record.encoded())
-        await members.refresh()
+        schedulers = self.app.schedulers
+        schedulers.lease = schedulers.lease or await self.backend.lease(60)
+        await self.backend.put(Keyspace.Schedulers, schedulers.id, schedulers.record.encoded())
+        await schedulers.refresh()
 
     async def look(self, times: int = 1) -> None:
         assert self.own is not None
         for _ in range(times):
-            await self.replica.members.refresh()
+            await self.app.schedulers.refresh()
             await self.own.look_once()
             await self.show()
 
     async def stop(self) -> None:
-        await self.backend.delete(Keyspace.Schedulers, self.replica.members.id)
-        await self.replica.close()
+        await self.backend.delete(Keyspace.Schedulers, self.app.schedulers.id)
+        await self.app.close()

@@ -30,10 +30,10 @@ class FakeScheduler(OnagerSchedulerServicer):
         """Their states, by id."""
         self.batches: list[pb.EventBatch] = []
         self.final_stages: list[pb.FinalStage] = []
-        """Told one on a page."""
+        """Sent one to a page."""
         self.exports: dict[str, list[bytes]] = {}
         self.audit: list[pb.AuditEntry] = []
-        """Told one on a page."""
+        """Sent one to a page."""
         self.logs: list[pb.AttemptLog] = []
         self.partitions: list[list[pa.RecordBatch]] = []
         self.schema = pa.schema([("n", pa.int64())])

@@ -99,7 +99,7 @@ class ScriptedExecutor:
         self.known: set[bytes] = set()
         self.ran: list[tuple[str, int, int, int, int]] = []
         self.cancelled: list[pb.TaskId] = []
-        self.set_aside: list[pb.SetAside] = []
+        self.quarantine: list[pb.Quarantine] = []
         """The quarantine notices that it received, by polls and by heartbeats."""
         self.cleaned: list[pb.CleanUp] = []
         self.lists = 0
@@ -157,7 +157,7 @@ class ScriptedExecutor:
                 cleaned_up=self._cleaned_up,
             )
         )
-        self.hear(answer)
+        self.take_answer(answer)
         if self.lose_answers and answer.task_sets:
             self.lose_answers -= 1
             return
@@ -168,9 +168,9 @@ class ScriptedExecutor:
         self.cancel(answer.cancel)
         await self.work(answer.task_sets)
 
-    def hear(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
-        if answer.HasField("set_aside"):
-            self.set_aside.append(answer.set_aside)
+    def take_answer(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+        if answer.HasField("quarantine"):
+            self.quarantine.append(answer.quarantine)
 
     def cancel(self, tasks: Iterable[pb.TaskId]) -> None:
         for task in tasks:
@@ -246,14 +246,14 @@ class ScriptedExecutor:
         while True:
             await asyncio.sleep(0.4)
             if not self.registrations:
-                continue  # it would be told to register, and does so already
+                continue  # it would be asked to register, and does so already
             request = pb.HeartbeatRequest(
                 executor_id=self.executor_id, incarnation=self.incarnation, draining=self.is_draining, load=self.load
             )
             try:
                 await self.repeat()
                 answer = await self.stub.Heartbeat(request)
-                self.hear(answer)
+                self.take_answer(answer)
                 self.cancel(answer.cancel)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:

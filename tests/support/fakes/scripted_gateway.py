@@ -15,8 +15,8 @@ from onager.errors import ExchangeFullError
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.endings import Outcome
 from onager.executor.agent.gateway import SchedulerGateway
-from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
+from onager.executor.agent.registration import Identity
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import Contents
 from onager.executor.settings import ExecutorSettings

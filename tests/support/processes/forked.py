@@ -47,16 +47,16 @@ _NUMBER_BYTES: Final = 32
 class ForkedProcess:
     """A process as `subprocess.Popen` gives it, but for its pipes."""
 
-    def __init__(self, pid: int, told: int) -> None:
-        """*told*: where its exit code will be read."""
+    def __init__(self, pid: int, reported: int) -> None:
+        """*reported*: where its exit code will be read."""
         self.pid = pid
         self.returncode: int | None = None
-        self.told = told
+        self.reported = reported
         self._end = select.poll()
-        self._end.register(told, select.POLLIN)
+        self._end.register(reported, select.POLLIN)
 
     def __del__(self) -> None:
-        os.close(self.told)
+        os.close(self.reported)
 
     def poll(self) -> int | None:
         """Return the exit code; None while the process lives."""
@@ -69,7 +69,7 @@ class ForkedProcess:
         if self.returncode is None:
             if not self._end.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired(f"onager (process {self.pid})", timeout or 0)
-            self.returncode = int(os.read(self.told, _NUMBER_BYTES))
+            self.returncode = int(os.read(self.reported, _NUMBER_BYTES))
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -94,10 +94,10 @@ class Forked:
         self._process = process
         self.terminate, self.kill, self.send_signal = process.terminate, process.kill, process.send_signal
         self._ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(process.told, self._on_end)
+        asyncio.get_running_loop().add_reader(process.reported, self._on_end)
 
     def _on_end(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._process.told)
+        asyncio.get_running_loop().remove_reader(self._process.reported)
         self._ended.set()
 
     @property
@@ -122,8 +122,8 @@ def fork(
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         socket.send_fds(_server(), [request], [stdout, stderr, theirs.fileno()])
-    told = ours.detach()
-    return ForkedProcess(int(os.read(told, _NUMBER_BYTES)), told)
+    reported = ours.detach()
+    return ForkedProcess(int(os.read(reported, _NUMBER_BYTES)), reported)
 
 
 def run_forked(
@@ -197,30 +197,30 @@ def serve(control: socket.socket) -> None:
         request, descriptors, _, _ = socket.recv_fds(control, _REQUEST_BYTES, 3)
         if not request:
             _end(children)
-        stdout, stderr, told = descriptors
+        stdout, stderr, reported = descriptors
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            for ours in (control.detach(), woken, wakes, told, *children.values()):
+            for ours in (control.detach(), woken, wakes, reported, *children.values()):
                 os.close(ours)
             _become(json.loads(request), stdout, stderr)
             return
-        os.write(told, str(pid).encode())
-        children[pid] = told
+        os.write(reported, str(pid).encode())
+        children[pid] = reported
         os.close(stdout)
         os.close(stderr)
 
 
 def _tell_of_ends(children: dict[int, int]) -> None:
-    for pid, told in list(children.items()):
+    for pid, reported in list(children.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             del children[pid]
             with contextlib.suppress(BrokenPipeError):
-                os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
-            os.close(told)
+                os.write(reported, str(os.waitstatus_to_exitcode(status)).encode())
+            os.close(reported)
 
 
 def _end(children: dict[int, int]) -> NoReturn:

@@ -54,13 +54,13 @@ class AdaptiveRun:
     outcomes: list[pb.PlanOutcome] = field(default_factory=list)
     """What re-plans gave."""
     asked: list[pb.ReplanTask] = field(default_factory=list)
-    """What re-plans were told."""
+    """What re-plans were reported."""
     now_ms: int = 1
     late: LaunchEvent | None = None
     """What the feed was handed out."""
 
     def run(self, planned: pb.PlanOutcome) -> list[tuple[Any, ...]]:
-        """Run what was planned, with all re-plans that are owed, and return the rows in order."""
+        """Run what was planned, with all re-plans that are due, and return the rows in order."""
         self.executor.jobs += 1
         job_id = self.executor.job_id
         self.graph = submit(
@@ -162,6 +162,6 @@ def run_adaptively(
     return job.run(planned), job
 
 
-def told(job: AdaptiveRun) -> Mapping[int, str]:
+def reported(job: AdaptiveRun) -> Mapping[int, str]:
     """Return what came of each re-plan."""
     return {each.replan_id: "; ".join([each.why, *each.decisions]) for each in job.graph.replans}

@@ -9,7 +9,7 @@ from benchmarks.state.machine import describe
 from benchmarks.state.side import AsyncSide, Sample, ThreadSide
 
 
-class Told(AsyncSide):
+class Reported(AsyncSide):
     """Writes down its rounds, and takes a given time for each call."""
 
     def __init__(self, name: str, rounds: list[str], latency_s: float) -> None:
@@ -31,7 +31,7 @@ class Told(AsyncSide):
 
 async def test_the_rounds_of_both_sides_alternate_and_warming_up_does_not_count():
     rounds: list[str] = []
-    ours, raw = await _cell((Told("a", rounds, 0.02), Told("b", rounds, 0.01)), "put", 1, 8.0)
+    ours, raw = await _cell((Reported("a", rounds, 0.02), Reported("b", rounds, 0.01)), "put", 1, 8.0)
     assert "".join(rounds) == "ab" + 4 * "abba"
     assert (ours.per_s, raw.per_s) == (50, 100)
     row = _row("etcd", "put", 1, ours, raw)
@@ -80,10 +80,10 @@ async def test_all_callers_call_until_the_time_is_over(kind):
     assert side.ended == 3
 
 
-def test_what_it_was_measured_on_is_told_and_memory_is_no_disk(tmp_path, monkeypatch):
-    told = describe(tmp_path)
-    assert told["fdatasync_ms"] > 0
-    assert told["plyvel"]
+def test_what_it_was_measured_on_is_reported_and_memory_is_no_disk(tmp_path, monkeypatch):
+    reported = describe(tmp_path)
+    assert reported["fdatasync_ms"] > 0
+    assert reported["plyvel"]
     monkeypatch.setattr("benchmarks.state.machine._file_system", lambda _: "tmpfs")
     with pytest.raises(ValueError, match="is a tmpfs, which is no disk"):
         describe(tmp_path)

@@ -34,7 +34,7 @@ def test_memory_that_grows_is_found(rss_mib, finding):
     }
     verdict = memory.verdict()
     assert verdict.is_clean == (finding is None)
-    assert all(finding in told for told in verdict.findings)
+    assert all(finding in reported for reported in verdict.findings)
 
 
 def test_a_wrong_answer_is_found():

@@ -125,6 +125,6 @@ def test_only_an_executor_whose_jvm_was_killed_may_miss_it():
     assert not oracles.logs_calm(lost, [struck(FaultKind.KILL_EXECUTOR)]).is_clean
 
 
-def test_a_replica_that_grows_is_found():
+def test_a_scheduler_that_grows_is_found():
     assert oracles.memory_bounded({"scheduler-1": 100 << 20}).is_clean
     assert not oracles.memory_bounded({"scheduler-1": 500 << 20}).is_clean

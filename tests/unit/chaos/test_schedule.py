@@ -28,7 +28,7 @@ def test_no_more_is_hurt_than_the_cluster_can_bear(seed):
         together = under_way(faults, fault.at_s)
         assert len(together) <= 2
         assert sum(other.target == "etcd" for other in together) <= 1
-        assert sum(other.kind is FaultKind.KILL_ALL_REPLICAS for other in together) <= 1
+        assert sum(other.kind is FaultKind.KILL_ALL_SCHEDULERS for other in together) <= 1
         for kind in ("s-", "e-"):
             assert len({other.target for other in together if other.target.startswith(kind)}) <= 2
 

@@ -88,7 +88,7 @@ def test_what_is_submitted_is_what_the_flags_say(onager, job, tmp_path):
     assert {view.name: dict(view.options) for view in spec.views} == {"v": {"sep": ";", "header": "false"}, "t": {}}
 
 
-def test_the_version_is_told(onager):
+def test_the_version_is_reported(onager):
     assert onager("--version").out == f"onager {__version__}\n"
 
 
@@ -145,7 +145,7 @@ def test_jobs_and_job(onager, job):
     assert whole["spec"]["conf"] == {"k": "v"}
 
 
-def test_a_task_that_waits_for_its_next_try_is_told_once_for_each_try(onager, job):
+def test_a_task_that_waits_for_its_next_try_is_reported_once_for_each_try(onager, job):
     def failed(next_try, partition, pause_s):
         retry = pb.TaskRetry(
             stage_id=1,
@@ -161,8 +161,8 @@ def test_a_task_that_waits_for_its_next_try_is_told_once_for_each_try(onager, jo
     ended = job.progress[-1]
     job.progress = [failed(2, 0, 300), failed(2, 1, 200), failed(3, 0, 999), ended]
     done = onager("submit", "-e", "SELECT 1", "--scheduler", job.address)
-    told = [line for line in done.err.splitlines() if "No space left" in line]
-    first, second = told
+    reported = [line for line in done.err.splitlines() if "No space left" in line]
+    first, second = reported
     assert re.fullmatch(
         r"task 0 of stage 1 failed: No space left on device; try 2 of 4 in \d+\.\d s \(2 more tasks wait for a retry\)",
         first,
@@ -194,7 +194,7 @@ def test_cancel_executors_and_state(onager, job):
 
 
 def test_of_many_executors_the_first_are_shown_and_how_many_there_are(onager, scheduler):
-    scheduler.executors = {f"e{n:04d}": "alive" if n % 10 else "set_aside" for n in range(1_200)}
+    scheduler.executors = {f"e{n:04d}": "alive" if n % 10 else "quarantined" for n in range(1_200)}
     where = ("--scheduler", scheduler.address)
 
     def shown(*flags):
@@ -202,13 +202,13 @@ def test_of_many_executors_the_first_are_shown_and_how_many_there_are(onager, sc
         return [line.split()[0] for line in done.out.splitlines()[2:]], done.err
 
     ids = [*scheduler.executors]
-    counts = "1,080 alive, 120 set aside: --limit shows more, --state some\n"
+    counts = "1,080 alive, 120 quarantined: --limit shows more, --state some\n"
     assert shown() == (ids[:100], f"the first 100 of {counts}")
     assert shown("--limit", "3") == (ids[:3], f"the first 3 of {counts}")
     assert shown("--limit", "0") == (ids, "")
     assert shown("--limit", "1200") == (ids, "")
-    assert shown("--state", "set aside", "--limit", "2") == (["e0000", "e0010"], f"the first 2 of {counts}")
-    assert shown("--state", "set_aside", "--limit", "200") == (ids[::10], "")
+    assert shown("--state", "quarantined", "--limit", "2") == (["e0000", "e0010"], f"the first 2 of {counts}")
+    assert shown("--state", "quarantined", "--limit", "200") == (ids[::10], "")
     done = onager("executors", "-o", "json", "--limit", "3", "--state", "alive", *where)
     assert (len(json.loads(done.out)), done.err) == (1_080, "")
 
@@ -258,17 +258,17 @@ def test_usage_errors_end_with_2(onager, arguments, text):
     assert text in done.err
 
 
-def test_a_misspelt_variable_is_told(onager, monkeypatch):
+def test_a_misspelt_variable_is_reported(onager, monkeypatch):
     monkeypatch.setenv("ONAGER_SCHEDULER_RESULTS_RETENTION_S", "60")
     monkeypatch.setenv("ONAGER_SCHEDULER_SLOTS_AND_MORE", "1")
     monkeypatch.setenv("ONAGER_SCHEDULER_LOG_LEVEL", "error")
-    told = onager("scheduler", "--listen", "nonsense").err.splitlines()
+    reported = onager("scheduler", "--listen", "nonsense").err.splitlines()
     no_setting = "is not a setting, and has no effect"
-    assert told[:2] == [
+    assert reported[:2] == [
         f"onager: ONAGER_SCHEDULER_RESULTS_RETENTION_S {no_setting}; did you mean ONAGER_SCHEDULER_RESULT_RETENTION_S?",
         f"onager: ONAGER_SCHEDULER_SLOTS_AND_MORE {no_setting}",
     ]
-    assert "--listen (ONAGER_SCHEDULER_LISTEN) 'nonsense'" in told[2]
+    assert "--listen (ONAGER_SCHEDULER_LISTEN) 'nonsense'" in reported[2]
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,8 @@ def test_a_misspelt_variable_is_told(onager, monkeypatch):
     ],
 )
 def test_help_says_what_is_taken_where_nothing_is_given(onager, command, defaults):
-    told = onager(command, "--help").out
-    assert [default for default in defaults if f"[default: ({default})]" not in told] == []
+    reported = onager(command, "--help").out
+    assert [default for default in defaults if f"[default: ({default})]" not in reported] == []
 
 
 def test_help_needs_neither_grpc_nor_spark():
@@ -296,15 +296,15 @@ def test_help_needs_neither_grpc_nor_spark():
         "except SystemExit as end: assert end.code == 0\n"
         "assert not {'grpc', 'pyarrow', 'pyspark', 'pandas'} & set(sys.modules), sys.modules.keys()"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    assert "standalone" in told.stdout
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert reported.returncode == 0, reported.stderr
+    assert "standalone" in reported.stdout
 
 
 def test_commands_load_arrow_only_for_a_result():
     code = "import sys, onager.cli.admin, onager.cli.submit; assert not {'pyarrow', 'pandas'} & set(sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert reported.returncode == 0, reported.stderr
 
 
 def test_a_reader_that_leaves_early_is_no_error(job):
@@ -333,7 +333,9 @@ def test_who_submitted_is_a_column_where_anybody_has_a_name(onager, job):
 
 def test_the_audit_is_a_table_for_people_and_objects_for_programs(onager, scheduler):
     scheduler.audit = [
-        pb.AuditEntry(at_ms=1000, principal="ann", peer="10.0.0.7", scheduler_id="s1", action="cancel", target=f"j{n}")
+        pb.AuditEntry(
+            at_ms=1000, principal="ann", address="10.0.0.7", scheduler_id="s1", action="cancel", target=f"j{n}"
+        )
         for n in range(3)
     ]
     where = ("--scheduler", scheduler.address)
@@ -379,16 +381,16 @@ def test_events_are_lines_for_people_and_objects_for_programs(onager, scheduler)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"fused": [2, 3, 4, 6]}, "stage 7: its one task computes stage 2-4, 6, too"),
         ({"reads": [{"first_bucket": 0, "end_bucket": 200}]}, "stage 7: reads 200 buckets in 1 task"),
         ({"reads": [{"end_bucket": 90}, {"end_bucket": 100}]}, "stage 7: reads 100 buckets in 2 tasks"),
     ],
 )
-def test_it_is_told_how_a_stage_was_laid_out(fields, told):
+def test_it_is_reported_how_a_stage_was_laid_out(fields, reported):
     event = JobEvent(3, 1, "s1", "stage_laid_out", {"stage_id": 7} | fields)
-    assert what(event) == told
+    assert what(event) == reported
 
 
 def test_the_plan_as_it_ran(onager, job):

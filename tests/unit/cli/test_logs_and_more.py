@@ -16,7 +16,7 @@ def asked(scheduler, method):
     return [request for name, request in scheduler.calls if name == method]
 
 
-def test_each_attempt_has_a_heading_and_what_is_missing_is_told_apart(onager, scheduler):
+def test_each_attempt_has_a_heading_and_what_is_missing_is_distinguished(onager, scheduler):
     scheduler.logs = [
         log(0, "one\n", end=4),
         log(0, "two\n", end=8, begin=4),
@@ -55,8 +55,13 @@ def test_the_end_is_given_in_lines_or_bytes(onager, scheduler, tail, fetched, sh
 def test_logs_for_programs_are_an_object_a_line(onager, scheduler):
     scheduler.logs = [log(3, "Grüße\n")]
     done = onager("logs", "j", "-o", "json", "--scheduler", scheduler.address)
-    (told,) = map(json.loads, done.out.splitlines())
-    assert (told["partition"], told["text"], told["executor_id"], told["is_kept"]) == (3, "Grüße\n", "e1", False)
+    (reported,) = map(json.loads, done.out.splitlines())
+    assert (reported["partition"], reported["text"], reported["executor_id"], reported["is_kept"]) == (
+        3,
+        "Grüße\n",
+        "e1",
+        False,
+    )
 
 
 def test_logs_whose_stream_breaks_are_taken_up_with_nothing_twice(onager, scheduler):
@@ -80,14 +85,14 @@ def test_a_retry_prints_the_new_id(onager, scheduler):
     (request,) = asked(scheduler, "RetryJob")
     assert (done.code, done.out) == (0, f"{request.new_job_id}\n")
     assert request.job_id == "j"
-    told = json.loads(onager("retry", "j", "-o", "json", "--scheduler", scheduler.address).out)
-    assert told["retry_of"] == "j"
+    reported = json.loads(onager("retry", "j", "-o", "json", "--scheduler", scheduler.address).out)
+    assert reported["retry_of"] == "j"
 
 
 def test_the_help_of_drain_says_for_whom_it_is_and_that_it_cannot_be_taken_back(onager):
-    told = " ".join(onager("executors", "drain", "--help").out.split())
-    assert "for operators" in told
-    assert "cannot be taken back" in told
+    reported = " ".join(onager("executors", "drain", "--help").out.split())
+    assert "for operators" in reported
+    assert "cannot be taken back" in reported
 
 
 def test_a_drain_says_what_it_means(onager, scheduler):
@@ -130,11 +135,11 @@ def test_top_once_for_people_and_for_programs(onager, scheduler):
     ]
     scheduler.jobs["j"] = pb.JobSpec()
     scheduler.load = pb.ExecutorLoad(heap_used_bytes=1 << 30, heap_max_bytes=1 << 31, cpu_percent=150)
-    told = json.loads(onager("top", "-o", "json", "--scheduler", scheduler.address).out)
-    assert (told["slots"], told["slots_taken"]) == (2, 0)
-    assert told["jobs"][0]["tasks"] == 8
-    assert told["jobs"][0]["tasks_running"] == 4
-    assert told["executors"][0]["load"]["cpu_percent"] == 150
+    reported = json.loads(onager("top", "-o", "json", "--scheduler", scheduler.address).out)
+    assert (reported["slots"], reported["slots_taken"]) == (2, 0)
+    assert reported["jobs"][0]["tasks"] == 8
+    assert reported["jobs"][0]["tasks_running"] == 4
+    assert reported["executors"][0]["load"]["cpu_percent"] == 150
     shown = onager("top", "--once", "--scheduler", scheduler.address).out
     assert shown.startswith("1 scheduler, 0 of 2 slots taken, ")
     assert "2/8" in shown

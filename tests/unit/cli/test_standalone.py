@@ -107,7 +107,7 @@ def lines(path: Path) -> list[str]:
 
 def test_the_executor_gets_the_token_of_an_executor_only_and_the_scheduler_takes_it(monkeypatch, tmp_path, tokens):
     monkeypatch.setenv("ONAGER_AUTH_TOKEN_FILE", str(tokens))
-    for name in ("PEER_AUTH_TOKEN_FILE", "TLS_KEY", "PEER_TLS_KEY", "WEBHOOK_SECRET_FILE"):
+    for name in ("OUTGOING_AUTH_TOKEN_FILE", "TLS_KEY", "OUTGOING_TLS_KEY", "WEBHOOK_SECRET_FILE"):
         monkeypatch.setenv(f"ONAGER_SCHEDULER_{name}", str(tmp_path / name / "secret"))
     monkeypatch.setenv("ONAGER_EXECUTOR_PRIVATE_PATHS", '["/mine"]')
     supervisor = Standalone(layout(None, str(tmp_path / "state"), None), "127.0.0.1:50", 1, {})
@@ -122,7 +122,10 @@ def test_the_executor_gets_the_token_of_an_executor_only_and_the_scheduler_takes
     assert {oct(path.stat().st_mode)[-3:] for path in (executors, schedulers)} == {"600"}
     assert json.loads(supervisor._executor.environment["ONAGER_EXECUTOR_PRIVATE_PATHS"]) == [
         *("/mine", str(tmp_path / "state"), str(tmp_path / "mine")),
-        *(str(tmp_path / name) for name in ("PEER_AUTH_TOKEN_FILE", "TLS_KEY", "PEER_TLS_KEY", "WEBHOOK_SECRET_FILE")),
+        *(
+            str(tmp_path / name)
+            for name in ("OUTGOING_AUTH_TOKEN_FILE", "TLS_KEY", "OUTGOING_TLS_KEY", "WEBHOOK_SECRET_FILE")
+        ),
         str(schedulers.parent.parent),
     ]
     tokens.write_text(f"ann admin {'b' * 32}\ntheirs executor {'e' * 32}\n")
@@ -193,8 +196,8 @@ def test_only_a_java_that_runs_has_a_version(tmp_path):
     assert version_of(tmp_path) is None
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    for told, version in (('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_292"', 8)):
-        java.write_text(f"#!{sys.executable}\nimport sys; sys.stderr.write('''{told}''')")
+    for reported, version in (('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_292"', 8)):
+        java.write_text(f"#!{sys.executable}\nimport sys; sys.stderr.write('''{reported}''')")
         java.chmod(0o755)
         assert version_of(Path(tmp_path)) == version
 

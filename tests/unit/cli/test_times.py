@@ -1,11 +1,11 @@
-"""What people are told of times and of the rest that is left."""
+"""What people see of times and of the rest that is left."""
 
 from dataclasses import replace
 
 import pytest
 
 from onager.cli.live import LineView
-from onager.cli.times import far_told, latency_rows, shares_told
+from onager.cli.times import far_text, latency_rows, shares_text
 from onager.client.progress import JobProgress, TimeShare
 from onager.protocol import onager_pb2 as pb
 
@@ -14,12 +14,12 @@ RUNNING = JobProgress.from_message(pb.JobProgress(job_id="j", state=pb.RUNNING))
 
 def test_the_largest_share_comes_first_and_crumbs_are_left_out() -> None:
     shares = [TimeShare("waiting", 2_000), TimeShare("running", 7_990), TimeShare("writing", 10)]
-    assert shares_told(shares) == "where 10.0 s went: running 8.0 s (80 %), waiting for a slot 2.0 s (20 %)"
-    assert shares_told([]) == ""
+    assert shares_text(shares) == "where 10.0 s went: running 8.0 s (80 %), waiting for a slot 2.0 s (20 %)"
+    assert shares_text([]) == ""
 
 
 @pytest.mark.parametrize(
-    ("eta_ms", "told"),
+    ("eta_ms", "reported"),
     [
         (None, "43 %"),
         ((12_100, 17_200), "43 %, 12 to 18 s left"),
@@ -28,19 +28,19 @@ def test_the_largest_share_comes_first_and_crumbs_are_left_out() -> None:
         ((6_500_000, 7_300_000), "43 %, 1 to 3 h left"),
     ],
 )
-def test_how_far_a_job_is(eta_ms, told) -> None:
-    assert far_told(replace(RUNNING, fraction=0.439, eta_ms=eta_ms)) == told
+def test_how_far_a_job_is(eta_ms, reported) -> None:
+    assert far_text(replace(RUNNING, fraction=0.439, eta_ms=eta_ms)) == reported
 
 
-def test_a_job_that_has_ended_or_just_begun_is_not_told_to_be_anywhere() -> None:
-    assert far_told(replace(RUNNING, fraction=0.001)) == ""
+def test_a_job_that_has_ended_or_just_begun_is_not_reported_to_be_anywhere() -> None:
+    assert far_text(replace(RUNNING, fraction=0.001)) == ""
     ended = JobProgress.from_message(pb.JobProgress(job_id="j", state=pb.SUCCESSFUL, fraction=0.5))
-    assert far_told(ended) == ""
+    assert far_text(ended) == ""
 
 
 def test_a_fall_is_explained() -> None:
     assert (
-        far_told(replace(RUNNING, fraction=0.2, fraction_fell="stage 1 runs again"))
+        far_text(replace(RUNNING, fraction=0.2, fraction_fell="stage 1 runs again"))
         == "20 % (fell: stage 1 runs again)"
     )
 

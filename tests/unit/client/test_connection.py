@@ -92,7 +92,7 @@ def test_a_submission_is_repeated_under_the_same_id(connect, scheduler, error):
     assert requests[0].protocol_version == PROTOCOL_VERSION
 
 
-def test_an_outage_that_lasts_is_told_as_what_it_is(connect, scheduler):
+def test_an_outage_that_lasts_is_reported_as_what_it_is(connect, scheduler):
     def fail(_: str) -> None:
         raise StateUnavailableError("the store does not answer")
 

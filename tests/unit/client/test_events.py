@@ -1,4 +1,4 @@
-"""What happened to a job, as a client hears of it."""
+"""What happened to a job, as a client learns of it."""
 
 import json
 

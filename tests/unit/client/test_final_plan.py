@@ -92,7 +92,7 @@ def test_a_stage_that_runs_has_no_wrong_estimate_yet():
     assert plan_hints(plan, {}) == []
 
 
-def test_a_stage_that_another_one_computes_is_told_in_a_line():
+def test_a_stage_that_another_one_computes_is_reported_in_a_line():
     fused = pb.FinalStage(info=pb.StageInfo(stage_id=3, name="scan (fused into stage 4)", work="query", state="fused"))
     plan = FinalPlan("j", JobState.RUNNING, (FinalStage.from_message(fused),))
     lines = [line.rstrip() for line in plan_lines(plan, {})]
@@ -168,6 +168,6 @@ def test_the_result_of_explain_analyze_is_the_plan(job, scheduler):
     assert not is_analyzed(rows.schema)
     table = job.to_arrow()
     assert table.column_names == ["plan"]
-    (told,) = table.column("plan").to_pylist()
-    assert "stage 1  scan lineitem" in told
-    assert "! skew: task 2" in told
+    (reported,) = table.column("plan").to_pylist()
+    assert "stage 1  scan lineitem" in reported
+    assert "! skew: task 2" in reported

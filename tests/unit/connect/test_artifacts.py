@@ -99,9 +99,9 @@ async def test_files_lie_by_their_content_and_what_is_damaged_is_left_out(artifa
 async def test_a_file_is_not_replaced_and_the_others_of_the_call_are_added(artifacts, sessions):
     await add(artifacts, sessions, {"pyfiles/a.py": b"1", "archives/e.zip#env": b"z"})
     before = await names(sessions)
-    with pytest.raises(ConnectError, match=r"ARTIFACT_ALREADY_EXISTS.* pyfiles/a\.py, files/env") as told:
+    with pytest.raises(ConnectError, match=r"ARTIFACT_ALREADY_EXISTS.* pyfiles/a\.py, files/env") as raised:
         await add(artifacts, sessions, {"pyfiles/a.py": b"2", "files/env": b"z", "files/new": b"3"})
-    assert (told.value.error_class, told.value.sql_state) == ("ARTIFACT_ALREADY_EXISTS", "42713")
+    assert (raised.value.error_class, raised.value.sql_state) == ("ARTIFACT_ALREADY_EXISTS", "42713")
     after = await names(sessions)
     assert after.pop("files/new")
     assert after == before
@@ -123,9 +123,9 @@ async def test_one_name_in_two_places_is_one_file(artifacts, sessions):
     [("jars/x.jar", "executors"), ("classes/X.class", "executors"), ("forward_to_fs/x", "copyFromLocalToFs")],
 )
 async def test_what_is_not_for_python_is_refused_by_name(artifacts, sessions, name, word):
-    with pytest.raises(ConnectError, match=word) as told:
+    with pytest.raises(ConnectError, match=word) as raised:
         await add(artifacts, sessions, {name: b"x"})
-    assert told.value.error_class == "UNSUPPORTED_FEATURE"
+    assert raised.value.error_class == "UNSUPPORTED_FEATURE"
 
 
 async def test_a_session_has_only_so_many_files(artifacts, sessions, monkeypatch):

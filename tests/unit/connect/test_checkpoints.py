@@ -56,21 +56,23 @@ async def made(at, operation_id):
     request.plan.command.checkpoint_command.relation = b"relation"
     session = await sessions.open(ANN)
     operation = Operation(ANN, session.record.server_side_session_id, operation_id)
-    told = operations.execute(session, operation, request, "checkpoint_command")
-    responses = [ExecutePlanResponse.FromString(response) async for response in told]
+    reported = operations.execute(session, operation, request, "checkpoint_command")
+    responses = [ExecutePlanResponse.FromString(response) async for response in reported]
     assert responses[-1].HasField("result_complete")
     return responses[-2].checkpoint_command_result.relation.relation_id
 
 
 async def test_a_checkpoint_is_one_job_and_one_entry_whoever_is_asked_and_however_often(backend, clock):
     jobs = Jobs()
-    replicas = [scheduler(backend, clock, jobs) for _ in range(2)]
+    schedulers = [scheduler(backend, clock, jobs) for _ in range(2)]
     async with asyncio.TaskGroup() as tasks:
-        asked = {(at, n, op): tasks.create_task(made(replicas[at], op)) for at in (0, 1) for n in (0, 1) for op in IDS}
-    for (_, _, operation_id), told in asked.items():
-        assert told.result() == job_id_of(ANN, operation_id)
+        asked = {
+            (at, n, op): tasks.create_task(made(schedulers[at], op)) for at in (0, 1) for n in (0, 1) for op in IDS
+        }
+    for (_, _, operation_id), reported in asked.items():
+        assert reported.result() == job_id_of(ANN, operation_id)
     wanted = sorted(job_id_of(ANN, operation_id) for operation_id in IDS)
-    session = (await replicas[0][1].find(ANN)).message
+    session = (await schedulers[0][1].find(ANN)).message
     assert sorted((e.kind, e.name) for e in session.entries) == [(KEPT, name) for name in wanted]
     assert sorted({job.job_id for job in jobs.submitted}) == wanted
     assert {job.spec.connect.work for job in jobs.submitted} == {CHECKPOINT}

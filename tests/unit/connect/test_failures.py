@@ -22,9 +22,9 @@ def test_an_error_of_spark_has_its_classes_its_condition_and_its_parameters():
     error = details.errors.add(error_type_hierarchy=["org.apache.spark.sql.AnalysisException"], message="m")
     error.spark_throwable.error_class = "UNRESOLVED_COLUMN"
     error.spark_throwable.message_parameters["name"] = "`x`"
-    told = ConnectError("UNRESOLVED_COLUMN", "m", "42703", details=details.SerializeToString())
-    told.error_id = "e1"
-    _, message, metadata = status_of(told)
+    reported = ConnectError("UNRESOLVED_COLUMN", "m", "42703", details=details.SerializeToString())
+    reported.error_id = "e1"
+    _, message, metadata = status_of(reported)
     status, info = info_of(metadata)
     assert (message, status.message, info.reason) == ("m", "m", "org.apache.spark.sql.AnalysisException")
     assert dict(info.metadata) == {
@@ -40,10 +40,10 @@ def test_a_status_stays_small_whatever_the_error_is():
     details = FetchErrorDetailsResponse(root_error_idx=0)
     error = details.errors.add(error_type_hierarchy=["x" * 100] * 100, message="m" * 100_000)
     error.spark_throwable.message_parameters["name"] = "p" * 100_000
-    told = ConnectError("C", "m" * 100_000, "42703", details=details.SerializeToString())
-    _, message, metadata = status_of(told)
+    reported = ConnectError("C", "m" * 100_000, "42703", details=details.SerializeToString())
+    _, message, metadata = status_of(reported)
     assert len(message) + len(dict(metadata)["grpc-status-details-bin"]) < 10_000
-    assert told.details.errors[0].message == "m" * 100_000, "all of it is told to who asks"
+    assert reported.details.errors[0].message == "m" * 100_000, "all of it is sent to who asks"
 
 
 def test_clients_find_the_condition_of_a_handle_in_the_message():
@@ -56,7 +56,7 @@ def test_what_may_be_tried_again_is_unavailable():
     assert code.name == "UNAVAILABLE"
 
 
-def test_a_failed_task_is_told_with_the_classes_of_its_exception():
+def test_a_failed_task_is_reported_with_the_classes_of_its_exception():
     trace = "org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero\n\tat x.Y.z(Y.java:1)"
     failure = Failure(kind=FailureKind.USER_ERROR, message="m", error_class="DIVIDE_BY_ZERO", details=trace)
     _, _, metadata = status_of(from_job(failure, "op"))

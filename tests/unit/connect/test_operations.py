@@ -43,27 +43,27 @@ def scheduler(backend, clock, executor):
 
 async def test_two_schedulers_lose_nothing_of_a_thousand_commands_at_once(backend, clock):
     executor = Executor()
-    replicas = [scheduler(backend, clock, executor) for _ in range(2)]
-    session = await replicas[0].sessions.open(ANN)
+    schedulers = [scheduler(backend, clock, executor) for _ in range(2)]
+    session = await schedulers[0].sessions.open(ANN)
 
-    async def configure(replica, number):
+    async def configure(scheduler, number):
         request = ConfigRequest()
         request.operation.set.pairs.add(key=f"k{number}", value=str(number))
-        await replica.operations.configure(await replica.sessions.open(ANN), request.SerializeToString())
+        await scheduler.operations.configure(await scheduler.sessions.open(ANN), request.SerializeToString())
 
-    async def make(replica, number):
+    async def make(scheduler, number):
         request = ExecutePlanRequest()
         request.plan.command.create_dataframe_view.name = f"v{number}"
         operation = Operation(ANN, session.record.server_side_session_id, str(uuid.UUID(int=number)))
-        opened = await replica.sessions.open(ANN)
-        return [response async for response in replica.operations.execute(opened, operation, request, "command")]
+        opened = await scheduler.sessions.open(ANN)
+        return [response async for response in scheduler.operations.execute(opened, operation, request, "command")]
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(COUNT):
             for act in (configure, make):
-                tasks.create_task(act(replicas[number % 2], number))
-                tasks.create_task(act(replicas[(number + 1) % 2], number))  # asked twice, at both
-    found = (await replicas[1].sessions.find(ANN)).message
+                tasks.create_task(act(schedulers[number % 2], number))
+                tasks.create_task(act(schedulers[(number + 1) % 2], number))  # asked twice, at both
+    found = (await schedulers[1].sessions.find(ANN)).message
     assert dict(found.conf) == {f"k{number}": str(number) for number in range(COUNT)}
     assert sorted(entry.name for entry in found.entries) == sorted(f"v{number}" for number in range(COUNT))
     assert executor.calls < 8 * COUNT * 4

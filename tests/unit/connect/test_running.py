@@ -1,4 +1,4 @@
-"""Operations that run at any scheduler, and those whose jobs are forgotten: two replicas whose watches tell nothing."""
+"""Operations that run at any scheduler, and those whose jobs are forgotten: two schedulers with silent watches."""
 
 import base64
 import uuid
@@ -17,7 +17,7 @@ from onager.scheduler.connect.running import job_id_of
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
-from tests.unit.scheduler.pair import SLOT, Pair, Peer
+from tests.unit.scheduler.pair import SLOT, FakeContext, Pair
 from tests.unit.scheduler.small_graphs import planned
 
 SESSION = str(uuid.UUID(int=0xABC))
@@ -46,8 +46,8 @@ def ann():
 async def pair(clock):
     made = Pair(clock)
     await made.start()
-    for replica in made.replicas.values():
-        replica.spark_connect.operations.calls = Executor()
+    for scheduler in made.schedulers.values():
+        scheduler.spark_connect.operations.calls = Executor()
     return made
 
 
@@ -63,25 +63,25 @@ def write(text="INSERT INTO t VALUES (1)", operation_id=OPERATION):
     return request
 
 
-async def begun(replica, request):
+async def begun(scheduler, request):
     """Begin an operation, and leave it."""
-    responses = replica.spark_connect.ExecutePlan(request, b"")
+    responses = scheduler.spark_connect.ExecutePlan(request, b"")
     await anext(responses)
     await responses.aclose()
 
 
-async def told(responses):
+async def reported(responses):
     return [ExecutePlanResponse.FromString(response) async for response in responses]
 
 
-async def end(replica):
-    await replica.local.coordinator(JOB).cancel_job("enough", "")
+async def end(scheduler):
+    await scheduler.local.coordinator(JOB).cancel_job("enough", "")
 
 
-async def acts(replica, action):
+async def acts(scheduler, action):
     """Return what the audit has of an action: who did it, to what, and more about it."""
-    await replica.notes.store()
-    audit = await replica.service.ListAudit(pb.ListAuditRequest(action=action), Peer())
+    await scheduler.notes.store()
+    audit = await scheduler.service.ListAudit(pb.ListAuditRequest(action=action), FakeContext())
     return [(act.principal, act.target, act.detail) for act in audit.entries]
 
 
@@ -90,20 +90,20 @@ async def forget(pair):
     backend = pair.here._backend
     for keyspace in (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.FailedJobs, Keyspace.JobHeads):
         await backend.delete(keyspace, JOB)
-    for replica in pair.replicas.values():
-        await replica.heads.refresh()
-        replica.jobs.forget(JOB)
+    for scheduler in pair.schedulers.values():
+        await scheduler.heads.refresh()
+        scheduler.jobs.forget(JOB)
 
 
 async def test_a_write_whose_job_is_forgotten_is_not_carried_out_again(pair):
     await begun(pair.here, write())
     await end(pair.here)
     await forget(pair)
-    for replica in pair.replicas.values():
+    for scheduler in pair.schedulers.values():
         reattached = asked(request_of("ReattachExecute"), operation_id=OPERATION)
         for ask in (lambda at: at.ExecutePlan(write(), b""), lambda at: at.ReattachExecute(reattached, b"")):  # noqa: B023
             with pytest.raises(ConnectError, match=r"INVALID_HANDLE\.OPERATION_ABANDONED.*look at what"):
-                await told(ask(replica.spark_connect))
+                await reported(ask(scheduler.spark_connect))
     assert not await pair.here._backend.scan_keys(Keyspace.ActiveJobs, limit=10)
 
 
@@ -129,7 +129,7 @@ async def test_a_write_that_was_noted_and_not_submitted_is_submitted_once(pair, 
 @pytest.mark.parametrize("how", ["all", "tag", "operation", "release", "session"])
 async def test_what_another_scheduler_has_just_begun_is_interrupted(pair, how, case):
     await begun(pair.there, write(operation_id=case(OPERATION)))
-    assert pair.here.heads.get(JOB) is None, "the watch has told nothing"
+    assert pair.here.heads.get(JOB) is None, "the watch has reported nothing"
     service, operation_id = pair.here.spark_connect, case(OPERATION)
     match how:
         case "release":
@@ -147,7 +147,7 @@ async def test_what_another_scheduler_has_just_begun_is_interrupted(pair, how, c
     assert await acts(pair.here, "interrupt") == [("ann", JOB, f"session {SESSION}")]
 
 
-async def test_rows_that_are_fetched_are_told_in_the_audit(pair):
+async def test_rows_that_are_fetched_are_reported_in_the_audit(pair):
     query = asked(ExecutePlanRequest, operation_id=OPERATION)
     query.plan.root = b"relation"
     await begun(pair.here, query)
@@ -158,13 +158,13 @@ async def test_rows_that_are_fetched_are_told_in_the_audit(pair):
     summary = replace(event.summary, arrow_schema=schema, schema_json=described)
     await pair.here.local.fill_reservations(JOB, [ExecutorReservation.of(SLOT)])
     await pair.here.writers.record_decision(JOB, lambda _: Decision([replace(event, summary=summary)]))
-    responses = await told(pair.here.spark_connect.ExecutePlan(query, b""))
+    responses = await reported(pair.here.spark_connect.ExecutePlan(query, b""))
     assert [response.schema.struct.fields[0].name for response in responses if response.HasField("schema")] == ["n"]
     assert await acts(pair.here, "fetch") == [("ann", JOB, "")]
 
 
 @pytest.mark.parametrize("case", [str.lower, str.upper])
-async def test_the_state_of_what_another_scheduler_has_just_begun_is_told(pair, case):
+async def test_the_state_of_what_another_scheduler_has_just_begun_is_reported(pair, case):
     await begun(pair.there, write(operation_id=case(OPERATION)))
     for named in ([], [case(OPERATION)]):
         request = asked(request_of("GetStatus"))

@@ -19,7 +19,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("data_type", FIELDS, ids=str)
-def test_a_schema_is_told_as_spark_tells_it(data_type):
+def test_a_schema_is_reported_as_spark_tells_it(data_type):
     schema = T.StructType([T.StructField("f", data_type, nullable=False)])
     found = schema_message(json.dumps(schema.jsonValue()))
     assert found.SerializeToString(deterministic=True) == pyspark_types_to_proto_types(schema).SerializeToString(

@@ -1,4 +1,4 @@
-"""Storage levels: told as a program has asked for them, by any scheduler, and of a limited number of DataFrames."""
+"""Storage levels: reported as a program has asked for them, by any scheduler, and of a limited number of DataFrames."""
 
 import asyncio
 import uuid
@@ -10,7 +10,7 @@ from onager.protocol.spark_connect import AnalyzePlanRequest, StorageLevel
 from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.sessions import Sessions
-from onager.scheduler.connect.storage_levels import persist, told, unpersist
+from onager.scheduler.connect.storage_levels import level_of, persist, unpersist
 
 ANN = SessionKey("ann", str(uuid.UUID(int=1)))
 NONE = StorageLevel(replication=1)
@@ -29,10 +29,10 @@ def asked(relation, level=None):
 
 async def levels(sessions, *relations):
     session = await sessions.open(ANN)
-    return [told(session, relation) for relation in relations]
+    return [level_of(session, relation) for relation in relations]
 
 
-async def test_a_level_is_told_until_it_is_taken_back(sessions, backend, clock):
+async def test_a_level_is_reported_until_it_is_taken_back(sessions, backend, clock):
     await persist(sessions, await sessions.open(ANN), asked(b"a", DISK))
     await persist(sessions, await sessions.open(ANN), asked(b"b"))
     other = Sessions(backend, clock, retention_s=3600)

@@ -29,9 +29,9 @@ async def pair(clock, tmp_path):
     return made
 
 
-def orphan(replica, clock):
+def orphan(scheduler, clock):
     """Make a file that was a session's until the day before yesterday."""
-    folder = replica.spark_connect.artifacts._folder
+    folder = scheduler.spark_connect.artifacts._folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / ("a" * 64)
     file.write_bytes(b"x")
@@ -41,15 +41,15 @@ def orphan(replica, clock):
 
 
 async def test_in_each_round_one_scheduler_alone_removes_files(pair, clock):
-    turns, names = [], list(pair.replicas)
+    turns, names = [], list(pair.schedulers)
     for _ in range(24):
         clock.advance(ROUND_MS)
         mine = []
         names.reverse()
         for name in names:
-            replica = pair.replicas[name]
-            file = orphan(replica, clock)
-            await replica._sweep_connect()
+            scheduler = pair.schedulers[name]
+            file = orphan(scheduler, clock)
+            await scheduler._sweep_connect()
             mine += [] if file.exists() else [name]
         turns.append(mine)
     assert {len(mine) for mine in turns} == {1}

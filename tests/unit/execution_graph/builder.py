@@ -21,7 +21,6 @@ from onager.execution_graph import (
     JobPlanned,
     OutputLayout,
     PartitionsAdded,
-    Pipeline,
     PlanSummary,
     Portion,
     RetryLimits,
@@ -32,6 +31,7 @@ from onager.execution_graph import (
     StageInput,
     StageSpec,
     StageWork,
+    Streaming,
     TaskFailed,
     TaskMetrics,
     TaskOutput,
@@ -113,7 +113,7 @@ def failure(kind: FailureKind, *, fetch: FetchFailure | None = None, message: st
 class Job:
     """A graph, the log that made it, and short ways to say what happens next.
 
-    Executors are named ``a``, ``b``, …; each lives its first life, ``a1``, unless told otherwise. Outputs lie on shared
+    Executors are named ``a``, ``b``, …; each lives its first life, ``a1``, unless set otherwise. Outputs lie on shared
     storage unless `is_shared` is off.
     """
 
@@ -316,7 +316,7 @@ class Job:
 def new_graph(
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
-    pipeline: Pipeline | None = None,
+    streaming: Streaming | None = None,
     adaptive: AdaptivePolicy | None = None,
 ) -> ExecutionGraph:
     return submit(
@@ -327,7 +327,7 @@ def new_graph(
         at_ms=1_000,
         limits=limits,
         speculation=speculation,
-        pipeline=pipeline,
+        streaming=streaming,
         adaptive=adaptive,
     )
 
@@ -337,11 +337,11 @@ def planned(
     is_shared: bool = True,
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
-    pipeline: Pipeline | None = None,
+    streaming: Streaming | None = None,
     adaptive: AdaptivePolicy | None = None,
 ) -> Job:
     """Return a job whose planning, on executor ``planner``, found *stages*."""
-    job = Job(graph=new_graph(limits, speculation, pipeline, adaptive), is_shared=is_shared)
+    job = Job(graph=new_graph(limits, speculation, streaming, adaptive), is_shared=is_shared)
     job.launch("planner")
     has_sink = any(s.work is StageWork.PUBLISH for s in stages)
     assert job.feed(job.plan(*stages, sink=SINK if has_sink else None))

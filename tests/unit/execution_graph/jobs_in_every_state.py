@@ -10,16 +10,16 @@ from onager.execution_graph import (
     JobCancelled,
     LaunchesRepeated,
     OutputsTaken,
-    Pipeline,
     RetryLimits,
     SpeculationPolicy,
     StageInput,
+    Streaming,
     TakenOutput,
     TaskRead,
     find_stragglers,
     sizes_text,
 )
-from onager.execution_graph.events import PipelineAbandoned, ReplanBegun, ReplanGivenUp, StageLaidOut
+from onager.execution_graph.events import ReplanBegun, ReplanGivenUp, StageLaidOut, StreamingAbandoned
 from tests.unit.execution_graph.builder import (
     SINK,
     Job,
@@ -30,7 +30,7 @@ from tests.unit.execution_graph.builder import (
     stage,
     with_sink,
 )
-from tests.unit.execution_graph.replanned_jobs import begun, owing, replanned, swapped
+from tests.unit.execution_graph.replanned_jobs import begun, replanned, swapped, with_due_replan
 
 
 def unresolved_and_resolved() -> Job:
@@ -71,8 +71,10 @@ def failed() -> Job:
     job = planned(stage(1))
     job.launch()
     event = job.failed(1, 0, FailureKind.USER_ERROR)
-    told = replace(event.failure, error_class="DIVIDE_BY_ZERO", sql_state="22012", query_context="1/0", details="at …")
-    job.feed(replace(event, failure=told))
+    reported = replace(
+        event.failure, error_class="DIVIDE_BY_ZERO", sql_state="22012", query_context="1/0", details="at …"
+    )
+    job.feed(replace(event, failure=reported))
     return job
 
 
@@ -111,7 +113,7 @@ def pausing() -> Job:
 
 def replanned_twice() -> Job:
     """A new plan, and a re-plan that took too long."""
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     job.feed(replanned(job, *swapped(6), dropped=(2, 3, 4), result=7))
@@ -122,9 +124,9 @@ def replanned_twice() -> Job:
     return job
 
 
-def pipelined() -> Job:
+def streaming() -> Job:
     """Stages that run together."""
-    job = planned(*chain(3), pipeline=Pipeline())
+    job = planned(*chain(3), streaming=Streaming())
     for _ in range(3):
         job.launch("a")
     job.succeed(1, 0)
@@ -132,8 +134,8 @@ def pipelined() -> Job:
 
 
 def abandoned() -> Job:
-    job = pipelined()
-    job.feed(PipelineAbandoned(reason="no executor can", at_ms=job.tick()))
+    job = streaming()
+    job.feed(StreamingAbandoned(reason="no executor can", at_ms=job.tick()))
     return job
 
 
@@ -211,7 +213,7 @@ JOBS = [
     fused,
     speculating,
     pausing,
-    pipelined,
+    streaming,
     abandoned,
     laid_out,
     replanned_twice,

@@ -39,7 +39,7 @@ TWO_SIDES = (stage(1), stage(2, 4), joining(3, 1, 2), stage(4, reads=(3,), kind=
 
 
 def done(job: Job, stage_id: int, *, rows: int = 10, size: int = 100, in_memory: int = 0, executor: str = "a") -> None:
-    """Run all tasks of a stage, each of which gives so many rows and bytes, which take more in memory where told."""
+    """Run all tasks of a stage, each of which gives so many rows and bytes; these may take more in memory."""
     count = job.stage(stage_id).spec.partitions
     launched = job.launch(executor, count)
     assert launched.stage_id == stage_id
@@ -50,7 +50,7 @@ def done(job: Job, stage_id: int, *, rows: int = 10, size: int = 100, in_memory:
 
 
 def begun(job: Job) -> ReplanBegun:
-    """Begin the re-plan that the job owes."""
+    """Begin the re-plan that is due in the job."""
     event = find_replan(job.graph, job.tick())
     assert isinstance(event, ReplanBegun)
     assert job.feed(event)
@@ -87,7 +87,7 @@ def swapped(first: int) -> tuple[StageSpec, ...]:
     return join, replace(stage(first + 1, reads=(first,)), output=stage(4, kind="result").output)
 
 
-def owing() -> Job:
+def with_due_replan() -> Job:
     """Return a job of which one side is done and small, and the other has not begun."""
     job = adaptive(*TWO_SIDES)
     done(job, 1)

@@ -1,4 +1,4 @@
-"""Damaged records are told as such, whole and in portions."""
+"""Damaged records are reported as such, whole and in portions."""
 
 from collections.abc import Generator
 from typing import TypeVar
@@ -51,14 +51,14 @@ GRAPH = encode_graph(running_with_everything().graph)
         GRAPH.replace(b'"job_id"', b'"job_ix"'),
     ],
 )
-def test_damaged_bytes_are_told_as_such(data: bytes) -> None:
+def test_damaged_bytes_are_reported_as_such(data: bytes) -> None:
     with pytest.raises(StateCorruptError, match="cannot be read"):
         decode_graph(data)
     with pytest.raises(StateCorruptError, match="cannot be read"):
         decode_batch(data)
 
 
-def test_bytes_cut_short_anywhere_are_told_as_damaged() -> None:
+def test_bytes_cut_short_anywhere_are_reported_as_damaged() -> None:
     for end in range(len(GRAPH)):
         with pytest.raises(StateCorruptError):
             decode_graph(GRAPH[:end])
@@ -108,7 +108,7 @@ def test_portions_are_the_whole(make: type[Job]) -> None:
 
 
 @pytest.mark.parametrize("at", [0.2, 0.4, 0.8])
-def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
+def test_damage_within_a_portion_is_reported_as_such(at: float) -> None:
     data = encode_graph(large().graph)
     place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
     with pytest.raises(StateCorruptError, match="cannot be read"):

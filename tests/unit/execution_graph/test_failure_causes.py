@@ -41,7 +41,7 @@ def pop(job: Job, executor: str, at_ms: int, executors: tuple[str, ...] = ("a", 
     return [] if launched is None else [p for p, _ in launched.tasks]
 
 
-def test_an_error_of_ours_is_tried_elsewhere_and_counted_and_told_as_such() -> None:
+def test_an_error_of_ours_is_tried_elsewhere_and_counted_and_reported_as_such() -> None:
     job = planned(stage(1, 1))
     for attempt in range(4):
         assert job.graph.is_active
@@ -51,7 +51,7 @@ def test_an_error_of_ours_is_tried_elsewhere_and_counted_and_told_as_such() -> N
             assert pop(job, "a", job.now_ms) == []
             assert pop(job, "b", job.now_ms) == [0]
     assert isinstance(job.graph.outcome, Failed)
-    assert job.graph.outcome.failure.told_kind == "internal_error"
+    assert job.graph.outcome.failure.shown_kind == "internal_error"
     assert job.graph.outcome.failure.message.startswith("Task 0 in stage 1 failed 4 times")
 
 

@@ -213,15 +213,20 @@ def test_a_task_that_failed_is_handed_out_again_after_a_pause_that_grows() -> No
     for failures in (1, 2, 3):
         job.launch("a")
         job.fail(1, 0, FailureKind.IO_ERROR)
-        (told,) = paused_tasks(job.graph, job.now_ms)
-        assert (told.stage_id, told.partition, told.failures, told.message) == (1, 0, failures, "it broke")
+        (reported,) = paused_tasks(job.graph, job.now_ms)
+        assert (reported.stage_id, reported.partition, reported.failures, reported.message) == (
+            1,
+            0,
+            failures,
+            "it broke",
+        )
         assert available_tasks(job.graph) == 1
         assert has_runnable_work(job.graph), "some time"
-        waited.append(told.until_ms - job.now_ms)
-        assert pop(job, told.until_ms - 1) == []
-        assert pop(job, told.until_ms) == [0]
-        assert paused_tasks(job.graph, told.until_ms) == ()
-        job.now_ms = told.until_ms
+        waited.append(reported.until_ms - job.now_ms)
+        assert pop(job, reported.until_ms - 1) == []
+        assert pop(job, reported.until_ms) == [0]
+        assert paused_tasks(job.graph, reported.until_ms) == ()
+        job.now_ms = reported.until_ms
     assert waited == [500, 2_000, 6_000]
     job.launch("a")
     job.fail(1, 0, FailureKind.IO_ERROR)
@@ -264,7 +269,7 @@ def test_a_success_ends_the_growth_of_pauses() -> None:
 
 
 def test_a_pause_is_no_longer_than_itself_for_a_clock_that_is_far_behind() -> None:
-    """Otherwise a task that failed under one replica would wait for the clock of the next."""
+    """Otherwise a task that failed under one scheduler would wait for the clock of the next."""
     job = planned(stage(1, 1), limits=PAUSES)
     job.launch("a")
     job.fail(1, 0, FailureKind.IO_ERROR)
@@ -299,5 +304,5 @@ def test_of_a_failure_only_the_beginning_of_its_message_is_kept_with_each_task()
     job.launch("a")
     event = job.failed(1, 0, FailureKind.IO_ERROR)
     job.feed(replace(event, failure=replace(event.failure, message="x" * 10_000)))
-    (told,) = paused_tasks(job.graph, job.now_ms)
-    assert told.message == "x" * 300
+    (reported,) = paused_tasks(job.graph, job.now_ms)
+    assert reported.message == "x" * 300

@@ -1,4 +1,4 @@
-"""Growing stages: their partitions are found while they run, and they are not done before the end was told."""
+"""Growing stages: their partitions are found while they run, and they are not done before the end was reported."""
 
 import pytest
 from msgspec.structs import replace
@@ -7,13 +7,13 @@ from onager.execution_graph import (
     EventBatch,
     FailureKind,
     Feed,
-    Pipeline,
     Portion,
     RunningStage,
     SpeculationPolicy,
     StageInput,
     StageSpec,
     StageWork,
+    Streaming,
     SuccessfulStage,
     available_tasks,
     check_stages,
@@ -182,7 +182,7 @@ def test_only_tasks_that_read_get_second_attempts() -> None:
 
 
 def test_a_job_whose_stages_run_together_cannot_have_growing_ones() -> None:
-    job = planned(feed(1), stage(2, fed_by=1), stage(3, reads=(2,)), pipeline=Pipeline())
+    job = planned(feed(1), stage(2, fed_by=1), stage(3, reads=(2,)), streaming=Streaming())
     assert job.graph.outcome.type == "failed"
 
 
@@ -236,7 +236,7 @@ def test_partitions_belong_to_portions_in_order() -> None:
         found.portion_of(5)
 
 
-def test_graphs_that_count_a_portion_twice_or_end_early_are_told() -> None:
+def test_graphs_that_count_a_portion_twice_or_end_early_are_reported() -> None:
     job = scan()
     job.launch(limit=1)
     job.feed(job.found(1, 1))
@@ -258,7 +258,7 @@ def test_graphs_that_count_a_portion_twice_or_end_early_are_told() -> None:
 
 
 def joined() -> Job:
-    """Return a job that owes a re-plan: stage 1, a side, is done, the other has not begun, and comes of stage 3."""
+    """Return a job that waits for a re-plan: stage 1, a side, is done, the other has not begun, and reads stage 3."""
     job = adaptive(
         stage(1), feed(2), stage(3, 4, fed_by=2), stage(4, reads=(3,)), joining(5, 1, 4, kind="result"), most=1_000
     )
@@ -329,7 +329,7 @@ def test_a_feed_that_has_ended_stays_though_nobody_wants_what_it_found() -> None
 
 
 @pytest.mark.parametrize(
-    ("told", "stages", "dropped"),
+    ("reported", "stages", "dropped"),
     [
         ("nothing reads [2]", (stage(7, 1, kind="result"),), (3, 4, 5)),
         ("something reads [2]", (over_what_grows(),), (2, 4, 5)),
@@ -337,12 +337,12 @@ def test_a_feed_that_has_ended_stays_though_nobody_wants_what_it_found() -> None
     ],
 )
 def test_a_plan_is_not_taken_that_parts_a_stage_from_its_feed_or_has_new_ones(
-    told: str, stages: tuple[StageSpec, ...], dropped: tuple[int, ...]
+    reported: str, stages: tuple[StageSpec, ...], dropped: tuple[int, ...]
 ) -> None:
     job = joined()
     begun(job)
     job.launch("a", 1)
     job.feed(replanned(job, *stages, dropped=dropped, result=stages[-1].stage_id))
-    assert told in job.graph.replans[0].decisions[0]
+    assert reported in job.graph.replans[0].decisions[0]
     job.finish()
     assert job.graph.state == "successful"

@@ -30,12 +30,15 @@ def exactly(found: list[int], percent: int) -> int:
 
 @settings(deadline=None)
 @given(kinds, samples)
-def test_quantiles_are_within_the_error_that_is_told(kind: type[LatencyMetric], found: list[int]) -> None:
+def test_quantiles_are_within_the_error_that_is_reported(kind: type[LatencyMetric], found: list[int]) -> None:
     sketch = kind.of(found)
     assert (sketch.count, sketch.max_ms) == (len(found), max(found))
-    for percent, told in zip((0, 50, 95, 99, 100), sketch.quantiles_ms(0, 50, 95, 99, 100), strict=True):
+    for percent, reported in zip((0, 50, 95, 99, 100), sketch.quantiles_ms(0, 50, 95, 99, 100), strict=True):
         exact = min(exactly(found, percent), 10**10)
-        assert abs(told - exact) <= sketch.relative_error * exact + 2**sketch.level or told == sketch.max_ms > 10**10
+        assert (
+            abs(reported - exact) <= sketch.relative_error * exact + 2**sketch.level
+            or reported == sketch.max_ms > 10**10
+        )
 
 
 @settings(deadline=None)
@@ -43,9 +46,9 @@ def test_quantiles_are_within_the_error_that_is_told(kind: type[LatencyMetric], 
 def test_two_percent_where_durations_differ_by_no_more_than_ten_times(found: list[int], times: int) -> None:
     sketch = WideLatencyMetric.of(found * times)
     assert sketch.level == 0
-    for percent, told in zip((50, 95, 99), sketch.quantiles_ms(50, 95, 99), strict=True):
+    for percent, reported in zip((50, 95, 99), sketch.quantiles_ms(50, 95, 99), strict=True):
         exact = exactly(found * times, percent)
-        assert abs(told - exact) <= RELATIVE_ERROR * exact + 1
+        assert abs(reported - exact) <= RELATIVE_ERROR * exact + 1
 
 
 @settings(deadline=None)
@@ -160,7 +163,7 @@ def test_reports_one_by_one_and_together_lead_to_the_same_record() -> None:
 @pytest.mark.parametrize(
     "damage", [{"counts": {"9999": 1}}, {"counts": {"-1": 1}}, {"counts": {"3": 0}}, {"level": -1}, {"level": 10**9}]
 )
-def test_a_damaged_distribution_is_told_as_such(damage: dict[str, object]) -> None:
+def test_a_damaged_distribution_is_reported_as_such(damage: dict[str, object]) -> None:
     job = planned(stage(1, 2))
     job.launch("a")
     done(job, 100, 200)

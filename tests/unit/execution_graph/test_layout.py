@@ -12,10 +12,10 @@ from onager.execution_graph import (
     FailureKind,
     FusedStage,
     HeldTask,
-    Pipeline,
     StageInput,
     StageSpec,
     StageWork,
+    Streaming,
     TaskRead,
     apply,
     apply_all,
@@ -179,7 +179,7 @@ def test_nothing_is_laid_out(why: str) -> None:
     if why == "off":
         job = planned(stage(1), fusible(2, reads=(1,)), fusible(3, reads=(2,)))
     if why == "streams":
-        job = adaptive(stage(1), fusible(2, reads=(1,)), fusible(3, reads=(2,)), pipeline=Pipeline(reason="no"))
+        job = adaptive(stage(1), fusible(2, reads=(1,)), fusible(3, reads=(2,)), streaming=Streaming(reason="no"))
     if why == "another work":
         job = adaptive(*with_sink(stage(1))[0:1], fusible(2, reads=(1,)))
         job.run(1)
@@ -297,8 +297,8 @@ def test_reads_that_do_not_cover_every_bucket_once_change_nothing(reads: list[tu
     job = adaptive(exchange(1, 2, 4), merging(2, 4, reads=(1,)))
     job.run(1)
     names = ("first_bucket", "end_bucket", "split_stage_id", "first_producer", "end_producer")
-    told = tuple(TaskRead(**dict(zip(names, each, strict=False))) for each in reads)
-    event = StageLaidOut(stage_id=2, basis=((1, 0), (2, 0)), reads=told, at_ms=9)
+    reported = tuple(TaskRead(**dict(zip(names, each, strict=False))) for each in reads)
+    event = StageLaidOut(stage_id=2, basis=((1, 0), (2, 0)), reads=reported, at_ms=9)
     assert not job.feed(event)
     good = (TaskRead(first_bucket=0, end_bucket=3), TaskRead(first_bucket=3, end_bucket=4))
     assert job.feed(replace(event, reads=good))

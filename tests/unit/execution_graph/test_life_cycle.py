@@ -53,22 +53,22 @@ def test_finalize() -> None:
     assert job.graph.state is JobState.SUCCESSFUL
 
 
-def test_states_that_a_person_is_told() -> None:
+def test_states_that_a_person_sees() -> None:
     job = Job()
-    told = [job.graph.state]
+    reported = [job.graph.state]
     job.launch("planner")
-    told.append(job.graph.state)
+    reported.append(job.graph.state)
     job.feed(job.plan(*with_sink(stage(1, 1))))
-    told.append(job.graph.state)
+    reported.append(job.graph.state)
     job.run(1)
     job.launch()
-    told.append(job.graph.state)
+    reported.append(job.graph.state)
     job.succeed(2, 0)
     job.run(3)
-    told.append(job.graph.state)
+    reported.append(job.graph.state)
 
-    assert told == ["queued", "planning", "running", "publishing", "successful"]
-    assert [s.is_terminal for s in told] == [False] * 4 + [True]
+    assert reported == ["queued", "planning", "running", "publishing", "successful"]
+    assert [s.is_terminal for s in reported] == [False] * 4 + [True]
 
 
 def test_planning_that_was_lost_goes_on_as_planning() -> None:

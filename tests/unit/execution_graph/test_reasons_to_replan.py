@@ -18,13 +18,22 @@ from onager.execution_graph.replan_changes import MAX_REPLANS
 from onager.execution_graph.replan_rules import LIMIT_MS, held_stages
 from onager.execution_graph.stages import ExecutorSlot
 from tests.unit.execution_graph.builder import Job, stage
-from tests.unit.execution_graph.replanned_jobs import TWO_SIDES, Side, adaptive, begun, done, joining, owing, replanned
+from tests.unit.execution_graph.replanned_jobs import (
+    TWO_SIDES,
+    Side,
+    adaptive,
+    begun,
+    done,
+    joining,
+    replanned,
+    with_due_replan,
+)
 
-# ---------------------------------------------------------------- owed
+# ---------------------------------------------------------------- due
 
 
 def test_a_small_side_of_a_shuffled_join_is_a_reason_while_the_other_one_has_not_begun() -> None:
-    job = owing()
+    job = with_due_replan()
     event = begun(job)
     assert (event.replan_id, event.basis, event.finished, event.held) == (5, ((1, 0),), (1,), (2, 3, 4))
     assert "stage 1 has 20 rows in 200 bytes" in event.why
@@ -42,17 +51,17 @@ def test_a_small_side_of_a_shuffled_join_is_a_reason_while_the_other_one_has_not
         ("planned so", lambda: adaptive(stage(1), stage(2), joining(3, 1, 2, side="broadcast"), stage(4, reads=(3,)))),
     ],
 )
-def test_nothing_is_owed(why_not: str, job: object) -> None:
+def test_nothing_is_due(why_not: str, job: object) -> None:
     made = job()  # type: ignore[operator]
     done(made, 1)
     assert find_replan(made.graph, made.tick()) is None, why_not
 
 
-@pytest.mark.parametrize(("in_memory", "is_owed"), [(500, True), (501, False)])
-def test_a_side_is_small_if_it_is_in_memory(in_memory: int, is_owed: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(("in_memory", "is_due"), [(500, True), (501, False)])
+def test_a_side_is_small_if_it_is_in_memory(in_memory: int, is_due: bool) -> None:  # noqa: FBT001
     job = adaptive(*TWO_SIDES)
     done(job, 1, size=2, in_memory=in_memory)
-    assert (find_replan(job.graph, job.tick()) is not None) == is_owed
+    assert (find_replan(job.graph, job.tick()) is not None) == is_due
 
 
 def test_a_broadcast_that_is_larger_in_memory_than_its_file_is_a_reason() -> None:
@@ -62,7 +71,7 @@ def test_a_broadcast_that_is_larger_in_memory_than_its_file_is_a_reason() -> Non
     assert "20 rows in 1,200 bytes, too many to broadcast" in begun(job).why
 
 
-def test_nothing_is_owed_once_the_other_side_has_begun() -> None:
+def test_nothing_is_due_once_the_other_side_has_begun() -> None:
     job = adaptive(*TWO_SIDES)
     job.launch("a", 2)
     job.launch("b", 1)  # of stage 2
@@ -119,7 +128,7 @@ def test_a_stage_is_a_reason_once_and_a_job_is_planned_again_a_few_times() -> No
 
 
 def test_what_has_not_begun_waits_for_the_re_plan_but_not_for_long() -> None:
-    job = owing()
+    job = with_due_replan()
     event = begun(job)
     at_ms = event.at_ms
     assert held_stages(job.graph, at_ms) == {2, 3, 4}

@@ -8,7 +8,7 @@ from onager.execution_graph import (
     JobFailed,
     JobPlanned,
     JobState,
-    Pipeline,
+    Streaming,
     TaskFailed,
     apply,
     pop_next_tasks,
@@ -58,7 +58,7 @@ def test_a_plan_that_only_changes_the_catalog_is_made_anew_on_a_conflict_alone()
 
 def test_where_no_task_is_to_blame_the_job_fails() -> None:
     """The stage that runs has only an empty one to write for, so its launch is the end."""
-    job = planned(stage(1, 1), stage(2, 0, reads=(1,), kind="result"), pipeline=Pipeline())
+    job = planned(stage(1, 1), stage(2, 0, reads=(1,), kind="result"), streaming=Streaming())
     job.start()
     launched = pop_next_tasks(job.graph, ExecutorSlot("a", "a1", 0, can_stream=True), 1, job.tick())
     assert launched is not None

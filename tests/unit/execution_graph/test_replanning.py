@@ -1,4 +1,4 @@
-"""The rest of a query is planned again: when that is owed, what it changes, and what ends it."""
+"""The rest of a query is planned again: when that is due, what it changes, and what ends it."""
 
 import pytest
 from msgspec.structs import replace
@@ -39,9 +39,9 @@ from tests.unit.execution_graph.replanned_jobs import (
     begun,
     done,
     joining,
-    owing,
     replanned,
     swapped,
+    with_due_replan,
 )
 
 
@@ -60,7 +60,7 @@ def test_a_stage_whose_inputs_come_meanwhile_is_neither_started_nor_laid_out() -
 
 
 def test_a_re_plan_that_takes_too_long_is_given_up() -> None:
-    job = owing()
+    job = with_due_replan()
     event = begun(job)
     assert find_replan(job.graph, event.at_ms + LIMIT_MS - 1) is None
     over = find_replan(job.graph, event.at_ms + LIMIT_MS)
@@ -75,7 +75,7 @@ def test_a_re_plan_that_takes_too_long_is_given_up() -> None:
 
 
 def test_a_re_plan_whose_basis_has_changed_is_given_up_at_once() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     job.graph = replace(job.graph, stages=tuple(
@@ -89,7 +89,7 @@ def test_a_re_plan_whose_basis_has_changed_is_given_up_at_once() -> None:
 
 
 def test_a_new_plan_drops_stages_and_appends_others() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     event = replanned(job, *swapped(6), dropped=(2, 3, 4), result=7)
@@ -127,7 +127,7 @@ def test_a_stage_that_was_laid_out_can_be_dropped() -> None:
     job.launch("b", 1)
     assert job.feed(replanned(job, *swapped(6), dropped=(2, 3, 4), result=7))
     assert isinstance(job.stage(3), SupersededStage)
-    assert job.stage(3).spec.layout == layout, "how it was laid out is still told"
+    assert job.stage(3).spec.layout == layout, "how it was laid out is still reported"
     assert violations(job.graph) == ()
 
 
@@ -184,7 +184,7 @@ def test_a_late_report_of_a_superseded_stage_counts_for_nothing() -> None:
     assert not job.feed(late)
 
 
-def test_what_a_superseded_stage_has_done_was_in_vain_and_is_told() -> None:
+def test_what_a_superseded_stage_has_done_was_in_vain_and_is_reported() -> None:
     job = adaptive(*TWO_SIDES, most=0)
     job.launch("a", 2)
     job.launch("b", 2)
@@ -202,7 +202,7 @@ def test_what_a_superseded_stage_has_done_was_in_vain_and_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "stages", "dropped", "result"),
+    ("reported", "stages", "dropped", "result"),
     [
         ("stage 1 cannot be dropped", swapped(6), (1, 2, 3, 4), 7),
         ("stage 99 cannot be dropped", swapped(6), (2, 3, 4, 99), 7),
@@ -215,20 +215,20 @@ def test_what_a_superseded_stage_has_done_was_in_vain_and_is_told() -> None:
     ],
 )
 def test_a_plan_that_does_not_fit_is_not_taken(
-    told: str, stages: tuple[StageSpec, ...], dropped: tuple[int, ...], result: int
+    reported: str, stages: tuple[StageSpec, ...], dropped: tuple[int, ...], result: int
 ) -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     assert job.feed(replanned(job, *stages, dropped=dropped, result=result))
-    assert told in job.graph.replans[0].decisions[0]
+    assert reported in job.graph.replans[0].decisions[0]
     assert job.states() == ["successful", "running", "unresolved", "unresolved", "superseded"]
     job.finish()
     assert job.graph.state == "successful"
 
 
 def test_a_changed_basis_changes_nothing() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     event = replanned(job, *swapped(6), dropped=(2, 3, 4), result=7)
@@ -239,7 +239,7 @@ def test_a_changed_basis_changes_nothing() -> None:
 
 
 def test_outputs_that_are_lost_meanwhile_change_the_basis() -> None:
-    job = owing()
+    job = with_due_replan()
     job.is_shared = False
     job = adaptive(*TWO_SIDES)
     job.is_shared = False
@@ -256,7 +256,7 @@ def test_outputs_that_are_lost_meanwhile_change_the_basis() -> None:
 
 
 def test_only_the_attempt_that_is_held_can_plan_again() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     event = replanned(job, *swapped(6), dropped=(2, 3, 4), result=7)
@@ -273,7 +273,7 @@ def test_only_the_attempt_that_is_held_can_plan_again() -> None:
 
 @pytest.mark.parametrize("kind", [FailureKind.IO_ERROR, FailureKind.USER_ERROR, FailureKind.TASK_KILLED])
 def test_a_failure_keeps_the_plan(kind: FailureKind) -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     job.fail(5, 0, kind)
@@ -284,13 +284,13 @@ def test_a_failure_keeps_the_plan(kind: FailureKind) -> None:
 
 
 def test_a_lost_executor_and_a_lost_launch_keep_the_plan() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     assert job.lose("b")
     assert "its executor was lost" in job.graph.replans[0].decisions[0]
     job.finish()
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     job.take_back(5, 0, FailureKind.LAUNCH_LOST)
@@ -300,7 +300,7 @@ def test_a_lost_executor_and_a_lost_launch_keep_the_plan() -> None:
 
 
 def test_a_job_that_fails_by_its_re_plan_has_no_re_plan_under_way() -> None:
-    job = owing()
+    job = with_due_replan()
     replan = job.stage(begun(job).replan_id)
     assert isinstance(replan, RunningStage)
     graph = failed(job.graph, replan, Failure(kind=FailureKind.USER_ERROR, message="no"), job.tick())
@@ -310,7 +310,7 @@ def test_a_job_that_fails_by_its_re_plan_has_no_re_plan_under_way() -> None:
 
 
 def test_a_re_plan_that_finds_nothing_better_keeps_the_plan() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     assert job.feed(replanned(job))
@@ -326,7 +326,7 @@ def test_a_re_plan_that_finds_nothing_better_keeps_the_plan() -> None:
 
 
 def test_records_with_re_plans_survive_the_round_trip() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("b", 1)
     for _ in range(2):
@@ -338,7 +338,7 @@ def test_records_with_re_plans_survive_the_round_trip() -> None:
 
 
 def test_the_log_gives_the_graph() -> None:
-    job = owing()
+    job = with_due_replan()
     start = Job(graph=new_graph(adaptive=AdaptivePolicy(fuse_bytes=0, replan="on"))).graph
     begun(job)
     job.launch("b", 1)
@@ -348,7 +348,7 @@ def test_the_log_gives_the_graph() -> None:
 
 
 def test_only_the_last_stage_of_the_job_is_needed_by_itself_and_not_whatever_came_last() -> None:
-    job = owing()
+    job = with_due_replan()
     begun(job)
     job.launch("r", 1)
     assert job.feed(replanned(job))

@@ -293,7 +293,7 @@ def test_many_at_once_are_the_same_as_one_after_the_other() -> None:
     assert apply_all(one_by_one, ()) is one_by_one
 
 
-def test_a_graph_can_judge_the_tasks_that_it_has_heard_of_and_no_later_ones() -> None:
+def test_a_graph_can_judge_the_tasks_that_it_has_learned_of_and_no_later_ones() -> None:
     job = planned(*chain(2, 1))
     task = HeldTask(1, 0, 0, 0)
     assert not can_judge(job.graph, task)

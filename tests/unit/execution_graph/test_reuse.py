@@ -7,9 +7,9 @@ from onager.execution_graph import (
     EventBatch,
     FailureKind,
     OutputsTaken,
-    Pipeline,
     RunningStage,
     StageSpec,
+    Streaming,
     SuccessfulStage,
     TakenOutput,
     decode_batch,
@@ -102,7 +102,7 @@ def test_a_stage_that_may_give_other_rows_takes_nothing() -> None:
 
 
 def test_a_job_whose_stages_run_together_takes_nothing() -> None:
-    assert not take(planned(*printed(*BRANCHES), pipeline=Pipeline()), taken(3))
+    assert not take(planned(*printed(*BRANCHES), streaming=Streaming()), taken(3))
 
 
 # ---------------------------------------------------------------- lost

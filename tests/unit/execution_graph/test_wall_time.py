@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onager.execution_graph import Event, EventBatch, FailureKind, Pipeline, RetryLimits, TaskMetrics
+from onager.execution_graph import Event, EventBatch, FailureKind, RetryLimits, Streaming, TaskMetrics
 from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.intervals import IntervalReader
 from onager.execution_graph.wall_time import WallTime
@@ -14,18 +14,18 @@ LIMITS = RetryLimits(retry_pauses_ms=(500,))
 
 
 class Story:
-    """A job told in milliseconds since its submission."""
+    """A job reported in milliseconds since its submission."""
 
     def __init__(self) -> None:
         self.job = Job(graph=new_graph(LIMITS))
-        self.told = IntervalReader(self.job.graph)
+        self.reported = IntervalReader(self.job.graph)
 
     def read(self, *events: Event) -> None:
         """Read *events*, each a batch of its own; none: a gap."""
         for event in events:
-            self.told.read(self.told.position + 1, EventBatch(batch_id="b", events=(event,)))
+            self.reported.read(self.reported.position + 1, EventBatch(batch_id="b", events=(event,)))
         if not events:
-            self.told.read(self.told.position + 1, None)
+            self.reported.read(self.reported.position + 1, None)
 
     def at(self, ms: int) -> "Story":
         self.job.now_ms = 1_000 + ms - 2  # two ticks before a launch
@@ -47,7 +47,7 @@ class Story:
         return self.shares_of_what_was_read(until_ms)
 
     def shares_of_what_was_read(self, until_ms: int) -> dict[str, int]:
-        shares = WallTime(self.told).shares(1_000 + until_ms)
+        shares = WallTime(self.reported).shares(1_000 + until_ms)
         assert sum(share.ms for share in shares) == until_ms
         return {share.use.value: share.ms for share in shares}
 
@@ -98,7 +98,7 @@ def test_a_slot_that_is_missing_is_waited_for_and_not_while_another_task_runs() 
     assert story.shares(2_000)["waiting"] == 1 + 1_000
 
 
-def test_failures_are_wasted_and_pauses_are_told() -> None:
+def test_failures_are_wasted_and_pauses_are_reported() -> None:
     story = planned(stage(1, 1), planning=TaskMetrics(run_ms=100))
     story.launch(200)
     failure = story.job.failed(1, 0, FailureKind.IO_ERROR)
@@ -206,8 +206,8 @@ def test_finding_partitions_is_planning_and_what_is_found_is_waited_for() -> Non
 
 def test_tasks_of_a_streaming_job_that_nobody_reads_any_more_are_over() -> None:
     story = Story()
-    story.job = Job(graph=new_graph(LIMITS, pipeline=Pipeline()))
-    story.told = IntervalReader(story.job.graph)
+    story.job = Job(graph=new_graph(LIMITS, streaming=Streaming()))
+    story.reported = IntervalReader(story.job.graph)
     story.launch(2)
     specs = with_sink(stage(1, 4), stage(2, 1, reads=(1,), kind="sink"))
     story.feed(replace(story.job.plan(*specs, sink=SINK), metrics=TaskMetrics(run_ms=98)), 100)
@@ -220,5 +220,5 @@ def test_tasks_of_a_streaming_job_that_nobody_reads_any_more_are_over() -> None:
     story.succeed(11_200, 0, 4, run_ms=9_998)
     assert not story.job.graph.is_active
     found = story.shares(11_200)
-    assert not story.told.in_hand_count
+    assert not story.reported.in_hand_count
     assert found["publishing"] >= 9_998, "that was all that went on"

@@ -29,7 +29,7 @@ async def test_a_task_goes_from_poll_to_acknowledged_report():
         await eventually(lambda: r.gateway.polls[-1].free_slots == 2 and not r.gateway.polls[-1].running)
 
 
-async def test_inputs_that_are_told_by_their_digest_are_fetched_once_and_put_in_place():
+async def test_inputs_that_are_given_by_their_digest_are_fetched_once_and_put_in_place():
     inputs = pb.TaskSet(
         inputs=[pb.StageInputLocations(stage_id=1, outputs=[pb.TaskOutput(nonce=f"n{n}")]) for n in (0, 1)]
     )
@@ -179,7 +179,7 @@ async def test_with_no_free_slot_lists_are_sent_that_wait_for_nothing_and_offer_
         assert numbers == list(range(1, len(numbers) + 1))
 
 
-async def test_a_full_executor_that_hears_of_tasks_all_the_time_sends_lists_still():
+async def test_a_full_executor_that_learns_of_tasks_all_the_time_sends_lists_still():
     async with rig(slots=1, poll_wait_ms=300) as r:
         await r.gateway.launches.put(task_set(0))
         await eventually(lambda: r.worker.started)
@@ -410,7 +410,7 @@ async def test_an_agent_of_which_a_loop_ends_ends_and_says_which(how, monkeypatc
         if how == "is cut":
             raise asyncio.CancelledError
 
-    monkeypatch.setattr("onager.executor.agent.membership.Membership.keep_alive", end)
+    monkeypatch.setattr("onager.executor.agent.registration.Registration.keep_alive", end)
     async with rig() as r, asyncio.timeout(HANGS_S):
         with pytest.raises(LoopEndedError, match="heartbeats"):
             await r.outcome

@@ -12,14 +12,14 @@ from tests.support.fakes.scripted_gateway import key, rig, task_set
 from tests.support.waiting import HANGS_S, eventually
 
 
-async def test_what_lies_in_the_exchange_is_told_and_what_the_dead_left_goes_without_an_end_of_the_job():
+async def test_what_lies_in_the_exchange_is_reported_and_what_the_dead_left_goes_without_an_end_of_the_job():
     contents = Contents(files=1, bytes=7, free_bytes=1, total_bytes=2, jobs={"job-1": JobFiles(files=1)})
     async with rig(contents=contents, heartbeat_interval_ms=20, exchange_look_ms=100) as r:
         r.gateway.clean_ups = [pb.CleanUp(job_id="job-1", dead_writers=["life-0"])]
         await eventually(lambda: r.worker.cleaned == ["job-1"])
-        told = next(request for request in r.gateway.heartbeats if request.exchange_files)
-        assert told.exchange.bytes == 7
-        assert [each.job_id for each in told.exchange_files] == ["job-1"]
+        reported = next(request for request in r.gateway.heartbeats if request.exchange_files)
+        assert reported.exchange.bytes == 7
+        assert [each.job_id for each in reported.exchange_files] == ["job-1"]
         count = len(r.gateway.heartbeats)
         await eventually(lambda: len(r.gateway.heartbeats) > count + 5)
         assert not r.gateway.heartbeats[-1].exchange_files
@@ -28,7 +28,7 @@ async def test_what_lies_in_the_exchange_is_told_and_what_the_dead_left_goes_wit
 
 
 @pytest.mark.parametrize("mode", ["pull", "push"])
-async def test_what_is_kept_of_jobs_is_told_and_forgotten_without_an_end_of_the_job(mode):
+async def test_what_is_kept_of_jobs_is_reported_and_forgotten_without_an_end_of_the_job(mode):
     async with rig(mode=mode, heartbeat_interval_ms=20) as r:
         r.worker.kept = {"job-2", "job-1"}
         await eventually(lambda: any(request.kept_jobs == ["job-1", "job-2"] for request in r.gateway.heartbeats))
@@ -58,12 +58,12 @@ async def test_an_executor_whose_slots_are_always_taken_cleans_up_all_the_same()
         await eventually(lambda: len(r.worker.cleaned) == 498)
         count = len(r.gateway.heartbeats)
         await eventually(lambda: len(r.gateway.heartbeats) > count + 2)
-    told = [job_id for request in r.gateway.heartbeats for job_id in request.cleaned_up]
-    assert sorted(told) == sorted(r.worker.cleaned)
+    reported = [job_id for request in r.gateway.heartbeats for job_id in request.cleaned_up]
+    assert sorted(reported) == sorted(r.worker.cleaned)
 
 
 @pytest.mark.parametrize("mode", ["pull", "push"])
-async def test_an_exchange_that_a_task_found_full_is_told_of_until_there_is_space(mode):
+async def test_an_exchange_that_a_task_found_full_is_reported_until_there_is_space(mode):
     async with rig(mode=mode, heartbeat_interval_ms=60_000) as r:
         await eventually(lambda: r.gateway.heartbeats)
         r.worker.full = "exchange directory /x is full: free space there"

@@ -30,7 +30,7 @@ async def test_a_dead_worker_is_announced_and_its_failures_are_nobodys_error():
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
-async def test_how_a_jvm_ended_is_told_with_the_tasks_that_were_running_in_it(tasks):
+async def test_how_a_jvm_ended_is_reported_with_the_tasks_that_were_running_in_it(tasks):
     async with rig() as r:
         r.worker.ended = WorkerEnd("with exit code 3", is_memory=True)
         await r.gateway.launches.put(task_set(*range(tasks)))
@@ -45,7 +45,7 @@ async def test_how_a_jvm_ended_is_told_with_the_tasks_that_were_running_in_it(ta
         assert goodbye.reason.startswith("its JVM ended with exit code 3; ")
 
 
-async def test_a_task_that_runs_alone_is_told_so_when_the_jvm_ends():
+async def test_a_task_that_runs_alone_is_reported_so_when_the_jvm_ends():
     async with rig() as r:
         r.worker.ended = WorkerEnd("by SIGKILL")
         alone = task_set(1)
@@ -117,7 +117,7 @@ async def test_a_worker_that_does_not_stop_what_it_was_to_stop_is_given_up():
         assert not goodbye.HasField("death"), "nobody is to blame for what the agent did"
 
 
-async def test_an_end_of_which_nothing_is_known_is_told_as_none():
+async def test_an_end_of_which_nothing_is_known_is_reported_as_none():
     async with rig() as r:
         await r.gateway.launches.put(task_set(0))
         await eventually(lambda: r.worker.started)

@@ -1,4 +1,4 @@
-"""What is kept of attempts' logs, how much, and how it is told."""
+"""What is kept of attempts' logs, how much, and how it is reported."""
 
 import structlog
 
@@ -21,7 +21,7 @@ def texts(answer):
     return {(log.task.partition, log.task.task_attempt): log.text.decode() for log in answer.logs}
 
 
-def test_what_was_asked_for_is_told():
+def test_what_was_asked_for_is_reported():
     logs = AttemptLogs()
     for k in (key(0), key(0, attempt=1), key(1), key(1, stage=2), key(0, job="job-2")):
         logs.add(k, f"of {k}")

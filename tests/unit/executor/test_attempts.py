@@ -63,7 +63,7 @@ def test_a_task_that_streams_waits_for_no_slot_behind_tasks_that_may_read_from_i
     table = AttemptTable(2, ManualClock())
     running(table, 0)
     streams = task_set(1, 2, stage=2)
-    streams.pipelined = True
+    streams.streaming = True
     launch = table.accept(streams)
     assert (launch.accepted, launch.refused) == ((key(1, stage=2),), (key(2, stage=2),))
     assert table.held() == [key(0), key(1, stage=2), key(2, stage=2)]  # that one is to be reported

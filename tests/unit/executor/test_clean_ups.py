@@ -23,14 +23,14 @@ class Removal:
     def __init__(self):
         self.asked = 0
         self.may_end = asyncio.Event()
-        self.is_to_be_told = True
+        self.is_to_be_reported = True
         self.tasks = []
         self.clean_ups = CleanUps(self.carry_out, lambda work: self.tasks.append(asyncio.create_task(work)))
 
     async def carry_out(self, _):
         self.asked += 1
         await self.may_end.wait()
-        return self.is_to_be_told
+        return self.is_to_be_reported
 
     async def done(self):
         self.clean_ups.take([JOB])
@@ -43,23 +43,23 @@ async def removal():
     return Removal()
 
 
-async def test_what_is_done_is_told_until_a_request_is_answered(removal):
+async def test_what_is_done_is_reported_until_a_request_is_answered(removal):
     await removal.done()
-    jobs, number = removal.clean_ups.untold()
+    jobs, number = removal.clean_ups.unreported()
     assert jobs == ["job-1"]
-    assert removal.clean_ups.untold() == (jobs, number), "the first request was lost"
-    removal.clean_ups.were_told(number)
-    assert removal.clean_ups.untold()[0] == []
+    assert removal.clean_ups.unreported() == (jobs, number), "the first request was lost"
+    removal.clean_ups.note_answered(number)
+    assert removal.clean_ups.unreported()[0] == []
 
 
-async def test_what_is_done_again_is_told_again_although_a_poll_still_tells_of_the_first_time(removal):
+async def test_what_is_done_again_is_reported_again_although_a_poll_still_tells_of_the_first_time(removal):
     await removal.done()
-    _, by_poll = removal.clean_ups.untold()
-    _, by_heartbeat = removal.clean_ups.untold()
-    removal.clean_ups.were_told(by_heartbeat)
+    _, by_poll = removal.clean_ups.unreported()
+    _, by_heartbeat = removal.clean_ups.unreported()
+    removal.clean_ups.note_answered(by_heartbeat)
     await removal.done()  # its result is too old by now: the heartbeat's answer asked for it
-    removal.clean_ups.were_told(by_poll)
-    assert removal.clean_ups.untold()[0] == ["job-1"]
+    removal.clean_ups.note_answered(by_poll)
+    assert removal.clean_ups.unreported()[0] == ["job-1"]
 
 
 async def test_a_long_clean_up_that_is_asked_for_again_goes_on_as_one(removal):
@@ -67,16 +67,16 @@ async def test_a_long_clean_up_that_is_asked_for_again_goes_on_as_one(removal):
     await asyncio.sleep(0)
     await removal.done()
     assert removal.asked == 1
-    assert removal.clean_ups.untold()[0] == ["job-1"]
+    assert removal.clean_ups.unreported()[0] == ["job-1"]
 
 
-async def test_what_is_not_to_be_told_is_not(removal):
-    removal.is_to_be_told = False
+async def test_what_is_not_to_be_reported_is_not(removal):
+    removal.is_to_be_reported = False
     await removal.done()
-    assert removal.clean_ups.untold()[0] == []
+    assert removal.clean_ups.unreported()[0] == []
 
 
-def test_what_is_removed_while_the_directory_is_lost_is_not_told_as_removed(tmp_path, monkeypatch):
+def test_what_is_removed_while_the_directory_is_lost_is_not_reported_as_removed(tmp_path, monkeypatch):
     exchange = tmp_path / "exchange"
     exchange.mkdir()
     places, place_id = SeenPlaces({EXCHANGE: str(exchange)}, new_incarnation(), SystemClock()), "a" * 16

@@ -23,13 +23,13 @@ class Gateway(services.OnagerExecutorGatewayServicer):
 
     def __init__(self):
         self.asked = False
-        self.told = asyncio.get_running_loop().create_future()
+        self.reported = asyncio.get_running_loop().create_future()
 
     async def AwaitRequests(self, request, context):  # noqa: N802 - the name of a call
         for answer in request.answers:
             if answer.connect.HasField("analyzed"):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "it is too large")
-            self.told.set_result(answer)
+            self.reported.set_result(answer)
         if self.asked:
             await asyncio.sleep(60)
         self.asked = True
@@ -93,7 +93,7 @@ async def test_an_executor_whose_spark_is_lost_replies_nothing_and_leaves():
 
 
 @pytest.mark.parametrize("is_failure", [False, True])
-async def test_who_asked_is_told_that_a_reply_was_refused(is_failure):
+async def test_who_asked_learns_that_a_reply_was_refused(is_failure):
     def serve(call):
         if is_failure:
             return pb.ConnectReply(failure=pb.ConnectFailure(message="no"))
@@ -101,16 +101,16 @@ async def test_who_asked_is_told_that_a_reply_was_refused(is_failure):
 
     gateway = Gateway()
     async with awaiting_at(gateway, serve):
-        told = await asyncio.wait_for(gateway.told, HANGS_S)
-    assert told.number == 7
+        reported = await asyncio.wait_for(gateway.reported, HANGS_S)
+    assert reported.number == 7
     if is_failure:
-        assert told.connect.failure.message == "no"
+        assert reported.connect.failure.message == "no"
     else:
-        assert told.connect.failure.message.startswith("the answer cannot be passed on: ")
-        assert "it is too large" in told.connect.failure.message
+        assert reported.connect.failure.message.startswith("the answer cannot be passed on: ")
+        assert "it is too large" in reported.connect.failure.message
 
 
-async def test_what_an_executor_serves_goes_on_when_its_calls_go_and_its_end_is_told():
+async def test_what_an_executor_serves_goes_on_when_its_calls_go_and_its_end_is_reported():
     """A task that is to run alone waits for it."""
     begun, may_end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()

@@ -19,11 +19,13 @@ def contents(**jobs: JobFiles) -> Contents:
     return Contents(files=1, bytes=2, free_bytes=3, total_bytes=4, jobs=jobs)
 
 
-def told(watch: ExchangeWatch, *, is_answered: bool = True, again: Sequence[str] = ()) -> list[tuple[str, list[str]]]:
+def reported(
+    watch: ExchangeWatch, *, is_answered: bool = True, again: Sequence[str] = ()
+) -> list[tuple[str, list[str]]]:
     request = pb.HeartbeatRequest()
     watch.add_to(request)
     if is_answered:
-        watch.was_told(pb.HeartbeatResponse(tell_again=again))
+        watch.note_answered(pb.HeartbeatResponse(tell_again=again))
     return [(each.job_id, list(each.writers)) for each in request.exchange_files]
 
 
@@ -47,51 +49,51 @@ def test_use_is_reported_once_the_directory_was_scanned(watch):
     assert use.looked_ms
 
 
-def test_a_job_is_told_of_again_only_when_its_files_change(watch):
+def test_a_job_is_reported_again_only_when_its_files_change(watch):
     watch.take(contents(a=JobFiles(files=1)))
-    assert told(watch, is_answered=False) == [("a", [])]
-    assert told(watch) == [("a", [])]
-    assert told(watch) == []
+    assert reported(watch, is_answered=False) == [("a", [])]
+    assert reported(watch) == [("a", [])]
+    assert reported(watch) == []
     watch.take(contents(a=JobFiles(files=1)))
-    assert told(watch) == []
+    assert reported(watch) == []
     watch.take(contents(a=JobFiles(files=2), b=JobFiles()))
-    assert told(watch) == [("a", []), ("b", [])]
+    assert reported(watch) == [("a", []), ("b", [])]
     watch.take(contents())
     watch.take(contents(a=JobFiles(files=2)))
-    assert told(watch) == [("a", [])]
+    assert reported(watch) == [("a", [])]
 
 
-def test_what_is_seen_while_a_heartbeat_is_under_way_is_told_with_the_next(watch):
+def test_what_is_seen_while_a_heartbeat_is_under_way_is_reported_with_the_next(watch):
     watch.take(contents(a=JobFiles(files=1)))
     watch.add_to(pb.HeartbeatRequest())
     watch.take(contents(a=JobFiles(files=2)))
-    watch.was_told(pb.HeartbeatResponse())
-    assert told(watch) == [("a", [])]
-    assert told(watch) == []
+    watch.note_answered(pb.HeartbeatResponse())
+    assert reported(watch) == [("a", [])]
+    assert reported(watch) == []
 
 
-def test_a_job_is_told_of_again_when_the_scheduler_says_so(watch):
+def test_a_job_is_reported_again_when_the_scheduler_says_so(watch):
     watch.take(contents(a=JobFiles(files=1), b=JobFiles(files=1)))
-    assert told(watch, again=["a", "gone"]) == [("a", []), ("b", [])]
-    assert told(watch) == [("a", [])]
-    assert told(watch) == []
+    assert reported(watch, again=["a", "gone"]) == [("a", []), ("b", [])]
+    assert reported(watch) == [("a", [])]
+    assert reported(watch) == []
 
 
-def test_writers_are_told_of_when_they_stay_and_after_each_look(watch):
+def test_writers_are_reported_when_they_stay_and_after_each_look(watch):
     job = JobFiles(files=1, writers={STRANGER, ME})
     watch.take(contents(a=job))
-    assert told(watch) == [("a", [])]
+    assert reported(watch) == [("a", [])]
     for _ in range(2):
         watch.take(contents(a=job))
-        assert told(watch) == [("a", [STRANGER])]
-        assert told(watch) == []
+        assert reported(watch) == [("a", [STRANGER])]
+        assert reported(watch) == []
     watch.take(contents(a=JobFiles(files=1)))
-    assert told(watch) == []
+    assert reported(watch) == []
 
 
 def test_a_heartbeat_stays_small(watch):
     watch.take(contents(**{f"j{i}": JobFiles() for i in range(20)}))
-    assert [len(told(watch)) for _ in range(3)] == [16, 4, 0]
+    assert [len(reported(watch)) for _ in range(3)] == [16, 4, 0]
 
 
 async def test_a_directory_that_cannot_be_looked_through_is_left_alone():

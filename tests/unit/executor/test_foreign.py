@@ -67,7 +67,7 @@ def test_without_pyiceberg_an_executor_with_such_a_catalog_does_not_start(monkey
         ForeignTables([parse_catalog("ice=iceberg")])
 
 
-def test_what_a_catalog_does_not_answer_in_time_is_told():
+def test_what_a_catalog_does_not_answer_in_time_is_reported():
     over = threading.Event()
     with pytest.raises(
         CatalogUnavailableError, match=r"the catalog ice cannot be used: it did not answer within 0\.01"

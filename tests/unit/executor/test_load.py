@@ -1,4 +1,4 @@
-"""What an executor's processes use: sampled, and told with heartbeats."""
+"""What an executor's processes use: sampled, and reported with heartbeats."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ def test_sparks_python_workers_are_counted_and_not_what_forks_them(started: list
     assert tree.look().python_workers == 2
 
 
-async def test_nothing_is_told_while_nothing_is_known() -> None:
+async def test_nothing_is_reported_while_nothing_is_known() -> None:
     async def sample() -> None:
         return None
 

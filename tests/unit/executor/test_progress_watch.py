@@ -2,7 +2,7 @@
 
 from onager.executor.agent.progress_watch import ProgressWatch
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_TOLD_ATTEMPTS
+from onager.protocol.field_limits import MAX_REPORTED_ATTEMPTS
 from tests.support.fakes.scripted_gateway import key, rig, task_set
 from tests.support.waiting import eventually
 
@@ -27,14 +27,14 @@ async def seen(found: list[pb.AttemptProgress], *, is_working: bool = True) -> P
     return watch
 
 
-async def test_only_what_is_listed_is_told_and_no_more_than_the_limit() -> None:
+async def test_only_what_is_listed_is_reported_and_no_more_than_the_limit() -> None:
     watch = await seen([pb.AttemptProgress(task=task(p), rows_read=p) for p in range(1_000)])
     request = pb.HeartbeatRequest(running=[task(3), task(5)])
     watch.add_to(request)
     assert [each.rows_read for each in request.progress] == [3, 5]
     request = pb.HeartbeatRequest(running=[task(p) for p in range(1_000)])
     watch.add_to(request)
-    assert len(request.progress) == MAX_TOLD_ATTEMPTS
+    assert len(request.progress) == MAX_REPORTED_ATTEMPTS
 
 
 async def test_nobody_is_asked_while_nothing_runs() -> None:
@@ -49,7 +49,7 @@ async def test_an_agent_tells_how_far_its_tasks_are() -> None:
         r.worker.permille = 300
         await r.gateway.launches.put(task_set(0))
         await eventually(lambda: r.gateway.heartbeats[-1:] and r.gateway.heartbeats[-1].progress)
-        (told,) = r.gateway.heartbeats[-1].progress
-        assert (told.permille, told.rows_read, told.task.partition) == (300, 7, 0)
+        (reported,) = r.gateway.heartbeats[-1].progress
+        assert (reported.permille, reported.rows_read, reported.task.partition) == (300, 7, 0)
         r.worker.succeed(key(0))
         await eventually(lambda: not r.gateway.heartbeats[-1].progress)

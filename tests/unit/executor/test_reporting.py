@@ -15,7 +15,7 @@ from tests.support.waiting import HANGS_S
 
 
 class Silence(SchedulerGateway):
-    """A scheduler that answers only when told to."""
+    """A scheduler that answers only when asked to."""
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()

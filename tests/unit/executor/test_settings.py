@@ -48,7 +48,7 @@ def test_a_port_for_streams_that_others_reach_needs_a_token_or_a_word(tmp_path):
 
 @pytest.mark.parametrize("address", ["host:0", "0.0.0.0:7", "[::]:7"])
 @pytest.mark.parametrize("field", ["advertise", "stream_advertise"])
-def test_an_address_that_leads_others_nowhere_is_not_told_to_them(field, address):
+def test_an_address_that_leads_others_nowhere_is_not_sent_to_them(field, address):
     with pytest.raises(ValidationError, match="under which others reach this process"):
         ExecutorSettings(exchange_dir="/x", **{field: address})
 
@@ -86,11 +86,11 @@ def test_the_first_restart_is_immediate_and_pauses_grow_to_half_a_minute():
         ({"exchange_dir": "/a/exchange", "warehouse": "/w"}, "/w"),
     ],
 )
-def test_tables_without_a_location_lie_beside_the_exchange_unless_told_otherwise(given, warehouse):
+def test_tables_without_a_location_lie_beside_the_exchange_unless_set_otherwise(given, warehouse):
     assert ExecutorSettings(**given).warehouse_dir == warehouse
 
 
-def test_what_lies_beside_a_token_or_a_key_is_private_and_that_it_cannot_be_is_told(tmp_path):
+def test_what_lies_beside_a_token_or_a_key_is_private_and_that_it_cannot_be_is_reported(tmp_path):
     for name in ("secrets", "tls", "exchange"):
         (tmp_path / name).mkdir(mode=0o700)
     (tmp_path / "token").write_text("t")
@@ -105,10 +105,10 @@ def test_what_lies_beside_a_token_or_a_key_is_private_and_that_it_cannot_be_is_t
     beside = settings.model_copy(update={"auth_token_file": tmp_path / "token"})
     assert beside.private.meets(str(tmp_path / "token"))
     assert beside.private.meets(str(tmp_path / "data")) is None
-    for given, told in ((settings, []), (beside, ["secrets_beside_other_files"])):
+    for given, reported in ((settings, []), (beside, ["secrets_beside_other_files"])):
         with capture_logs() as logs:
             _warn_of_places(given, structlog.get_logger())
-        assert [log["event"] for log in logs] == told
+        assert [log["event"] for log in logs] == reported
 
 
 @pytest.mark.parametrize(

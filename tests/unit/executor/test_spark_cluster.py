@@ -25,7 +25,7 @@ def test_a_cluster_is_refused_a_directory_that_nobody_says_is_shared(path):
     cluster.check_exchange(MASTER, path, is_shared=True)
 
 
-def test_a_master_that_does_not_listen_is_told_before_spark_starts():
+def test_a_master_that_does_not_listen_is_reported_before_spark_starts():
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
         master = f"spark://127.0.0.1:{taken.getsockname()[1]}"
@@ -40,7 +40,7 @@ def test_one_master_of_several_is_enough():
 
 
 @pytest.mark.parametrize("master", ["spark://", "spark://:7077", "spark://h:port", "spark://h:0"])
-def test_an_address_that_is_none_is_told(master):
+def test_an_address_that_is_none_is_reported(master):
     with pytest.raises(InvalidSettingError, match="spark://HOST:PORT"):
         cluster.await_master(master)
 

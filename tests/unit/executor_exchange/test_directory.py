@@ -125,12 +125,12 @@ def test_a_usable_directory_passes_and_keeps_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_directory_is_told(tmp_path):
+def test_a_missing_directory_is_reported(tmp_path):
     with pytest.raises(ExchangeNotWritableError, match=f"{tmp_path}/no is not there: mount the volume there"):
         check_exchange_dir(f"{tmp_path}/no")
 
 
-def test_a_file_is_told(tmp_path):
+def test_a_file_is_reported(tmp_path):
     (tmp_path / "f").write_text("")
     with pytest.raises(ExchangeNotWritableError, match="not a directory"):
         check_exchange_dir(f"{tmp_path}/f")
@@ -140,7 +140,7 @@ def test_a_file_is_told(tmp_path):
     ("number", "error", "message"),
     [(28, ExchangeFullError, "is full"), (30, ExchangeNotWritableError, "Read-only file system")],
 )
-def test_a_full_or_read_only_directory_is_told(tmp_path, monkeypatch, number, error, message):
+def test_a_full_or_read_only_directory_is_reported(tmp_path, monkeypatch, number, error, message):
     def refuse(self, _):
         raise OSError(number, os.strerror(number))
 
@@ -150,7 +150,7 @@ def test_a_full_or_read_only_directory_is_told(tmp_path, monkeypatch, number, er
 
 
 @pytest.mark.parametrize("call", ["stat", "unlink"])
-def test_a_file_system_that_fails_while_it_is_looked_at_is_told(tmp_path, monkeypatch, call):
+def test_a_file_system_that_fails_while_it_is_looked_at_is_reported(tmp_path, monkeypatch, call):
     def fail(self, **_):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
@@ -195,7 +195,7 @@ def test_a_writer_that_comes_in_between_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_job_whose_directory_comes_back_for_ever_is_told(tmp_path, monkeypatch):
+def test_a_job_whose_directory_comes_back_for_ever_is_reported(tmp_path, monkeypatch):
     fill(tmp_path, "job-1/f")
     rename = Path.rename
 

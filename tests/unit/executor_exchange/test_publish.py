@@ -153,7 +153,7 @@ def test_a_target_that_appears_meanwhile_is_refused_and_kept(tmp_path):
     assert content(target) == {"theirs": "theirs"}
 
 
-def test_a_target_that_another_fills_while_it_is_overwritten_is_told_to_the_user(tmp_path):
+def test_a_target_that_another_fills_while_it_is_overwritten_is_reported_to_the_user(tmp_path):
     manifest, target = stage(tmp_path, "overwrite", old=True)
 
     class Meanwhile(Files):
@@ -251,7 +251,7 @@ def test_append_meets_a_target_that_appeared_meanwhile(tmp_path):
     assert content(target) == NEW | {"theirs": "theirs"}
 
 
-def test_lost_staged_files_are_told_and_the_old_dataset_is_kept(tmp_path):
+def test_lost_staged_files_are_reported_and_the_old_dataset_is_kept(tmp_path):
     manifest, target = stage(tmp_path, "overwrite", old=True)
     (tmp_path / f".out.onager-{JOB}" / "n1" / "part-00001-n1.parquet").unlink()
     with pytest.raises(SinkError, match=r"part-00001-n1\.parquet"):

@@ -25,7 +25,7 @@ def plan(output=SINGLE, **fields):
             ExchangeInput(3, reads_all=True),
             LeafInput(b"\x01\x02", "parquet /data (2 files)"),
             ExchangeInput(1, False, 7),
-            ExchangeInput(2, False, 7, is_alone=True),
+            ExchangeInput(2, False, 7, is_sole_reader=True),
         ),
         "output": output,
         "partitions": 4,
@@ -68,8 +68,8 @@ def test_equal_plans_have_equal_bytes_whatever_the_order_of_their_settings():
 
 
 def test_of_an_input_of_which_nothing_is_said_others_may_read_too():
-    said = encode(plan(inputs=(ExchangeInput(2, False, 7, is_alone=True),)))
-    unsaid = said.replace(b'"is_alone":true,', b"")
+    said = encode(plan(inputs=(ExchangeInput(2, False, 7, is_sole_reader=True),)))
+    unsaid = said.replace(b'"is_sole_reader":true,', b"")
     length = int.from_bytes(said[10:14], "big") - (len(said) - len(unsaid))
     unsaid = unsaid[:10] + length.to_bytes(4, "big") + unsaid[14:]
     assert decode(unsaid).inputs == (ExchangeInput(2, False, 7),)

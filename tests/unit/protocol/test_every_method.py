@@ -5,7 +5,7 @@ import pytest
 from onager.executor.agent.push import ExecutorService
 from onager.protocol import externalscaler_pb2_grpc, onager_pb2_grpc
 from onager.scheduler.api.gateway import ExecutorGateway
-from onager.scheduler.api.replica_service import ReplicaService
+from onager.scheduler.api.scheduler_gateway import SchedulerGatewayService
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.scaler import ScalerService
 
@@ -15,7 +15,7 @@ from onager.scheduler.scaler import ScalerService
     [
         (onager_pb2_grpc.OnagerSchedulerServicer, SchedulerService),
         (onager_pb2_grpc.OnagerExecutorGatewayServicer, ExecutorGateway),
-        (onager_pb2_grpc.OnagerReplicaServicer, ReplicaService),
+        (onager_pb2_grpc.OnagerSchedulerGatewayServicer, SchedulerGatewayService),
         (onager_pb2_grpc.OnagerExecutorServicer, ExecutorService),
         (externalscaler_pb2_grpc.ExternalScalerServicer, ScalerService),
     ],

@@ -158,7 +158,7 @@ def test_parts_are_counted_before_anything_is_decoded(request_: pb.SubmitJobRequ
             check_parts(data, request_.DESCRIPTOR, parts - 1, "it")
 
 
-def test_a_client_that_submits_too_many_parts_is_told_what_to_do() -> None:
+def test_a_client_that_submits_too_many_parts_learns_what_to_do() -> None:
     request = pb.SubmitJobRequest(spec=pb.JobSpec(views=[pb.View(options={"a" * 9: "b"}) for _ in range(10_001)]))
     with pytest.raises(InvalidRequestError, match=r"counted in View\.options: give fewer views, options, settings"):
         _method("SubmitJob").read(request.SerializeToString())

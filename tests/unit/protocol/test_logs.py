@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from onager.logs import FIELD_CHARS, bounded, told
+from onager.logs import FIELD_CHARS, bounded, exception_text
 from onager.protocol import onager_pb2 as pb
 
 SECRET = "do-not-show-me"
@@ -65,7 +65,7 @@ def raises(depth: int, request: object) -> None:
     raises(depth - 1, request)
 
 
-def test_an_error_is_told_by_its_last_places_in_the_code_and_without_what_variables_hold() -> None:
+def test_an_error_is_reported_by_its_last_places_in_the_code_and_without_what_variables_hold() -> None:
     large = Large(["x" * 100_000] * 100)
     try:
         raises(900, {"conf": large})
@@ -78,14 +78,14 @@ def test_an_error_is_told_by_its_last_places_in_the_code_and_without_what_variab
     assert large.written == 1, "in the error's own text"
 
 
-def test_causes_are_told_first() -> None:
+def test_causes_are_reported_first() -> None:
     try:
         try:
             {}["a"]
         except KeyError as error:
             raise ValueError("b") from error
     except ValueError as error:
-        text = told(error)
+        text = exception_text(error)
     assert text.index("KeyError: 'a'") < text.index("which led to") < text.index("ValueError: b")
 
 
@@ -128,7 +128,7 @@ parameters = GatewayParameters(port=jvm.getsockname()[1])
 print(GatewayClient(gateway_parameters=parameters).send_command("a command", retry=False))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "x\n", "it was told of its error"
+    assert done.stdout == "x\n", "it was notified of its error"
     assert done.stderr == ""
 
 

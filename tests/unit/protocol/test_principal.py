@@ -30,7 +30,7 @@ class Service(OnagerSchedulerServicer):
         if request.job_id == "together":
             await self.both.wait()
         caller = caller_of(context)
-        return pb.JobDetail(plan=f"{caller.principal} {caller.peer}")
+        return pb.JobDetail(plan=f"{caller.principal} {caller.address}")
 
     @translated_stream
     async def WatchJob(self, request, context):  # noqa: ARG002, N802

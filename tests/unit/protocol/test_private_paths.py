@@ -101,7 +101,7 @@ def test_what_a_link_leads_to_is_private_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "secret", ["auth_token_file", "peer_auth_token_file", "tls_key", "peer_tls_key", "webhook_secret_file"]
+    "secret", ["auth_token_file", "outgoing_auth_token_file", "tls_key", "outgoing_tls_key", "webhook_secret_file"]
 )
 def test_what_lies_beside_each_secret_of_a_scheduler_is_private(tmp_path, secret):
     private = SchedulerSettings(**{secret: tmp_path / "secrets" / "file"}).private
@@ -151,8 +151,8 @@ def test_with_roots_only_what_lies_in_them_is_for_jobs(tmp_path, path, why):
     (tmp_path / "data" / "in" / "link").symlink_to(tmp_path)
     own = [tmp_path / "data" / "in" / "exchange", *SYSTEM]
     private = PrivatePaths(own, roots=[str(tmp_path / "data" / "in")], tables=str(tmp_path / "warehouse"))
-    told = private.refusal(path.format(tmp_path))
-    assert told is None if why is None else told is not None and why in told
+    reported = private.refusal(path.format(tmp_path))
+    assert reported is None if why is None else reported is not None and why in reported
 
 
 def test_without_roots_everything_but_what_is_private_is_for_jobs(tmp_path):

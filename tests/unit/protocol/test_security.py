@@ -48,7 +48,7 @@ def test_a_file_that_was_replaced_is_read_again_and_one_that_is_gone_leaves_what
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"too-short", b"0123456789 abcdefgh", "schlüssel-schlüssel".encode()])
-def test_no_token_is_told_without_telling_what_is_there(tmp_path, content):
+def test_no_token_is_reported_without_telling_what_is_there(tmp_path, content):
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(InvalidSettingError, match="openssl rand -hex 32") as raised:
@@ -68,7 +68,7 @@ def test_no_token_is_told_without_telling_what_is_there(tmp_path, content):
         ("na\x01me client 0123456789abcdef", "line 4 has a name of more than 128 characters, or with one that cannot"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_told_with_its_number_in_the_file(tmp_path, line, why):
+def test_what_is_wrong_with_a_line_is_reported_with_its_number_in_the_file(tmp_path, line, why):
     (tmp_path / "token").write_text(f"{_OTHER}\n\n  \n{line}\n")
     with pytest.raises(InvalidSettingError, match=why):
         TokenFile(tmp_path / "token")

@@ -95,7 +95,7 @@ async def test_a_request_comes_decoded() -> None:
     assert await Service().GetJob(pb.GetJobRequest(job_id="j").SerializeToString(), CONTEXT) == "j"
 
 
-async def test_a_defect_is_told_by_the_number_under_which_the_log_has_it() -> None:
+async def test_a_defect_is_reported_by_the_number_under_which_the_log_has_it() -> None:
     request = pb.SubmitJobRequest(client_id="private")
     with capture_logs() as logs:
         refused = await refusal(Service().SubmitJob(request.SerializeToString(), CONTEXT))

@@ -1,4 +1,4 @@
-"""A client that stops reading, or sending: it is told to come again, and keeps no place for ever."""
+"""A client that stops reading, or sending: it is asked to come again, and keeps no place for ever."""
 
 import asyncio
 from unittest.mock import Mock
@@ -61,7 +61,7 @@ async def read_all(call, pause_s=0.0):
     return read, None
 
 
-async def test_who_stops_reading_and_goes_on_is_told_to_come_again(served, monkeypatch):
+async def test_who_stops_reading_and_goes_on_is_asked_to_come_again(served, monkeypatch):
     monkeypatch.setattr(serving, "STREAM_STALLED_S", 0.3)
     service, stub = served
     async with asyncio.timeout(HANGS_S):

@@ -62,7 +62,7 @@ def test_an_error_comes_back_as_the_same_class_text_and_fields(error):
     assert vars(back) == vars(error)
 
 
-def test_a_class_of_a_newer_service_is_told_as_its_base():
+def test_a_class_of_a_newer_service_is_reported_as_its_base():
     class NewerError(errors.JobConflictError):
         pass
 

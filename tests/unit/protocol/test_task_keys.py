@@ -5,7 +5,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_job, by_key, task_id
 
 
-def test_reports_are_told_apart_by_job_in_their_order():
+def test_reports_are_distinguished_by_job_in_their_order():
     keys = [TaskKey(job_id, 0, 0, partition, 0) for job_id, partition in (("b", 2), ("a", 1), ("b", 1))]
     reports = by_key(pb.TaskReport(task=task_id(key)) for key in keys)
     assert list(reports) == keys

@@ -11,8 +11,8 @@ async def pair(clock):
     made = Pair(clock)
     await made.start()
     yield made
-    for replica in made.replicas.values():
-        await replica.close()
+    for scheduler in made.schedulers.values():
+        await scheduler.close()
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ async def world(tmp_path, clock):
     made = World(tmp_path, clock, MemoryStore(clock), shared)
     yield made
     for scheduler in made.schedulers:
-        await scheduler.replica.close()
+        await scheduler.app.close()
 
 
 @pytest.fixture

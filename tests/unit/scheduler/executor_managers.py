@@ -4,7 +4,7 @@ from onager.clock import ManualClock
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.scheduler import timing
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.state_backend.memory import MemoryBackend
@@ -25,7 +25,7 @@ def request(executor_id="e1", incarnation="one", **changes):
     return pb.RegisterExecutorRequest(**{**given, **changes})
 
 
-ALONE = Precedence(Members(MemoryBackend(), ManualClock(), scheduler_id="s", address="", lease_ttl_s=1))
+ALONE = Precedence(LiveSchedulers(MemoryBackend(), ManualClock(), scheduler_id="s", address="", lease_ttl_s=1))
 
 
 async def nothing():

@@ -1,11 +1,11 @@
-"""Two replicas in one process, each of which drives some jobs, and their callers."""
+"""Two schedulers in one process, each of which drives some jobs, and their callers."""
 
 from onager.execution_graph import ExecutorSlot, RunningStage
 from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.task_keys import by_key, task_id, task_keys
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.policy import rendezvous
@@ -20,85 +20,87 @@ SLOT = ExecutorSlot("e1", "life", 1)
 
 
 def job_of(scheduler_id, number=0):
-    """Return the id of a job that the replica drives."""
+    """Return the id of a job that the scheduler drives."""
     names = (f"job-{n}" for n in range(1_000))
     return JobId([n for n in names if rendezvous.first(n, [HERE, THERE]) == scheduler_id][number])
 
 
 class Pair:
-    """Two replicas whose loops do not run; they reach each other as `fate` says: "ok", "silent" or "answer lost"."""
+    """Two schedulers whose loops do not run; they reach each other as `fate` says: "ok", "silent" or "answer lost"."""
 
     def __init__(self, clock, exchange_dir="/x"):
         memory = MemoryStore(clock)
         self.clock = clock
-        self.replicas = {
-            scheduler_id: Replica(
+        self.schedulers = {
+            scheduler_id: SchedulerApp(
                 SchedulerSettings(exchange_dir=str(exchange_dir), scheduler_id=scheduler_id, listen="127.0.0.1:1"),
                 MemoryBackend(memory),
                 clock,
             )
             for scheduler_id in (HERE, THERE)
         }
-        self.here, self.there = self.replicas.values()
+        self.here, self.there = self.schedulers.values()
         self.fate = "ok"
         self.calls = []
 
     async def start(self):
-        for replica in self.replicas.values():
-            await replica._backend.put(Keyspace.Schedulers, replica.members.id, replica.members.record.encoded())
-        for replica in self.replicas.values():
-            await replica.start()
-            replica.forwarding.calls.forward = self.forward
+        for scheduler in self.schedulers.values():
+            await scheduler._backend.put(
+                Keyspace.Schedulers, scheduler.schedulers.id, scheduler.schedulers.record.encoded()
+            )
+        for scheduler in self.schedulers.values():
+            await scheduler.start()
+            scheduler.forwarding.calls.forward = self.forward
 
     async def forward(self, scheduler_id, request):
         self.calls.append(request)
         sent = pb.ForwardRequest.FromString(request.SerializeToString())
         if self.fate == "silent":
             raise NotDrivingError("silent")
-        answer = await self.replicas[scheduler_id].for_replicas.Forward(sent, Peer())
+        answer = await self.schedulers[scheduler_id].for_schedulers.Forward(sent, FakeContext())
         if self.fate == "answer lost":
             raise NotDrivingError("lost")
         return pb.ForwardResponse.FromString(answer.SerializeToString())
 
     async def settle(self):
-        """Let each replica receive the other's writes and messages."""
-        for replica in self.replicas.values():
-            await replica.heads.refresh()
-            await replica.adoption.adopt_all()
-            for actor in replica.forwarding.drivers().values():
+        """Let each scheduler receive the other's writes and messages."""
+        for scheduler in self.schedulers.values():
+            await scheduler.heads.refresh()
+            await scheduler.adoption.adopt_all()
+            for actor in scheduler.forwarding.drivers().values():
                 await actor.tell()
-        for replica in self.replicas.values():
-            for actor in replica.forwarding.drivers().values():
+        for scheduler in self.schedulers.values():
+            for actor in scheduler.forwarding.drivers().values():
                 await actor.tell()
 
     async def run_job(self, job_id, tasks, *, at_ms=1, terms=None):
         """Submit a job, and have its driver plan it: *tasks* wait."""
-        actor = self.replicas[rendezvous.first(job_id, [HERE, THERE])]
+        actor = self.schedulers[rendezvous.first(job_id, [HERE, THERE])]
         await actor.jobs.submit(graph(job_id, at_ms=at_ms), terms)
         await actor.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
         await actor.writers.record_decision(job_id, lambda _: Decision([planned(tasks)]))
         await self.settle()
 
-    async def fill(self, slots, replica=None):
-        replica = replica or self.here
-        filled = await replica.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * slots)
+    async def fill(self, slots, scheduler=None):
+        scheduler = scheduler or self.here
+        filled = await scheduler.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * slots)
         return [key for launch in filled.launches for key in task_keys(launch.task_set)]
 
-    async def finish(self, keys, replica=None):
-        """Report *keys* to a replica as successful, and return the tasks that took their slots."""
-        replica = replica or self.here
-        updated = await replica.tasks.update_task_statuses(SLOT, by_key(map(report, keys)), len(keys))
+    async def finish(self, keys, scheduler=None):
+        """Report *keys* to a scheduler as successful, and return the tasks that took their slots."""
+        scheduler = scheduler or self.here
+        updated = await scheduler.tasks.update_task_statuses(SLOT, by_key(map(report, keys)), len(keys))
         assert set(updated.acknowledged) == set(keys)
         launches = list(updated.launches)
         if updated.reservations:
-            launches += (await replica.tasks.fill_reservations(updated.reservations)).launches
+            launches += (await scheduler.tasks.fill_reservations(updated.reservations)).launches
         return [key for launch in launches for key in task_keys(launch.task_set)]
 
     async def stored(self, job_id):
         return (await self.here.jobs.load(job_id)).graph.stages[1]
 
     def running(self, job_id):
-        stage = self.replicas[rendezvous.first(job_id, [HERE, THERE])].jobs.cached(job_id).graph.stages[1]
+        stage = self.schedulers[rendezvous.first(job_id, [HERE, THERE])].jobs.cached(job_id).graph.stages[1]
         return len(stage.running) if isinstance(stage, RunningStage) else 0
 
 
@@ -107,7 +109,7 @@ def report(key):
     return pb.TaskReport(task=task_id(key), success=pb.TaskSuccess(output=output))
 
 
-class Peer:
+class FakeContext:
     """The caller's end of a connection, for a service that is called without one."""
 
     def peer(self):
@@ -115,7 +117,7 @@ class Peer:
 
 
 async def register(pair):
-    """Register e1 with the replica here, which it polls."""
+    """Register e1 with the scheduler here, which it polls."""
     request = pb.RegisterExecutorRequest(
         executor_id="e1",
         incarnation="life",

@@ -27,5 +27,7 @@ def executors(*taking_work, streaming=(), may_see=lambda _: True):
     )
 
 
-def view(members=None, ownership=None, found=None):
-    return ClusterView(members, ownership, None if members is None else Precedence(members), found or executors())
+def view(schedulers=None, ownership=None, found=None):
+    return ClusterView(
+        schedulers, ownership, None if schedulers is None else Precedence(schedulers), found or executors()
+    )

@@ -43,7 +43,7 @@ class World:
         s = await self.scheduler("s")
         await s.look(3)
         a = self.machine("a")
-        await a.register(s.replica)
+        await a.register(s.app)
         return s, a
 
     async def known(self, name=EXCHANGE):
@@ -52,11 +52,11 @@ class World:
 
 
 def states(scheduler):
-    return {info.executor_id: (info.state, info.reason) for info in scheduler.replica.executors.infos()}
+    return {info.executor_id: (info.state, info.reason) for info in scheduler.app.executors.infos()}
 
 
 async def ended(world, s, *names):
     """End executors, and let their records say so."""
     for name in names:
-        record = s.replica.executors.registry.find(name)
-        await s.replica.executors.deregister(name, record.incarnation, "it left")
+        record = s.app.executors.registry.find(name)
+        await s.app.executors.deregister(name, record.incarnation, "it left")

@@ -16,7 +16,7 @@ from onager.execution_graph import (
     apply_all,
     submit,
 )
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.executors.records import ExecutorRecord, ExecutorSession
 from onager.scheduler.jobs import job_store
@@ -83,7 +83,7 @@ def failed(partition, at_ms, message="no space left"):
 
 
 def session_of(executor_id="e1", state="alive", *, list_number=0):
-    """Return a replica's session with an executor of four slots."""
+    """Return a scheduler's session with an executor of four slots."""
     record = ExecutorRecord(
         executor_id=executor_id,
         incarnation="life",
@@ -106,7 +106,7 @@ def store(backend, clock, writer=""):
 
 
 def acting_alone(backend, clock):
-    return Ownership(Members(backend, clock, scheduler_id="s1", address="127.0.0.1:1", lease_ttl_s=4))
+    return Ownership(LiveSchedulers(backend, clock, scheduler_id="s1", address="127.0.0.1:1", lease_ttl_s=4))
 
 
 async def keys(backend, *keyspaces):

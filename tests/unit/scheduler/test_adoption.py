@@ -7,16 +7,16 @@ from onager.execution_graph import ExecutorLost
 from tests.unit.scheduler.pair import HERE, job_of
 
 
-async def test_jobs_are_told_of_losses_that_the_store_did_not_take_when_they_were_adopted(pair, monkeypatch):
+async def test_jobs_are_notified_of_losses_that_the_store_did_not_take_when_they_were_adopted(pair, monkeypatch):
     jobs = [job_of(HERE, number) for number in range(3)]
     for job_id in jobs:
         await pair.run_job(job_id, 1)
-    adoption, told = pair.here.adoption, []
+    adoption, reported = pair.here.adoption, []
     losses = [ExecutorLost(executor_id=name, incarnation="life", reason="gone", at_ms=1) for name in ("e1", "e2")]
 
     async def lose(lost, *, jobs):
-        told.append((lost.executor_id, sorted(jobs)))
-        if len(told) == 1:
+        reported.append((lost.executor_id, sorted(jobs)))
+        if len(reported) == 1:
             raise StateUnavailableError("down")
 
     monkeypatch.setattr(pair.here.executors, "recent_losses", lambda: losses)
@@ -25,4 +25,4 @@ async def test_jobs_are_told_of_losses_that_the_store_did_not_take_when_they_wer
     with pytest.raises(StateUnavailableError):
         await adoption.adopt_all()
     await adoption.adopt_all()
-    assert told == [("e1", sorted(jobs)), ("e1", sorted(jobs)), ("e2", sorted(jobs))]
+    assert reported == [("e1", sorted(jobs)), ("e1", sorted(jobs)), ("e2", sorted(jobs))]

@@ -14,7 +14,7 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import BACKUP_FORMAT
 from onager.protocol.security.principal import caller_of, note_principal
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.jobs.audit import Audit, AuditRecord, key_ms
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin import auditing
@@ -27,19 +27,19 @@ DAY_MS = 24 * 3_600_000
 
 
 class Context:
-    def __init__(self, peer="ipv4:10.0.0.7:41234"):
-        self._peer = peer
+    def __init__(self, address="ipv4:10.0.0.7:41234"):
+        self._address = address
 
     def peer(self):
-        return self._peer
+        return self._address
 
     async def abort(self, code, message, _):
         raise RuntimeError(f"{code.name}: {message}")
 
 
 @contextlib.asynccontextmanager
-async def replica(backend, clock, scheduler_id="s1", **settings):
-    made = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id=scheduler_id, **settings), backend, clock)
+async def running_app(backend, clock, scheduler_id="s1", **settings):
+    made = SchedulerApp(SchedulerSettings(exchange_dir="/x", scheduler_id=scheduler_id, **settings), backend, clock)
     await made.start()
     yield made
     await made.close()
@@ -47,7 +47,7 @@ async def replica(backend, clock, scheduler_id="s1", **settings):
 
 @pytest.fixture
 async def scheduler(backend, clock):
-    async with replica(backend, clock) as made:
+    async with running_app(backend, clock) as made:
         yield made
 
 
@@ -71,9 +71,9 @@ async def listed(scheduler, **wanted):
     return await scheduler.service.ListAudit(pb.ListAuditRequest(**wanted), Context())
 
 
-async def told(scheduler, **wanted):
+async def reported(scheduler, **wanted):
     entries = (await listed(scheduler, **wanted)).entries
-    return [(e.principal, e.peer, e.scheduler_id, e.action, e.target, e.detail, e.outcome) for e in entries]
+    return [(e.principal, e.address, e.scheduler_id, e.action, e.target, e.detail, e.outcome) for e in entries]
 
 
 # ---------------------------------------------------------------- jobs
@@ -82,7 +82,7 @@ async def told(scheduler, **wanted):
 async def test_a_job_is_shown_with_who_submitted_it_also_by_another_scheduler(scheduler, backend, clock):
     await submit(scheduler)
     note_principal("bob")
-    async with replica(backend, clock, "s2") as other:
+    async with running_app(backend, clock, "s2") as other:
         (job,) = (await other.service.ListJobs(pb.ListJobsRequest(), Context())).jobs
         assert job.principal == "ann"
         await cancel(other)
@@ -117,7 +117,7 @@ async def test_without_a_name_nothing_is_said(scheduler):
 
 
 @pytest.mark.parametrize(
-    ("peer", "address"),
+    ("sent", "address"),
     [
         ("ipv4:10.0.0.7:41234", "10.0.0.7"),
         ("ipv6:[::1]:41234", "::1"),
@@ -126,16 +126,16 @@ async def test_without_a_name_nothing_is_said(scheduler):
         ("elsewhere", "elsewhere"),
     ],
 )
-def test_a_caller_has_a_name_and_an_address_without_a_port(peer, address):
-    assert caller_of(Context(peer)) == ("ann", address)
+def test_a_caller_has_a_name_and_an_address_without_a_port(sent, address):
+    assert caller_of(Context(sent)) == ("ann", address)
 
 
-async def test_cancels_are_told_by_every_scheduler(scheduler, backend, clock):
+async def test_cancels_are_reported_by_every_scheduler(scheduler, backend, clock):
     await submit(scheduler)
     await cancel(scheduler)
     await cancel(scheduler, reason="again")
-    async with replica(backend, clock, "s2") as other:
-        assert await told(other) == [("ann", "10.0.0.7", "s1", "cancel", JOB, "enough", "done")]
+    async with running_app(backend, clock, "s2") as other:
+        assert await reported(other) == [("ann", "10.0.0.7", "s1", "cancel", JOB, "enough", "done")]
 
 
 async def test_removals_are_recorded_with_what_came_of_them(scheduler, clock):
@@ -146,7 +146,7 @@ async def test_removals_are_recorded_with_what_came_of_them(scheduler, clock):
         await remove(pb.RemoveStateRequest(path=f"JobHeads/{JOB}"), Context())
     clock.advance(1)
     await remove(pb.RemoveStateRequest(path=f"JobHeads/{JOB}", force=True), Context())
-    refused, done = await told(scheduler)
+    refused, done = await reported(scheduler)
     assert refused[3:6] == ("remove_state", f"JobHeads/{JOB}", "")
     assert refused[6].startswith(f"JobHeads/{JOB} is in use: job {JOB} is active")
     assert done[3:] == ("remove_state", f"JobHeads/{JOB}", "forced", "done: 1 removed")
@@ -156,14 +156,14 @@ async def test_a_backup_is_recorded(scheduler):
     assert [
         part async for part in scheduler.service.BackupState(pb.BackupStateRequest(format=BACKUP_FORMAT), Context())
     ]
-    assert await told(scheduler) == [("ann", "10.0.0.7", "s1", "backup", "memory:", "", "done")]
+    assert await reported(scheduler) == [("ann", "10.0.0.7", "s1", "backup", "memory:", "", "done")]
 
 
 async def test_a_backup_that_its_caller_leaves_stays_begun(scheduler):
     parts = scheduler.service.BackupState(pb.BackupStateRequest(format=BACKUP_FORMAT), Context())
     await anext(parts)
     await parts.aclose()
-    assert [entry[-1] for entry in await told(scheduler)] == ["begun"]
+    assert [entry[-1] for entry in await reported(scheduler)] == ["begun"]
 
 
 async def test_of_a_removal_of_the_audit_its_own_record_stays(scheduler, clock):
@@ -175,7 +175,9 @@ async def test_of_a_removal_of_the_audit_its_own_record_stays(scheduler, clock):
         await remove(pb.RemoveStateRequest(path="Audit/"), Context())
     answer = await remove(pb.RemoveStateRequest(path="Audit/", force=True), Context())
     assert (answer.removed, answer.keys) == (True, 301)
-    assert [entry[3:] for entry in await told(scheduler)] == [("remove_state", "Audit/", "forced", "done: 301 removed")]
+    assert [entry[3:] for entry in await reported(scheduler)] == [
+        ("remove_state", "Audit/", "forced", "done: 301 removed")
+    ]
 
 
 class Failing(MemoryBackend):
@@ -190,7 +192,7 @@ class Failing(MemoryBackend):
 
 
 async def test_what_cannot_be_recorded_is_not_done(clock):
-    async with Failing(MemoryStore(clock)) as backend, replica(backend, clock) as scheduler:
+    async with Failing(MemoryStore(clock)) as backend, running_app(backend, clock) as scheduler:
         await submit(scheduler)
         backend.error = StateUnavailableError("the store is away")
         with pytest.raises(RuntimeError, match="UNAVAILABLE: the store is away"):
@@ -203,7 +205,7 @@ async def test_what_cannot_be_recorded_is_not_done(clock):
 
 
 async def test_a_full_store_is_emptied_all_the_same_and_the_log_has_the_record(clock):
-    async with Failing(MemoryStore(clock)) as backend, replica(backend, clock) as scheduler:
+    async with Failing(MemoryStore(clock)) as backend, running_app(backend, clock) as scheduler:
         await submit(scheduler)
         backend.error = StateFullError("the store is full")
         with capture_logs() as logs:
@@ -263,7 +265,7 @@ async def test_pages_are_in_the_order_of_time_and_miss_nothing(scheduler, many):
     assert await pages(scheduler, since_ms=253_402_300_799_999) == [[]]
 
 
-async def test_only_what_is_asked_for_is_told(scheduler, many):
+async def test_only_what_is_asked_for_is_reported(scheduler, many):
     assert flat(await pages(scheduler, action="backup")) == many[::3]
     assert flat(await pages(scheduler, target="job-7")) == many[7::10]
     assert flat(await pages(scheduler, principal="ann", limit=500)) == many
@@ -292,7 +294,7 @@ async def test_an_unreadable_record_hides_no_other(scheduler, backend, many):
 
 
 async def test_old_records_go_and_young_ones_stay(backend, clock, many):
-    async with replica(backend, clock, audit_retention_s=3_600) as scheduler:
+    async with running_app(backend, clock, audit_retention_s=3_600) as scheduler:
         await scheduler.retention.sweep_audit()
         assert len(await backend.scan_keys(Keyspace.Audit, limit=1_000)) == 300
         clock.advance(many[200] - clock.now_ms() + 3_600_000)

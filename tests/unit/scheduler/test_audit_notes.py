@@ -1,4 +1,4 @@
-"""Everyday acts in the audit: each is told, much of one kind together, and nothing of it fills the store."""
+"""Everyday acts in the audit: each is reported, much of one kind together, and nothing of it fills the store."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
 from tests.support.catalogs import changes, put, table, with_catalog
 from tests.unit.scheduler.small_graphs import SLOT, planned
-from tests.unit.scheduler.test_audit import JOB, Context, ann, cancel, listed, replica, scheduler, submit, told
+from tests.unit.scheduler.test_audit import JOB, Context, ann, cancel, listed, reported, running_app, scheduler, submit
 
 __all__ = ["ann", "scheduler"]  # fixtures
 
@@ -31,14 +31,14 @@ def notes(backend, clock):
 
 async def records(scheduler, **wanted):
     await scheduler.notes.store()
-    return await told(scheduler, **wanted)
+    return await reported(scheduler, **wanted)
 
 
-async def test_a_submission_is_told_with_who_made_it_and_from_where(scheduler):
+async def test_a_submission_is_reported_with_who_made_it_and_from_where(scheduler):
     await submit(scheduler)
     await submit(scheduler)
     assert await records(scheduler) == [("ann", "10.0.0.7", "s1", "submit", JOB, "", "done")]
-    assert await records(scheduler) == await told(scheduler), "it is stored once"
+    assert await records(scheduler) == await reported(scheduler), "it is stored once"
 
 
 async def end(scheduler, event, job_id=JOB):
@@ -51,7 +51,7 @@ async def fetch(scheduler, job_id=JOB):
     return [chunk async for chunk in scheduler.service.FetchResult(pb.FetchResultRequest(job_id=job_id), Context())]
 
 
-async def test_a_result_that_is_fetched_is_told_and_one_that_is_not_there_is_not(scheduler):
+async def test_a_result_that_is_fetched_is_reported_and_one_that_is_not_there_is_not(scheduler):
     await submit(scheduler)
     with pytest.raises(RuntimeError, match="once it is successful"):
         await fetch(scheduler)
@@ -61,7 +61,7 @@ async def test_a_result_that_is_fetched_is_told_and_one_that_is_not_there_is_not
     assert await records(scheduler, action="fetch") == [("ann", "10.0.0.7", "s1", "fetch", JOB, "", "done")]
 
 
-async def test_tables_that_a_job_changes_are_told_with_who_submitted_it(scheduler):
+async def test_tables_that_a_job_changes_are_reported_with_who_submitted_it(scheduler):
     content = encoded(changes(put("tables/default/t", table()), put("tables/default/u", table("00000000000000bb"))))
     for job_id in ("job-2", JOB):
         await submit(scheduler, job_id)
@@ -103,7 +103,7 @@ async def test_what_the_one_record_says(scheduler, clock):
 async def test_a_flood_from_everywhere_is_a_few_records(notes, backend):
     for number in range(20_000):
         notes.refused(
-            Caller(peer=f"10.1.{number // 256}.{number % 256}"),
+            Caller(address=f"10.1.{number // 256}.{number % 256}"),
             "/onager.v1.OnagerScheduler/SubmitJob",
             TokenRefusedError(),
         )
@@ -112,7 +112,7 @@ async def test_a_flood_from_everywhere_is_a_few_records(notes, backend):
     assert len((await backend.scan_keys(Keyspace.Audit, limit=1000)).items) <= (MAX_GROUPS + 1) * (MAX_EACH + 1)
 
 
-async def test_what_cannot_be_stored_is_told_later_as_a_number(scheduler, monkeypatch):
+async def test_what_cannot_be_stored_is_reported_later_as_a_number(scheduler, monkeypatch):
     for number in range(7):
         scheduler.notes.note(ANN, SUBMIT, f"job-{number}")
 
@@ -130,7 +130,7 @@ async def test_what_cannot_be_stored_is_told_later_as_a_number(scheduler, monkey
 
 
 async def test_the_oldest_everyday_acts_go_beyond_their_limit_and_no_other(backend, clock):
-    async with replica(backend, clock, audit_max_notes=3) as made:
+    async with running_app(backend, clock, audit_max_notes=3) as made:
         await submit(made)
         await cancel(made)
         for number in range(5):
@@ -139,27 +139,27 @@ async def test_the_oldest_everyday_acts_go_beyond_their_limit_and_no_other(backe
         await made.notes.store()
         clock.advance(int(1000 * timing.AUDIT_COUNTED_S))
         await made.retention.limit_audit()
-        assert [(entry[3], entry[4]) for entry in await told(made)] == [
+        assert [(entry[3], entry[4]) for entry in await reported(made)] == [
             ("cancel", JOB),
             *(("fetch", f"job-{n}") for n in (2, 3, 4)),
         ]
 
 
 async def test_they_can_be_switched_off(backend, clock):
-    async with replica(backend, clock, audit_max_notes=0) as made:
+    async with running_app(backend, clock, audit_max_notes=0) as made:
         await submit(made)
         assert await records(made) == []
 
 
 async def test_a_scheduler_that_stops_stores_what_it_has_noted(backend, clock):
-    async with replica(backend, clock) as made:
+    async with running_app(backend, clock) as made:
         await submit(made)
-    async with replica(backend, clock, "s2") as other:
+    async with running_app(backend, clock, "s2") as other:
         (entry,) = (await listed(other, action="submit")).entries
         assert (entry.scheduler_id, entry.target) == ("s1", JOB)
 
 
-async def test_a_caller_without_a_name_is_told_by_its_address(scheduler):
+async def test_a_caller_without_a_name_is_reported_by_its_address(scheduler):
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
     request = pb.SubmitJobRequest(job_id="job-9", spec=spec).SerializeToString()
     await scheduler.service.SubmitJob(request, Context("ipv4:192.0.2.9:1"))

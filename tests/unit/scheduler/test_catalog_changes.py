@@ -116,7 +116,7 @@ def test_changes_that_contradict_themselves_are_refused():
             changes(*parts, reads=reads)
 
 
-def test_ten_thousand_changes_are_too_many_and_the_user_is_told():
+def test_ten_thousand_changes_are_too_many_and_the_user_learns_it():
     many = message(*(put(f"tables/default/t{n}", table()) for n in range(10_000)))
     with pytest.raises(
         UnsupportedPlanError, match="a change of 10,000 records of the catalog, more than 54 in one job"
@@ -211,6 +211,6 @@ OTHER_VERSION = b'{"puts":[],"partitions":[],"reads":{},"version":2}'
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"puts":1}', b"[" * 100_000, OTHER_VERSION])
-def test_damaged_changes_are_told_as_such(content):
+def test_damaged_changes_are_reported_as_such(content):
     with pytest.raises(StateCorruptError, match="changes of the catalog cannot be read"):
         decoded(content)

@@ -54,10 +54,10 @@ async def test_a_write_of_unknown_outcome_is_settled_and_its_changes_are_made_on
     job = Job(unsure)
     await job.plan(changes(partitions({"k=1": {"n": 1}}, {"k=1": None})))
     unsure.script = script
-    told = []
-    job.jobs.on_tables_changed = lambda *change: told.append(change)
+    reported = []
+    job.jobs.on_tables_changed = lambda *change: reported.append(change)
     assert (await job.end()).state is JobState.SUCCESSFUL
-    assert [list(keys) for _, keys in told] == [[TABLE]], "for the audit, once"
+    assert [list(keys) for _, keys in reported] == [[TABLE]], "for the audit, once"
     assert await partitions_of(unsure) == {"k=1": {"n": 1}}
     assert len((await record_of(unsure, TABLE))["pages"]) == 1
 
@@ -226,7 +226,7 @@ async def test_a_change_between_the_reading_and_the_transaction_conflicts_there(
 # ---------------------------------------------------------------- damage
 
 
-async def test_damaged_records_and_pages_are_told_by_their_keys(backend):
+async def test_damaged_records_and_pages_are_reported_by_their_keys(backend):
     await make(backend, put(TABLE, table()), partitions(many(3)))
     (page,) = await page_keys(backend)
     planned = changes(partitions({"k=x": {}}, {"k=x": None}))

@@ -13,7 +13,7 @@ from onager.errors import NotFoundError, StateCorruptError
 from onager.execution_graph import JobCancelled, SinkSpec, apply_all
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.rounds import HELD_S
 from onager.scheduler.engine import clean_ups
 from onager.scheduler.engine.clean_ups import CleanUps, Leftovers, clean_up_of
@@ -41,8 +41,8 @@ class House:
         self.jobs = JobStore(backend, self.heads, clock)
         self.blobs = BlobStore(backend)
         self.results = ResultStore(backend)
-        self.members = Members(backend, clock, scheduler_id="s", address="", lease_ttl_s=1)
-        bundles = env(clock), stored(backend, self.jobs, clock, self.blobs), view(self.members)
+        self.schedulers = LiveSchedulers(backend, clock, scheduler_id="s", address="", lease_ttl_s=1)
+        bundles = env(clock), stored(backend, self.jobs, clock, self.blobs), view(self.schedulers)
         self.keeping, self.retention = CleanUps(*bundles), Retention(*bundles)
         self.heads.listen(self.keeping.on_head)
         self.heads.listen(self.retention.on_head)
@@ -138,7 +138,7 @@ async def test_a_clean_up_that_nobody_confirms_is_asked_of_another(house, clock)
     assert house.keeping.clean_ups_for("e2")
 
 
-async def test_a_successor_finds_what_is_owed(backend, house, clock):
+async def test_a_successor_finds_what_is_due(backend, house, clock):
     await ended(house, clock)
     successor = House(backend, clock)
     await successor.heads.refresh()
@@ -152,14 +152,14 @@ async def test_a_job_of_a_newer_version_is_left_to_schedulers_that_can_read_it(b
     stored = await backend.get(Keyspace.CompletedJobs, JOB)
     header = JobHeader.decoded(stored.value, "h").model_copy(update={"schema_version": "2.0"})
     await backend.put(Keyspace.CompletedJobs, JOB, header.encoded())
-    older, told = House(backend, clock), []
-    older.heads.listen(lambda job_id, head: told.append((job_id, head.broken)))
+    older, reported = House(backend, clock), []
+    older.heads.listen(lambda job_id, head: reported.append((job_id, head.broken)))
     await older.heads.refresh()
-    told.clear()
+    reported.clear()
     for _ in range(3):
         assert not await older.keeping.prepare()
     assert not older.keeping.has_clean_ups
-    ((job_id, broken),) = told
+    ((job_id, broken),) = reported
     assert job_id == JOB
     assert "newer" in broken
 
@@ -202,7 +202,7 @@ async def test_large_specifications_are_looked_at_one_by_one_and_beside_the_even
     assert threading.current_thread() not in threads
 
 
-async def test_a_job_that_never_ran_owes_nothing(house):
+async def test_a_job_that_never_ran_leaves_nothing_due(house):
     job, _ = await house.jobs.submit(graph())
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
     assert house.heads.get(JOB).clean_up == "none"
@@ -411,7 +411,8 @@ async def test_what_the_dead_did_not_finish_goes_while_the_job_runs(house):
 async def test_a_late_task_of_an_ended_job_leaves_nothing(house):
     job = await running(house.jobs)
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
-    # It is owed, and asked for so; what has come since the executor did that would be forgotten if it counted as told.
+    # It is due, and asked for so; what has come since the executor did that would be forgotten if it counted as
+    # reported.
     assert await house.keeping.leftovers(lying(), lambda _: True) == Leftovers([], [JOB])
     await clean_up(house)
     assert await house.keeping.leftovers(lying("whoever"), lambda _: True) == to_remove(pb.CleanUp(job_id=JOB))
@@ -436,14 +437,14 @@ async def test_executors_forget_jobs_that_have_ended_and_no_others(backend, hous
 
 async def test_executors_keep_the_job_that_another_scheduler_can_read(house):
     await running(house.jobs)
-    house.heads.set_aside(JOB, "it is of a newer version")
+    house.heads.mark_unreadable(JOB, "it is of a newer version")
     assert not await house.keeping.forgotten([JOB])
 
 
 async def test_the_head_of_a_job_that_another_scheduler_can_read_is_left_to_that(backend, house, clock):
     await ended(house, clock)
     before = await backend.get(Keyspace.JobHeads, JOB)
-    house.heads.set_aside(JOB, "it is of a newer version")
+    house.heads.mark_unreadable(JOB, "it is of a newer version")
     clock.advance(HOUR_MS)
     await house.retention.sweep()
     assert await backend.get(Keyspace.JobHeads, JOB) == before

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import onager
-from tests.unit.scheduler.pair import HERE, Peer, job_of, register, reported
+from tests.unit.scheduler.pair import HERE, FakeContext, job_of, register, reported
 
 OURS = tuple(f"{Path(onager.__file__).parents[1]}/{name}/" for name in ("execution_graph", "onager", "scheduler"))
 MAX_CALLS = 29.5
-"""For the report of a task that was successful: one more for each task is told here, and has to be worth it."""
+"""For the report of a task that was successful: one more for each task is reported here, and has to be worth it."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_the_report_of_a_task_costs_few_calls(pair, counted):
         request = reported(await pair.fill(tasks)).SerializeToString()
         counted.clear()
         counted.begin()
-        answer = await pair.here.gateway.ReportTasks(request, Peer())
+        answer = await pair.here.gateway.ReportTasks(request, FakeContext())
         sys.setprofile(None)
         assert len(answer.acknowledged) == tasks
         totals.append(counted.copy())

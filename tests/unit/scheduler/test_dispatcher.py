@@ -190,7 +190,7 @@ async def test_a_poll_that_its_executor_repeats_takes_the_place_of_the_first(hal
 
 @pytest.fixture
 def hold_fills(hall, monkeypatch):
-    """Delay the filling of slots until the returned event is set, as if another replica were slow to answer."""
+    """Delay the filling of slots until the returned event is set, as if another scheduler were slow to answer."""
 
     def hold():
         may_go_on, fill = asyncio.Event(), hall.tasks.fill_reservations
@@ -285,7 +285,7 @@ async def test_a_second_attempt_that_no_slot_fits_keeps_no_other_job_from_it(hal
     assert task_set.job_id == "other"
 
 
-async def test_stragglers_are_found_only_in_jobs_that_this_replica_drives(hall):
+async def test_stragglers_are_found_only_in_jobs_that_this_scheduler_drives(hall):
     await straggling(hall)
     await hall.writers.record_decision(JOB, lambda g: Decision([_given_up(g)]))
     (task_set,) = await polled(hall.dispatcher, session_of("e1"), 1, 5)
@@ -295,7 +295,7 @@ async def test_stragglers_are_found_only_in_jobs_that_this_replica_drives(hall):
     cluster = view(ownership=ownership, found=executors("e1", "e2"))
     checks = JobChecks(hall.env, hall.store, cluster, hall.local, lambda _: None)
     await checks.check_all()
-    assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another replica acts"
+    assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another scheduler acts"
     ownership.followed = hall.ownership.followed
     await checks.check_all()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (3,)

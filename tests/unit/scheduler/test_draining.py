@@ -1,4 +1,4 @@
-"""Executors that are drained on request: the record tells all schedulers, and the executor hears of it at once."""
+"""Executors that are drained on request: the record tells all schedulers, and the executor learns of it at once."""
 
 import asyncio
 
@@ -8,21 +8,23 @@ from onager.errors import InvalidRequestError, NotFoundError
 from onager.protocol import onager_pb2 as pb
 from onager.state_backend import OutcomeUnknown
 from tests.support.waiting import HANGS_S
-from tests.unit.scheduler.pair import Peer, register
+from tests.unit.scheduler.pair import FakeContext, register
 
-PEER = Peer()
-
-
-async def drain(replica, executor_id="e1", reason="disk"):
-    return await replica.service.DrainExecutor(pb.DrainExecutorRequest(executor_id=executor_id, reason=reason), PEER)
+CONTEXT = FakeContext()
 
 
-def wait_for_requests(replica, **more):
+async def drain(scheduler, executor_id="e1", reason="disk"):
+    return await scheduler.service.DrainExecutor(
+        pb.DrainExecutorRequest(executor_id=executor_id, reason=reason), CONTEXT
+    )
+
+
+def wait_for_requests(scheduler, **more):
     request = pb.AwaitRequestsRequest(executor_id="e1", incarnation="life", wait_ms=60_000, **more)
-    return asyncio.create_task(replica.gateway.AwaitRequests(request, PEER))
+    return asyncio.create_task(scheduler.gateway.AwaitRequests(request, CONTEXT))
 
 
-async def test_the_executor_hears_of_it_where_it_waits_whichever_scheduler_was_asked(pair):
+async def test_the_executor_learns_of_it_where_it_waits_whichever_scheduler_was_asked(pair):
     await register(pair)
     waiting = wait_for_requests(pair.here)
     await asyncio.sleep(0)
@@ -35,7 +37,7 @@ async def test_the_executor_hears_of_it_where_it_waits_whichever_scheduler_was_a
     assert (await wait_for_requests(pair.here)).drain, "it may not have got the answer"
 
 
-async def test_one_that_leaves_already_is_not_told_again(pair):
+async def test_one_that_leaves_already_is_not_reported_again(pair):
     await register(pair)
     await drain(pair.here)
     waiting = wait_for_requests(pair.here, draining=True)
@@ -49,7 +51,7 @@ async def test_a_repeated_call_says_so_and_everything_is_audited(pair):
     await register(pair)
     await drain(pair.here)
     assert (await drain(pair.there, reason="again")).was_leaving
-    entries = (await pair.here.service.ListAudit(pb.ListAuditRequest(action="drain"), PEER)).entries
+    entries = (await pair.here.service.ListAudit(pb.ListAuditRequest(action="drain"), CONTEXT)).entries
     assert [(e.target, e.detail, e.outcome) for e in entries] == [
         ("e1", "disk", "done"),
         ("e1", "again", "it was leaving before"),

@@ -1,4 +1,4 @@
-"""Reports of failures with a cause: read so that they count rightly, and told by the cause."""
+"""Reports of failures with a cause: read so that they count rightly, and reported by the cause."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ SLOT = ExecutorSlot("a", "a1", 1)
         ("invented_later", "", (FailureKind.IO_ERROR, FailureCause.INTERNAL_ERROR)),
     ],
 )
-def test_a_cause_says_whether_a_report_counts_and_is_what_people_are_told(kind, cause, read_as):
+def test_a_cause_says_whether_a_report_counts_and_is_what_people_see(kind, cause, read_as):
     read = wire.failure_from(pb.Failure(kind=kind, cause=cause, message="m"))
     assert (read.kind, read.cause) == read_as
     assert wire.failure_message(read).kind == (read.cause or read.kind).value
@@ -81,12 +81,12 @@ def reader_where(*, place, may_see):
 async def test_a_directory_that_an_executor_may_come_to_see_is_waited_for_and_if_none_may_the_job_fails(
     error_class, place
 ):
-    told = unseen(error_class)
+    reported = unseen(error_class)
     job = planned(stage(1, 2))
     job.launch("a")
     for _ in range(3):
-        assert (await read(reader_where(place=place, may_see=True), job, told)).cause is FailureCause.NO_PLACE
-    failure = await read(reader_where(place=place, may_see=False), job, told)
+        assert (await read(reader_where(place=place, may_see=True), job, reported)).cause is FailureCause.NO_PLACE
+    failure = await read(reader_where(place=place, may_see=False), job, reported)
     assert failure.kind is FailureKind.USER_ERROR
     assert failure.message == "/w is not seen here; no executor sees it: mount it, and submit again"
 

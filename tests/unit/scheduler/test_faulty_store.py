@@ -29,8 +29,8 @@ RATES = {
 TASKS = 60
 
 
-class Replica:
-    """One replica's parts for a job, over a store with its own faults."""
+class SchedulerApp:
+    """One scheduler's parts for a job, over a store with its own faults."""
 
     def __init__(self, honest_store, clock, seed, adapter=MemoryBackend):
         draw = random.Random(seed)
@@ -41,7 +41,7 @@ class Replica:
 
 
 async def until_done(call):
-    """Retry until it succeeds, as loops of replicas and clients do."""
+    """Retry until it succeeds, as loops of schedulers and clients do."""
     while True:
         try:
             return await call()
@@ -49,36 +49,36 @@ async def until_done(call):
             await asyncio.sleep(0)
 
 
-async def run_job(replica, others, job_id):
-    """Submit a job through one replica, and report each task through all of them, a few at a time."""
-    await until_done(lambda: replica.jobs.submit(graph(job_id)))
-    coordinator = QueryCoordinator(job_id, replica.writers, replica.clock, Cluster(lambda: 1))
+async def run_job(scheduler, others, job_id):
+    """Submit a job through one scheduler, and report each task through all of them, a few at a time."""
+    await until_done(lambda: scheduler.jobs.submit(graph(job_id)))
+    coordinator = QueryCoordinator(job_id, scheduler.writers, scheduler.clock, Cluster(lambda: 1))
     await until_done(lambda: coordinator.launch_tasks([Share(SLOT, 1)]))
-    await until_done(lambda: replica.writers.record_decision(job_id, lambda _: Decision([planned(TASKS)])))
+    await until_done(lambda: scheduler.writers.record_decision(job_id, lambda _: Decision([planned(TASKS)])))
 
     await until_done(lambda: coordinator.launch_tasks([Share(SLOT, TASKS)]))
 
-    async def report(replica, partitions):
+    async def report(scheduler, partitions):
         for partition in partitions:
             await until_done(
-                lambda p=partition: replica.writers.record_decision(job_id, lambda _: Decision([succeeded(1, p)]))
+                lambda p=partition: scheduler.writers.record_decision(job_id, lambda _: Decision([succeeded(1, p)]))
             )
 
     await asyncio.gather(*(report(r, range(start, TASKS, 4)) for start in range(4) for r in others))
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(clock, seed):
+async def test_jobs_of_three_schedulers_end_right_though_half_of_all_writes_fail(clock, seed):
     honest = MemoryStore(clock)
     auditor = MemoryBackend(honest)
-    replicas = [Replica(honest, clock, seed * 10 + n) for n in range(3)]
+    schedulers = [SchedulerApp(honest, clock, seed * 10 + n) for n in range(3)]
     job_ids = [JobId(f"job-{n}") for n in range(5)]
     async with asyncio.timeout(HANGS_S):
-        await asyncio.gather(*(run_job(replicas[n % 3], replicas, job_id) for n, job_id in enumerate(job_ids)))
-        for replica in replicas:
-            await replica.backend.settle()
+        await asyncio.gather(*(run_job(schedulers[n % 3], schedulers, job_id) for n, job_id in enumerate(job_ids)))
+        for scheduler in schedulers:
+            await scheduler.backend.settle()
 
-    unknown = sum((r.backend.met for r in replicas), Counter())
+    unknown = sum((r.backend.met for r in schedulers), Counter())
     assert sum(unknown[kind] for kind in unknown if kind.startswith("unknown")) > 50, unknown
     for job_id in job_ids:
         job = await store(auditor, clock).load(job_id)
@@ -88,8 +88,8 @@ async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(c
         assert set(stage.ledger.outputs) == set(range(TASKS))
     # What arrived late must not have brought back what the end took away.
     assert await keys(auditor, Keyspace.ActiveJobs, Keyspace.JobLog) == set()
-    for replica in replicas:
-        await replica.backend.close()
+    for scheduler in schedulers:
+        await scheduler.backend.close()
 
 
 class Unguarded(MemoryBackend):
@@ -102,14 +102,14 @@ class Unguarded(MemoryBackend):
 async def writes_by_log_position(clock, adapter):
     honest = MemoryStore(clock)
     auditor = MemoryBackend(honest)
-    replicas = [Replica(honest, clock, 77 + n, adapter) for n in range(2)]
+    schedulers = [SchedulerApp(honest, clock, 77 + n, adapter) for n in range(2)]
     puts = Counter()
     async with auditor.watch(Keyspace.JobLog) as events:
         with suppress(StateCorruptError):
-            await run_job(replicas[0], replicas, JobId("job-1"))
-        for replica in replicas:
-            await replica.backend.settle()
-            await replica.backend.close()
+            await run_job(schedulers[0], schedulers, JobId("job-1"))
+        for scheduler in schedulers:
+            await scheduler.backend.settle()
+            await scheduler.backend.close()
         await auditor.put(Keyspace.JobLog, "end", b"")
         async for event in events:
             if event.key == "end":

@@ -9,7 +9,7 @@ from onager.execution_graph.events import StragglersFound
 from onager.ids import ExecutorId, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.policy.reservations import ExecutorReservation
@@ -22,10 +22,10 @@ STRAGGLING, OTHER = JobId("job-1"), JobId("job-2")
 
 
 class World:
-    """A replica without running loops, and executors whose slots the test offers."""
+    """A scheduler without running loops, and executors whose slots the test offers."""
 
     def __init__(self, clock):
-        self.replica = Replica(
+        self.app = SchedulerApp(
             SchedulerSettings(exchange_dir="/x", listen="127.0.0.1:1"), MemoryBackend(MemoryStore(clock)), clock
         )
 
@@ -33,20 +33,20 @@ class World:
         request = pb.RegisterExecutorRequest(
             executor_id=executor_id, incarnation="life", slots=2, protocol_version=PROTOCOL_VERSION, spark_version="4.3"
         )
-        await self.replica.gateway.RegisterExecutor(request, SimpleNamespace(peer=lambda: "elsewhere"))
+        await self.app.gateway.RegisterExecutor(request, SimpleNamespace(peer=lambda: "elsewhere"))
 
     async def run_job(self, job_id, *, speculates=False):
         """Submit a job, and have it planned: one task waits."""
         policy = SpeculationPolicy() if speculates else None
         made = submit(job_id=job_id, name="j", client_id="c", spec_digest="d" * 64, at_ms=1, speculation=policy)
-        await self.replica.jobs.submit(made)
+        await self.app.jobs.submit(made)
         assert await self.launched("e1") == [job_id]
-        await self.replica.writers.record_decision(job_id, lambda _: Decision([planned(1)]))
+        await self.app.writers.record_decision(job_id, lambda _: Decision([planned(1)]))
 
     async def launched(self, executor_id):
         """Offer a slot of the executor; return the jobs that have launched into it."""
-        session = self.replica.executors.session(ExecutorId(executor_id))
-        filled = await self.replica.tasks.fill_reservations([ExecutorReservation.of(session.slot)])
+        session = self.app.executors.session(ExecutorId(executor_id))
+        filled = await self.app.tasks.fill_reservations([ExecutorReservation.of(session.slot)])
         return [launch.task_set.job_id for launch in filled.launches]
 
 
@@ -54,21 +54,21 @@ class World:
 async def world(clock):
     """The only waiting task is a second attempt, whose first runs on the only executor."""
     made = World(clock)
-    await made.replica.start()
+    await made.app.start()
     await made.register("e1")
     await made.run_job(STRAGGLING, speculates=True)
     assert await made.launched("e1") == [STRAGGLING]
     found = StragglersFound(stage_id=1, stage_attempt=0, tasks=((0, 0),), at_ms=99)
-    await made.replica.writers.record_decision(STRAGGLING, lambda _: Decision([found]))
+    await made.app.writers.record_decision(STRAGGLING, lambda _: Decision([found]))
     yield made
-    await made.replica.writers.close()
+    await made.app.writers.close()
 
 
 async def test_a_straggler_that_waits_for_another_executor_costs_no_append(world):
-    assert world.replica.queue.has_runnable
-    before = world.replica.jobs.cached(STRAGGLING).seq
+    assert world.app.queue.has_runnable
+    before = world.app.jobs.cached(STRAGGLING).seq
     assert await world.launched("e1") == []
-    assert world.replica.jobs.cached(STRAGGLING).seq == before
+    assert world.app.jobs.cached(STRAGGLING).seq == before
 
 
 async def test_another_executor_gets_it_at_once(world):
@@ -82,7 +82,7 @@ async def test_a_straggler_keeps_no_other_job_from_the_slot(world):
 
 
 class Elsewhere:
-    """A job that another replica drives."""
+    """A job that another scheduler drives."""
 
     def __init__(self, clock):
         self.place = (3, 1)
@@ -94,7 +94,7 @@ class Elsewhere:
         return self.feasibility.as_of_now()(STRAGGLING, ExecutorId(executor_id))
 
 
-async def test_an_executor_of_no_use_to_another_replicas_job_is_left_alone_until_there_is_news(clock):
+async def test_an_executor_of_no_use_to_another_schedulers_job_is_left_alone_until_there_is_news(clock):
     job = Elsewhere(clock)
     assert job.fits()
     job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"), job.place)

@@ -5,7 +5,7 @@ import pytest
 from onager import features
 from onager.errors import FeatureMissingError
 from onager.features import check_features
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.state_backend import Keyspace
@@ -15,35 +15,35 @@ from tests.unit.scheduler.executor_managers import request
 @pytest.fixture(autouse=True)
 def newer(monkeypatch):
     monkeypatch.setattr(features, "FEATURES", frozenset({"first", "second"}))
-    monkeypatch.setattr("onager.scheduler.cluster.members.FEATURES", features.FEATURES)
+    monkeypatch.setattr("onager.scheduler.cluster.live_schedulers.FEATURES", features.FEATURES)
 
 
 @pytest.fixture
-def members(backend, clock):
-    return Members(backend, clock, scheduler_id="this", address="h:1", lease_ttl_s=5)
+def schedulers(backend, clock):
+    return LiveSchedulers(backend, clock, scheduler_id="this", address="h:1", lease_ttl_s=5)
 
 
-async def test_a_feature_waits_for_the_last_scheduler_that_lacks_it(backend, members):
-    assert members.record.features == ("first", "second")
-    assert members.features == {"first", "second"}
+async def test_a_feature_waits_for_the_last_scheduler_that_lacks_it(backend, schedulers):
+    assert schedulers.record.features == ("first", "second")
+    assert schedulers.features == {"first", "second"}
     for name, has in (("newer", ("first", "second", "third")), ("older", ("second",))):
-        other = members.record.model_copy(update={"scheduler_id": name, "features": has})
+        other = schedulers.record.model_copy(update={"scheduler_id": name, "features": has})
         await backend.put(Keyspace.Schedulers, name, other.encoded())
-    await members.refresh()
-    assert members.features == {"second"}
+    await schedulers.refresh()
+    assert schedulers.features == {"second"}
     await backend.delete(Keyspace.Schedulers, "older")
-    await members.refresh()
-    assert members.features == {"first", "second"}
+    await schedulers.refresh()
+    assert schedulers.features == {"first", "second"}
 
 
-async def test_a_feature_waits_for_the_last_executor_that_lacks_it(backend, clock, members):
+async def test_a_feature_waits_for_the_last_executor_that_lacks_it(backend, clock, schedulers):
     manager = ExecutorManager(
         backend,
         clock,
         lease_ttl_s=10,
         connection_grace_s=1,
         lost_retention_s=60,
-        precedence=Precedence(members),
+        precedence=Precedence(schedulers),
         machine="m",
     )
     assert manager.features == {"first", "second"}

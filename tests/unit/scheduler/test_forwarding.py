@@ -1,4 +1,4 @@
-"""Two replicas, each driving some jobs: slots and reports are forwarded to the driver."""
+"""Two schedulers, each driving some jobs: slots and reports are forwarded to the driver."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
 from tests.support.waiting import HANGS_S
-from tests.unit.scheduler.pair import HERE, SLOT, THERE, Peer, job_of, register
+from tests.unit.scheduler.pair import HERE, SLOT, THERE, FakeContext, job_of, register
 from tests.unit.scheduler.small_graphs import session_of
 
 # ---------------------------------------------------------------- handing over
@@ -32,7 +32,7 @@ async def test_a_slot_and_a_report_go_to_the_driver_of_the_job(pair):
     assert pair.here.queue.running(job_id) == 2, "the answer tells how much there is to do"
 
 
-async def test_jobs_of_one_replica_go_in_one_call(pair):
+async def test_jobs_of_one_scheduler_go_in_one_call(pair):
     jobs = [job_of(THERE, 0), job_of(THERE, 1)]
     for job_id in jobs:
         await pair.run_job(job_id, 4)
@@ -43,7 +43,7 @@ async def test_jobs_of_one_replica_go_in_one_call(pair):
     assert len(pair.calls) == 1
 
 
-async def test_a_replica_forwards_nothing_about_jobs_that_it_drives(pair):
+async def test_a_scheduler_forwards_nothing_about_jobs_that_it_drives(pair):
     job_id = job_of(HERE)
     await pair.run_job(job_id, 3)
     pair.calls.clear()
@@ -82,14 +82,14 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeyp
     await pair.run_job(job_id, 2)
     pair.fate = "answer lost"
     here = await pair.fill(1)
-    assert [key.partition for key in here] == [1], "the other replica has handed out the first, unheard"
+    assert [key.partition for key in here] == [1], "the other scheduler has handed out the first, unseen"
     pair.fate = "ok"
     asked = session_of(list_number=1)
     asked.list_number = 0 if is_first else 1
     asked.held[here[0]] = 0.0
     launches, _ = await pair.here.reconciler.take_list(asked, 2, set(here))
     found = [launch.task_set for launch in launches]
-    assert bool(found) == is_first, "the first list of an executor is told at once, any other within a second"
+    assert bool(found) == is_first, "the first list of an executor is reported at once, any other within a second"
     monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
     await pair.here.reconciler.compare_all()
     found += asked.late_task_sets
@@ -98,7 +98,7 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeyp
 
 
 async def with_a_launch_that_waits_for_a_poll(pair, monkeypatch):
-    """Return a job of two tasks, and the session of an executor that is to hear of the lost launch of the first."""
+    """Return a job of two tasks, and the session of an executor that is to learn of the lost launch of the first."""
     job_id = job_of(THERE)
     await pair.run_job(job_id, 1)
     pair.fate = "answer lost"
@@ -176,7 +176,7 @@ async def test_launches_that_the_scheduler_polled_before_asked_for_may_come_afte
     monkeypatch.setattr(pair.here.executors, "_sessions", {asked.executor_id: asked})
     await pair.here.reconciler.take_list(asked, 8, set())
     before = replace(SLOT, list_number=7)
-    await pair.replicas[driver].local.fill_reservations(job_id, [ExecutorReservation.of(before)])
+    await pair.schedulers[driver].local.fill_reservations(job_id, [ExecutorReservation.of(before)])
     await asyncio.wait_for(pair.here.reconciler._again.wait(), HANGS_S)
     await pair.here.reconciler.compare_new()
     (repeated,) = asked.late_task_sets
@@ -219,7 +219,7 @@ async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
     assert launches == []
 
 
-async def test_a_silent_replica_is_passed_over_for_a_while(pair, monkeypatch):
+async def test_a_silent_scheduler_is_passed_over_for_a_while(pair, monkeypatch):
     calls = pair.here.forwarding.calls
     del calls.forward  # the real one, to an address where nobody listens
     assert calls.answers(THERE)
@@ -227,12 +227,12 @@ async def test_a_silent_replica_is_passed_over_for_a_while(pair, monkeypatch):
         await calls.forward(THERE, pb.ForwardRequest())
     assert not calls.answers(THERE)
     assert pair.here.forwarding.driver_of(job_of(THERE)) is None
-    pair.clock.advance(int(timing.MEMBER_PASSED_OVER_S * 1000) + 1)
+    pair.clock.advance(int(timing.SCHEDULER_PASSED_OVER_S * 1000) + 1)
     assert calls.answers(THERE)
     assert pair.here.forwarding.driver_of(job_of(THERE)) is not None
 
 
-async def test_reports_that_the_other_replica_could_not_store_are_stored_here(pair, monkeypatch):
+async def test_reports_that_the_other_scheduler_could_not_store_are_stored_here(pair, monkeypatch):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 3)
     keys = await pair.fill(1)
@@ -270,23 +270,25 @@ async def test_the_driver_says_which_tasks_are_unwanted(pair, monkeypatch):
     await pair.there.local.lose_executor(lost)
     await pair.here.reconciler.compare_all()
     assert await pair.here.reconciler.unwanted(asked) == keys
-    assert await pair.here.reconciler.unwanted(asked) == [], "once told, it is said again only when it is still held"
+    assert await pair.here.reconciler.unwanted(asked) == [], (
+        "once reported, it is said again only when it is still held"
+    )
 
 
 # ---------------------------------------------------------------- the driver changes
 
 
-async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
+async def test_a_scheduler_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 3)
     (key,) = await pair.fill(1)
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
     pair.here.executors._losses._recent["e1", "life"] = (pair.clock.monotonic_s(), lost)
-    heard = []
-    pair.here.members.listen(lambda: heard.append(pair.here.ownership.scheduler_of(job_id)))
+    received = []
+    pair.here.schedulers.listen(lambda: received.append(pair.here.ownership.scheduler_of(job_id)))
     await pair.here._backend.delete(Keyspace.Schedulers, THERE)
-    await pair.here.members.refresh()
-    assert heard == [HERE]
+    await pair.here.schedulers.refresh()
+    assert received == [HERE]
     await pair.here.adoption.adopt_all()
     assert pair.here.ownership.follows(job_id)
     stage = pair.here.jobs.cached(job_id).graph.stages[1]
@@ -294,12 +296,12 @@ async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
     assert stage.ledger.next_attempt(key.partition) == 1
 
 
-async def test_a_replica_that_drives_a_job_no_longer_reads_it_before_it_writes(pair):
+async def test_a_scheduler_that_drives_a_job_no_longer_reads_it_before_it_writes(pair):
     job_id = job_of(HERE)
     await pair.run_job(job_id, 3)
     keys = await pair.fill(2)
     await pair.there.local.fill_reservations(job_id, [ExecutorReservation.of(SLOT)])
-    await pair.here.members.leave(0.1)
+    await pair.here.schedulers.leave(0.1)
     assert pair.here.ownership.scheduler_of(job_id) == THERE
     assert not pair.here.ownership.follows(job_id)
     pair.fate = "silent"
@@ -311,19 +313,19 @@ async def test_a_replica_that_drives_a_job_no_longer_reads_it_before_it_writes(p
 # ---------------------------------------------------------------- how far tasks are
 
 
-async def test_how_far_tasks_are_goes_to_the_driver_and_is_told_by_it(pair):
+async def test_how_far_tasks_are_goes_to_the_driver_and_is_reported_by_it(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
     (key,) = await pair.fill(1)
-    told = [pb.AttemptProgress(task=task_id(key), rows_read=7, permille=500)]
+    reported = [pb.AttemptProgress(task=task_id(key), rows_read=7, permille=500)]
     await register(pair)
-    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=told)
-    await pair.here.gateway.Heartbeat(beat, Peer())
+    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=reported)
+    await pair.here.gateway.Heartbeat(beat, FakeContext())
     assert [list(call.progress) for call in pair.calls if call.progress] == []
     await pair.settle()
-    assert [list(call.progress) for call in pair.calls if call.progress] == [told]
-    for replica in (pair.here, pair.there):
-        progress = (await replica.service.GetJob(pb.GetJobRequest(job_id=job_id), Peer())).progress
+    assert [list(call.progress) for call in pair.calls if call.progress] == [reported]
+    for scheduler in (pair.here, pair.there):
+        progress = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=job_id), FakeContext())).progress
         assert progress.fraction == 0.25
         assert (progress.stages[1].fraction, progress.stages[1].rows_read) == (0.25, 7)
 
@@ -333,11 +335,11 @@ async def test_how_far_tasks_of_own_jobs_are_stays_here(pair):
     await pair.run_job(job_id, 2)
     (key,) = await pair.fill(1)
     await register(pair)
-    told = [pb.AttemptProgress(task=task_id(key), permille=500)]
-    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=told)
+    reported = [pb.AttemptProgress(task=task_id(key), permille=500)]
+    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=reported)
     pair.calls.clear()
-    await pair.here.gateway.Heartbeat(beat, Peer())
+    await pair.here.gateway.Heartbeat(beat, FakeContext())
     await pair.settle()
     assert [call for call in pair.calls if call.progress] == []
-    watched = anext(aiter(pair.here.service.WatchJob(pb.WatchJobRequest(job_id=job_id), Peer())))
+    watched = anext(aiter(pair.here.service.WatchJob(pb.WatchJobRequest(job_id=job_id), FakeContext())))
     assert (await watched).message.fraction == 0.25

@@ -1,4 +1,4 @@
-"""Growing stages: what planners and feeds report, what executors are told, and what is kept and shown of them."""
+"""Growing stages: what planners and feeds report, what executors get, and what is kept and shown of them."""
 
 import json
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from onager.cli.events import what
 from onager.errors import UnsupportedPlanError
-from onager.execution_graph import FeedEnded, PartitionsAdded, Pipeline, TaskFailed, TaskMetrics, encode_event
+from onager.execution_graph import FeedEnded, PartitionsAdded, Streaming, TaskFailed, TaskMetrics, encode_event
 from onager.ids import Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_OF_STAGE
@@ -84,7 +84,7 @@ def found(number, partitions, *, ended=False):
     )
 
 
-async def test_each_task_of_a_feed_is_told_the_last_portion_and_readers_the_portion_that_they_read(job):
+async def test_each_task_of_a_feed_gets_the_last_portion_and_readers_the_portion_that_they_read(job):
     _, launched = await job.reported(0, 0, pb.TaskSuccess(plan=outcome()))
     listing, scan = launched
     assert (listing.work, listing.portion.digest, listing.portion.first_partition) == (pb.FEED, digest_of(PLANNED), 2)
@@ -109,7 +109,7 @@ async def test_tasks_of_several_portions_are_launched_as_several_sets(job):
     assert [each.portion.first_partition for each in sets] == [0, 2]
 
 
-async def test_what_portions_consist_of_is_kept_and_people_are_told_that_more_may_come(job):
+async def test_what_portions_consist_of_is_kept_and_people_are_reported_that_more_may_come(job):
     await job.reported(0, 0, pb.TaskSuccess(plan=outcome()))
     await job.reported(1, 0, found(1, 1))
     after = await job.graph()
@@ -139,14 +139,14 @@ async def test_a_stage_that_would_get_too_many_tasks_fails(job):
         fed(await job.graph(), key, "e1", found(1, MAX_TASKS_OF_STAGE - 1), 9)
 
 
-@pytest.mark.parametrize(("pipeline", "told"), [(None, True), (Pipeline(), False)])
-async def test_a_planner_is_told_whether_stages_may_grow(backend, clock, pipeline, told):
+@pytest.mark.parametrize(("streaming", "reported"), [(None, True), (Streaming(), False)])
+async def test_a_planner_learns_whether_stages_may_grow(backend, clock, streaming, reported):
     jobs = store(backend, clock)
-    await jobs.submit(replace(graph(), pipeline=pipeline))
+    await jobs.submit(replace(graph(), streaming=streaming))
     (launch,) = await QueryCoordinator(JOB, JobWriters(jobs, clock), clock, Cluster(lambda: 2)).launch_tasks(
         [Share(SLOT, 1)]
     )
-    assert launch.task_set.may_grow is told
+    assert launch.task_set.may_grow is reported
 
 
 def test_people_read_what_was_found():
@@ -161,5 +161,5 @@ def test_people_read_what_was_found():
         metrics=TaskMetrics(),
         at_ms=1,
     )
-    told = what(SimpleNamespace(type=event.type, fields=json.loads(encode_event(event))))
-    assert told == "stage 1, task 2 on e1: 3 more tasks for the stage that it feeds"
+    reported = what(SimpleNamespace(type=event.type, fields=json.loads(encode_event(event))))
+    assert reported == "stage 1, task 2 on e1: 3 more tasks for the stage that it feeds"

@@ -22,7 +22,7 @@ from onager.execution_graph import (
     revive,
 )
 from onager.ids import ExecutorId, Incarnation, JobId, Partition, StageId, TaskKey
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.held_tasks import HeldTasks
 from onager.scheduler.policy.fair_queue import FairQueue
@@ -173,14 +173,14 @@ def test_the_size_of_what_lies_in_the_exchange_grows_with_each_output():
         assert sizes.of(before) == size - 2
         done = done_by(size - 1)
         after = apply_all(before, [done])
-        told = []
+        reported = []
 
         def watch():
             sizes.learn(JOB, before, after, [done])
-            told.append(sizes.of(after))
+            reported.append(sizes.of(after))
 
         taken = steps(watch)
-        assert told == [size - 1]
+        assert reported == [size - 1]
         return taken
 
     assert hardly_grows(work)
@@ -243,10 +243,10 @@ def test_a_slot_of_a_session_that_becomes_free_wakes_one_of_its_jobs():
 async def test_an_executor_that_comes_new_has_no_job_read(clock):
     async def reads(jobs):
         backend = MemoryBackend(MemoryStore(clock))
-        replica = Replica(SchedulerSettings(exchange_dir="/x", listen="127.0.0.1:1"), backend, clock)
-        await replica.start()
+        scheduler = SchedulerApp(SchedulerSettings(exchange_dir="/x", listen="127.0.0.1:1"), backend, clock)
+        await scheduler.start()
         for number in range(jobs):
-            await replica.jobs.submit(graph(f"job-{number}"))
+            await scheduler.jobs.submit(graph(f"job-{number}"))
         count = 0
         read = MemoryBackend._read
 
@@ -258,10 +258,10 @@ async def test_an_executor_that_comes_new_has_no_job_read(clock):
         backend._read = counted
         for number in range(5):
             given = request(executor(number))
-            await replica.gateway.RegisterExecutor(given, SimpleNamespace(peer=lambda: "elsewhere"))
+            await scheduler.gateway.RegisterExecutor(given, SimpleNamespace(peer=lambda: "elsewhere"))
         new, count = count, 0
         again = request(executor(0), "another-life")
-        await replica.gateway.RegisterExecutor(again, SimpleNamespace(peer=lambda: "elsewhere"))
+        await scheduler.gateway.RegisterExecutor(again, SimpleNamespace(peer=lambda: "elsewhere"))
         assert count > jobs, "what others may have handed to its life before is to be known"
         return new
 

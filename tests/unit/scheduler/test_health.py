@@ -34,7 +34,7 @@ class Two:
                 self.monkeypatch.setattr(timing, "PLACE_ANSWER_S", 0.05 if hangs else HANGS_S)
                 await scheduler.look()
         for scheduler in self.schedulers:
-            await scheduler.replica.members.refresh()
+            await scheduler.app.schedulers.refresh()
 
     def elsewhere(self):
         return [each.own.is_seen_better_elsewhere for each in self.schedulers]
@@ -51,7 +51,7 @@ async def two(tmp_path, clock, monkeypatch):
         disk.mend()
     await settled()
     for scheduler in made.schedulers:
-        await scheduler.replica.close()
+        await scheduler.app.close()
 
 
 @pytest.mark.parametrize("fault", [errno.EIO, errno.ESTALE, HANG])
@@ -68,34 +68,34 @@ async def test_callers_are_sent_elsewhere_while_only_this_machine_sees_the_excha
     await settled()
     await two.look()
     assert two.elsewhere() == [False, False]
-    assert all(each.own.is_admitted and not each.replica.members.record.is_exchange_silent for each in two.schedulers)
+    assert all(each.own.is_admitted and not each.app.schedulers.record.is_exchange_silent for each in two.schedulers)
 
 
 async def test_a_scheduler_that_is_gone_sees_nothing_better(two):
     two.disks[0].fail(HANG, 0)
     await two.look()
     assert two.elsewhere() == [True, False]
-    members = two.schedulers[0].replica.members
-    members.end(members.others()[0], "it does not answer")
+    schedulers = two.schedulers[0].app.schedulers
+    schedulers.end(schedulers.others()[0], "it does not answer")
     assert two.elsewhere()[0] is False
 
 
-async def test_what_load_balancers_are_told_follows_and_the_process_counts_as_alive(monkeypatch):
+async def test_what_load_balancers_are_reported_follows_and_the_process_counts_as_alive(monkeypatch):
     monkeypatch.setattr(timing, "HEALTH_LOOK_S", 0.001)
     checks, worse = HealthServicer(), [False]
     for name in ("", LIVENESS, "service"):
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
     telling = asyncio.create_task(tell_health(checks, ["service"], lambda: worse[0]))
 
-    async def told():
+    async def reported():
         found = [await checks.Check(health_pb2.HealthCheckRequest(service=s), None) for s in ("", "service", LIVENESS)]
         return [health_pb2.HealthCheckResponse.ServingStatus.Name(each.status) for each in found]
 
     for is_worse, status in ((True, "NOT_SERVING"), (False, "SERVING")):
         worse[0] = is_worse
 
-        async def is_told(status=status):
-            return await told() == [status, status, "SERVING"]
+        async def is_reported(status=status):
+            return await reported() == [status, status, "SERVING"]
 
-        await eventually(is_told, f"{status} is told")
+        await eventually(is_reported, f"{status} is reported")
     telling.cancel()

@@ -14,7 +14,7 @@ from onager.clock import ManualClock
 from onager.errors import DiskError, JobNotFoundError
 from onager.execution_graph import JobCancelled, JobState, apply_all, decode_batch
 from onager.ids import JobId
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.engine.bundles import Env
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.jobs import history, job_store
@@ -123,7 +123,7 @@ async def test_who_loses_the_end_leaves_nothing_in_the_history(backend, clock, s
 async def test_a_job_in_memory_ends_though_a_batch_of_its_log_has_rotted(
     backend, clock, monkeypatch, above_bytes, at, rotten
 ):
-    """It waited for ever: its end could not be written, and nobody was told."""
+    """It waited for ever: its end could not be written, and nobody was notified."""
     monkeypatch.setattr(job_store, "COMPRESS_BATCH_ABOVE_BYTES", above_bytes)
     jobs = store(backend, clock)
     job = await running(jobs, 10)
@@ -144,7 +144,7 @@ async def test_a_job_in_memory_ends_though_a_batch_of_its_log_has_rotted(
     assert [entry.position for entry in found if entry.batch is None] == [gone]
 
 
-async def test_what_was_not_kept_is_told(backend, clock, short_logs):
+async def test_what_was_not_kept_is_reported(backend, clock, short_logs):
     jobs = store(backend, clock)
     job = await running(jobs, 100)
     for partition in range(100):
@@ -174,9 +174,9 @@ def keeper(backend, clock, tmp_path):
             result_retention_s=1800, history_retention_s=3600, record_retention_s=7200, history_dir=archive
         )
         jobs = store(backend, clock, "s1")
-        members = Members(backend, clock, scheduler_id="s1", address="", lease_ttl_s=1)
+        schedulers = LiveSchedulers(backend, clock, scheduler_id="s1", address="", lease_ttl_s=1)
         blobs = BlobStore(backend)
-        made = Retention(Env(settings, clock), stored(backend, jobs, clock, blobs), view(members))
+        made = Retention(Env(settings, clock), stored(backend, jobs, clock, blobs), view(schedulers))
         jobs.heads.listen(made.on_head)
         return jobs, made
 

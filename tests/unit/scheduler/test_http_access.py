@@ -45,18 +45,18 @@ def open_access(clock):
     return Access(ServerSecurity(), LISTEN, [LISTEN, "node-7:50050"], ["onager.example.org"], clock)
 
 
-def request(method="GET", *, peer="10.0.0.7", **headers):
+def request(method="GET", *, address="10.0.0.7", **headers):
     headers = {"host": "127.0.0.1:50080"} | {name.replace("_", "-"): value for name, value in headers.items()}
     pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     scope = {"type": "http", "method": method, "path": "/", "headers": pairs, "query_string": b"", "scheme": "http"}
-    return Request({**scope, "client": (peer, 1), "server": ("127.0.0.1", 50080)})
+    return Request({**scope, "client": (address, 1), "server": ("127.0.0.1", 50080)})
 
 
 def test_a_token_says_who_calls(access):
     caller = access.identify(request(authorization=f"Bearer {BOB}"))
     assert (caller.principal, caller.role, caller.by, principal()) == ("bob", Role.VIEWER, "token", "bob")
     assert caller.peer() == "ipv4:10.0.0.7:0"
-    assert access.identify(request(peer="::1", authorization=f"Bearer {BOB}")).peer() == "ipv6:[::1]:0"
+    assert access.identify(request(address="::1", authorization=f"Bearer {BOB}")).peer() == "ipv6:[::1]:0"
     with pytest.raises(TokenMissingError):
         access.identify(request())
     with pytest.raises(TokenRefusedError):
@@ -180,26 +180,26 @@ def test_without_tokens_no_name_but_ours_is_answered(open_access):
 
 
 def test_wrong_logins_have_a_limit_for_each_address_and_in_all(access, clock):
-    for _ in range(attempts.MAX_OF_PEER):
+    for _ in range(attempts.MAX_OF_ADDRESS):
         with pytest.raises(TokenRefusedError):
             access.log_in(request("POST"), EVE)
     with pytest.raises(LoginsLimitedError) as caught:
         access.log_in(request("POST"), ANN)
     assert caught.value.again_s == attempts.WINDOW_S
-    access.log_in(request("POST", peer="10.0.0.8"), ANN)
+    access.log_in(request("POST", address="10.0.0.8"), ANN)
     access.identify(request(authorization=f"Bearer {ANN}"))  # who is known goes on
     clock.advance(int(attempts.WINDOW_S * 1000))
     access.log_in(request("POST"), ANN)
     for number in range(attempts.MAX_FAILURES):
         with pytest.raises(TokenRefusedError):
-            access.log_in(request("POST", peer=f"10.1.{number}.1"), EVE)
+            access.log_in(request("POST", address=f"10.1.{number}.1"), EVE)
     with pytest.raises(LoginsLimitedError):
-        access.log_in(request("POST", peer="10.0.0.9"), ANN)
+        access.log_in(request("POST", address="10.0.0.9"), ANN)
 
 
 def test_addresses_of_one_network_count_together_and_few_are_remembered(clock):
     counted = attempts.LoginAttempts(clock)
-    for number in range(attempts.MAX_OF_PEER):
+    for number in range(attempts.MAX_OF_ADDRESS):
         counted.failed(f"2001:db8::{number:x}")
     with pytest.raises(LoginsLimitedError):
         counted.check("2001:db8::ffff")
@@ -207,4 +207,4 @@ def test_addresses_of_one_network_count_together_and_few_are_remembered(clock):
     for number in range(10_000):
         counted.failed(f"10.{number // 65536}.{number // 256 % 256}.{number % 256}")
         clock.advance(1000)
-    assert len(counted._of_peer) <= 4_096
+    assert len(counted._of_address) <= 4_096

@@ -50,9 +50,9 @@ def filled(message):
 def test_the_models_are_what_the_messages_are_as_json(message):
     model = answer_of(message)
     for made in (message(), filled(message())):
-        told = plain(made)
-        again = model.model_validate(told, strict=True).model_dump(by_alias=True, exclude_none=True)
-        assert again == told
+        reported = plain(made)
+        again = model.model_validate(reported, strict=True).model_dump(by_alias=True, exclude_none=True)
+        assert again == reported
     schema = model.model_json_schema()
     assert list(schema["properties"]) == [field.name for field in message.DESCRIPTOR.fields]
 
@@ -64,9 +64,9 @@ def test_the_comments_of_the_protocol_are_in_the_document():
 
 
 def test_a_job_is_flat():
-    told = plain_job(_detail())
-    models.JobDetail.model_validate(told, strict=True)
-    assert (told["job_id"], told["log_seq"], told["schema"]) == ("text", 3, {"type": "struct"})
+    reported = plain_job(_detail())
+    models.JobDetail.model_validate(reported, strict=True)
+    assert (reported["job_id"], reported["log_seq"], reported["schema"]) == ("text", 3, {"type": "struct"})
 
 
 def _detail():
@@ -224,7 +224,7 @@ async def test_a_slow_follower_reads_the_history_and_holds_nobody_up(monkeypatch
     assert log.reads > before
 
 
-async def test_what_was_read_before_an_error_is_told_before_it():
+async def test_what_was_read_before_an_error_is_reported_before_it():
     log = Log(2)
     feeds = JobFeeds(log.source, log.standing)
     follower = feeds.events("job-1", 2)
@@ -246,16 +246,16 @@ async def test_an_unknown_job_has_no_events():
         await positions(JobFeeds(log.source, standing))
 
 
-async def test_progress_is_told_at_once_and_a_slow_follower_gets_the_latest():
+async def test_progress_is_reported_at_once_and_a_slow_follower_gets_the_latest():
     changed, latest = asyncio.Event(), ["queued"]
 
     async def source(method, request):
         assert method == "WatchJob"
-        told = None
-        while told != "successful":
-            if latest[0] != told:
-                told = latest[0]
-                yield pb.JobProgress(job_id="job-1", name=told)
+        reported = None
+        while reported != "successful":
+            if latest[0] != reported:
+                reported = latest[0]
+                yield pb.JobProgress(job_id="job-1", name=reported)
             else:
                 await changed.wait()
                 changed.clear()
@@ -274,11 +274,17 @@ async def test_progress_is_told_at_once_and_a_slow_follower_gets_the_latest():
 
 def test_events_are_as_the_command_line_prints_them():
     event = pb.JobEvent(type="job_cancelled", at_ms=7, json='{"type":"job_cancelled","at_ms":7,"reason":"ä"}')
-    (told,) = encoding.events(pb.EventBatch(position=3, scheduler_id="s", events=[event]))
-    assert json.loads(told) == {"position": 3, "scheduler_id": "s", "type": "job_cancelled", "at_ms": 7, "reason": "ä"}
-    (told,) = encoding.events(pb.EventBatch(position=9, not_kept=True))
-    assert json.loads(told) == {"position": 9, "scheduler_id": "", "type": "not_kept", "at_ms": 0}
-    models.JobEvent.model_validate_json(told, strict=True)
+    (reported,) = encoding.events(pb.EventBatch(position=3, scheduler_id="s", events=[event]))
+    assert json.loads(reported) == {
+        "position": 3,
+        "scheduler_id": "s",
+        "type": "job_cancelled",
+        "at_ms": 7,
+        "reason": "ä",
+    }
+    (reported,) = encoding.events(pb.EventBatch(position=9, not_kept=True))
+    assert json.loads(reported) == {"position": 9, "scheduler_id": "", "type": "not_kept", "at_ms": 0}
+    models.JobEvent.model_validate_json(reported, strict=True)
 
 
 async def test_a_page_that_made_room_is_freed_before_its_time_is_over(monkeypatch):

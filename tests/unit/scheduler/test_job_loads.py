@@ -19,24 +19,24 @@ JOB = JobId("job-1")
 pytestmark = pytest.mark.virtual_time
 
 
-def test_what_another_replica_tells_again_is_no_news():
+def test_what_another_scheduler_tells_again_is_no_news():
     """Else a task that no slot here is fit for would be asked for without end: each answer tells the load."""
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
     loads = JobLoads(
         FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock()
     )
-    told = []
-    loads.listen(told.append)
+    reported = []
+    loads.listen(reported.append)
     load = pb.JobLoad(job_id=JOB, running=1, available=1, log_seq=7, head_revision=5)
     loads.take_loads([load])
     loads.take_loads([load])
-    assert told == [JOB]
+    assert reported == [JOB]
     loads.take_loads([pb.JobLoad(job_id=JOB, running=1, available=2, log_seq=8, head_revision=5)])
-    assert told == [JOB, JOB]
+    assert reported == [JOB, JOB]
 
 
-def test_the_end_of_a_pause_is_heard_though_the_head_is_known_by_an_earlier_revision_there():
+def test_the_end_of_a_pause_is_known_though_the_head_is_known_by_an_earlier_revision_there():
     """Who commits a batch that leaves the head alone knows the head as of that batch; who loads it, as of before."""
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 9)
@@ -48,7 +48,7 @@ def test_the_end_of_a_pause_is_heard_though_the_head_is_known_by_an_earlier_revi
     assert queue.take_job() == JOB
 
 
-def test_nothing_is_told_of_a_job_of_which_only_the_head_was_seen():
+def test_nothing_is_reported_of_a_job_of_which_only_the_head_was_seen():
     """A message has no number for an unknown load."""
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
@@ -70,28 +70,28 @@ async def failing():
     found = apply_all(found, [failure])
     head = head_of(found, JobTerms())
     ownership = SimpleNamespace(follows=lambda _: True, is_mine=lambda _: True)
-    world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, ownership=ownership, told=[])
+    world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, ownership=ownership, reported=[])
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
     world.loads = JobLoads(world.queue, heads, ownership, SimpleNamespace(now_ms=lambda: world.now_ms))
     world.job = SimpleNamespace(graph=found, seq=7)
     world.loads.on_commit(world.job, head)
-    world.loads.listen(world.told.append)
+    world.loads.listen(world.reported.append)
     return world
 
 
-async def test_a_task_that_failed_asks_for_no_slot_until_its_pause_is_over_and_then_everybody_is_told(failing):
+async def test_a_task_that_failed_asks_for_no_slot_until_its_pause_is_over_and_then_everybody_is_notified(failing):
     queue, loads = failing.queue, failing.loads
     assert failing.head.has_runnable_work, "the head does not depend on the time"
     assert (queue.available, queue.has_runnable, queue.running(JOB)) == (0, False, 2)
     before = loads.latest_change
     await asyncio.sleep(0.15)
-    assert not failing.told, "it looked again, and by the clock the pause goes on"
+    assert not failing.reported, "it looked again, and by the clock the pause goes on"
     failing.now_ms = 1_100
-    await eventually(lambda: failing.told)
+    await eventually(lambda: failing.reported)
     assert (queue.available, queue.has_runnable) == (1, True)
     assert [(load.available, load.log_seq) for load in loads.changed_since(before)[0]] == [(1, 7)]
     await asyncio.sleep(0.15)
-    assert failing.told == [JOB], "once, and nobody has to ask"
+    assert failing.reported == [JOB], "once, and nobody has to ask"
 
 
 async def test_a_job_that_ended_while_a_task_waited_is_not_taken_up_again(failing):
@@ -102,14 +102,14 @@ async def test_a_job_that_ended_while_a_task_waited_is_not_taken_up_again(failin
 
 
 async def test_what_came_after_a_pause_began_is_not_forgotten_at_its_end(failing):
-    failing.ownership.follows = lambda _: False  # another replica acts now
+    failing.ownership.follows = lambda _: False  # another scheduler acts now
     failing.loads.take_loads([pb.JobLoad(job_id=JOB, running=1, available=0, log_seq=8, head_revision=5)])
     failing.now_ms = 1_100
     await asyncio.sleep(0.15)
     assert (failing.queue.running(JOB), failing.queue.available) == (1, 0)
 
 
-async def test_a_replica_that_has_not_seen_the_end_of_a_pause_takes_nothing_back(failing):
+async def test_a_scheduler_that_has_not_seen_the_end_of_a_pause_takes_nothing_back(failing):
     failing.now_ms = 1_100
     failing.loads.on_commit(failing.job, failing.head)
     assert failing.queue.available == 1

@@ -16,17 +16,17 @@ from onager.scheduler.api import job_logs
 from onager.scheduler.api.job_logs import notes
 from onager.scheduler.jobs.job_writers import Decision
 from tests.support.waiting import HANGS_S
-from tests.unit.scheduler.pair import HERE, Peer, job_of
+from tests.unit.scheduler.pair import HERE, FakeContext, job_of
 from tests.unit.scheduler.small_graphs import failed, graph
 
-PEER = Peer()
+CONTEXT = FakeContext()
 
 
 class Executor:
     """An executor that waits at a scheduler, and has logs."""
 
-    def __init__(self, replica, name="e1", life="life"):
-        self.replica, self.name, self.life = replica, name, life
+    def __init__(self, scheduler, name="e1", life="life"):
+        self.app, self.name, self.life = scheduler, name, life
         self.logs: list[pb.AttemptLog] = []
         self.asked: list[pb.LogsAsk] = []
         self.answers = True
@@ -41,7 +41,7 @@ class Executor:
             python_version="3.11",
             exchange_dir="/x",
         )
-        await self.replica.executors.register(request)
+        await self.app.executors.register(request)
 
     async def run(self):
         answers = []
@@ -49,7 +49,7 @@ class Executor:
             request = pb.AwaitRequestsRequest(
                 executor_id=self.name, incarnation=self.life, wait_ms=60_000, answers=answers
             )
-            response = await self.replica.gateway.AwaitRequests(request, PEER)
+            response = await self.app.gateway.AwaitRequests(request, CONTEXT)
             self.asked += [each.logs for each in response.requests]
             if not self.answers:
                 await asyncio.Event().wait()
@@ -74,15 +74,15 @@ async def cluster(pair, monkeypatch):
 
     async def ask(scheduler_id, request):
         sent = pb.AskExecutorsRequest.FromString(request.SerializeToString())
-        return await pair.replicas[scheduler_id].for_replicas.AskExecutors(sent, PEER)
+        return await pair.schedulers[scheduler_id].for_schedulers.AskExecutors(sent, CONTEXT)
 
-    for replica in pair.replicas.values():
-        replica.service.logs.calls.ask_executors = ask
+    for scheduler in pair.schedulers.values():
+        scheduler.service.logs.calls.ask_executors = ask
     pair.e1, pair.e2 = Executor(pair.here), Executor(pair.there, "e2", "life2")
     await pair.e1.register()
     await pair.e2.register()
-    for replica in pair.replicas.values():
-        await replica.executors.refresh()
+    for scheduler in pair.schedulers.values():
+        await scheduler.executors.refresh()
     tasks = [asyncio.create_task(executor.run()) for executor in (pair.e1, pair.e2)]
     yield pair
     for task in tasks:
@@ -95,9 +95,9 @@ def attempt(job_id, partition, text="hello\n", *, attempt=0, end=None):
     return pb.AttemptLog(task=task, text=text.encode(), end=len(text) if end is None else end)
 
 
-async def fetched(replica, job_id, **wanted):
+async def fetched(scheduler, job_id, **wanted):
     request = pb.FetchLogsRequest(job_id=job_id, **wanted)
-    return [each async for each in replica.service.logs.fetch(request)]
+    return [each async for each in scheduler.service.logs.fetch(request)]
 
 
 async def test_every_scheduler_tells_the_logs_of_all_executors_in_order(cluster):
@@ -105,9 +105,9 @@ async def test_every_scheduler_tells_the_logs_of_all_executors_in_order(cluster)
     await cluster.run_job(job_id, tasks=3)
     cluster.e1.logs = [attempt(job_id, 2, "two\n"), attempt(job_id, 0, "zero\n")]
     cluster.e2.logs = [attempt(job_id, 1, "one\n")]
-    for replica in cluster.replicas.values():
-        told = await fetched(replica, job_id)
-        assert [(log.task.partition, log.executor_id, log.text) for log in told] == [
+    for scheduler in cluster.schedulers.values():
+        reported = await fetched(scheduler, job_id)
+        assert [(log.task.partition, log.executor_id, log.text) for log in reported] == [
             (0, "e1", b"zero\n"),
             (1, "e2", b"one\n"),
             (2, "e1", b"two\n"),
@@ -130,11 +130,11 @@ async def test_an_executor_speaks_for_itself_and_for_jobs_that_were_asked_about_
     lie = attempt(job_id, 0)
     lie.executor_id = "e2"
     cluster.e1.logs = [lie, attempt("job-other", 0)]
-    (told,) = await fetched(cluster.here, job_id)
-    assert (told.executor_id, told.task.job_id) == ("e1", job_id)
+    (reported,) = await fetched(cluster.here, job_id)
+    assert (reported.executor_id, reported.task.job_id) == ("e1", job_id)
 
 
-async def test_what_was_kept_of_a_failed_attempt_is_told_when_no_executor_has_it(cluster):
+async def test_what_was_kept_of_a_failed_attempt_is_reported_when_no_executor_has_it(cluster):
     job_id = job_of(HERE)
     await cluster.run_job(job_id, tasks=2)
     await cluster.fill(2)
@@ -175,7 +175,7 @@ async def test_an_executor_that_is_gone_is_named(cluster):
 
 async def test_a_job_that_waits_has_logged_nothing_yet(cluster):
     await cluster.here.service.SubmitJob(
-        pb.SubmitJobRequest(job_id="job-w", spec=pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))), PEER
+        pb.SubmitJobRequest(job_id="job-w", spec=pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))), CONTEXT
     )
     assert [log.note for log in await fetched(cluster.here, "job-w")] == ["no task has run yet"]
 
@@ -186,16 +186,16 @@ async def test_who_follows_gets_each_line_once_until_the_job_has_ended(cluster, 
     await cluster.run_job(job_id, tasks=1)
     keys = await cluster.fill(1)
     cluster.e1.logs = [attempt(job_id, 0, "one\n")]
-    told = []
+    reported = []
     logs = cluster.here.service.logs.fetch(pb.FetchLogsRequest(job_id=job_id, follow=True))
     async for log in logs:
-        told.append(log)
-        if len(told) == 1:
+        reported.append(log)
+        if len(reported) == 1:
             cluster.e1.logs = [attempt(job_id, 0, "two\n", end=8)]
-        elif len(told) == 2:
+        elif len(reported) == 2:
             cluster.e1.logs = [attempt(job_id, 0, "three\n", end=14)]
             await cluster.finish(keys)
-    assert b"".join(log.text for log in told) == b"one\ntwo\nthree\n"
+    assert b"".join(log.text for log in reported) == b"one\ntwo\nthree\n"
 
 
 async def test_who_resumes_gets_only_what_came_after(cluster):
@@ -223,16 +223,16 @@ async def test_what_the_job_does_not_have_is_refused(cluster, wanted, why):
     assert why in str(caught.value)
 
 
-async def test_an_unknown_job_is_told(cluster):
+async def test_an_unknown_job_is_reported(cluster):
     with pytest.raises(JobNotFoundError):
         await fetched(cluster.here, "job-x")
 
 
-def test_what_did_not_fit_and_many_names_are_told():
+def test_what_did_not_fit_and_many_names_are_reported():
     names = [f"e{n}" for n in range(10)]
-    told = list(notes(ran_on=names, answered=[], alive=names, left_out=5, is_any=True))
+    reported = list(notes(ran_on=names, answered=[], alive=names, left_out=5, is_any=True))
     silent = "executors e0, e1, e2, e3, e4, e5, e6, e7 and 2 more did not answer in time"
-    assert told == [
+    assert reported == [
         f"{silent}: what tasks logged there is missing here; ask again",
         "5 more attempts did not fit: name a stage, and a partition",
     ]
@@ -254,7 +254,7 @@ class Looks:
 
 
 async def following(cluster, job_id, change):
-    """Follow the logs of a job, which *change* ends; return what was told, without notes."""
+    """Follow the logs of a job, which *change* ends; return what was reported, without notes."""
     logs = cluster.here.service.logs
     logs.jobs = Looks(logs.jobs, change)
     request = pb.FetchLogsRequest(job_id=job_id, follow=True)
@@ -288,7 +288,7 @@ async def test_who_follows_misses_no_task_that_began_and_ended_between_two_looks
     assert [log.text for log in await following(cluster, job_id, run)] == [b"zero\n", b"one\n"]
 
 
-async def test_who_follows_is_told_at_the_end_what_was_kept_of_attempts_that_no_executor_has(cluster, monkeypatch):
+async def test_who_follows_gets_at_the_end_what_was_kept_of_attempts_that_no_executor_has(cluster, monkeypatch):
     monkeypatch.setattr(timing, "LOGS_FOLLOWED_EVERY_S", 0.01)
     job_id = job_of(HERE)
     await cluster.here.jobs.submit(graph(job_id))
@@ -298,11 +298,14 @@ async def test_who_follows_is_told_at_the_end_what_was_kept_of_attempts_that_no_
         await record(cluster, job_id, JobCancelled(reason="enough", at_ms=30))
         cluster.e1.logs = [attempt(job_id, 1, "one\n")]
 
-    told = await following(cluster, job_id, run)
-    assert [(log.task.partition, log.kept, log.text) for log in told] == [(1, False, b"one\n"), (0, True, b"the end\n")]
+    reported = await following(cluster, job_id, run)
+    assert [(log.task.partition, log.kept, log.text) for log in reported] == [
+        (1, False, b"one\n"),
+        (0, True, b"the end\n"),
+    ]
 
 
-async def test_what_was_kept_is_told_once(cluster, monkeypatch):
+async def test_what_was_kept_is_reported_once(cluster, monkeypatch):
     monkeypatch.setattr(timing, "LOGS_FOLLOWED_EVERY_S", 0.01)
     job_id = job_of(HERE)
     await broken(cluster, job_id, tasks=2)
@@ -310,8 +313,8 @@ async def test_what_was_kept_is_told_once(cluster, monkeypatch):
     async def end():
         await record(cluster, job_id, JobCancelled(reason="enough", at_ms=30))
 
-    (told,) = await following(cluster, job_id, end)
-    assert (told.kept, told.text) == (True, b"the end\n")
+    (reported,) = await following(cluster, job_id, end)
+    assert (reported.kept, reported.text) == (True, b"the end\n")
 
 
 async def test_a_look_reads_of_the_history_only_what_is_new(cluster, monkeypatch):
@@ -337,7 +340,7 @@ async def test_a_look_reads_of_the_history_only_what_is_new(cluster, monkeypatch
     assert read == sorted(set(read)), "no entry is read twice"
 
 
-async def test_no_line_is_told_twice_when_more_attempts_log_than_executors_are_told_of(cluster, monkeypatch):
+async def test_no_line_is_reported_twice_when_more_attempts_log_than_executors_are_asked_about(cluster, monkeypatch):
     monkeypatch.setattr(timing, "LOGS_FOLLOWED_EVERY_S", 0.01)
     monkeypatch.setattr(job_logs, "_MAX_FOLLOWED", 1)
     job_id = job_of(HERE)
@@ -352,6 +355,6 @@ async def test_no_line_is_told_twice_when_more_attempts_log_than_executors_are_t
         logs.add(keys[0], "end")
         await cluster.finish(keys)
 
-    told = await following(cluster, job_id, go_on)
-    lines = {p: b"".join(log.text for log in told if log.task.partition == p) for p in (0, 1)}
+    reported = await following(cluster, job_id, go_on)
+    lines = {p: b"".join(log.text for log in reported if log.task.partition == p) for p in (0, 1)}
     assert lines == {keys[0].partition: b"begin\nend\n", keys[1].partition: b"begin\n"}

@@ -1,10 +1,10 @@
 import pytest
 
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError, VersionMismatchError
-from onager.execution_graph import Pipeline, SpeculationPolicy
+from onager.execution_graph import SpeculationPolicy, Streaming
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
-from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_exchange import streaming_of
 from onager.scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
 from onager.scheduler.jobs.job_speculation import speculation_of
 
@@ -61,15 +61,15 @@ def test_an_ordinary_job_passes():
         (request(sql=pb.SqlScript(text="x" * (MAX_JOB_SPEC_BYTES + 1))), RequestTooLargeError, "limit"),
     ],
 )
-def test_what_can_never_work_is_told(bad, error, text):
+def test_what_can_never_work_is_reported(bad, error, text):
     with pytest.raises(error, match=text):
         check_submission(bad)
 
 
 def test_a_job_streams_when_it_asks_for_it():
-    assert pipeline_of(request().spec) is None
-    assert pipeline_of(request(conf={"onager.exchange": "durable"}).spec) is None
-    assert pipeline_of(request(conf={"onager.exchange": " Streaming"}).spec) == Pipeline()
+    assert streaming_of(request().spec) is None
+    assert streaming_of(request(conf={"onager.exchange": "durable"}).spec) is None
+    assert streaming_of(request(conf={"onager.exchange": " Streaming"}).spec) == Streaming()
 
 
 def test_speculation_is_off_unless_asked_for():
@@ -87,7 +87,7 @@ def test_speculation_is_off_unless_asked_for():
     assert speculation_of(request(conf=conf).spec) == policy
 
 
-def test_another_protocol_is_told():
+def test_another_protocol_is_reported():
     with pytest.raises(VersionMismatchError, match="version 9"):
         check_submission(pb.SubmitJobRequest(job_id="a", protocol_version=9))
 

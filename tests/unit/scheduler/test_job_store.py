@@ -266,7 +266,7 @@ async def test_a_reader_during_a_snapshot_write_does_not_read_it_back(backend, c
     assert not loaded
 
 
-async def test_a_reader_after_another_replica_wrote_a_snapshot_reads_it(backend, clock, monkeypatch):
+async def test_a_reader_after_another_scheduler_wrote_a_snapshot_reads_it(backend, clock, monkeypatch):
     monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
     monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 0)
     jobs, other = store(backend, clock), store(backend, clock)
@@ -341,10 +341,10 @@ async def test_a_damaged_record_is_marked_and_raised(backend, clock, keyspace, p
     fresh = store(backend, clock)
     await fresh.heads.refresh()
     assert fresh.heads.get(JOB).broken == head.broken
-    told = (await backend.get(Keyspace.JobHeads, JOB)).mod_revision
+    reported = (await backend.get(Keyspace.JobHeads, JOB)).mod_revision
     with pytest.raises(StateCorruptError):
         await fresh.load(JOB)
-    assert (await backend.get(Keyspace.JobHeads, JOB)).mod_revision == told  # once is enough
+    assert (await backend.get(Keyspace.JobHeads, JOB)).mod_revision == reported  # once is enough
 
 
 async def test_a_head_that_cannot_be_read_is_written_anew_from_the_record(backend, clock):
@@ -397,14 +397,14 @@ async def test_a_job_that_is_not_there_is_not_found(backend, clock):
         await store(backend, clock).load(JobId("nobody"))
 
 
-async def test_a_head_is_written_that_another_replica_changed_and_this_one_did_not_see(backend, clock):
+async def test_a_head_is_written_that_another_scheduler_changed_and_this_one_did_not_see(backend, clock):
     mine, other = store(backend, clock), store(backend, clock)
     job, _ = await mine.submit(graph())
     job = await step(mine, job, launches(job.graph))
     job = await step(mine, job, [planned(1), StagesStarted(stage_ids=(1,), at_ms=4)])
     on_other = await other.load(JOB)
     await step(other, on_other, launches(on_other.graph))
-    # The loss brings back what was there when this replica last wrote the head, but not what is stored by now.
+    # The loss brings back what was there when this scheduler last wrote the head, but not what is stored by now.
     await step(mine, await mine.load(JOB), [ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=5)])
     head = JobHead.decoded((await backend.get(Keyspace.JobHeads, JOB)).value, JOB)
     assert head == head_of((await other.load(JOB)).graph, JobTerms())

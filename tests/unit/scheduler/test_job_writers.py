@@ -1,4 +1,4 @@
-"""Decisions about one job are committed together, and are made again if another replica was first."""
+"""Decisions about one job are committed together, and are made again if another scheduler was first."""
 
 import asyncio
 
@@ -82,7 +82,7 @@ async def test_stages_are_set_running_by_the_append_that_resolves_them(jobs, clo
     assert writers.appends == 2
 
 
-async def test_every_caller_is_told_of_an_unknown_job(backend, clock):
+async def test_every_caller_is_reported_of_an_unknown_job(backend, clock):
     writers = JobWriters(store(backend, clock), clock)
     asked = [writers.record_decision(JobId("nobody"), lambda _: Decision([])) for _ in range(3)]
     found = await asyncio.gather(*asked, return_exceptions=True)

@@ -40,8 +40,8 @@ def poisoned(monkeypatch):
 WHILE_MS = int(1000 * timing.GIVE_UP_S)
 
 
-async def send(replica, keys):
-    updated = await replica.tasks.update_task_statuses(SLOT, by_key(map(report, keys)), 0)
+async def send(scheduler, keys):
+    updated = await scheduler.tasks.update_task_statuses(SLOT, by_key(map(report, keys)), 0)
     return sorted(key.partition for key in updated.acknowledged)
 
 
@@ -76,7 +76,7 @@ async def test_a_report_that_fails_each_time_ends_its_job_and_no_other(pair, poi
     assert type(error).__name__ in graph.outcome.failure.message
     assert str(poison) in graph.outcome.failure.message
     assert (await outcome(pair, other)).is_active
-    assert not any(replica.local._errors._tries for replica in pair.replicas.values())
+    assert not any(scheduler.local._errors._tries for scheduler in pair.schedulers.values())
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_a_job_at_which_other_work_fails_each_time_ends_and_others_have_it
     assert (await outcome(pair, other)).is_active
 
 
-async def test_a_loss_that_the_store_does_not_take_is_told_to_the_caller_as_it_was(pair, monkeypatch):
+async def test_a_loss_that_the_store_does_not_take_reaches_the_caller_as_it_was(pair, monkeypatch):
     job_id = job_of(HERE)
     await pair.run_job(job_id, 2)
     await pair.fill(2)

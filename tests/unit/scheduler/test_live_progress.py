@@ -15,7 +15,9 @@ from tests.unit.scheduler.pair import HERE, THERE, job_of
 START_MS = 1_000
 
 
-def told(stage_id: int, partition: int, *, permille: int = 0, size: int = 0, attempt: int = 0, stage_attempt: int = 0):
+def reported(
+    stage_id: int, partition: int, *, permille: int = 0, size: int = 0, attempt: int = 0, stage_attempt: int = 0
+):
     task = pb.TaskId(
         job_id="job-1", stage_id=stage_id, stage_attempt=stage_attempt, partition=partition, task_attempt=attempt
     )
@@ -32,7 +34,9 @@ def test_a_stage_is_as_far_as_its_tasks_and_what_they_have_read() -> None:
     live = LiveProgress()
     assert live.estimate(job.graph, job.now_ms).fraction == 0
     done(job, 1, 0, run_ms=100)
-    live.hear([told(1, 1, permille=500, size=300), told(1, 2, permille=250, size=100), told(1, 3, permille=900)])
+    live.record(
+        [reported(1, 1, permille=500, size=300), reported(1, 2, permille=250, size=100), reported(1, 3, permille=900)]
+    )
     far = live.estimate(job.graph, job.now_ms)
     assert far.fraction == (1 + 0.5 + 0.25) / 4, "of a task that is not running nothing counts"
     assert far.stages[1] == (far.fraction, 40, 400)
@@ -42,9 +46,9 @@ def test_it_never_falls_while_a_stage_goes_on() -> None:
     job = planned(stage(1, 2))
     job.launch("a")
     live = LiveProgress()
-    live.hear([told(1, 0, permille=900)])
+    live.record([reported(1, 0, permille=900)])
     assert live.estimate(job.graph, job.now_ms).fraction == 0.45
-    live.hear([told(1, 0, permille=100)])
+    live.record([reported(1, 0, permille=100)])
     assert live.estimate(job.graph, job.now_ms).fraction == 0.45
     job.lose("a")
     far = live.estimate(job.graph, job.now_ms)
@@ -55,7 +59,7 @@ def test_a_task_that_runs_is_not_done_whatever_it_has_read() -> None:
     job = planned(stage(1, 1))
     job.launch("a")
     live = LiveProgress()
-    live.hear([told(1, 0, permille=1000)])
+    live.record([reported(1, 0, permille=1000)])
     assert live.estimate(job.graph, job.now_ms).fraction == 0.99
 
 
@@ -66,7 +70,7 @@ def test_what_other_stages_made_tells_how_much_there_is_to_read() -> None:
     done(job, 1, 1, bytes_out=300)
     job.launch("a")
     live = LiveProgress()
-    live.hear([told(2, 0, size=250)])
+    live.record([reported(2, 0, size=250)])
     assert live.estimate(job.graph, job.now_ms).stages[2].fraction == 0.25, "half of the 500 bytes of one of two tasks"
 
 
@@ -75,7 +79,7 @@ def test_after_a_rollback_it_says_why_it_fell() -> None:
     job.run(1)
     job.launch("b")
     live = LiveProgress()
-    live.hear([told(2, 0, permille=500)])
+    live.record([reported(2, 0, permille=500)])
     before = live.estimate(job.graph, job.now_ms)
     assert before.fraction == (2 + 0.5) / 4
     job.lose("a")
@@ -85,14 +89,14 @@ def test_after_a_rollback_it_says_why_it_fell() -> None:
     assert "runs again" in after.fell
     job.run(1)
     job.launch("b")
-    live.hear([told(2, p, permille=900, stage_attempt=1, attempt=job.held(2, p).attempt) for p in (0, 1)])
+    live.record([reported(2, p, permille=900, stage_attempt=1, attempt=job.held(2, p).attempt) for p in (0, 1)])
     again = live.estimate(job.graph, job.now_ms)
     assert again.fraction > before.fraction
     assert again.fell == ""
 
 
 def test_after_a_re_plan_it_says_why_it_fell() -> None:
-    job = again.owing()
+    job = again.with_due_replan()
     live = LiveProgress()
     assert live.estimate(job.graph, job.now_ms).fraction == 2 / 10
     again.begun(job)
@@ -108,7 +112,7 @@ def test_after_a_re_plan_it_says_why_it_fell() -> None:
 
 
 def test_a_kept_plan_changes_nothing_of_how_far_a_job_is() -> None:
-    job = again.owing()
+    job = again.with_due_replan()
     live = LiveProgress()
     before = live.estimate(job.graph, job.now_ms)
     again.begun(job)
@@ -156,7 +160,7 @@ def test_a_query_that_runs_where_it_is_planned_is_as_far_as_its_executor_says() 
     job.launch("a")
     live = LiveProgress()
     assert live.estimate(job.graph, job.now_ms) is None
-    live.hear([told(0, 0, permille=200, size=50)])
+    live.record([reported(0, 0, permille=200, size=50)])
     far = live.estimate(job.graph, job.held(0, 0).launched_ms + 1_000)
     assert far.fraction == 0.2
     assert far.stages[0] == (0.2, 5, 50)
@@ -167,7 +171,7 @@ def test_a_query_that_runs_where_it_is_planned_is_as_far_as_its_executor_says() 
 
 def test_it_is_forgotten_with_the_job_and_has_limits() -> None:
     live = LiveProgress()
-    live.hear([told(1, p, permille=1) for p in range(20_000)])
+    live.record([reported(1, p, permille=1) for p in range(20_000)])
     job = planned(stage(1, 2))
     job.launch("a")
     assert live.estimate(job.graph, job.now_ms).fraction == 0.001
@@ -180,32 +184,32 @@ def test_a_job_that_tells_again_and_again_is_not_forgotten_for_others(monkeypatc
     live = LiveProgress()
     job = planned(stage(1, 2))
     job.launch("a")
-    live.hear([told(1, 0, permille=500)])
+    live.record([reported(1, 0, permille=500)])
     for number in range(3):
-        other = told(1, 0)
+        other = reported(1, 0)
         other.task.job_id = f"other-{number}"
-        live.hear([other])
-        live.hear([told(1, 1)])
+        live.record([other])
+        live.record([reported(1, 1)])
     assert live.estimate(job.graph, job.now_ms).fraction == 0.25
 
 
 async def test_what_comes_after_the_end_of_a_job_is_not_kept(pair) -> None:
     job_id = job_of(HERE)
     await pair.run_job(job_id, tasks=1)
-    late = told(1, 0, permille=500)
+    late = reported(1, 0, permille=500)
     late.task.job_id = job_id
-    pair.here._hear_progress([late])
+    pair.here._record_progress([late])
     assert list(pair.here.live._jobs) == [job_id]
     cancelled = JobCancelled(reason="enough", at_ms=20)
     await pair.here.writers.record_decision(JobId(job_id), lambda _: Decision([cancelled]))
-    pair.here._hear_progress([late])
+    pair.here._record_progress([late])
     assert not pair.here.live._jobs
 
 
 async def test_what_other_schedulers_forward_after_the_end_of_a_job_is_not_kept(pair) -> None:
     job_id = job_of(HERE)
     await pair.run_job(job_id, tasks=1)
-    late = told(1, 0, permille=500)
+    late = reported(1, 0, permille=500)
     late.task.job_id = job_id
     forwarded = pb.ForwardRequest(scheduler_id=THERE, progress=[late])
     await pair.forward(HERE, forwarded)

@@ -1,4 +1,4 @@
-"""The load of executors: written now and then under the executor's lease, and told alike by every scheduler."""
+"""The load of executors: written now and then under the executor's lease, and reported alike by every scheduler."""
 
 import asyncio
 
@@ -53,8 +53,8 @@ async def session(managers):
     return await managers[0].register(request())
 
 
-async def say(manager, session, told):
-    session.load = told
+async def say(manager, session, reported):
+    session.load = reported
     await manager.loads.write_due()
 
 
@@ -62,17 +62,17 @@ async def stored(store):
     return await MemoryBackend(store).get(Keyspace.ExecutorLoads, "e1")
 
 
-async def told(manager):
+async def reported(manager):
     await manager.refresh()
     await manager.loads.known.refresh()
     (info,) = manager.infos()
     return info.running, info.load
 
 
-async def test_every_scheduler_tells_the_load_that_one_has_heard(managers, session):
+async def test_every_scheduler_tells_the_load_that_one_has_received(managers, session):
     session.held = {"one": 0.0}
     await say(managers[0], session, LOAD)
-    assert [await told(manager) for manager in managers] == [(3, LOAD), (3, LOAD)]
+    assert [await reported(manager) for manager in managers] == [(3, LOAD), (3, LOAD)]
 
 
 async def test_without_a_load_a_scheduler_tells_what_it_knows(managers, session):
@@ -105,13 +105,13 @@ async def test_a_load_ends_with_its_life(managers, session, store):
     await say(managers[0], session, LOAD)
     again = await managers[0].register(request(incarnation="two"))
     assert await stored(store) is None
-    assert await told(managers[1]) == (0, pb.ExecutorLoad())
+    assert await reported(managers[1]) == (0, pb.ExecutorLoad())
 
     await say(managers[0], again, LOAD)
-    assert await told(managers[1]) == (3, LOAD)
+    assert await reported(managers[1]) == (3, LOAD)
     await managers[0].deregister("e1", "two", "")
     assert await stored(store) is None
-    assert await told(managers[1]) == (0, pb.ExecutorLoad())
+    assert await reported(managers[1]) == (0, pb.ExecutorLoad())
 
 
 async def test_a_load_is_not_written_under_a_lease_that_has_ended(managers, session, store):
@@ -123,7 +123,7 @@ async def test_a_load_is_not_written_under_a_lease_that_has_ended(managers, sess
 async def test_a_load_that_cannot_be_read_is_none(managers, session, store):
     await say(managers[0], session, LOAD)
     await MemoryBackend(store).put(Keyspace.ExecutorLoads, "e2", b"{")
-    assert await told(managers[1]) == (3, LOAD)
+    assert await reported(managers[1]) == (3, LOAD)
 
 
 async def test_changes_are_followed(managers, session, store):

@@ -23,7 +23,7 @@ async def test_silence_after_a_broken_connection_is_a_loss(manager, clock, lost)
     manager.suspect(session)
     await watched(manager, clock, 2_900)
     assert not lost
-    manager.heard(session)
+    manager.note_call(session)
     await watched(manager, clock, 5_000)
     assert not lost
     manager.suspect(session)
@@ -93,10 +93,10 @@ async def test_a_silent_executor_is_lost_a_lease_after_its_last_call(manager, cl
     """Though the store was not asked to renew the lease by that call, as it had just renewed it."""
     session = await manager.register(request())
     await watched(manager, clock, 2_000)
-    manager.heard(session)
+    manager.note_call(session)
     await manager.leases.renew(session, is_heartbeat=True)
     await watched(manager, clock, 900)
-    manager.heard(session)
+    manager.note_call(session)
     await manager.leases.renew(session)
     await watched(manager, clock, 5_200)
     await notice(manager, backend)
@@ -124,7 +124,7 @@ async def test_an_executor_that_reports_after_its_lease_expired_unnoticed_contin
     assert not lost
 
 
-async def test_an_executor_that_another_replica_declared_lost_is_told_to_register(manager, clock, backend):
+async def test_an_executor_that_another_scheduler_declared_lost_is_asked_to_register(manager, clock, backend):
     session = await manager.register(request())
 
     async def on_lost(event):
@@ -178,42 +178,42 @@ async def test_a_heartbeat_that_the_store_has_not_taken_is_not_acknowledged(mana
 
 async def test_after_a_restart_executors_have_their_lease_to_report(manager, backend, clock):
     await manager.register(request())
-    told = []
+    reported = []
 
     async def on_lost(event):
-        told.append(event)
+        reported.append(event)
 
     successor = made(backend, clock, on_lost)
     await successor.start()
     await successor.watch.look()
     assert successor.is_alive("e1", "one")
-    assert not told
+    assert not reported
     with pytest.raises(UnknownExecutorError):
         successor.require("e1", "one")
     await successor.register(request())
-    assert not told
+    assert not reported
 
 
 async def test_a_lease_that_expired_while_no_scheduler_ran_is_renewed_once(manager, backend, clock):
     for executor_id in ("e1", "e2"):
         await manager.register(request(executor_id))
     clock.advance(60_000)
-    told = []
+    reported = []
 
     async def on_lost(event):
-        told.append((event.executor_id, event.reason))
+        reported.append((event.executor_id, event.reason))
 
     successor = made(backend, clock, on_lost)
     await successor.start()
     await notice(successor, backend)
     clock.advance(5_900)
     await successor.watch.look()
-    assert told == []
+    assert reported == []
     session = await successor.take_over("e1", "one")
     await successor.leases.renew(session)
     clock.advance(100)
     await successor.watch.look()
-    assert told == [("e2", "executor e2: its lease ran out: it was not heard of in time")]
+    assert reported == [("e2", "executor e2: its lease ran out: it did not call in time")]
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
 
 
@@ -229,12 +229,12 @@ async def test_an_executor_just_taken_over_is_not_lost_before_its_lease_is_renew
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
 
 
-async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
-    told = []
+async def test_a_loss_that_could_not_be_stored_is_reported_again(backend, clock):
+    reported = []
 
     async def on_lost(event):
-        told.append(event)
-        if len(told) == 1:
+        reported.append(event)
+        if len(reported) == 1:
             raise UnknownExecutorError("the store is away")
 
     manager = made(backend, clock, on_lost)
@@ -242,7 +242,7 @@ async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
     await manager.deregister("e1", "one", "bye")
     await manager.watch.look()
     await manager.watch.look()
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 async def test_executors_lost_long_ago_are_forgotten(manager, backend, clock):
@@ -254,11 +254,11 @@ async def test_executors_lost_long_ago_are_forgotten(manager, backend, clock):
     assert await backend.get(Keyspace.Executors, "e1") is None
 
 
-async def test_how_a_jvm_ended_is_kept_and_told_by_every_scheduler(manager, backend, clock, lost):
-    told_there = []
+async def test_how_a_jvm_ended_is_kept_and_reported_by_every_scheduler(manager, backend, clock, lost):
+    reported_there = []
 
     async def on_lost(event):
-        told_there.append(event)
+        reported_there.append(event)
 
     there = made(backend, clock, on_lost)
     await manager.register(request())
@@ -271,7 +271,7 @@ async def test_how_a_jvm_ended_is_kept_and_told_by_every_scheduler(manager, back
     assert ExecutorRecord.decoded(stored.value, "e1").death == death
     await there.refresh()
     await there.tell_losses()
-    assert [event.death for event in told_there] == [death]
+    assert [event.death for event in reported_there] == [death]
     await manager.register(request(incarnation="two"))
     assert manager.require("e1", "two").record.death is None
     (info,) = manager.infos()

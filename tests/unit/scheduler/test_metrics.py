@@ -48,17 +48,17 @@ async def test_all_that_is_declared_is_served_and_nothing_else(clock):
         assert (family.type, family.documentation) == (declared[name].kind, declared[name].about)
         for sample in family.samples:
             assert sample.labels.keys() - {"le"} == set(declared[name].labels)
-    told = of_registry(registry)
-    assert told['onager_auth_refusals_total{reason="missing"}'] == 2
-    for replica in pair.replicas.values():
-        await replica.close()
+    reported = of_registry(registry)
+    assert reported['onager_auth_refusals_total{reason="missing"}'] == 2
+    for scheduler in pair.schedulers.values():
+        await scheduler.close()
 
 
-async def test_what_one_replica_tells_of_the_cluster_the_other_tells_too(clock):
+async def test_what_one_scheduler_tells_of_the_cluster_the_other_tells_too(clock):
     pair = Pair(clock)
-    registries = {scheduler_id: CollectorRegistry() for scheduler_id in pair.replicas}
-    for scheduler_id, replica in pair.replicas.items():
-        observe(replica, registries[scheduler_id], clock, {})
+    registries = {scheduler_id: CollectorRegistry() for scheduler_id in pair.schedulers}
+    for scheduler_id, scheduler in pair.schedulers.items():
+        observe(scheduler, registries[scheduler_id], clock, {})
     await pair.start()
     await pair.run_job(job_of(HERE), tasks=3)
     pair.there.loads.take_loads(pair.here.loads.changed_since(0)[0])  # as the loop that does not run here would do
@@ -71,8 +71,8 @@ async def test_what_one_replica_tells_of_the_cluster_the_other_tells_too(clock):
     assert here['onager_jobs{state="running"}'] == 1
     assert here['onager_tasks{state="available"}'] == here["onager_slots_wanted"] == 3
     assert here["onager_schedulers"] == 2
-    for replica in pair.replicas.values():
-        await replica.close()
+    for scheduler in pair.schedulers.values():
+        await scheduler.close()
 
 
 async def test_executors_and_what_they_see_of_the_exchange(clock):
@@ -85,17 +85,17 @@ async def test_executors_and_what_they_see_of_the_exchange(clock):
         executors.registry.seen(session.record, 7)
         executors._sessions[session.executor_id] = session
     executors.session("e1").exchange = pb.ExchangeUse(bytes=7, files=2, free_bytes=9, total_bytes=90, looked_ms=1)
-    told = of_registry(registry)
-    assert counted(told, "onager_executors") == {
+    reported = of_registry(registry)
+    assert counted(reported, "onager_executors") == {
         'onager_executors{mode="pull",state="alive"}': 2,
         'onager_executors{mode="pull",state="draining"}': 1,
         'onager_executors{mode="pull",state="lost"}': 1,
     }
-    assert counted(told, "onager_executor_slots") == {
+    assert counted(reported, "onager_executor_slots") == {
         'onager_executor_slots{state="free"}': 8,
         'onager_executor_slots{state="closed"}': 4,
     }
-    assert counted(told, "onager_exchange_") == {
+    assert counted(reported, "onager_exchange_") == {
         'onager_exchange_bytes{executor_id="e1"}': 7,
         'onager_exchange_files{executor_id="e1"}': 2,
         'onager_exchange_free_bytes{executor_id="e1"}': 9,
@@ -111,12 +111,12 @@ def test_figures_are_served_over_http():
         calls.answered(0.02)
         calls.failed()
         losses.lost(Loss.LEASE)
-        told = fetched(port)
-    assert told['onager_executor_call_seconds_bucket{le="0.025"}'] == 1
-    assert told['onager_executor_call_seconds_bucket{le="0.01"}'] == 0
-    assert told["onager_executor_call_failures_total"] == 1
-    assert told['onager_executor_lost_total{reason="lease"}'] == 1
-    assert told["process_resident_memory_bytes"] > 0
+        reported = fetched(port)
+    assert reported['onager_executor_call_seconds_bucket{le="0.025"}'] == 1
+    assert reported['onager_executor_call_seconds_bucket{le="0.01"}'] == 0
+    assert reported["onager_executor_call_failures_total"] == 1
+    assert reported['onager_executor_lost_total{reason="lease"}'] == 1
+    assert reported["process_resident_memory_bytes"] > 0
 
 
 def test_a_distribution_counts_a_bound_in_its_own_bucket_and_no_time_before_0():
@@ -125,10 +125,10 @@ def test_a_distribution_counts_a_bound_in_its_own_bucket_and_no_time_before_0():
     registry.register(distribution)
     for value in (-3.0, 0.05, 0.06, 1e6):
         distribution.observe(value)
-    told = of_registry(registry)
-    counts = [told[f'onager_job_duration_seconds_bucket{{le="{bound}"}}'] for bound in (0.05, 0.1, 3600.0, "+Inf")]
+    reported = of_registry(registry)
+    counts = [reported[f'onager_job_duration_seconds_bucket{{le="{bound}"}}'] for bound in (0.05, 0.1, 3600.0, "+Inf")]
     assert counts == [2, 3, 3, 4]
-    assert told["onager_job_duration_seconds_sum"] == pytest.approx(1e6 + 0.11)
+    assert reported["onager_job_duration_seconds_sum"] == pytest.approx(1e6 + 0.11)
 
 
 async def test_a_blocked_event_loop_shows():
@@ -146,9 +146,9 @@ async def test_a_blocked_event_loop_shows():
     lag = asyncio.create_task(EventLoopLag(registry, SimpleNamespace(monotonic_s=now_s)).run())
     await eventually(lambda: done.is_so)
     lag.cancel()
-    told = of_registry(registry)
-    assert told['onager_event_loop_lag_seconds_bucket{le="0.1"}'] == 1
-    assert told['onager_event_loop_lag_seconds_bucket{le="0.25"}'] == 2
+    reported = of_registry(registry)
+    assert reported['onager_event_loop_lag_seconds_bucket{le="0.1"}'] == 1
+    assert reported['onager_event_loop_lag_seconds_bucket{le="0.25"}'] == 2
 
 
 async def test_a_lease_that_is_not_renewed_runs_out(clock):
@@ -156,11 +156,11 @@ async def test_a_lease_that_is_not_renewed_runs_out(clock):
     registry = CollectorRegistry()
     observe(pair.here, registry, clock, {})
     assert "onager_lease_remaining_seconds" not in of_registry(registry)  # it has just started: no reason for an alert
-    pair.here.members.lease = SimpleNamespace(is_lost=False, until_s=clock.monotonic_s() + 4)
+    pair.here.schedulers.lease = SimpleNamespace(is_lost=False, until_s=clock.monotonic_s() + 4)
     assert of_registry(registry)["onager_lease_remaining_seconds"] == pytest.approx(4)
     clock.advance(3_000)
     assert of_registry(registry)["onager_lease_remaining_seconds"] == pytest.approx(1)
-    pair.here.members.lease = None
+    pair.here.schedulers.lease = None
     assert of_registry(registry)["onager_lease_remaining_seconds"] == 0
 
 

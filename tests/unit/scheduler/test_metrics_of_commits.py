@@ -34,7 +34,7 @@ class Observed(builder.Job):
         self.metrics.committed(before, [event], SimpleNamespace(graph=self.graph))
         return has_changed
 
-    def told(self, *prefixes):
+    def reported(self, *prefixes):
         samples = of_registry(self.registry)
         return {name: n for prefix in prefixes for name, n in counted(samples, f"onager_{prefix}").items()}
 
@@ -50,19 +50,25 @@ def test_a_job_from_its_submission_to_its_end():
     job = planned(stage(1, 2))
     job.launch("a")
     job.succeed(1, 0, 1)
-    told = job.told("jobs_ended", "tasks_ended", "job_duration", "planning", "submit_to", "task_run", "exchange_io")
-    assert told['onager_jobs_ended_total{error_kind="",state="successful"}'] == 1
-    assert told['onager_tasks_ended_total{outcome="successful",work="plan"}'] == 1
-    assert told['onager_tasks_ended_total{outcome="successful",work="query"}'] == 2
-    assert told["onager_job_duration_seconds_count"] == 1
-    assert told["onager_job_duration_seconds_sum"] == pytest.approx(
+    reported = job.reported(
+        "jobs_ended", "tasks_ended", "job_duration", "planning", "submit_to", "task_run", "exchange_io"
+    )
+    assert reported['onager_jobs_ended_total{error_kind="",state="successful"}'] == 1
+    assert reported['onager_tasks_ended_total{outcome="successful",work="plan"}'] == 1
+    assert reported['onager_tasks_ended_total{outcome="successful",work="query"}'] == 2
+    assert reported["onager_job_duration_seconds_count"] == 1
+    assert reported["onager_job_duration_seconds_sum"] == pytest.approx(
         (job.graph.ended_ms - job.graph.submitted_ms) / 1000
     )
-    assert told["onager_submit_to_first_task_seconds_count"] == 1
-    assert told["onager_planning_seconds_count"] == 1
-    assert told["onager_task_run_seconds_count"] == 3
-    assert told['onager_task_run_seconds_bucket{le="+Inf"}'] == told['onager_task_run_seconds_bucket{le="0.05"}'] == 3
-    assert told['onager_exchange_io_bytes_total{direction="written"}'] == 3 * builder.METRICS.bytes_out
+    assert reported["onager_submit_to_first_task_seconds_count"] == 1
+    assert reported["onager_planning_seconds_count"] == 1
+    assert reported["onager_task_run_seconds_count"] == 3
+    assert (
+        reported['onager_task_run_seconds_bucket{le="+Inf"}']
+        == reported['onager_task_run_seconds_bucket{le="0.05"}']
+        == 3
+    )
+    assert reported['onager_exchange_io_bytes_total{direction="written"}'] == 3 * builder.METRICS.bytes_out
 
 
 def test_a_report_that_comes_twice_counts_once():
@@ -71,7 +77,7 @@ def test_a_report_that_comes_twice_counts_once():
     success = job.success(1, 0)
     assert job.feed(success)
     assert not job.feed(success)
-    assert job.told("tasks_ended")['onager_tasks_ended_total{outcome="successful",work="query"}'] == 1
+    assert job.reported("tasks_ended")['onager_tasks_ended_total{outcome="successful",work="query"}'] == 1
 
 
 def test_failures_by_kind_and_whether_the_task_is_tried_again():
@@ -80,9 +86,9 @@ def test_failures_by_kind_and_whether_the_task_is_tried_again():
     job.fail(1, 0, FailureKind.IO_ERROR)
     job.launch("a")
     job.fail(1, 0, FailureKind.USER_ERROR)
-    assert job.told("tasks_retried") == {'onager_tasks_retried_total{kind="io_error"}': 1}
-    assert job.told("jobs_ended") == {'onager_jobs_ended_total{error_kind="user_error",state="failed"}': 1}
-    ended = job.told("tasks_ended")
+    assert job.reported("tasks_retried") == {'onager_tasks_retried_total{kind="io_error"}': 1}
+    assert job.reported("jobs_ended") == {'onager_jobs_ended_total{error_kind="user_error",state="failed"}': 1}
+    ended = job.reported("tasks_ended")
     assert ended['onager_tasks_ended_total{outcome="io_error",work="query"}'] == 1
     assert ended['onager_tasks_ended_total{outcome="user_error",work="query"}'] == 1
 
@@ -93,11 +99,11 @@ def test_what_a_lost_executor_costs():
     job.launch("b", 1)
     job.launch("a")
     job.lose("a")
-    assert job.told("tasks_retried") == {'onager_tasks_retried_total{kind="executor_lost"}': 1}
-    assert job.told("stage_rollbacks")["onager_stage_rollbacks_total"] >= 1
-    assert not job.told("finished_tasks_rerun")
+    assert job.reported("tasks_retried") == {'onager_tasks_retried_total{kind="executor_lost"}': 1}
+    assert job.reported("stage_rollbacks")["onager_stage_rollbacks_total"] >= 1
+    assert not job.reported("finished_tasks_rerun")
     job.finish()
-    assert job.told("finished_tasks_rerun") == {"onager_finished_tasks_rerun_total": 2}
+    assert job.reported("finished_tasks_rerun") == {"onager_finished_tasks_rerun_total": 2}
 
 
 def test_an_input_that_is_gone_rolls_its_stages_back():
@@ -105,15 +111,15 @@ def test_an_input_that_is_gone_rolls_its_stages_back():
     job.run(1, "a")
     job.launch("b")
     job.feed(job.cannot_fetch(2, 0, 1, 0))
-    assert job.told("tasks_retried") == {'onager_tasks_retried_total{kind="fetch_failed"}': 1}
-    assert job.told("stage_rollbacks") == {"onager_stage_rollbacks_total": 2}
+    assert job.reported("tasks_retried") == {'onager_tasks_retried_total{kind="fetch_failed"}': 1}
+    assert job.reported("stage_rollbacks") == {"onager_stage_rollbacks_total": 2}
 
 
 def test_tasks_that_never_arrived():
     job = planned(stage(1, 2))
     job.launch("a")
     job.feed(job.take_back(1, 0, FailureKind.LAUNCH_LOST))
-    assert job.told("tasks_retried") == {'onager_tasks_retried_total{kind="launch_lost"}': 1}
+    assert job.reported("tasks_retried") == {'onager_tasks_retried_total{kind="launch_lost"}': 1}
 
 
 def test_a_task_that_plans_again_is_counted():
@@ -126,7 +132,7 @@ def test_a_task_that_plans_again_is_counted():
     while 0 not in getattr(job.stage(3), "running", {}):
         job.launch("planner", 1)
     assert job.feed(StageReplanned(replan_id=3, task_attempt=0, executor_id="planner", basis=basis, at_ms=job.tick()))
-    assert job.told("tasks_ended")['onager_tasks_ended_total{outcome="successful",work="replan"}'] == 1
+    assert job.reported("tasks_ended")['onager_tasks_ended_total{outcome="successful",work="replan"}'] == 1
 
 
 @pytest.mark.parametrize("fate", ["lost", "done"])
@@ -166,10 +172,10 @@ def test_outputs_that_are_taken_and_those_of_them_that_are_lost():
     late = replace(taken, stage_id=9)  # of a plan that came too late
     job.feed(OutputsTaken(taken=(taken, late), at_ms=job.tick()))
     counts = {"onager_stages_reused_total": 1, "onager_reused_bytes_total": 200}
-    assert {name: n for name, n in job.told("stages_reused", "reused").items() if n} == counts
+    assert {name: n for name, n in job.reported("stages_reused", "reused").items() if n} == counts
     job.launch()
     job.feed(job.cannot_fetch(3, 0, 2, 0))
     job.finish()
-    assert {name: n for name, n in job.told("stages_reused", "reused").items() if n} == counts | {
+    assert {name: n for name, n in job.reported("stages_reused", "reused").items() if n} == counts | {
         "onager_reused_stages_lost_total": 1
     }

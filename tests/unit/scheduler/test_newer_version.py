@@ -10,7 +10,7 @@ from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.task_keys import task_key
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.jobs.job_log import JobHeader
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
@@ -47,17 +47,17 @@ async def move_on(backend):
     await backend.put(Keyspace.ActiveJobs, JOB, header.encoded())
 
 
-async def join(replica, backend):
-    """Let the replica know of another scheduler."""
-    other = replica.members.record.model_copy(update={"scheduler_id": "s2", "incarnation": "other"})
+async def join(scheduler, backend):
+    """Let the scheduler know of another scheduler."""
+    other = scheduler.schedulers.record.model_copy(update={"scheduler_id": "s2", "incarnation": "other"})
     await backend.put(Keyspace.Schedulers, "s2", other.encoded())
-    await replica.members.refresh()
+    await scheduler.schedulers.refresh()
 
 
 @pytest.fixture
-async def replica(backend, clock):
-    """Return a replica with a job, of which an executor has the one task."""
-    made = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s1"), backend, clock)
+async def scheduler(backend, clock):
+    """Return a scheduler with a job, of which an executor has the one task."""
+    made = SchedulerApp(SchedulerSettings(exchange_dir="/x", scheduler_id="s1"), backend, clock)
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
     await made.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
     await made.start()
@@ -72,67 +72,67 @@ async def replica(backend, clock):
 
 
 @pytest.fixture
-async def moved_on(replica, backend):
+async def moved_on(scheduler, backend):
     await move_on(backend)
-    replica.jobs.forget(JOB)
+    scheduler.jobs.forget(JOB)
 
 
 @pytest.mark.usefixtures("moved_on")
-async def test_a_report_is_not_acknowledged(replica):
+async def test_a_report_is_not_acknowledged(scheduler):
     report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
     request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
-    assert not (await replica.gateway.ReportTasks(request, Context())).acknowledged
+    assert not (await scheduler.gateway.ReportTasks(request, Context())).acknowledged
 
 
 @pytest.mark.parametrize(("needs", "is_taken"), [([], True), (["later"], False)])
-async def test_a_plan_of_which_it_would_drop_a_part_is_left_to_a_newer_scheduler(replica, needs, is_taken):
+async def test_a_plan_of_which_it_would_drop_a_part_is_left_to_a_newer_scheduler(scheduler, needs, is_taken):
     """It was taken without what a newer version had added: the job would have ended with another result."""
     stage = pb.PlannedStage(stage_id=1, plan_digest=PLAN_DIGEST, partitions=1, output=pb.OutputLayout(kind="result"))
     outcome = pb.PlanOutcome(stages=[stage], blobs=[pb.Blob(digest=PLAN_DIGEST, content=PLAN)])
     report = pb.TaskReport(task=TASK, success=pb.TaskSuccess(plan=outcome), needs=needs)
     request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
     with capture_logs() as logs:
-        answer = await replica.gateway.ReportTasks(request, Context())
+        answer = await scheduler.gateway.ReportTasks(request, Context())
     assert list(answer.acknowledged) == [TASK] * is_taken
     assert [entry["event"] for entry in logs if "left" in entry["event"]] == ["reports_left_to_others"] * (not is_taken)
-    graph = (await replica.jobs.fresh(JOB)).graph
+    graph = (await scheduler.jobs.fresh(JOB)).graph
     assert (graph.plan is not None) == is_taken
-    assert bool(await replica.local.unwanted("e1", "life", [task_key(TASK)])) == is_taken
+    assert bool(await scheduler.local.unwanted("e1", "life", [task_key(TASK)])) == is_taken
 
 
 @pytest.mark.usefixtures("moved_on")
-async def test_its_tasks_go_on(replica):
-    assert not await replica.local.unwanted("e1", "life", [task_key(TASK)])
+async def test_its_tasks_go_on(scheduler):
+    assert not await scheduler.local.unwanted("e1", "life", [task_key(TASK)])
     request = pb.PollWorkRequest(executor_id="e1", incarnation="life", list_number=1, running=[TASK], wait_ms=1)
-    assert not (await replica.gateway.PollWork(request, Context())).cancel
+    assert not (await scheduler.gateway.PollWork(request, Context())).cancel
 
 
 @pytest.mark.parametrize(
-    ("is_alone", "told"), [(True, StatusCode.FAILED_PRECONDITION), (False, StatusCode.UNAVAILABLE)]
+    ("is_alone", "reported"), [(True, StatusCode.FAILED_PRECONDITION), (False, StatusCode.UNAVAILABLE)]
 )
 @pytest.mark.usefixtures("moved_on")
-async def test_a_client_that_asks_for_it_is_sent_to_another_scheduler(replica, backend, is_alone, told):
+async def test_a_client_that_asks_for_it_is_sent_to_another_scheduler(scheduler, backend, is_alone, reported):
     if not is_alone:
-        await join(replica, backend)
+        await join(scheduler, backend)
     for asking in (
-        replica.service.GetJob(pb.GetJobRequest(job_id=JOB), Context()),
-        replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Context()),
-        anext(replica.service.WatchJob(pb.WatchJobRequest(job_id=JOB), Context())),
-        anext(replica.service.FetchResult(pb.FetchResultRequest(job_id=JOB), Context())),
+        scheduler.service.GetJob(pb.GetJobRequest(job_id=JOB), Context()),
+        scheduler.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Context()),
+        anext(scheduler.service.WatchJob(pb.WatchJobRequest(job_id=JOB), Context())),
+        anext(scheduler.service.FetchResult(pb.FetchResultRequest(job_id=JOB), Context())),
     ):
-        with pytest.raises(Refused, match=told.name):
+        with pytest.raises(Refused, match=reported.name):
             await asking
 
 
-async def test_a_cancellation_while_it_moves_on_is_sent_to_another_scheduler(replica, backend, monkeypatch):
-    await join(replica, backend)
-    fresh = replica.jobs.fresh
+async def test_a_cancellation_while_it_moves_on_is_sent_to_another_scheduler(scheduler, backend, monkeypatch):
+    await join(scheduler, backend)
+    fresh = scheduler.jobs.fresh
 
     async def fresh_for_the_last_time(job_id):
         job = await fresh(job_id)
         await move_on(backend)
         return job
 
-    monkeypatch.setattr(replica.jobs, "fresh", fresh_for_the_last_time)
+    monkeypatch.setattr(scheduler.jobs, "fresh", fresh_for_the_last_time)
     with pytest.raises(Refused, match=StatusCode.UNAVAILABLE.name):
-        await replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Context())
+        await scheduler.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Context())

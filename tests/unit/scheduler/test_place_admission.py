@@ -25,20 +25,20 @@ async def test_the_first_makes_the_ids_and_those_that_see_them_are_admitted(worl
     await s.look(3)
     assert s.own.is_admitted
     a, b = world.machine("a"), world.machine("b")
-    await a.register(s.replica)
+    await a.register(s.app)
     assert not await world.known(WAREHOUSE)
-    await a.beat(s.replica)
+    await a.beat(s.app)
     assert a.sees()  # the scheduler looks itself, so that no other executor is waited for
     assert a.sees(WAREHOUSE)
-    await b.register(s.replica)
-    await b.beat(s.replica)
+    await b.register(s.app)
+    await b.beat(s.app)
     assert b.sees()
     assert not b.sees(WAREHOUSE)
-    await a.beat(s.replica, 2)  # it looks for the mark of the other
-    await b.beat(s.replica)
+    await a.beat(s.app, 2)  # it looks for the mark of the other
+    await b.beat(s.app)
     assert b.sees(WAREHOUSE)
     assert states(s) == {"a": ("alive", ""), "b": ("alive", "")}
-    assert s.replica.executors.total_slots == 2
+    assert s.app.executors.total_slots == 2
     for name in (EXCHANGE, WAREHOUSE):
         place_id = (await world.known(name)).place_id
         assert [path.name for path in (world.shared / name / FOLDER).iterdir()] == [place_id]
@@ -51,34 +51,34 @@ async def test_a_machine_without_its_mount_is_refused_by_name_gets_no_work_and_c
     s = await world.scheduler("s")
     await s.look(3)
     a, b = world.machine("a"), world.machine("b")
-    await a.register(s.replica)
-    await a.beat(s.replica)
+    await a.register(s.app)
+    await a.beat(s.app)
     with capture_logs() as logs:
-        await b.register(s.replica)
-        await b.beat(s.replica)
+        await b.register(s.app)
+        await b.beat(s.app)
     assert not list((world.tmp_path / "disk-of-b").rglob(".onager-place"))
     state, why = states(s)["b"]
     assert state == "no_place"
     assert f"{world.tmp_path}/b/exchange on host-of-b is not the cluster's exchange directory" in why
     assert "its volume is not mounted" in why
     assert {"place_not_seen"} == {log["event"] for log in logs if log["log_level"] == "error"}
-    assert s.replica.executors.taking_work() == {"a"}
+    assert s.app.executors.taking_work() == {"a"}
     with pytest.raises(PlaceNotSeenError, match="host-of-b"):
         b.places.check(EXCHANGE)
     world.mount("b")
     b.places.look()
-    await b.beat(s.replica, 2)
+    await b.beat(s.app, 2)
     assert states(s)["b"][0] == "alive"
-    assert s.replica.executors.taking_work() == {"a", "b"}
-    await a.beat(s.replica, 2)
-    await b.beat(s.replica)
+    assert s.app.executors.taking_work() == {"a", "b"}
+    await a.beat(s.app, 2)
+    await b.beat(s.app)
     assert b.sees(WAREHOUSE)
 
 
 @pytest.mark.parametrize("place", [EXCHANGE, WAREHOUSE])
 async def test_a_copy_with_the_same_id_is_refused_though_it_has_the_marks_of_the_living(world, place):
     s, a = await world.start()
-    await a.beat(s.replica, 2)
+    await a.beat(s.app, 2)
     copied = world.unmount("b")
     shutil.rmtree(world.tmp_path / "disk-of-b")
     (world.tmp_path / "disk-of-b").mkdir()
@@ -87,24 +87,24 @@ async def test_a_copy_with_the_same_id_is_refused_though_it_has_the_marks_of_the
     (copied / place).unlink()
     shutil.copytree(world.shared / place, copied / place)
     b = world.machine("b")
-    await b.register(s.replica)
+    await b.register(s.app)
     for _ in range(3):
-        await a.beat(s.replica)
-        await b.beat(s.replica)
+        await a.beat(s.app)
+        await b.beat(s.app)
     assert not b.sees(place)
     assert f"is a copy of the cluster's {place}" in states(s)["b"][1]
     world.clock.advance(11_000)
     for _ in range(3):
         b.places.look()
-        await b.beat(s.replica)
-        await a.beat(s.replica)
+        await b.beat(s.app)
+        await a.beat(s.app)
     assert not b.sees(place)
     world.mount("b")
     b.places.look()
     for _ in range(3):
-        await b.beat(s.replica)
-        await a.beat(s.replica)
-    await b.beat(s.replica)
+        await b.beat(s.app)
+        await a.beat(s.app)
+    await b.beat(s.app)
     assert b.sees(place)
 
 
@@ -116,10 +116,10 @@ async def test_two_first_registrations_at_once_with_different_directories_one_of
     schedulers = [await world.scheduler("s1", looks=False), await world.scheduler("s2", looks=False)]
     machines = [world.machine("a"), world.machine("b")]
     for tries in range(4):
-        beats = [(m.beat if tries else m.register)(s.replica) for m, s in zip(machines, schedulers, strict=True)]
+        beats = [(m.beat if tries else m.register)(s.app) for m, s in zip(machines, schedulers, strict=True)]
         await asyncio.gather(*beats)
         for s in schedulers:
-            await s.replica.executors.refresh()
+            await s.app.executors.refresh()
     seen = [machine.sees() for machine in machines]
     assert sorted(seen) == [False, True]
     loser = machines[seen.index(False)]
@@ -132,8 +132,8 @@ async def test_a_death_between_the_directory_and_the_store_costs_nothing_nor_doe
     s = await world.scheduler("s", looks=False)
     make_id(str(world.shared / "exchange"), "a" * 16)  # and then it was killed; or it is another cluster's
     a = world.machine("a")
-    await a.register(s.replica)
-    await a.beat(s.replica)
+    await a.register(s.app)
+    await a.beat(s.app)
     assert a.sees()
     assert (await world.known()).place_id != "a" * 16
 
@@ -143,27 +143,27 @@ async def test_after_all_have_ended_the_generation_decides_and_a_death_in_betwee
         world.mount(name)
     s = await world.scheduler("s", looks=False)
     a = world.machine("a")
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
+    await a.register(s.app)
+    await a.beat(s.app, 2)
     place_id = (await world.known()).place_id
     old = world.tmp_path / "old"
     shutil.copytree(world.shared, old, symlinks=True)
     await ended(world, s, "a")
     for lives in range(2, 5):
         a = world.machine("a")
-        await a.register(s.replica)
-        await a.beat(s.replica)
+        await a.register(s.app)
+        await a.beat(s.app)
         assert a.sees()
-        await a.beat(s.replica)
+        await a.beat(s.app)
         known = await world.known()
         assert (known.generation, look(str(world.shared / "exchange"), place_id).generation) == (lives, lives)
-        await a.beat(s.replica)
+        await a.beat(s.app)
         assert not (await world.known()).generation_before
         await ended(world, s, "a")
     world.mount("b", old)
     b = world.machine("b")
-    await b.register(s.replica)
-    await b.beat(s.replica)
+    await b.register(s.app)
+    await b.beat(s.app)
     assert not b.sees()
     assert "generation 1, and the cluster is at 4" in states(s)["b"][1]
     await ended(world, s, "b")
@@ -172,8 +172,8 @@ async def test_after_all_have_ended_the_generation_decides_and_a_death_in_betwee
     dead = known.model_copy(update={"generation": 5, "generation_before": 4})
     await MemoryBackend(world.store).put(Keyspace.Places, EXCHANGE, dead.encoded())
     a = world.machine("a")
-    await a.register(s.replica)
-    await a.beat(s.replica)
+    await a.register(s.app)
+    await a.beat(s.app)
     assert a.sees()
 
 
@@ -182,24 +182,24 @@ async def test_of_a_directory_and_its_copy_only_one_gets_in_when_all_have_ended(
     world.mount("a")
     s = await world.scheduler("s", looks=False)
     a = world.machine("a")
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
+    await a.register(s.app)
+    await a.beat(s.app, 2)
     await ended(world, s, "a")
     shutil.copytree(world.shared, world.tmp_path / "copy")
     world.mount("b", world.tmp_path / "copy")
     others = [await world.scheduler(f"s{n}", looks=False) for n in range(2)]
     machines = [world.machine("a"), world.machine("b")]
-    await asyncio.gather(*(m.register(o.replica) for m, o in zip(machines, others, strict=True)))
+    await asyncio.gather(*(m.register(o.app) for m, o in zip(machines, others, strict=True)))
     for _ in range(3):
         for machine, other in zip(machines, others, strict=True):
-            await other.replica.executors.refresh()
-            await machine.beat(other.replica)
+            await other.app.executors.refresh()
+            await machine.beat(other.app)
     assert sorted(machine.sees() for machine in machines) == [False, True]
 
 
-async def test_a_mount_that_is_lost_fails_what_asks_and_is_told_and_is_found_again(world):
+async def test_a_mount_that_is_lost_fails_what_asks_and_is_reported_and_is_found_again(world):
     s, a = await world.start()
-    await a.beat(s.replica)
+    await a.beat(s.app)
     a.places.check_path(str(world.tmp_path / "a" / "warehouse" / "t"))
     world.unmount("a")
     with pytest.raises(PlaceNotSeenError, match="was lost while this executor ran"):
@@ -208,11 +208,11 @@ async def test_a_mount_that_is_lost_fails_what_asks_and_is_told_and_is_found_aga
         a.places.check_path(f"file://{world.tmp_path}/a/warehouse/t/part-0")
     a.places.check_path("/elsewhere/t")
     assert not a.places.may_work  # at once, before any scheduler knows
-    await a.beat(s.replica)
+    await a.beat(s.app)
     assert states(s)["a"][0] == "no_place"
     world.mount("a")
     a.places.look()
-    await a.beat(s.replica, 3)
+    await a.beat(s.app, 3)
     assert a.places.may_work
     assert states(s)["a"] == ("alive", "")
     assert a.sees(WAREHOUSE)
@@ -221,9 +221,9 @@ async def test_a_mount_that_is_lost_fails_what_asks_and_is_told_and_is_found_aga
 async def test_what_two_schedulers_note_of_an_executor_is_kept_and_what_is_decided_by_an_older_claim_is_not(world):
     for name in ("s1", "s2", "a"):
         world.mount(name)
-    first, second = [(await world.scheduler(name, looks=False)).replica.executors for name in ("s1", "s2")]
+    first, second = [(await world.scheduler(name, looks=False)).app.executors for name in ("s1", "s2")]
     a = world.machine("a")
-    await a.register(world.schedulers[0].replica)
+    await a.register(world.schedulers[0].app)
     await second.refresh()
     before = first.registry.find("a").places
     admitted = PlaceClaim(path="/w", mark="m", place_id="a" * 16)
@@ -242,21 +242,21 @@ async def test_an_executor_that_is_leaving_and_loses_its_mount_is_no_witness_any
         world.mount(name)
     s = await world.scheduler("s", looks=False)
     a, b = world.machine("a"), world.machine("b")
-    await a.register(s.replica)
-    await a.beat(s.replica, 3)
-    await s.replica.executors.drain(s.replica.executors.session("a"))
+    await a.register(s.app)
+    await a.beat(s.app, 3)
+    await s.app.executors.drain(s.app.executors.session("a"))
     world.unmount("a")
     a.places.look()
-    await a.beat(s.replica)
-    assert not s.replica.executors.registry.find("a").places[EXCHANGE].is_admitted
-    await b.register(s.replica)
-    await b.beat(s.replica, 2)
+    await a.beat(s.app)
+    assert not s.app.executors.registry.find("a").places[EXCHANGE].is_admitted
+    await b.register(s.app)
+    await b.beat(s.app, 2)
     assert b.sees()
     world.mount("a")
     a.places.look()
-    await a.beat(s.replica)
-    await b.beat(s.replica, 2)
-    await a.beat(s.replica)
+    await a.beat(s.app)
+    await b.beat(s.app, 2)
+    await a.beat(s.app)
     assert a.sees()
     assert states(s)["a"][0] == "draining"
 
@@ -268,9 +268,9 @@ async def test_an_admission_that_another_process_forestalls_does_not_switch_the_
     s = await world.scheduler("s", looks=not is_first)
     if not is_first:
         await s.look(3)
-    executors = s.replica.executors
+    executors = s.app.executors
     a = world.machine("a")
-    await a.register(s.replica)
+    await a.register(s.app)
     claim = executors.claim
 
     async def late(*args, **kwargs):
@@ -280,7 +280,7 @@ async def test_an_admission_that_another_process_forestalls_does_not_switch_the_
 
     executors.claim = late
     for _ in range(2):
-        await a.beat(s.replica)
+        await a.beat(s.app)
         with pytest.raises(PlaceNotSeenError):
             a.places.check(EXCHANGE)
 
@@ -290,10 +290,10 @@ async def test_an_executor_whose_disk_hangs_is_no_witness_and_comes_back(world, 
         world.mount(name)
     s = await world.scheduler("s", looks=False)
     a, b = world.machine("a"), world.machine("b")
-    await a.register(s.replica)
-    await a.beat(s.replica, 3)
-    await b.register(s.replica)
-    await b.beat(s.replica)
+    await a.register(s.app)
+    await a.beat(s.app, 3)
+    await b.register(s.app)
+    await b.beat(s.app)
     look, began, may_look = place_files.look, threading.Event(), threading.Event()
 
     def hangs(path, place_id):
@@ -307,20 +307,20 @@ async def test_an_executor_whose_disk_hangs_is_no_witness_and_comes_back(world, 
     assert await asyncio.to_thread(began.wait, HANGS_S)
     world.clock.advance(16_000)
     takes, a._take = a._take, lambda answer: a.places.take(answer.places)
-    await a.beat(s.replica)
+    await a.beat(s.app)
     state, why = states(s)["a"]
     assert (state, "it has not answered for 15 s" in why) == ("no_place", True)
     assert not a.places.may_work
-    await b.beat(s.replica, 2)
+    await b.beat(s.app, 2)
     assert b.sees()
     may_look.set()
     await hanging
     a._take = takes
     a.places.look()
     for _ in range(3):
-        await a.beat(s.replica)
-        await b.beat(s.replica)
-    await a.beat(s.replica)
+        await a.beat(s.app)
+        await b.beat(s.app)
+    await a.beat(s.app)
     assert a.sees()
     assert states(s)["a"][0] == "alive"
 
@@ -337,7 +337,7 @@ async def test_a_removed_record_is_made_anew_by_the_first_that_looks(world):
     await s.look(3)
     assert s.own.is_admitted
     a.places.look()
-    await a.beat(s.replica, 3)
+    await a.beat(s.app, 3)
     assert a.sees()
 
 
@@ -348,8 +348,8 @@ async def test_a_damaged_record_costs_no_heartbeat(world):
     await s.backend.put(Keyspace.Places, EXCHANGE, b"{")
     a = world.machine("a")
     with capture_logs() as logs:
-        await a.register(s.replica)
-        await a.beat(s.replica)
+        await a.register(s.app)
+        await a.beat(s.app)
     assert "place_record_damaged" in {log["event"] for log in logs}
 
 
@@ -363,5 +363,5 @@ async def test_a_mark_that_is_none_is_looked_for_in_vain(world, mark):
     request = pb.PlaceView(name=EXCHANGE, path="/x", wanted=place_id, id=place_id, generation=1, mark=mark)
     a = world.machine("a")
     a.places.views = lambda: [request]
-    await a.register(s.replica)
-    assert s.replica.executors.taking_work() == set()
+    await a.register(s.app)
+    assert s.app.executors.taking_work() == set()

@@ -15,11 +15,11 @@ from tests.unit.scheduler.place_world import ended, states
 
 async def test_the_warehouse_alone_does_not_keep_an_executor_from_other_work(world):
     s, a = await world.start()
-    await a.beat(s.replica, 2)
+    await a.beat(s.app, 2)
     own = world.tmp_path / "container" / "warehouse"
     b = Machine("b", world.clock, world.shared / "exchange", own)
-    await b.register(s.replica)
-    await b.beat(s.replica)
+    await b.register(s.app)
+    await b.beat(s.app)
     assert not own.exists()
     state, why = states(s)["b"]
     assert state == "alive"
@@ -36,25 +36,25 @@ async def test_a_warehouse_may_still_be_seen_until_every_executor_has_been_refus
     s = await world.scheduler("s")
     await s.look(3)
     a, b = world.machine("a"), world.machine("b")
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
-    await b.register(s.replica)
-    executors = s.replica.executors
+    await a.register(s.app)
+    await a.beat(s.app, 2)
+    await b.register(s.app)
+    executors = s.app.executors
     shutil.move(world.shared / "warehouse", world.shared / "away")
     for machine in (a, b):
         machine.places.look()
-    await a.beat(s.replica)
+    await a.beat(s.app)
     world.clock.advance(11_000)
     assert executors.may_see(WAREHOUSE)  # what the second one sees is not known yet
-    await b.beat(s.replica, 2)
+    await b.beat(s.app, 2)
     assert executors.may_see(WAREHOUSE)  # its disk may have failed for a moment
     world.clock.advance(11_000)
-    await a.beat(s.replica)
-    await b.beat(s.replica)
+    await a.beat(s.app)
+    await b.beat(s.app)
     assert not executors.may_see(WAREHOUSE)
     shutil.move(world.shared / "away", world.shared / "warehouse")
     a.places.look()
-    await a.beat(s.replica, 2)
+    await a.beat(s.app, 2)
     assert a.sees(WAREHOUSE)
     assert executors.may_see(WAREHOUSE)
     await ended(world, s, "a")
@@ -76,11 +76,11 @@ async def test_a_root_is_seen_or_left_to_others_and_is_made_by_nobody(world):
     )
     root = root_name("/data")
     (missing := world.tmp_path / "b" / "data").mkdir()  # what is there without its mount
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
+    await a.register(s.app)
+    await a.beat(s.app, 2)
     assert a.sees(root)
-    await b.register(s.replica)
-    await b.beat(s.replica, 2)
+    await b.register(s.app)
+    await b.beat(s.app, 2)
     state, why = states(s)["b"]
     assert state == "alive"
     assert f"{missing} on host-of-b is not the cluster's directory of files (--root): it lacks its id" in why
@@ -88,11 +88,11 @@ async def test_a_root_is_seen_or_left_to_others_and_is_made_by_nobody(world):
         b.places.check_path(f"{missing}/table")
     assert error.value.place == root
     missing.rmdir()
-    await c.register(s.replica)
-    await c.beat(s.replica, 2)
+    await c.register(s.app)
+    await c.beat(s.app, 2)
     assert not c.sees(root)
     assert not missing.exists()
-    assert s.replica.executors.may_see(root)
+    assert s.app.executors.may_see(root)
 
 
 async def test_a_root_that_is_nowhere_or_where_nobody_may_write_is_not_checked(world, monkeypatch):
@@ -110,9 +110,9 @@ async def test_a_root_that_is_nowhere_or_where_nobody_may_write_is_not_checked(w
         make(path, place_id)
 
     monkeypatch.setattr(place_files, "make_id", refused)
-    await a.register(s.replica)
+    await a.register(s.app)
     with capture_logs() as logs:
-        await a.beat(s.replica, 3)
+        await a.beat(s.app, 3)
     assert {log["log_level"] for log in logs if log["event"] == "place_not_written"} <= {"info"}
     for path in roots.values():
         a.places.check_path(f"{path}/table")
@@ -126,9 +126,9 @@ async def test_where_nobody_can_make_a_warehouse_nothing_is_checked(world):
     await s.look(3)
     (world.tmp_path / "file").touch()
     a = Machine("a", world.clock, world.shared / "exchange", world.tmp_path / "file" / "warehouse")
-    await a.register(s.replica)
+    await a.register(s.app)
     with capture_logs() as logs:
-        await a.beat(s.replica, 3)
+        await a.beat(s.app, 3)
     assert [log["event"] for log in logs].count("place_not_written") <= 1
     a.places.check(WAREHOUSE)
     assert states(s)["a"] == ("alive", "")
@@ -140,9 +140,9 @@ async def test_an_executor_of_the_version_before_works_as_before(world):
     await s.look(3)
     old = Machine("old", world.clock, world.tmp_path / "nowhere")
     old.places = type(old.places)({}, old.incarnation, world.clock)
-    await old.register(s.replica)
-    await old.beat(s.replica)
-    assert s.replica.executors.taking_work() == {"old"}
+    await old.register(s.app)
+    await old.beat(s.app)
+    assert s.app.executors.taking_work() == {"old"}
 
 
 async def test_without_a_scheduler_that_judges_nothing_is_checked(world):

@@ -39,7 +39,7 @@ async def test_two_schedulers_that_start_first_at_once_on_one_directory_are_both
 async def test_a_scheduler_whose_first_record_got_no_answer_keeps_the_id_that_it_made(world, monkeypatch):
     world.mount("s1")
     first = await world.scheduler("s1")
-    backend = first.replica._backend
+    backend = first.app._backend
     commit, removed = backend._commit, []
 
     async def loses_the_answer(ops, expect):
@@ -79,15 +79,15 @@ async def test_a_scheduler_is_found_by_executors_and_by_other_schedulers(world):
     await second.look()
     assert second.own.is_admitted
     a = world.machine("a")
-    await a.register(second.replica)
-    await a.beat(second.replica)
+    await a.register(second.app)
+    await a.beat(second.app)
     await first.stop()
     await second.stop()
     third = await world.scheduler("s3")
     await third.look()
     assert not third.own.is_admitted  # an executor lives that has to find it
     third.own.check()  # it may read meanwhile: the id is the right one, and results have checksums
-    await a.beat(third.replica, 2)
+    await a.beat(third.app, 2)
     await third.look()
     assert third.own.is_admitted
 
@@ -139,7 +139,7 @@ async def test_a_scheduler_that_has_lost_its_mount_reads_keeps_and_removes_nothi
     world.mount("s")
     s = await world.scheduler("s")
     await s.look(3)
-    connect = s.replica.spark_connect
+    connect = s.app.spark_connect
     session = await connect.sessions.open(SessionKey("ann", str(uuid.UUID(int=1))))
     upload = request_of("AddArtifacts")(session_id=session.key.session_id)
     upload.batch.artifacts.add(name="files/a").data.data = b"a"
@@ -150,7 +150,7 @@ async def test_a_scheduler_that_has_lost_its_mount_reads_keeps_and_removes_nothi
     for act in (
         lambda: connect.artifacts.add(session, upload, nothing()),
         lambda: connect.artifacts.sweep(()),
-        lambda: asyncio.to_thread(s.replica.results.check_exchange),
+        lambda: asyncio.to_thread(s.app.results.check_exchange),
     ):
         with pytest.raises(PlaceNotSeenError):
             await act()

@@ -87,7 +87,7 @@ def test_a_job_says_which_task_is_tried_again_next_and_why_it_failed():
     message = teller(now_ms=1_200).progress(found)
     progress = JobProgress.from_message(message)
     assert progress.retry is not None
-    assert progress.retry.told(1_200) == (
+    assert progress.retry.text(1_200) == (
         "task 2 of stage 1 failed: no space left; try 2 of 4 in 0.3 s (1 more task waits for a retry)"
     )
     assert teller(now_ms=1_500).progress(found).retry.partition == 1
@@ -101,7 +101,7 @@ def test_a_running_job_waits_for_nothing():
     assert teller(slots=0, free=0).progress(found).waiting_for == ""
 
 
-def test_each_task_is_told_with_its_successes():
+def test_each_task_is_reported_with_its_successes():
     found = graph()
     found = apply_all(found, launches(found))
     found = apply_all(found, [planned(3)])
@@ -116,21 +116,21 @@ def test_each_task_is_told_with_its_successes():
     assert (detail.plan, detail.progress.stages[1].plan, detail.log_seq) == ("all", "part", 4)
 
 
-def test_a_stage_is_told_with_what_was_wasted():
+def test_a_stage_is_reported_with_what_was_wasted():
     found = graph()
     found = apply_all(found, launches(found))
     found = apply_all(found, [planned(3)])
     found = apply_all(found, launches(found, 2))
 
-    def told():
+    def reported():
         job = SimpleNamespace(graph=found, seq=4, header=JobTerms())
         return teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress
 
-    assert not told().stages[1].HasField("wasted")
+    assert not reported().stages[1].HasField("wasted")
     cost = TaskMetrics(run_ms=70, fetch_ms=9)
     found = apply_all(found, [replace(failed(0, 5), metrics=cost), succeeded(1, 1)])
-    assert told().stages[1].wasted == pb.TaskMetrics(run_ms=70, fetch_ms=9)
-    assert JobProgress.from_message(told()).stages[1].wasted_ms == 70
+    assert reported().stages[1].wasted == pb.TaskMetrics(run_ms=70, fetch_ms=9)
+    assert JobProgress.from_message(reported()).stages[1].wasted_ms == 70
 
 
 def test_a_job_says_how_much_of_it_lies_in_the_exchange():
@@ -185,32 +185,32 @@ def test_a_task_that_ran_twice_at_once_says_so():
     found = apply_all(found, find_stragglers(found, ["e1", "e2"], 99_999))
     found = apply_all(found, [pop_next_tasks(found, ExecutorSlot("e2", "life", 1), 1, 99_999)])
 
-    def told():
+    def reported():
         job = SimpleNamespace(header=HEADER, graph=found, seq=4)
         stage = teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress.stages[1]
         task = stage.tasks[1]
         return stage.tasks_speculated, task.attempts, task.speculated, task.speculative_executor_id
 
-    assert told() == (1, 2, True, "e2")
+    assert reported() == (1, 2, True, "e2")
     found = apply_all(found, [replace(succeeded(1, 1, attempt=1), executor_id="e2")])
-    assert told() == (1, 2, True, "")
+    assert reported() == (1, 2, True, "")
     job = SimpleNamespace(header=HEADER, graph=found, seq=4)
     stage = teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress.stages[1]
     assert [t.speculative_won for t in stage.tasks] == [False, True]
 
 
-def test_executors_that_are_set_aside_are_named_with_when_and_why():
-    aside = [
-        pb.ExecutorInfo(executor_id="b", state="set_aside", set_aside_until_ms=7_200_000, reason="all fails"),
-        pb.ExecutorInfo(executor_id="a", state="set_aside", set_aside_until_ms=3_600_000, reason="no disk"),
+def test_executors_that_are_quarantined_are_named_with_when_and_why():
+    quarantined = [
+        pb.ExecutorInfo(executor_id="b", state="quarantined", quarantined_until_ms=7_200_000, reason="all fails"),
+        pb.ExecutorInfo(executor_id="a", state="quarantined", quarantined_until_ms=3_600_000, reason="no disk"),
         pb.ExecutorInfo(executor_id="c", state="lost"),
     ]
-    assert why_nobody_works(aside) == (
-        "no executor takes work: b is set aside, a is set aside; a until 01:00:00 UTC, because no disk: "
+    assert why_nobody_works(quarantined) == (
+        "no executor takes work: b is quarantined, a is quarantined; a until 01:00:00 UTC, because no disk: "
         "mend it and start it again, or start another one"
     )
     leaving = pb.ExecutorInfo(executor_id="d", state="draining")
-    assert "a is set aside, d is leaving; a until" in why_nobody_works([aside[1], leaving])
+    assert "a is quarantined, d is leaving; a until" in why_nobody_works([quarantined[1], leaving])
 
 
 def wide(*partitions: int):
@@ -227,16 +227,16 @@ def wide(*partitions: int):
 
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 100])
-def test_tasks_are_told_in_pages(limit):
+def test_tasks_are_reported_in_pages(limit):
     job = SimpleNamespace(header=HEADER, graph=wide(4, 3, 0, 4), seq=4)
     page = pb.GetJobRequest(limit=limit)
     found = []
     while True:
         detail = teller().detail(job, pb.JobSpec(), UNEXPLAINED, page)
-        told = [(s.stage_id, t.partition) for s in detail.progress.stages for t in s.tasks]
-        assert len(told) <= limit
+        reported = [(s.stage_id, t.partition) for s in detail.progress.stages for t in s.tasks]
+        assert len(reported) <= limit
         assert len(detail.progress.stages) == 5
-        found += told
+        found += reported
         if not detail.HasField("next"):
             break
         page = pb.GetJobRequest(stage_id=detail.next.stage_id, partition=detail.next.partition, limit=limit)
@@ -251,7 +251,7 @@ def test_a_page_beyond_the_last_task_is_empty():
     assert not detail.HasField("next")
 
 
-def test_executors_that_are_gone_are_told_as_what_they_are():
+def test_executors_that_are_gone_are_reported_as_what_they_are():
     gone = [
         pb.ExecutorInfo(executor_id="a", state="left", reason="drained"),
         pb.ExecutorInfo(executor_id="b", state="lost", reason="its process 7 died"),
@@ -266,15 +266,15 @@ def test_executors_that_are_gone_are_told_as_what_they_are():
     assert why_nobody_works([*gone, leaving]) == "every executor is leaving: start another one"
 
 
-def test_executors_without_space_are_told_with_what_to_do():
+def test_executors_without_space_are_reported_with_what_to_do():
     full = pb.ExecutorInfo(executor_id="a", state="no_space", reason="exchange directory /x is full: free space there")
-    aside = pb.ExecutorInfo(executor_id="b", state="set_aside", set_aside_until_ms=1, reason="all fails")
-    assert why_nobody_works([full, aside]) == (
-        "no executor takes work: a has no space, b is set aside; exchange directory /x is full: free space there"
+    quarantined = pb.ExecutorInfo(executor_id="b", state="quarantined", quarantined_until_ms=1, reason="all fails")
+    assert why_nobody_works([full, quarantined]) == (
+        "no executor takes work: a has no space, b is quarantined; exchange directory /x is full: free space there"
     )
 
 
-def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
+def test_a_task_that_found_no_space_is_reported_without_a_number_of_tries():
     found = graph()
     found = apply_all(found, launches(found))
     found = apply_all(found, [planned(1)])
@@ -285,7 +285,7 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
     retry = JobProgress.from_message(teller(now_ms=9).progress(found)).retry
     assert retry is not None
     assert (retry.next_try, retry.max_tries) == (1, 0)
-    assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; retry in 5.0 s"
+    assert retry.text(9) == "task 0 of stage 1 waits: exchange directory /x is full; retry in 5.0 s"
 
 
 def test_the_path_of_a_sink_is_shown_without_its_login():
@@ -296,6 +296,6 @@ def test_the_path_of_a_sink_is_shown_without_its_login():
     sink = SinkSpec(path=path, format="parquet", mode="error")
     found = apply_all(found, [replace(made, summary=replace(made.summary, sink=sink))])
     head = head_of(found, JobTerms()).model_copy(update={"sink_path": path})
-    for told in (teller().progress(found), progress_of_head(head)):
-        assert "topsecret" not in told.sink_path
-        assert told.sink_path.endswith("host/out")
+    for reported in (teller().progress(found), progress_of_head(head)):
+        assert "topsecret" not in reported.sink_path
+        assert reported.sink_path.endswith("host/out")

@@ -68,7 +68,7 @@ def test_failures_grow_old():
     assert names(found, 61) == []
 
 
-def test_lives_are_told_apart_and_nobody_is_suspected_where_that_is_off():
+def test_lives_are_distinguished_and_nobody_is_suspected_where_that_is_off():
     found, off = health(), health(failures=0)
     for partition in range(4):
         found.failed(("bad", str(partition % 2)), work(partition), 0)
@@ -77,10 +77,10 @@ def test_lives_are_told_apart_and_nobody_is_suspected_where_that_is_off():
     assert names(off) == []
 
 
-# ---------------------------------------------------------------- setting aside
+# ---------------------------------------------------------------- quarantine
 
 
-async def unheard(lost, *, is_late=False):
+async def unseen(lost, *, is_late=False):
     pass
 
 
@@ -93,7 +93,7 @@ class Ward:
         self.jobs = SimpleNamespace(cached=lambda job_id: job if job_id == "job-1" else None)
         self.managers = []
 
-    async def replica(self):
+    async def scheduler(self):
         manager = ExecutorManager(
             self.backend,
             self.clock,
@@ -103,12 +103,12 @@ class Ward:
             precedence=ALONE,
             machine="here",
         )
-        manager.serve(on_lost=unheard, on_take_over=nothing)
+        manager.serve(on_lost=unseen, on_take_over=nothing)
         await manager.start()
-        aside = Quarantine(self.backend, manager, self.jobs, self.clock, failures=4, window_s=60, for_s=300)
-        return manager, aside
+        quarantine = Quarantine(self.backend, manager, self.jobs, self.clock, failures=4, window_s=60, for_s=300)
+        return manager, quarantine
 
-    def fails(self, aside, executor_id, count=4, kind=FailureKind.IO_ERROR, job_id="job-1"):
+    def fails(self, quarantine, executor_id, count=4, kind=FailureKind.IO_ERROR, job_id="job-1"):
         events = [
             TaskFailed(
                 stage_id=1,
@@ -121,66 +121,66 @@ class Ward:
             )
             for partition in range(count)
         ]
-        aside.heard(job_id, ExecutorSlot(executor_id, "one", 0), events)
+        quarantine.record_events(job_id, ExecutorSlot(executor_id, "one", 0), events)
 
 
 @pytest.fixture
 async def ward(backend, clock):
     made = Ward(backend, clock)
-    manager, _ = await made.replica()
+    manager, _ = await made.scheduler()
     await manager.register(request("bad"))
     await manager.register(request("good"))
     return made
 
 
-async def test_an_executor_that_fails_everything_is_set_aside_and_comes_back(ward, clock):
-    manager, aside = await ward.replica()
-    other, _ = await ward.replica()
-    ward.fails(aside, "bad")
-    await aside.look()
+async def test_an_executor_that_fails_everything_is_quarantined_and_comes_back(ward, clock):
+    manager, quarantine = await ward.scheduler()
+    other, _ = await ward.scheduler()
+    ward.fails(quarantine, "bad")
+    await quarantine.look()
 
     assert manager.taking_work() == {"good"}
     assert manager.total_slots == 2
     await other.refresh()
     assert other.taking_work() == {"good"}, "all schedulers know"
     (bad, good) = other.infos()
-    assert (bad.state, good.state) == ("set_aside", "alive")
-    assert bad.set_aside_until_ms == clock.now_ms() + 300_000
+    assert (bad.state, good.state) == ("quarantined", "alive")
+    assert bad.quarantined_until_ms == clock.now_ms() + 300_000
     assert bad.reason.startswith("4 different tasks failed there within 60 s, 0 succeeded")
     clock.advance(299_999)
     assert manager.taking_work() == {"good"}
     clock.advance(1)
     assert manager.taking_work() == {"bad", "good"}
     assert manager.infos()[0].state == "alive"
-    await aside.look()
+    await quarantine.look()
     assert manager.taking_work() == {"bad", "good"}, "it begins anew"
 
 
-async def test_failures_that_do_not_count_and_successes_set_nobody_aside(ward):
-    manager, aside = await ward.replica()
-    ward.fails(aside, "bad", kind=FailureKind.USER_ERROR)
-    ward.fails(aside, "bad", kind=FailureKind.TASK_KILLED)
-    ward.fails(aside, "bad", job_id="gone")
-    await aside.look()
+async def test_failures_that_do_not_count_and_successes_quarantine_nobody(ward):
+    manager, quarantine = await ward.scheduler()
+    ward.fails(quarantine, "bad", kind=FailureKind.USER_ERROR)
+    ward.fails(quarantine, "bad", kind=FailureKind.TASK_KILLED)
+    ward.fails(quarantine, "bad", job_id="gone")
+    await quarantine.look()
     assert manager.taking_work() == {"bad", "good"}
-    ward.fails(aside, "bad")
-    aside.heard("job-1", ExecutorSlot("bad", "one", 0), [succeeded(1, 9)])
-    await aside.look()
+    ward.fails(quarantine, "bad")
+    quarantine.record_events("job-1", ExecutorSlot("bad", "one", 0), [succeeded(1, 9)])
+    await quarantine.look()
     assert manager.taking_work() == {"bad", "good"}
 
 
 async def test_the_last_one_that_takes_work_stays(ward):
-    manager, aside = await ward.replica()
-    ward.fails(aside, "bad")
-    await aside.look()
+    manager, quarantine = await ward.scheduler()
+    ward.fails(quarantine, "bad")
+    await quarantine.look()
     ward.jobs.cached("job-1").graph.stages[1].ledger.outputs[0].executor_id = "bad"
-    ward.fails(aside, "good")
-    await aside.look()
+    ward.fails(quarantine, "good")
+    await quarantine.look()
     assert manager.taking_work() == {"good"}
 
 
-async def test_two_schedulers_do_not_set_the_last_two_aside_at_once(ward):
-    (one, first), (two, second) = await ward.replica(), await ward.replica()
+async def test_two_schedulers_do_not_quarantine_the_last_two_at_once(ward):
+    (one, first), (two, second) = await ward.scheduler(), await ward.scheduler()
     outputs = ward.jobs.cached("job-1").graph.stages[1].ledger.outputs
     outputs[1] = SimpleNamespace(executor_id="bad")
     ward.fails(first, "bad")
@@ -192,18 +192,18 @@ async def test_two_schedulers_do_not_set_the_last_two_aside_at_once(ward):
     assert one.taking_work() == two.taking_work() == {"good"}
 
 
-async def test_a_new_life_is_not_set_aside(ward):
-    manager, aside = await ward.replica()
-    ward.fails(aside, "bad")
-    await aside.look()
+async def test_a_new_life_is_not_quarantined(ward):
+    manager, quarantine = await ward.scheduler()
+    ward.fails(quarantine, "bad")
+    await quarantine.look()
     await manager.register(request("bad", "two"))
     assert manager.taking_work() == {"bad", "good"}
 
 
 async def test_draining_keeps_its_state(ward, clock):
-    manager, aside = await ward.replica()
-    ward.fails(aside, "bad")
-    await aside.look()
+    manager, quarantine = await ward.scheduler()
+    ward.fails(quarantine, "bad")
+    await quarantine.look()
     session = await manager.take_over("bad", "one")
     await manager.drain(session)
     assert manager.infos()[0].state == "draining"

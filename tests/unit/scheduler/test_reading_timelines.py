@@ -65,7 +65,7 @@ async def test_a_job_with_an_id_that_was_used_before_has_its_own_timeline(backen
     assert not marks(second, MarkKind.ENDED)
 
 
-async def test_who_looks_at_a_long_job_at_about_the_same_time_is_told_the_same(backend, clock, monkeypatch):
+async def test_who_looks_at_a_long_job_at_about_the_same_time_gets_the_same(backend, clock, monkeypatch):
     monkeypatch.setattr("onager.scheduler.api.timeline.story.MAX_BARS", 2)
     jobs = store(backend, clock, "s1")
     timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
@@ -77,7 +77,7 @@ async def test_who_looks_at_a_long_job_at_about_the_same_time_is_told_the_same(b
     clock.advance(1_000)
     second = json.loads(await timelines.as_json(JOB))
     assert second["outcomes"] == {"running": 2, "successful": 2}
-    assert second["marks"], "all is told again, whatever was known before"
+    assert second["marks"], "all is sent again, whatever was known before"
     await step(jobs, job, [succeeded(1, 1, at_ms=30), succeeded(1, 2, at_ms=40)])
     last = json.loads(await timelines.as_json(JOB, second["position"]))
     assert (last["is_over"], last["state"]) == (True, "successful")
@@ -116,7 +116,7 @@ async def test_who_wants_a_long_log_soon_gets_its_beginning_and_then_the_rest(ba
     assert json.loads(await elsewhere.as_json(JOB))["outcomes"] == more["outcomes"]
 
 
-async def test_a_long_job_that_ends_while_its_timeline_is_read_is_told_as_ended(backend, clock, monkeypatch):
+async def test_a_long_job_that_ends_while_its_timeline_is_read_is_reported_as_ended(backend, clock, monkeypatch):
     monkeypatch.setattr("onager.scheduler.api.timeline.story.MAX_BARS", 1)
     jobs = store(backend, clock, "s1")
     history = JobHistory(backend, jobs.recent)
@@ -130,8 +130,8 @@ async def test_a_long_job_that_ends_while_its_timeline_is_read_is_told_as_ended(
         return await after(*args)
 
     monkeypatch.setattr(history, "after", and_it_ends)
-    told = json.loads(await timelines.as_json(JOB))
-    assert (told["is_over"], told["state"]) == (True, "successful")
+    reported = json.loads(await timelines.as_json(JOB))
+    assert (reported["is_over"], reported["state"]) == (True, "successful")
     assert json.loads(await timelines.as_json(JOB))["state"] == "successful"
 
 

@@ -1,4 +1,4 @@
-"""Rendezvous hashing: all members agree, keys are spread evenly, and few keys move."""
+"""Rendezvous hashing: all schedulers agree, keys are spread evenly, and few keys move."""
 
 from collections import Counter
 
@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onager.clock import ManualClock
-from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers, SchedulerRecord
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.policy import rendezvous
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 
-def first(key, members):
-    return next(member for member in members if not rendezvous.rank(key, member, members))
+def first(key, schedulers):
+    return next(scheduler for scheduler in schedulers if not rendezvous.rank(key, scheduler, schedulers))
 
 
 NAMES = st.sets(st.text(min_size=1, max_size=8), min_size=1, max_size=8)
@@ -23,28 +23,28 @@ KEYS = st.lists(st.text(max_size=12), max_size=20)
 
 
 @given(NAMES, KEYS)
-def test_every_member_has_a_place_of_its_own(members, keys):
+def test_every_scheduler_has_a_place_of_its_own(schedulers, keys):
     for key in keys:
-        places = {rendezvous.rank(key, member, members): member for member in members}
-        assert sorted(places) == list(range(len(members)))
-        assert places[0] == first(key, members)
+        places = {rendezvous.rank(key, scheduler, schedulers): scheduler for scheduler in schedulers}
+        assert sorted(places) == list(range(len(schedulers)))
+        assert places[0] == first(key, schedulers)
 
 
 @given(NAMES, st.text(min_size=1, max_size=8), KEYS)
-def test_a_member_that_joins_or_leaves_moves_only_its_own_keys(members, other, keys):
-    more, less = members | {other}, members - {other}
+def test_a_scheduler_that_joins_or_leaves_moves_only_its_own_keys(schedulers, other, keys):
+    more, less = schedulers | {other}, schedulers - {other}
     for key in keys:
         if first(key, more) != other:
             assert first(key, more) == first(key, less)
-        places = [rendezvous.rank(key, member, less) for member in sorted(less)]
-        moved = [rendezvous.rank(key, member, more) for member in sorted(less)]
+        places = [rendezvous.rank(key, scheduler, less) for scheduler in sorted(less)]
+        moved = [rendezvous.rank(key, scheduler, more) for scheduler in sorted(less)]
         assert all(0 <= after - before <= 1 for before, after in zip(places, moved, strict=True))
 
 
 def test_keys_are_spread_evenly_and_alike_in_every_process():
-    members = [f"scheduler-{n}" for n in range(4)]
-    found = Counter(first(f"job-{n}", members) for n in range(4_000))
-    assert all(850 < found[member] < 1_150 for member in members)
+    schedulers = [f"scheduler-{n}" for n in range(4)]
+    found = Counter(first(f"job-{n}", schedulers) for n in range(4_000))
+    assert all(850 < found[scheduler] < 1_150 for scheduler in schedulers)
     assert [first(f"job-{n}", ["a", "b", "c"]) for n in range(12)] == list("bbcbacbacccb")
 
 
@@ -54,13 +54,13 @@ async def precedence():
     store = MemoryStore(clock)
     made = []
     for name in ("a", "b", "c"):
-        members = Members(MemoryBackend(store), clock, scheduler_id=name, address="", lease_ttl_s=1)
-        record = SchedulerRecord.decoded(members.record.encoded(), name)
+        schedulers = LiveSchedulers(MemoryBackend(store), clock, scheduler_id=name, address="", lease_ttl_s=1)
+        record = SchedulerRecord.decoded(schedulers.record.encoded(), name)
         await MemoryBackend(store).put(Keyspace.Schedulers, name, record.encoded())
-        made.append(members)
-    for members in made:
-        await members.refresh()
-    return {members.id: (members, Precedence(members)) for members in made}
+        made.append(schedulers)
+    for schedulers in made:
+        await schedulers.refresh()
+    return {schedulers.id: (schedulers, Precedence(schedulers)) for schedulers in made}
 
 
 async def test_a_scheduler_that_leaves_comes_last(precedence):
@@ -78,7 +78,7 @@ async def test_a_scheduler_that_leaves_comes_last(precedence):
     assert precedence[second][1].place(key) == 1
 
 
-async def test_a_single_member_waits_for_nobody():
-    one = Precedence(Members(MemoryBackend(), ManualClock(), scheduler_id="a", address="", lease_ttl_s=1))
+async def test_a_single_scheduler_waits_for_nobody():
+    one = Precedence(LiveSchedulers(MemoryBackend(), ManualClock(), scheduler_id="a", address="", lease_ttl_s=1))
     assert one.is_alone
     assert all(one.has_come(f"job-{n}", 0, 1) for n in range(20))

@@ -1,4 +1,4 @@
-"""The rest of a query is planned again: when a scheduler decides it, and what executors and people are told."""
+"""The rest of a query is planned again: when a scheduler decides it, and what executors and people are shown."""
 
 import json
 from types import SimpleNamespace
@@ -86,12 +86,12 @@ async def report(backend, jobs, coordinator, success):
     return events, launches, (await jobs.get(JOB)).graph
 
 
-async def test_the_report_that_makes_it_owed_brings_the_re_plan_and_nothing_that_waits_for_it(backend, clock):
+async def test_the_report_that_makes_it_due_brings_the_re_plan_and_nothing_that_waits_for_it(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
     (launch,) = await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
-    told = launch.task_set
-    assert (told.work, told.stage_id, len(told.tasks)) == (pb.REPLAN, 4, 1)
-    task = told.replan
+    reported = launch.task_set
+    assert (reported.work, reported.stage_id, len(reported.tasks)) == (pb.REPLAN, 4, 1)
+    task = reported.replan
     assert (task.frame_digest, task.first_stage_id, task.falsify) == ("frame", 5, "")
     (begun,) = task.begun
     assert (begun.stage_id, begun.finished, begun.repeatable, begun.rows, begun.bytes) == (1, True, True, 1, 1)
@@ -101,7 +101,7 @@ async def test_the_report_that_makes_it_owed_brings_the_re_plan_and_nothing_that
     assert "frame" in blobs_of(found)
 
 
-async def test_a_re_plan_is_told_what_rows_take_in_memory(backend, clock):
+async def test_a_re_plan_gets_what_rows_take_in_memory(backend, clock):
     _, coordinator = await at_work(backend, clock)
     metrics = TaskMetrics(run_ms=1, rows_out=1, bytes_out=1, plain_bytes_out=90)
     (launch,) = await coordinator.record_statuses([replace(succeeded(1, 0), metrics=metrics)], Share(SLOT, 5))
@@ -152,15 +152,15 @@ async def test_a_re_plan_that_takes_too_long_is_given_up_by_whoever_launches_nex
 
 
 @pytest.mark.virtual_time
-async def test_slots_that_wait_hear_when_a_re_plan_has_had_its_time(backend, clock):
+async def test_slots_that_wait_learn_when_a_re_plan_has_had_its_time(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
     await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
-    job, told = await jobs.get(JOB), []
-    queue = SimpleNamespace(update=lambda _, **load: told.append(load["available"]), remove=lambda _: None)
+    job, reported = await jobs.get(JOB), []
+    queue = SimpleNamespace(update=lambda _, **load: reported.append(load["available"]), remove=lambda _: None)
     alone = SimpleNamespace(is_mine=lambda _: True, follows=lambda _: True)
     loads = JobLoads(queue, SimpleNamespace(revision=lambda _: 1), alone, clock)
     loads.on_commit(job, head_of(job.graph, terms_of(pb.JobSpec(), "c", 0)))
-    assert told == [0], "its tasks wait"
+    assert reported == [0], "its tasks wait"
     assert loads._pausing
 
 
@@ -170,12 +170,12 @@ def test_a_plan_that_nobody_waits_for_is_refused():
 
 
 def test_people_read_why_and_what():
-    def told(event):
+    def reported(event):
         fields = json.loads(encode_event(event))
         return what(SimpleNamespace(type=event.type, fields=fields))
 
     begun = ReplanBegun(replan_id=4, basis=(), finished=(), held=(), why="stage 1 has no rows", at_ms=1)
-    assert told(begun) == "stage 4: stage 1 has no rows"
+    assert reported(begun) == "stage 4: stage 1 has no rows"
     ended = StageReplanned(
         replan_id=4,
         task_attempt=0,
@@ -187,6 +187,6 @@ def test_people_read_why_and_what():
         metrics=TaskMetrics(),
         at_ms=1,
     )
-    assert told(ended) == "stage 4: new stages 5, without stage 2-3: joins 1 → 0"
-    assert told(replace(ended, stages=(), dropped=())) == "stage 4: the plan is kept: joins 1 → 0"
-    assert told(ReplanGivenUp(replan_id=4, reason="too long", at_ms=1)) == "stage 4: the plan is kept: too long"
+    assert reported(ended) == "stage 4: new stages 5, without stage 2-3: joins 1 → 0"
+    assert reported(replace(ended, stages=(), dropped=())) == "stage 4: the plan is kept: joins 1 → 0"
+    assert reported(ReplanGivenUp(replan_id=4, reason="too long", at_ms=1)) == "stage 4: the plan is kept: too long"

@@ -1,4 +1,4 @@
-"""Outputs that jobs take of others: who may, what readers are told, how long files stay, and who notices a loss."""
+"""Outputs that jobs take of others: who may, what readers get, how long files stay, and who notices a loss."""
 
 import json
 
@@ -18,7 +18,7 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import by_key, task_id, task_keys
 from onager.scheduler.api.stage_lines import stage_info
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.engine.clean_ups import Leftovers
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.blobs import digest_of
@@ -58,36 +58,38 @@ def plan_of(*prints, deterministic=True, tasks=2):
 
 
 class Cluster:
-    """A replica, and an executor that does what it is given."""
+    """A scheduler, and an executor that does what it is given."""
 
     def __init__(self, store, clock, name, **settings):
         self.clock = clock
-        self.replica = Replica(
+        self.app = SchedulerApp(
             SchedulerSettings(exchange_dir="/x", scheduler_id=name, listen="127.0.0.1:1", **settings),
             MemoryBackend(store),
             clock,
         )
 
     async def start(self):
-        replica = self.replica
-        await replica._backend.put(Keyspace.Schedulers, replica.members.id, replica.members.record.encoded())
-        await replica.start()
+        scheduler = self.app
+        await scheduler._backend.put(
+            Keyspace.Schedulers, scheduler.schedulers.id, scheduler.schedulers.record.encoded()
+        )
+        await scheduler.start()
 
     async def begin(self, job_id, terms=USER, plan=None):
         """Submit a job, have it planned, and return the tasks that were launched then."""
-        await self.replica.jobs.submit(graph(job_id, at_ms=self.clock.now_ms()), terms)
-        await self.replica.adoption.adopt_all()
+        await self.app.jobs.submit(graph(job_id, at_ms=self.clock.now_ms()), terms)
+        await self.app.adoption.adopt_all()
         (planning,) = await self.fill()
         success = pb.TaskSuccess(plan=plan_of(*PRINTS) if plan is None else plan)
         return await self.report(planning, success=success)
 
     async def fill(self):
-        filled = await self.replica.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * 2)
+        filled = await self.app.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * 2)
         return [launch.task_set for launch in filled.launches]
 
     async def report(self, task_set, **outcome):
         reports = [pb.TaskReport(task=task_id(key), **outcome) for key in task_keys(task_set)]
-        updated = await self.replica.tasks.update_task_statuses(SLOT, by_key(reports), len(reports))
+        updated = await self.app.tasks.update_task_statuses(SLOT, by_key(reports), len(reports))
         assert len(updated.acknowledged) == len(reports)
         launches = [launch.task_set for launch in updated.launches]
         return launches or await self.fill()
@@ -112,18 +114,18 @@ class Cluster:
         return await self.finish(await self.begin(job_id, terms, plan))
 
     def head(self, job_id):
-        return self.replica.heads.get(JobId(job_id))
+        return self.app.heads.get(JobId(job_id))
 
     async def refresh(self):
-        """Let the replica see what others wrote, as its watch would."""
-        self.replica.heads._watched = await self.replica.heads.refresh()
+        """Let the scheduler see what others wrote, as its watch would."""
+        self.app.heads._watched = await self.app.heads.refresh()
 
     async def asked(self):
         """Return what an executor is asked to remove."""
         await self.refresh()
-        await self.replica.clean_ups.prepare()
-        asked = self.replica.clean_ups.clean_ups_for("e1")
-        await self.replica.clean_ups.cleaned_up(clean_up.job_id for clean_up in asked)
+        await self.app.clean_ups.prepare()
+        asked = self.app.clean_ups.clean_ups_for("e1")
+        await self.app.clean_ups.cleaned_up(clean_up.job_id for clean_up in asked)
         return {clean_up.job_id: list(clean_up.keep_files) for clean_up in asked}
 
 
@@ -137,7 +139,7 @@ async def cluster(store, clock):
     made = Cluster(store, clock, "s")
     await made.start()
     yield made
-    await made.replica.close()
+    await made.app.close()
 
 
 async def test_a_job_takes_the_last_output_that_is_there(cluster):
@@ -149,7 +151,7 @@ async def test_a_job_takes_the_last_output_that_is_there(cluster):
     assert (location.stage_id, location.job_id, location.of_stage_id) == (2, A, 2)
     assert [output.nonce for output in location.outputs] == ["a-2-0", "a-2-1"]
     assert cluster.head(B).reuses == (A,)
-    stages = (await cluster.replica.jobs.get(B)).graph.stages
+    stages = (await cluster.app.jobs.get(B)).graph.stages
     assert [stage_info(stage).name for stage in stages[1:]] == [
         "stage 1 (not needed: its rows are in what is reused)",
         "stage 2 (reused from a/2)",
@@ -173,7 +175,7 @@ async def test_a_job_takes_the_last_output_that_is_there(cluster):
         ("p.1", JobTerms(), "p.2", JobTerms(reuse="off"), [1, 2, 3]),
         (A, JobTerms(reuse="cluster"), B, JobTerms(reuse="cluster"), [3]),
     ],
-    ids=["same user", "other", "asks not", "offers not", "off", "one program", "two", "a step that is off", "no users"],
+    ids=["same user", "other", "asks not", "offers not", "off", "one script", "two", "a step that is off", "no users"],
 )
 async def test_who_may_take_what(cluster, first, first_terms, second, second_terms, done):
     await cluster.run(first, first_terms)
@@ -187,7 +189,7 @@ async def test_where_there_are_users_nobodys_jobs_take_nothing(store, clock, tmp
     await cluster.start()
     await cluster.run(A, JobTerms(reuse="cluster"))
     assert await cluster.run(B, JobTerms(reuse="cluster")) == [1, 2, 3]
-    await cluster.replica.close()
+    await cluster.app.close()
 
 
 async def test_what_has_no_fingerprint_or_may_differ_is_computed(cluster):
@@ -206,7 +208,7 @@ async def test_files_stay_for_others_and_for_as_long_as_somebody_reads_them(clus
     assert await cluster.asked() == {A: ["1/", "2/", *results]}
     launched = await cluster.begin(B)
     cluster.clock.advance(DAY_MS)
-    await cluster.replica.retention.sweep()
+    await cluster.app.retention.sweep()
     assert cluster.head(A).clean_up == "all"
     assert await cluster.asked() == {}, "B reads them"
     await cluster.finish(launched)
@@ -218,9 +220,9 @@ async def test_files_stay_until_it_is_known_who_has_taken_them(cluster):
     await cluster.run(A)
     await cluster.asked()
     cluster.clock.advance(DAY_MS)
-    await cluster.replica.retention.sweep()
-    cluster.replica.heads._watched = 0
-    assert not await cluster.replica.clean_ups.prepare(), "a job that has taken them may not be known here yet"
+    await cluster.app.retention.sweep()
+    cluster.app.heads._watched = 0
+    assert not await cluster.app.clean_ups.prepare(), "a job that has taken them may not be known here yet"
     assert list(await cluster.asked()) == [A]
 
 
@@ -228,26 +230,26 @@ async def test_files_that_are_read_are_no_leftovers(cluster):
     await cluster.run(A)
     await cluster.asked()
     launched = await cluster.begin(B)
-    await cluster.replica.heads.put([cluster.head(A).withdrawn()])
-    await cluster.replica.heads.put([cluster.head(A).model_copy(update={"clean_up": "none"})])
+    await cluster.app.heads.put([cluster.head(A).withdrawn()])
+    await cluster.app.heads.put([cluster.head(A).model_copy(update={"clean_up": "none"})])
     await cluster.refresh()
     found = [pb.ExchangeFiles(job_id=A)]
-    assert await cluster.replica.clean_ups.leftovers(found, lambda _: True) == Leftovers([], [A])
+    assert await cluster.app.clean_ups.leftovers(found, lambda _: True) == Leftovers([], [A])
     await cluster.finish(launched)
-    (clean_up,) = (await cluster.replica.clean_ups.leftovers(found, lambda _: True)).clean_ups
+    (clean_up,) = (await cluster.app.clean_ups.leftovers(found, lambda _: True)).clean_ups
     assert clean_up.job_id == A
 
 
-async def test_files_of_steps_stay_until_their_program_ends(cluster):
-    spec = pb.JobSpec(program=pb.ProgramSpec(steps=[pb.ProgramStep(sql=pb.SqlScript(text="SELECT 1"))]))
-    await cluster.replica.service.SubmitJob(pb.SubmitJobRequest(job_id="p", spec=spec, client_id="c"), Peer())
+async def test_files_of_steps_stay_until_their_script_ends(cluster):
+    spec = pb.JobSpec(script=pb.ScriptSpec(steps=[pb.ScriptStep(sql=pb.SqlScript(text="SELECT 1"))]))
+    await cluster.app.service.SubmitJob(pb.SubmitJobRequest(job_id="p", spec=spec, client_id="c"), FakeContext())
     await cluster.run("p.1", JobTerms())
     assert (await cluster.asked())["p.1"][:2] == ["1/", "2/"]
     cluster.clock.advance(60_000)
-    await cluster.replica.retention.sweep()
+    await cluster.app.retention.sweep()
     assert cluster.head("p.1").reusable
-    await cluster.replica.local.coordinator(JobId("p")).cancel_job("enough")
-    await cluster.replica.retention.sweep()
+    await cluster.app.local.coordinator(JobId("p")).cancel_job("enough")
+    await cluster.app.retention.sweep()
     assert not cluster.head("p.1").reusable
     assert (await cluster.asked())["p.1"][:1] == ["3/0-p_1-3-0.arrow"], "the result stays"
 
@@ -256,7 +258,7 @@ async def test_files_go_where_space_is_short(cluster, monkeypatch):
     await cluster.run(A)
     await cluster.asked()
     monkeypatch.setattr(ExecutorManager, "is_space_short", True)
-    await cluster.replica.retention.sweep()
+    await cluster.app.retention.sweep()
     assert (await cluster.asked())[A] == ["3/0-a-3-0.arrow", "3/1-a-3-1.arrow"]
 
 
@@ -269,11 +271,11 @@ async def test_a_job_that_failed_offers_what_it_has_done(cluster):
     assert await cluster.asked() == {A: ["1/"]}
     assert await cluster.run(B, plan=plan_of(*PRINTS, tasks=1)) == [2, 3]
     cluster.clock.advance(DAY_MS)
-    await cluster.replica.retention.sweep()
+    await cluster.app.retention.sweep()
     assert (await cluster.asked())[A] == []
 
 
-class Peer:
+class FakeContext:
     def peer(self):
         return "ipv4:192.0.2.1:1"
 
@@ -285,17 +287,17 @@ async def test_what_is_withdrawn_while_it_is_taken_is_computed(cluster, store, c
     await cluster.run(A)
     other = Cluster(store, clock, "t")
     await other.start()
-    await other.replica.heads.put([other.head(A).withdrawn()])
+    await other.app.heads.put([other.head(A).withdrawn()])
     assert cluster.head(A).reusable, "not seen here yet"
     (launched,) = await cluster.begin(B)
     assert launched.stage_id == 1
     assert not cluster.head(A).reusable
-    await other.replica.close()
+    await other.app.close()
 
 
 async def test_what_is_removed_with_its_job_while_it_is_taken_is_computed(cluster):
     await cluster.run(A)
-    await cluster.replica._backend.delete(Keyspace.JobHeads, A)
+    await cluster.app._backend.delete(Keyspace.JobHeads, A)
     (launched,) = await cluster.begin(B)
     assert launched.stage_id == 1
     assert cluster.head(A) is None
@@ -305,10 +307,10 @@ async def test_what_has_changed_otherwise_is_taken_all_the_same(cluster, store, 
     await cluster.run(A)
     other = Cluster(store, clock, "t")
     await other.start()
-    await other.replica.heads.put([other.head(A).model_copy(update={"has_history": False})])
+    await other.app.heads.put([other.head(A).model_copy(update={"has_history": False})])
     (launched,) = await cluster.begin(B)
     assert launched.stage_id == 3
-    await other.replica.close()
+    await other.app.close()
 
 
 async def test_what_cannot_be_read_is_computed_and_offered_to_nobody_any_more(cluster):
@@ -323,7 +325,7 @@ async def test_what_cannot_be_read_is_computed_and_offered_to_nobody_any_more(cl
     assert await cluster.finish(tasks) == [1, 2, 3]
     assert not cluster.head(A).reusable
     assert await cluster.run("c") == [3], "B has it now"
-    assert cluster.replica.jobs.cached(JobId("c")).graph.stages[2].spec.taken.job_id == B
+    assert cluster.app.jobs.cached(JobId("c")).graph.stages[2].spec.taken.job_id == B
 
 
 @pytest.mark.parametrize(("stage_id", "nonce"), [(2, "another"), (1, "a-2-1"), (900, "a-2-1")])
@@ -335,10 +337,10 @@ async def test_what_another_plan_or_execution_missed_is_still_offered(cluster, s
     assert cluster.head(A).reusable
 
 
-# ---------------------------------------------------------------- told
+# ---------------------------------------------------------------- reported
 
 
-def test_the_event_is_told_in_words():
+def test_the_event_is_reported_in_words():
     outputs = (TaskOutput(nonce="n", is_shared=True, rows=1, bytes=1),)
     taken = [TakenOutput(stage_id=n, job_id="a", of_stage_id=n + 1, fingerprint="f", outputs=outputs) for n in (1, 3)]
     fields = json.loads(encode_event(OutputsTaken(taken=tuple(taken), at_ms=1)))

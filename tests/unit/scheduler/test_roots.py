@@ -26,9 +26,9 @@ async def seen(world):
     data = world.shared / "data"
     release(data, 1)
     a, b = (Machine(name, world.clock, world.shared / "exchange", roots={"/data": data}) for name in ("a", "b"))
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
-    await b.register(s.replica)
+    await a.register(s.app)
+    await a.beat(s.app, 2)
+    await b.register(s.app)
     await beat(s, b, a)
     assert a.sees(ROOT)
     assert b.sees(ROOT)
@@ -44,7 +44,7 @@ def release(directory, number):
 async def beat(s, *machines):
     for _ in range(4):
         for machine in machines:
-            await machine.beat(s.replica)
+            await machine.beat(s.app)
 
 
 def refused(machine):
@@ -125,9 +125,9 @@ async def test_a_link_that_is_switched_on_one_machine_after_the_other_is_followe
     for link in links.values():
         link.symlink_to(world.shared / "release-1")
     a, b = (Machine(name, world.clock, world.shared / "exchange", roots={"/data": at}) for name, at in links.items())
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
-    await b.register(s.replica)
+    await a.register(s.app)
+    await a.beat(s.app, 2)
+    await b.register(s.app)
     await beat(s, b, a)
     links["a"].unlink()
     links["a"].symlink_to(world.shared / "release-2")
@@ -147,8 +147,8 @@ async def test_an_executor_that_takes_no_work_and_names_no_root_is_not_waited_fo
     s, a, b = seen
     world.unmount("c")
     c = Machine("c", world.clock, world.tmp_path / "c" / "exchange")
-    await c.register(s.replica)
-    await c.beat(s.replica, 2)
+    await c.register(s.app)
+    await c.beat(s.app, 2)
     assert states(s)["c"][0] == "no_place"
     data = world.shared / "data"
     data.rename(world.shared / "away")
@@ -156,7 +156,7 @@ async def test_an_executor_that_takes_no_work_and_names_no_root_is_not_waited_fo
     for _ in range(2):
         await beat(s, a, b)
         world.clock.advance(11_000)
-    assert not s.replica.executors.may_see(ROOT)
+    assert not s.app.executors.may_see(ROOT)
 
 
 # ---------------------------------------------------------------- roots in others
@@ -170,7 +170,7 @@ async def test_a_root_in_another_one_is_part_of_it_unless_that_cannot_be_marked(
     inner.mkdir(parents=True)
     roots = {"/data": outer, "/data/t": inner}
     a = Machine("a", world.clock, world.shared / "exchange", roots=roots)
-    await a.register(s.replica)
+    await a.register(s.app)
     await beat(s, a)
     assert (outer / FOLDER).exists()
     assert not (inner / FOLDER).exists()
@@ -193,7 +193,7 @@ async def test_a_root_in_another_one_is_part_of_it_unless_that_cannot_be_marked(
     monkeypatch.setattr(place_files, "make_id", refused_at_outer)
     await world.schedulers[0].backend.delete(Keyspace.Places, root_name("/data"))
     b = Machine("b", world.clock, world.shared / "exchange", roots=roots)
-    await b.register(s.replica)
+    await b.register(s.app)
     await beat(s, b)
     assert not (outer / FOLDER).exists()
     assert (inner / FOLDER).exists()
@@ -207,7 +207,7 @@ async def test_a_root_in_another_one_that_is_a_mount_is_a_place_of_its_own(world
     inner.mkdir(parents=True)
     monkeypatch.setattr(place_files, "mount_of", lambda path: path)
     a = Machine("a", world.clock, world.shared / "exchange", roots={"/data": outer, "/data/t": inner})
-    await a.register(s.replica)
+    await a.register(s.app)
     await beat(s, a)
     assert (outer / FOLDER).exists()
     assert (inner / FOLDER).exists()
@@ -237,17 +237,17 @@ async def test_a_place_without_an_id_is_not_read_from_the_store_with_each_heartb
         read.append((keyspace, key))
         return await get(keyspace, key)
 
-    monkeypatch.setattr(s.replica.places._backend, "get", counted)
-    following = asyncio.create_task(s.replica.places._watch())
-    await eventually(lambda: s.replica.places._is_following, "a watch")
-    await a.register(s.replica)
-    await a.beat(s.replica, 2)
+    monkeypatch.setattr(s.app.places._backend, "get", counted)
+    following = asyncio.create_task(s.app.places._watch())
+    await eventually(lambda: s.app.places._is_following, "a watch")
+    await a.register(s.app)
+    await a.beat(s.app, 2)
     assert a.places.are_settled
     read.clear()
-    await a.beat(s.replica, 5)
+    await a.beat(s.app, 5)
     assert (Keyspace.Places, ROOT) not in read
     monkeypatch.setattr(place_files, "make_id", make)
-    await a.beat(s.replica, 3)  # somebody may write there now
+    await a.beat(s.app, 3)  # somebody may write there now
     assert a.sees(ROOT)
     assert states(s)["a"] == ("alive", "")
     assert (data / FOLDER).exists()

@@ -1,4 +1,4 @@
-"""How many slots are wanted, as KEDA is told."""
+"""How many slots are wanted, as KEDA is reported."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def test_what_jobs_could_use_within_the_limits_of_their_sessions(claims, wanted)
 
 
 def test_a_number_that_is_only_assumed_does_not_start_executors(backend, clock):
-    """A scheduler that sees the head of a job before anybody told it of the job's tasks asks for them."""
+    """A scheduler that sees the head of a job before anybody reported it of the job's tasks asks for them."""
     heads = JobHeads(backend, clock, interval_ms=500)
     ownership = SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False)
     queue = FairQueue()

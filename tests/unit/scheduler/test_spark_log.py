@@ -10,7 +10,7 @@ from onager.execution_graph import (
     FailureKind,
     JobCancelled,
     OperatorTotals,
-    Pipeline,
+    Streaming,
     lay_out,
 )
 from onager.scheduler.api.operators import operators_of
@@ -83,7 +83,7 @@ def test_what_begins_comes_before_what_ends_and_nothing_before_its_stage():
     assert not stages
 
 
-def test_retries_are_attempts_and_losses_are_told():
+def test_retries_are_attempts_and_losses_are_reported():
     log = log_of(troubled())
     reasons = [event["Task End Reason"]["Reason"] for event in of_kind(log, "TaskEnd")]
     assert reasons.count("ExecutorLostFailure") == 1
@@ -120,7 +120,7 @@ def test_what_goes_on_has_no_end():
 
 
 def test_why_it_was_cancelled():
-    job = planned(*chain(2), pipeline=Pipeline())
+    job = planned(*chain(2), streaming=Streaming())
     job.launch("a")
     assert job.feed(JobCancelled(reason="enough", principal="eve", at_ms=job.tick()))
     log = log_of(job)

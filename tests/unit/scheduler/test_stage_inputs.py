@@ -54,7 +54,7 @@ async def test_few_inputs_go_with_each_launch(backend, clock):
     assert not any(task_set.inputs_digest for task_set in task_sets)
 
 
-async def test_many_inputs_are_stored_once_and_told_by_their_digest(backend, clock):
+async def test_many_inputs_are_stored_once_and_given_by_their_digest(backend, clock):
     task_sets = await launched(backend, clock, 2_000)
     (digest,) = {task_set.inputs_digest for task_set in task_sets}
     assert all(task_set.ByteSize() < 300 and not task_set.inputs for task_set in task_sets)

@@ -1,4 +1,4 @@
-"""An executor turns from one replica to another, which has not seen what the first one gave it."""
+"""An executor turns from one scheduler to another, which has not seen what the first one gave it."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from onager.execution_graph import JobState
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
@@ -22,15 +22,15 @@ class Context:
 
 
 @pytest.fixture
-async def replicas(clock):
-    """Return two replicas whose loops do not run: neither hears of what the other does."""
+async def schedulers(clock):
+    """Return two schedulers whose loops do not run: neither learns of what the other does."""
     memory = MemoryStore(clock)
-    made = [Replica(SchedulerSettings(exchange_dir="/x"), MemoryBackend(memory), clock) for _ in range(2)]
+    made = [SchedulerApp(SchedulerSettings(exchange_dir="/x"), MemoryBackend(memory), clock) for _ in range(2)]
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
     await made[0].service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
-    for replica in made:
-        await replica.start()
-        await replica.gateway.RegisterExecutor(
+    for scheduler in made:
+        await scheduler.start()
+        await scheduler.gateway.RegisterExecutor(
             pb.RegisterExecutorRequest(
                 executor_id="e1", incarnation="life", slots=1, protocol_version=PROTOCOL_VERSION, spark_version="4.3"
             ),
@@ -39,12 +39,12 @@ async def replicas(clock):
     filled = await made[0].tasks.fill_reservations([ExecutorReservation(ExecutorId("e1"), Incarnation("life"), 0)])
     assert filled.launches
     yield made
-    for replica in made:
-        await replica.close()
+    for scheduler in made:
+        await scheduler.close()
 
 
-async def test_a_report_of_a_task_that_another_replica_launched_counts(replicas):
-    _, behind = replicas
+async def test_a_report_of_a_task_that_another_scheduler_launched_counts(schedulers):
+    _, behind = schedulers
     assert not behind.jobs.cached(JOB).graph.stages[0].running
     report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
     request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
@@ -53,16 +53,16 @@ async def test_a_report_of_a_task_that_another_replica_launched_counts(replicas)
     assert (await behind.jobs.load(JOB)).graph.state is JobState.FAILED
 
 
-async def test_a_task_that_another_replica_launched_is_not_cancelled(replicas):
-    _, behind = replicas
+async def test_a_task_that_another_scheduler_launched_is_not_cancelled(schedulers):
+    _, behind = schedulers
     request = pb.PollWorkRequest(executor_id="e1", incarnation="life", list_number=1, running=[TASK], wait_ms=1)
     assert not (await behind.gateway.PollWork(request, Context())).cancel
     beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life")
     assert not (await behind.gateway.Heartbeat(beat, Context())).cancel
 
 
-async def test_tasks_of_an_ended_job_are_cancelled_by_a_replica_that_has_not_heard_of_the_end(replicas):
-    first, behind = replicas
+async def test_tasks_of_an_ended_job_are_cancelled_by_a_scheduler_that_has_not_learned_of_the_end(schedulers):
+    first, behind = schedulers
     request = pb.PollWorkRequest(executor_id="e1", incarnation="life", list_number=1, running=[TASK], wait_ms=1)
     await behind.gateway.PollWork(request, Context())
     await first.service.CancelJob(pb.CancelJobRequest(job_id=JOB, reason="enough"), Context())
@@ -71,8 +71,8 @@ async def test_tasks_of_an_ended_job_are_cancelled_by_a_replica_that_has_not_hea
     assert list((await behind.gateway.Heartbeat(beat, Context())).cancel) == [TASK]
 
 
-async def test_the_result_of_a_job_that_another_replica_ended_can_be_fetched_at_once(replicas):
-    first, behind = replicas
+async def test_the_result_of_a_job_that_another_scheduler_ended_can_be_fetched_at_once(schedulers):
+    first, behind = schedulers
     plan = pb.PlanOutcome(arrow_schema=b"schema", schema_json="{}", plan="nothing to do")
     plan.stages.add(stage_id=1, work=pb.QUERY, plan_digest=digest_of(b"p"), output=pb.OutputLayout(kind="result"))
     plan.blobs.add(digest=digest_of(b"p"), content=b"p")

@@ -6,7 +6,7 @@ from onager.execution_graph import running_count
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
@@ -29,8 +29,8 @@ def store(clock):
 async def late(store, clock):
     """Return a scheduler that read the executors before the only one came, which another gave the job's one task."""
     settings = SchedulerSettings(exchange_dir="/x", scheduler_id="s1")
-    first = Replica(settings, MemoryBackend(store), clock)
-    late = Replica(settings.model_copy(update={"scheduler_id": "s2"}), MemoryBackend(store), clock)
+    first = SchedulerApp(settings, MemoryBackend(store), clock)
+    late = SchedulerApp(settings.model_copy(update={"scheduler_id": "s2"}), MemoryBackend(store), clock)
     await first.start()
     await late.start()
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
@@ -47,8 +47,8 @@ async def late(store, clock):
     await late.close()
 
 
-async def running(replica):
-    return running_count((await replica.jobs.fresh(JOB)).graph)
+async def running(scheduler):
+    return running_count((await scheduler.jobs.fresh(JOB)).graph)
 
 
 async def test_one_that_came_after_executors_were_read_is_not_lost(late):

@@ -1,4 +1,4 @@
-"""Executors that fail over to a replica that did not register them: their tasks continue."""
+"""Executors that fail over to a scheduler that did not register them: their tasks continue."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from onager.execution_graph import ExecutorLost
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
@@ -33,19 +33,21 @@ def poll(number=1, running=()):
 
 
 @pytest.fixture
-async def replicas(clock):
-    """Return two replicas whose loops do not run: neither hears of what the other does."""
+async def schedulers(clock):
+    """Return two schedulers whose loops do not run: neither learns of what the other does."""
     memory = MemoryStore(clock)
     made = [
-        Replica(SchedulerSettings(exchange_dir="/x", listen="127.0.0.1:1"), MemoryBackend(memory), clock)
+        SchedulerApp(SchedulerSettings(exchange_dir="/x", listen="127.0.0.1:1"), MemoryBackend(memory), clock)
         for _ in range(2)
     ]
-    for replica in made:
-        await MemoryBackend(memory).put(Keyspace.Schedulers, replica.members.id, replica.members.record.encoded())
+    for scheduler in made:
+        await MemoryBackend(memory).put(
+            Keyspace.Schedulers, scheduler.schedulers.id, scheduler.schedulers.record.encoded()
+        )
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
     await made[0].service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
-    for replica in made:
-        await replica.start()
+    for scheduler in made:
+        await scheduler.start()
     await made[0].gateway.RegisterExecutor(
         pb.RegisterExecutorRequest(
             executor_id="e1", incarnation="life", slots=1, protocol_version=PROTOCOL_VERSION, spark_version="4.3"
@@ -55,16 +57,16 @@ async def replicas(clock):
     filled = await made[0].tasks.fill_reservations([ExecutorReservation(ExecutorId("e1"), Incarnation("life"), 0)])
     assert filled.launches
     yield made
-    for replica in made:
-        await replica.close()
+    for scheduler in made:
+        await scheduler.close()
 
 
-async def lost_of(replica):
-    return [info.state for info in replica.executors.infos()] == ["lost"]
+async def lost_of(scheduler):
+    return [info.state for info in scheduler.executors.infos()] == ["lost"]
 
 
-async def test_a_task_goes_on_and_its_report_counts(replicas):
-    _, other = replicas
+async def test_a_task_goes_on_and_its_report_counts(schedulers):
+    _, other = schedulers
     assert not (await other.gateway.Heartbeat(BEAT, Context())).cancel
     answer = await other.gateway.PollWork(poll(running=[TASK]), Context())
     assert not answer.cancel
@@ -75,15 +77,15 @@ async def test_a_task_goes_on_and_its_report_counts(replicas):
     assert (await other.jobs.load(JOB)).graph.state.value == "failed"
 
 
-async def test_a_launch_whose_answer_was_lost_with_the_replica_is_repeated_at_once(replicas):
-    _, other = replicas
+async def test_a_launch_whose_answer_was_lost_with_the_scheduler_is_repeated_at_once(schedulers):
+    _, other = schedulers
     answer = await other.gateway.PollWork(poll(), Context())
     (repeated,) = answer.task_sets
     assert [(task.partition, task.task_attempt) for task in repeated.tasks] == [(0, 0)]
 
 
-async def test_taking_over_writes_nothing_but_renews_the_lease(replicas, clock):
-    first, other = replicas
+async def test_taking_over_writes_nothing_but_renews_the_lease(schedulers, clock):
+    first, other = schedulers
     backend = other._backend
     before = (await backend.get_from_prefix(Keyspace.Executors, "")).revision
     for _ in range(6):
@@ -94,8 +96,10 @@ async def test_taking_over_writes_nothing_but_renews_the_lease(replicas, clock):
     assert first.executors.require("e1", "life").incarnation == "life"
 
 
-async def test_a_heartbeat_is_answered_once_the_store_has_the_renewal_and_a_report_before(replicas, clock, monkeypatch):
-    first, _ = replicas
+async def test_a_heartbeat_is_answered_once_the_store_has_the_renewal_and_a_report_before(
+    schedulers, clock, monkeypatch
+):
+    first, _ = schedulers
     clock.advance(2_500)
     is_back, asked = asyncio.Event(), asyncio.Event()
     keep_alive = first._backend.keep_alive
@@ -119,8 +123,8 @@ async def test_a_heartbeat_is_answered_once_the_store_has_the_renewal_and_a_repo
 
 
 @pytest.mark.parametrize("incarnation", ["life", "another"])
-async def test_a_lost_executor_or_another_incarnation_must_register(replicas, incarnation):
-    first, other = replicas
+async def test_a_lost_executor_or_another_incarnation_must_register(schedulers, incarnation):
+    first, other = schedulers
     if incarnation == "life":
         await first.executors.deregister("e1", "life", "it left")
     with pytest.raises(UnknownExecutorError):
@@ -129,8 +133,8 @@ async def test_a_lost_executor_or_another_incarnation_must_register(replicas, in
         await other.executors.take_over("nobody", "life")
 
 
-async def test_an_executor_whose_lease_ended_unnoticed_gets_another(replicas, clock):
-    _, other = replicas
+async def test_an_executor_whose_lease_ended_unnoticed_gets_another(schedulers, clock):
+    _, other = schedulers
     clock.advance(7_000)
     await other.gateway.Heartbeat(BEAT, Context())
     assert await other._backend.get(Keyspace.Heartbeats, "e1") is not None
@@ -138,8 +142,8 @@ async def test_an_executor_whose_lease_ended_unnoticed_gets_another(replicas, cl
     assert not await lost_of(other)
 
 
-async def test_a_broken_connection_is_no_loss_where_another_replica_may_hear_of_the_executor(replicas, clock):
-    first, other = replicas
+async def test_a_broken_connection_is_no_loss_where_another_scheduler_may_learn_of_the_executor(schedulers, clock):
+    first, other = schedulers
     first.executors.suspect(first.executors.require("e1", "life"))
     await other.gateway.Heartbeat(BEAT, Context())
     await watched(first.executors, clock, 3_100)
@@ -151,8 +155,8 @@ async def test_a_broken_connection_is_no_loss_where_another_replica_may_hear_of_
     assert not (await first.gateway.Heartbeat(BEAT, Context())).cancel  # and it may come back
 
 
-async def test_a_drain_is_heard_by_all(replicas):
-    first, other = replicas
+async def test_a_drain_is_known_by_all(schedulers):
+    first, other = schedulers
     await other.gateway.Heartbeat(BEAT, Context())
     await first.gateway.Heartbeat(pb.HeartbeatRequest(executor_id="e1", incarnation="life", draining=True), Context())
     await other.executors.refresh()
@@ -163,8 +167,8 @@ async def test_a_drain_is_heard_by_all(replicas):
         other.executors.require("e1", "life")
 
 
-async def test_a_job_that_another_replica_has_just_ended_is_told_as_ended(replicas):
-    first, other = replicas
+async def test_a_job_that_another_scheduler_has_just_ended_is_reported_as_ended(schedulers):
+    first, other = schedulers
     await other.jobs.load(JOB)
     await first.service.CancelJob(pb.CancelJobRequest(job_id=JOB, reason="enough"), Context())
     assert other.jobs.cached(JOB).graph.is_active
@@ -172,8 +176,8 @@ async def test_a_job_that_another_replica_has_just_ended_is_told_as_ended(replic
     assert detail.progress.state == pb.CANCELLED
 
 
-async def test_only_the_tail_of_a_known_log_is_read(replicas):
-    first, other = replicas
+async def test_only_the_tail_of_a_known_log_is_read(schedulers):
+    first, other = schedulers
     before = await other.jobs.load(JOB)
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="it left", at_ms=1)
     await first.local.lose_executor(lost, jobs=[JOB])
@@ -191,12 +195,12 @@ async def test_only_the_tail_of_a_known_log_is_read(replicas):
     assert reads == [[Keyspace.JobLog], [Keyspace.JobLog]]
 
 
-async def test_an_executor_that_registered_again_after_a_mistaken_loss_loses_nothing_later(replicas, clock):
-    first, other = replicas
-    told = []
+async def test_an_executor_that_registered_again_after_a_mistaken_loss_loses_nothing_later(schedulers, clock):
+    first, other = schedulers
+    reported = []
 
     async def on_lost(lost):
-        told.append((lost.executor_id, lost.incarnation))
+        reported.append((lost.executor_id, lost.incarnation))
 
     other.executors._losses._on_lost = on_lost
     await other.executors.refresh()
@@ -210,18 +214,18 @@ async def test_an_executor_that_registered_again_after_a_mistaken_loss_loses_not
     )
     clock.advance(1_000)
     await other.executors.watch.look()
-    assert told == []
+    assert reported == []
     await first.executors.deregister("e1", "life", "it was silent")
     await other.executors.refresh()
     await other.executors.watch.look()
-    assert told == [("e1", "life")]
+    assert reported == [("e1", "life")]
     await other.executors.watch.look()
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
-async def test_heartbeats_bring_what_is_to_be_cleaned_up(replicas, clock):
+async def test_heartbeats_bring_what_is_to_be_cleaned_up(schedulers, clock):
     """An executor in pull mode whose slots are always taken seldom polls."""
-    first, _ = replicas
+    first, _ = schedulers
     report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
     await first.gateway.ReportTasks(
         pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report]), Context()

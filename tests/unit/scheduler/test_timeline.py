@@ -9,8 +9,8 @@ from onager.execution_graph import (
     EventBatch,
     FailureKind,
     JobCancelled,
-    Pipeline,
     SpeculationPolicy,
+    Streaming,
     TaskMetrics,
     TaskOutput,
     TasksLaunched,
@@ -21,7 +21,7 @@ from onager.scheduler.api.timeline.model import MarkKind
 from onager.scheduler.api.timeline.story import MAX_BARS, Story
 from onager.scheduler.api.timeline.telling import timeline_of
 from tests.unit.execution_graph.builder import Job, chain, new_graph, planned, stage
-from tests.unit.scheduler.timelines import bars, many, marks, told
+from tests.unit.scheduler.timelines import bars, many, marks, reported
 
 
 def test_attempts_are_bars_in_the_lanes_of_executors():
@@ -29,7 +29,7 @@ def test_attempts_are_bars_in_the_lanes_of_executors():
     job.launch("a", limit=2)
     job.launch("b")
     job.succeed(1, 0, 2)
-    now = told(job)
+    now = reported(job)
     assert [lane.executor_id for lane in now.lanes] == ["planner", "a", "b"]
     assert [lane.rows for lane in now.lanes] == [1, 2, 1]
     assert [(b.lane, b.row, b.partition, b.outcome) for b in bars(now, 1)] == [
@@ -42,7 +42,7 @@ def test_attempts_are_bars_in_the_lanes_of_executors():
     assert going_on.to_ms is None
     assert not now.is_over
     job.succeed(1, 1)
-    end = told(job)
+    end = reported(job)
     assert end.is_over
     assert end.state == "successful"
     assert end.outcomes == {Outcome.SUCCESSFUL: 4}
@@ -56,15 +56,15 @@ def test_a_row_that_is_free_again_is_taken_again():
     for _ in range(3):
         job.launch("a", limit=1)
         job.succeed(1, next(iter(job.running(1).running)))
-    assert {bar.row for bar in bars(told(job), 1)} == {0}
+    assert {bar.row for bar in bars(reported(job), 1)} == {0}
 
 
 def test_another_writer_is_a_take_over():
     job = planned(stage(1, 1, kind="result"))
     job.run(1)
-    (mark,) = marks(told(job, writers=lambda position: "s1" if position < 4 else "s2"), MarkKind.TAKE_OVER)
+    (mark,) = marks(reported(job, writers=lambda position: "s1" if position < 4 else "s2"), MarkKind.TAKE_OVER)
     assert (mark.scheduler_id, mark.text) == ("s2", "s2 goes on after s1")
-    assert not marks(told(job, writers=lambda position: "" if position == 3 else "s1"), MarkKind.TAKE_OVER)
+    assert not marks(reported(job, writers=lambda position: "" if position == 3 else "s1"), MarkKind.TAKE_OVER)
 
 
 def test_a_lost_executor_takes_its_running_tasks_and_rolls_stages_back():
@@ -73,7 +73,7 @@ def test_a_lost_executor_takes_its_running_tasks_and_rolls_stages_back():
     job.launch("a", limit=1)
     job.launch("b")
     assert job.lose("a")
-    now = told(job)
+    now = reported(job)
     assert Counter(bar.outcome for bar in bars(now, 2)) == {Outcome.LOST: 1, Outcome.STOPPED: 1}
     assert {m.stage for m in marks(now, MarkKind.STAGE_ROLLBACK)} == {1, 2}
     (lost,) = marks(now, MarkKind.EXECUTOR_LOST)
@@ -84,7 +84,7 @@ def test_a_lost_executor_takes_its_running_tasks_and_rolls_stages_back():
         (1, 1, Outcome.RUNNING),
     ]
     job.finish()
-    end = told(job)
+    end = reported(job)
     assert end.is_over
     assert not [bar for bar in end.bars if bar.outcome is Outcome.RUNNING]
     assert [(s.stage, s.attempt) for s in end.stages if s.outcome is Outcome.SUCCESSFUL] == [
@@ -103,7 +103,7 @@ def test_a_failure_is_tried_again_and_a_lost_input_rolls_back():
     job.succeed(1, 0, 1)
     job.launch("b")
     assert job.feed(job.cannot_fetch(2, 0, 1, 1))
-    now = told(job)
+    now = reported(job)
     (retry,) = marks(now, MarkKind.TASK_RETRY)
     assert (retry.stage, retry.partition, retry.executor_id) == (1, 0, "a")
     assert "io_error: it broke" in retry.text
@@ -123,7 +123,7 @@ def test_of_two_attempts_one_wins():
     job.succeed(1, 0, 1, 2)
     job.speculate("s")
     assert job.feed(job.success(1, 3, job.second(1, 3)))
-    now = told(job)
+    now = reported(job)
     (first, second) = (bar for bar in bars(now, 1) if bar.partition == 3)
     assert (first.outcome, first.speculative) == (Outcome.KILLED, False)
     assert (second.outcome, second.speculative) == (Outcome.SUCCESSFUL, True)
@@ -131,11 +131,11 @@ def test_of_two_attempts_one_wins():
 
 
 def test_streaming_that_is_given_up_is_a_mark_and_stops_what_ran():
-    job = planned(*chain(2), pipeline=Pipeline())
+    job = planned(*chain(2), streaming=Streaming())
     job.launch("a", limit=2)
     job.launch("b")
     assert job.lose("a")
-    now = told(job)
+    now = reported(job)
     assert [m.text for m in marks(now, MarkKind.STREAMING_GIVEN_UP)] == ["no heartbeat"]
     assert not marks(now, MarkKind.STAGE_ROLLBACK)
     assert Counter(bar.outcome for bar in now.bars if bar.stage) == {Outcome.LOST: 2, Outcome.STOPPED: 2}
@@ -145,7 +145,7 @@ def test_who_cancelled_and_what_was_stopped():
     job = planned(stage(1, 2, kind="result"))
     job.launch("a")
     assert job.feed(JobCancelled(reason="token=abc enough", principal="eve", at_ms=job.tick()))
-    now = told(job)
+    now = reported(job)
     (mark,) = marks(now, MarkKind.CANCELLED)
     assert mark.text.endswith("enough, by eve")
     assert "abc" not in mark.text
@@ -159,20 +159,20 @@ def test_what_planning_ran_as_well_is_one_bar():
     spec = stage(1, 1, kind="result", plan_digest=None)
     fused = TaskOutput(nonce="f", is_shared=True, rows=1, bytes=1)
     assert job.feed(job.plan(spec, fused=fused))
-    now = told(job)
+    now = reported(job)
     (bar,) = now.bars
     assert (bar.stage, bar.also_stage, bar.outcome) == (0, 1, Outcome.SUCCESSFUL)
     assert [(s.stage, s.outcome) for s in now.stages] == [(0, Outcome.SUCCESSFUL), (1, Outcome.SUCCESSFUL)]
     assert now.is_over
 
 
-def test_what_is_asked_for_after_a_position_completes_what_was_told_before():
+def test_what_is_asked_for_after_a_position_completes_what_was_reported_before():
     job = planned(*chain(2), is_shared=False)
     story = Story(job.graph)
     known, known_marks = {}, {}
 
     def ask(after):
-        answer = told(job, after, story=story)
+        answer = reported(job, after, story=story)
         for bar in answer.bars:
             known[bar.stage, bar.stage_attempt, bar.partition, bar.attempt] = bar
         known_marks.update({mark.number: mark for mark in answer.marks})
@@ -190,13 +190,13 @@ def test_what_is_asked_for_after_a_position_completes_what_was_told_before():
     ask(second.position)
     job.finish()
     last = ask(second.position)
-    whole = told(job)
+    whole = reported(job)
     assert sorted(known.values(), key=repr) == sorted(whole.bars, key=repr)
     assert [known_marks[number] for number in sorted(known_marks)] == list(whole.marks)
     assert last.position == whole.position
 
 
-def test_a_gap_is_told_and_what_comes_after_it_too():
+def test_a_gap_is_reported_and_what_comes_after_it_too():
     job = planned(stage(1, 2, kind="result"))
     job.launch("a")
     job.succeed(1, 0)
@@ -216,7 +216,7 @@ def test_a_gap_is_told_and_what_comes_after_it_too():
 def test_json_leaves_out_what_is_empty():
     job = planned(stage(1, 1, kind="result"))
     job.launch("a")
-    found = json.loads(told(job).as_json())
+    found = json.loads(reported(job).as_json())
     assert found["bars"][1] == {
         "lane": 1,
         "stage": 1,
@@ -227,7 +227,7 @@ def test_json_leaves_out_what_is_empty():
 
 
 @pytest.mark.parametrize(("tasks", "executors"), [(MAX_BARS + 1, 3), (8_000, 400)])
-def test_a_job_of_many_attempts_is_told_in_buckets_that_add_up(tasks, executors):
+def test_a_job_of_many_attempts_is_reported_in_buckets_that_add_up(tasks, executors):
     story = many(tasks, executors)
     now = timeline_of(story, new_graph())
     assert not now.bars
@@ -238,7 +238,7 @@ def test_a_job_of_many_attempts_is_told_in_buckets_that_add_up(tasks, executors)
     assert len(now.as_json()) < 500_000
 
 
-def test_buckets_told_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
+def test_buckets_reported_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
     story = many(MAX_BARS + 1, 3, more=4)
     followed = many(MAX_BARS + 1, 3, more=4)
     position = story.log.position
@@ -274,7 +274,7 @@ def test_buckets_told_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
     assert sum(bucket.successful for bucket in whole.buckets) == MAX_BARS + 5
 
 
-def test_as_many_bars_as_are_told_fit_into_half_a_megabyte():
+def test_as_many_bars_as_are_reported_fit_into_half_a_megabyte():
     now = timeline_of(many(MAX_BARS - 1, 20), new_graph())
     assert len(now.bars) == MAX_BARS
     assert len(now.as_json()) < 500_000

@@ -19,7 +19,7 @@ from onager.scheduler.jobs.history import JobHistory
 from tests.unit.execution_graph.builder import chain, new_graph, planned, stage
 from tests.unit.scheduler.small_graphs import store
 from tests.unit.scheduler.test_job_store import running
-from tests.unit.scheduler.timelines import many, told
+from tests.unit.scheduler.timelines import many, reported
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -41,17 +41,17 @@ def test_it_shows_attempts_marks_and_who_drove_the_job():
     job.launch("b")
     job.lose("a")
     job.finish()
-    svg = picture(told(job, writers=lambda position: "s1" if position < 8 else "s2"))
+    svg = picture(reported(job, writers=lambda position: "s1" if position < 8 else "s2"))
     shown = texts(svg)
     assert {"s1", "s2", "a", "b", "z", "planning", "stage 1", "stage 2"} <= set(shown)
     for said in ("task tried again: task 0 of stage 1 on a: io_error", "executor lost: a", "ended: successful"):
         assert any(said in text for text in shown), said
-    for told_on_hover in ("stage 1, task 0: failed: io_error", "s2: from "):
-        assert any(title.startswith(told_on_hover) for title in titles(svg)), told_on_hover
+    for reported_on_hover in ("stage 1, task 0: failed: io_error", "s2: from "):
+        assert any(title.startswith(reported_on_hover) for title in titles(svg)), reported_on_hover
 
 
 def test_it_is_complete_in_itself_and_has_a_dark_form():
-    svg = picture(told(planned(stage(1, 2, kind="result"))))
+    svg = picture(reported(planned(stage(1, 2, kind="result"))))
     assert "prefers-color-scheme:dark" in svg
     assert svg.replace("http://www.w3.org/2000/svg", "").count("http") == 0
     assert not any(name in svg for name in ("<script", "href", "url(", "@import"))
@@ -62,7 +62,7 @@ def test_a_job_with_a_strange_name_is_still_a_picture(name):
     job = planned(stage(1, 2, kind="result"))
     job.graph = replace(job.graph, name=name)
     assert job.feed(JobCancelled(reason=name[:400], at_ms=job.tick()))
-    svg = picture(told(job))
+    svg = picture(reported(job))
     assert "<script" not in svg
     assert not list(ET.fromstring(svg.encode()).iter(f"{SVG}script"))
 
@@ -74,10 +74,10 @@ def test_a_job_with_many_attempts_is_a_picture_of_how_busy_executors_were():
 
 
 @pytest.mark.parametrize("work", StageWork)
-def test_stages_of_every_kind_of_work_are_told_and_drawn(work):
+def test_stages_of_every_kind_of_work_are_reported_and_drawn(work):
     job = planned(stage(1, 1, kind="result"))
     job.launch("a")
-    told(job, story=(story := Story(job.graph)))
+    reported(job, story=(story := Story(job.graph)))
     story.log.stage_runs = [dataclasses.replace(run, spec=replace(run.spec, work=work)) for run in story.log.stage_runs]
     now = timeline_of(story, job.graph)
     assert {each.work for each in now.stages} == {work}

@@ -18,7 +18,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.scheduler.api import spans, tracing
 from onager.scheduler.api.timeline.story import Story
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.jobs.job_specs import checked, traceparent_of
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.settings import SchedulerSettings
@@ -85,20 +85,20 @@ def collector():
 
 
 async def scheduler(backend, name, url):
-    replica = Replica(
+    app = SchedulerApp(
         SchedulerSettings(exchange_dir="/x", scheduler_id=name, otel_endpoint=url), backend, SystemClock()
     )
-    await replica.start()
-    return replica
+    await app.start()
+    return app
 
 
-async def exported(replica):
-    """Let the scheduler export until nothing is owed."""
-    running = asyncio.create_task(replica.tracing.run(replica.exports.timelines))
+async def exported(app):
+    """Let the scheduler export until nothing is due."""
+    running = asyncio.create_task(app.tracing.run(app.exports.timelines))
 
     async def is_done():
-        await replica.heads.refresh()
-        return not replica.heads.get(JOB).is_trace_owed
+        await app.heads.refresh()
+        return not app.heads.get(JOB).is_trace_due
 
     await eventually(is_done)
     running.cancel()
@@ -119,7 +119,7 @@ async def test_a_job_is_one_trace_whichever_schedulers_drove_it(backend, collect
     await second.writers.record_decision(JOB, lambda job: Decision(launches(job, 2)))
     await second.writers.record_decision(JOB, lambda _: Decision([succeeded(1, 0), succeeded(1, 1)]))
     await first.heads.refresh()
-    assert first.heads.get(JOB).is_trace_owed
+    assert first.heads.get(JOB).is_trace_due
     await exported(second)
 
     assert collector.paths == {"/v1/traces"}
@@ -137,14 +137,14 @@ async def test_a_job_is_one_trace_whichever_schedulers_drove_it(backend, collect
     await second.close()
 
 
-async def test_what_a_dead_scheduler_owed_is_exported_as_the_same_spans(backend, collector):
+async def test_what_a_dead_scheduler_did_not_export_is_exported_as_the_same_spans(backend, collector):
     first = await scheduler(backend, "s1", collector.url)
     await first.jobs.submit(graph(JOB))
     cancel = JobCancelled(reason="enough", at_ms=first._clock.now_ms())
     await first.writers.record_decision(JOB, lambda _: Decision([cancel]))
     await exported(first)
     before = {span.span_id for span in collector.spans}
-    head = first.heads.get(JOB).model_copy(update={"is_trace_owed": True})
+    head = first.heads.get(JOB).model_copy(update={"is_trace_due": True})
     await first.heads.put([head])  # as if it had died before it took that back
     second = await scheduler(backend, "s2", collector.url)
     await exported(second)
@@ -192,14 +192,14 @@ def test_an_endpoint_is_an_address_of_the_web():
 async def test_jobs_whose_spans_nobody_takes_do_not_hold_up_others(backend, collector):
     bad, good = [f"bad-{n}" for n in range(tracing._AT_ONCE)], ["good-1", "good-2"]
     collector.refused = {spans.trace_id(job_id).to_bytes(16, "big") for job_id in bad}
-    replica = await scheduler(backend, "s1", collector.url)
+    app = await scheduler(backend, "s1", collector.url)
     for job_id in (*bad, *good):
-        await replica.jobs.submit(graph(job_id))
-        cancel = JobCancelled(reason="enough", at_ms=replica._clock.now_ms())
-        await replica.writers.record_decision(JobId(job_id), lambda _, event=cancel: Decision([event]))
-    running = asyncio.create_task(replica.tracing.run(replica.exports.timelines))
+        await app.jobs.submit(graph(job_id))
+        cancel = JobCancelled(reason="enough", at_ms=app._clock.now_ms())
+        await app.writers.record_decision(JobId(job_id), lambda _, event=cancel: Decision([event]))
+    running = asyncio.create_task(app.tracing.run(app.exports.timelines))
     wanted = {spans.trace_id(job_id).to_bytes(16, "big") for job_id in good}
     await eventually(lambda: {span.trace_id for span in collector.spans} == wanted)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await replica.close()
+    await app.close()

@@ -1,5 +1,5 @@
 """Where the time of stored jobs went: read import dataclasses
-from their histories, kept, and told to who asks for a job."""
+from their histories, kept, and shown to who asks for a job."""
 
 import asyncio
 import dataclasses
@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from onager.clock import ManualClock
 from onager.errors import StateUnavailableError
 from onager.execution_graph import JobCancelled, TaskMetrics, pop_next_tasks, revive
-from onager.execution_graph.programs import planned_at_once
+from onager.execution_graph.scripts import planned_at_once
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.timeline import reading
 from onager.scheduler.api.timeline.reading import Timelines
 from onager.scheduler.api.timeline.wall_times import WallTimes
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.settings import SchedulerSettings
 from onager.scheduler.timing import TIMELINE_SOON_S
-from tests.unit.execution_graph.test_programs import step as program_step
-from tests.unit.scheduler.pair import Peer
+from tests.unit.execution_graph.test_scripts import step as script_step
+from tests.unit.scheduler.pair import FakeContext
 from tests.unit.scheduler.small_graphs import SLOT, forget, graph, planned, store, succeeded
 from tests.unit.scheduler.test_job_store import launches, running, step
 
@@ -81,7 +81,7 @@ async def test_shares_of_a_job_add_up_while_it_runs_and_when_it_has_ended(backen
     assert history.reads == before, "it does not change any more"
 
 
-async def test_what_cannot_be_read_is_not_told_and_read_later(backend, clock, times, history):
+async def test_what_cannot_be_read_is_not_reported_and_read_later(backend, clock, times, history):
     jobs = store(backend, clock)
     job = await running(jobs, 2)
     history.fails = True
@@ -90,15 +90,17 @@ async def test_what_cannot_be_read_is_not_told_and_read_later(backend, clock, ti
     assert await times.shares(job)
 
 
-async def test_a_client_that_asks_for_a_job_is_told(backend, clock):
-    replica = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s", listen="127.0.0.1:1"), backend, clock)
-    await replica.start()
-    await replica.jobs.submit(graph(JOB))
+async def test_a_client_that_asks_for_a_job_gets_them(backend, clock):
+    scheduler = SchedulerApp(
+        SchedulerSettings(exchange_dir="/x", scheduler_id="s", listen="127.0.0.1:1"), backend, clock
+    )
+    await scheduler.start()
+    await scheduler.jobs.submit(graph(JOB))
     for page in (pb.GetJobRequest(job_id=JOB), pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1)):
-        progress = (await replica.service.GetJob(page, Peer())).progress
-        told = sum(share.ms for share in progress.time_shares)
-        assert told == clock.now_ms() - progress.submitted_ms
-    await replica.close()
+        progress = (await scheduler.service.GetJob(page, FakeContext())).progress
+        reported = sum(share.ms for share in progress.time_shares)
+        assert reported == clock.now_ms() - progress.submitted_ms
+    await scheduler.close()
 
 
 class PausedHistory(CountingHistory):
@@ -117,7 +119,7 @@ class PausedHistory(CountingHistory):
         return found
 
 
-async def test_all_who_look_at_the_end_of_a_job_are_told_the_same(backend, clock, history):
+async def test_all_who_look_at_the_end_of_a_job_get_the_same(backend, clock, history):
     paused = PausedHistory(backend)
     times = wall_times(backend, paused, clock)
     jobs = store(backend, clock)
@@ -243,8 +245,8 @@ async def test_a_log_that_cannot_be_read_to_its_end_is_read_on_later(backend, cl
     await times.close()
 
 
-async def test_a_program_runs_from_its_submission(backend, clock, times):
-    steps = (program_step(1), program_step(2, 1))
+async def test_a_script_runs_from_its_submission(backend, clock, times):
+    steps = (script_step(1), script_step(2, 1))
     job, _ = await store(backend, clock).submit(planned_at_once(graph(at_ms=clock.now_ms()), steps, clock.now_ms()))
     clock.advance(5_000)
     assert job.seq == 0, "its log is empty until its first step has ended"

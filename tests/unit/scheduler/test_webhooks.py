@@ -15,7 +15,7 @@ from onager.clock import ManualClock, SystemClock
 from onager.errors import InvalidSettingError
 from onager.execution_graph import JobCancelled
 from onager.ids import JobId
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.engine import delivery_queue
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.settings import SchedulerSettings
@@ -26,7 +26,7 @@ SECRET = b"a secret of sixteen bytes or more"
 
 
 class Receiver:
-    """An HTTP server that keeps what it gets, and answers what it is told to."""
+    """An HTTP server that keeps what it gets, and answers as a test sets it."""
 
     def __init__(self):
         self.got = []
@@ -73,7 +73,7 @@ def short_pauses(monkeypatch):
 
 
 @pytest.fixture
-async def replicas(backend, tmp_path):
+async def schedulers(backend, tmp_path):
     """Return what makes schedulers on one store; what they serve is not needed here."""
     (tmp_path / "secret").write_bytes(SECRET + b"\n")
     made = []
@@ -87,72 +87,72 @@ async def replicas(backend, tmp_path):
             webhook_secret_file=tmp_path / "secret",
             **more,
         )
-        replica = Replica(settings, backend, SystemClock())
-        await replica.start()
-        made.append(replica)
-        return replica
+        scheduler = SchedulerApp(settings, backend, SystemClock())
+        await scheduler.start()
+        made.append(scheduler)
+        return scheduler
 
     yield make
-    for replica in made:
-        await replica.close()
+    for scheduler in made:
+        await scheduler.close()
 
 
-async def ended(replica, job_id="job-1", at_ms=None):
-    await replica.jobs.submit(graph(job_id))
+async def ended(scheduler, job_id="job-1", at_ms=None):
+    await scheduler.jobs.submit(graph(job_id))
     event = JobCancelled(reason="password=hunter2", at_ms=at_ms or SystemClock().now_ms())
-    await replica.writers.record_decision(JobId(job_id), lambda _: Decision([event]))
+    await scheduler.writers.record_decision(JobId(job_id), lambda _: Decision([event]))
 
 
 class Delivering:
-    """The webhooks of a replica at work, until killed."""
+    """The webhooks of a scheduler at work, until killed."""
 
-    def __init__(self, replica):
-        self.task = asyncio.create_task(replica.webhooks.run())
+    def __init__(self, scheduler):
+        self.task = asyncio.create_task(scheduler.webhooks.run())
 
     async def kill(self):
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def is_told(replica, job_id="job-1"):
+async def is_reported(scheduler, job_id="job-1"):
     async def look():
-        await replica.heads.refresh()
-        return not replica.heads.get(JobId(job_id)).is_notice_owed
+        await scheduler.heads.refresh()
+        return not scheduler.heads.get(JobId(job_id)).is_notice_due
 
     await eventually(look)
 
 
-async def test_an_end_is_told_with_a_signature_that_receivers_can_check(replicas, receiver):
-    replica = await replicas("s1", receiver.url)
-    at_work = Delivering(replica)
-    await replica.jobs.submit(graph("goes-on"))
-    await ended(replica)
-    await is_told(replica)
+async def test_an_end_is_reported_with_a_signature_that_receivers_can_check(schedulers, receiver):
+    scheduler = await schedulers("s1", receiver.url)
+    at_work = Delivering(scheduler)
+    await scheduler.jobs.submit(graph("goes-on"))
+    await ended(scheduler)
+    await is_reported(scheduler)
     await at_work.kill()
     ((headers, body),) = receiver.got
     assert headers["webhook-id"] == "job-1"
     content = f"job-1.{headers['webhook-timestamp']}.".encode() + body
     expected = base64.b64encode(hmac.new(SECRET, content, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
-    told = json.loads(body)
-    assert told["type"] == "job.ended"
-    assert (told["data"]["job_id"], told["data"]["state"]) == ("job-1", "cancelled")
+    reported = json.loads(body)
+    assert reported["type"] == "job.ended"
+    assert (reported["data"]["job_id"], reported["data"]["state"]) == ("job-1", "cancelled")
     assert b"hunter2" not in body
 
 
-async def test_a_refused_delivery_is_tried_again_with_the_same_id_and_redirects_are_not_followed(replicas, receiver):
+async def test_a_refused_delivery_is_tried_again_with_the_same_id_and_redirects_are_not_followed(schedulers, receiver):
     receiver.answers = [500, 302, 429]
-    replica = await replicas("s1", receiver.url)
-    await ended(replica)
-    at_work = Delivering(replica)
-    await is_told(replica)
+    scheduler = await schedulers("s1", receiver.url)
+    await ended(scheduler)
+    at_work = Delivering(scheduler)
+    await is_reported(scheduler)
     await at_work.kill()
     assert receiver.ids() == ["job-1"] * 4
 
 
-async def test_what_a_scheduler_owed_when_it_died_another_one_tells(replicas, receiver):
+async def test_what_a_scheduler_due_when_it_died_another_one_tells(schedulers, receiver):
     receiver.answers = [500] * 1000
-    first = await replicas("s1", receiver.url)
+    first = await schedulers("s1", receiver.url)
     at_work = Delivering(first)
     await ended(first)
     await ended(first, "job-2")
@@ -160,22 +160,22 @@ async def test_what_a_scheduler_owed_when_it_died_another_one_tells(replicas, re
     await at_work.kill()
     receiver.answers = []
     # What the first one had sent may still arrive.
-    second = await replicas("s2", f"{receiver.url}/again")
-    assert second.heads.get(JobId("job-1")).is_notice_owed
+    second = await schedulers("s2", f"{receiver.url}/again")
+    assert second.heads.get(JobId("job-1")).is_notice_due
     at_work = Delivering(second)
-    await is_told(second)
-    await is_told(second, "job-2")
+    await is_reported(second)
+    await is_reported(second, "job-2")
     await at_work.kill()
-    told = [headers["webhook-id"] for headers, _ in receiver.got if headers["path"].endswith("/again")]
-    assert sorted(told) == ["job-1", "job-2"]
-    third = await replicas("s3", receiver.url)
-    assert not third.webhooks.deliveries._owed, "once told, it is not told again"
+    reported = [headers["webhook-id"] for headers, _ in receiver.got if headers["path"].endswith("/again")]
+    assert sorted(reported) == ["job-1", "job-2"]
+    third = await schedulers("s3", receiver.url)
+    assert not third.webhooks.deliveries._due, "once reported, it is not reported again"
 
 
 async def test_who_dies_between_telling_and_noting_is_followed_by_a_repeat_with_the_same_id(
-    replicas, receiver, monkeypatch
+    schedulers, receiver, monkeypatch
 ):
-    first = await replicas("s1", receiver.url)
+    first = await schedulers("s1", receiver.url)
     noting = asyncio.Event()
 
     async def never(*_):
@@ -187,31 +187,31 @@ async def test_who_dies_between_telling_and_noting_is_followed_by_a_repeat_with_
     await ended(first)
     await asyncio.wait_for(noting.wait(), HANGS_S)
     await at_work.kill()
-    second = await replicas("s2", receiver.url)
+    second = await schedulers("s2", receiver.url)
     at_work = Delivering(second)
-    await is_told(second)
+    await is_reported(second)
     await at_work.kill()
     assert receiver.ids() == ["job-1", "job-1"]
     assert receiver.got[0][1] == receiver.got[1][1]
 
 
-async def test_a_receiver_that_is_gone_does_not_keep_others_from_hearing_and_is_given_up(replicas, receiver):
+async def test_a_receiver_that_is_gone_does_not_keep_others_from_learning_and_is_given_up(schedulers, receiver):
     closed = Receiver()
     closed.close()
-    replica = await replicas("s1", closed.url, receiver.url, webhook_give_up_s=0)
-    at_work = Delivering(replica)
-    await ended(replica, at_ms=SystemClock().now_ms() - 1000)
-    await is_told(replica)
+    scheduler = await schedulers("s1", closed.url, receiver.url, webhook_give_up_s=0)
+    at_work = Delivering(scheduler)
+    await ended(scheduler, at_ms=SystemClock().now_ms() - 1000)
+    await is_reported(scheduler)
     await at_work.kill()
     assert receiver.ids() == ["job-1"]
 
 
-async def test_without_webhooks_nothing_is_owed(backend):
-    replica = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s1"), backend, SystemClock())
-    await replica.start()
-    await ended(replica)
-    assert not replica.heads.get(JobId("job-1")).is_notice_owed
-    await replica.close()
+async def test_without_webhooks_nothing_is_due(backend):
+    scheduler = SchedulerApp(SchedulerSettings(exchange_dir="/x", scheduler_id="s1"), backend, SystemClock())
+    await scheduler.start()
+    await ended(scheduler)
+    assert not scheduler.heads.get(JobId("job-1")).is_notice_due
+    await scheduler.close()
 
 
 @pytest.mark.parametrize("url", ["http://example.com/x", "ftp://example.com", "example.com", "https://"])
@@ -229,26 +229,26 @@ async def test_a_secret_that_cannot_be_used_is_refused_at_the_start(backend, tmp
         path.write_text(content)
     settings = SchedulerSettings(webhook_urls="https://example.com/hook", webhook_secret_file=path)
     with pytest.raises(InvalidSettingError, match=why):
-        Replica(settings, backend, SystemClock())
+        SchedulerApp(settings, backend, SystemClock())
 
 
-async def test_a_receiver_that_is_down_does_not_stop_those_that_answer(replicas, receiver, monkeypatch):
+async def test_a_receiver_that_is_down_does_not_stop_those_that_answer(schedulers, receiver, monkeypatch):
     monkeypatch.setattr(delivery_queue, "_IN_HAND", 2)
     closed = Receiver()
     closed.close()
-    replica = await replicas("s1", closed.url, receiver.url)
+    scheduler = await schedulers("s1", closed.url, receiver.url)
     for number in range(5):
-        await ended(replica, f"job-{number}")
-    at_work = Delivering(replica)
+        await ended(scheduler, f"job-{number}")
+    at_work = Delivering(scheduler)
     await eventually(lambda: len(receiver.got) == 5)
     await at_work.kill()
     assert sorted(receiver.ids()) == [f"job-{number}" for number in range(5)]
-    assert all(replica.heads.get(JobId(f"job-{number}")).is_notice_owed for number in range(5))
+    assert all(scheduler.heads.get(JobId(f"job-{number}")).is_notice_due for number in range(5))
 
 
-async def test_a_delivery_that_waited_for_its_turn_has_a_fresh_signature(replicas, receiver):
-    replica = await replicas("s1", receiver.url)
-    clock = replica.webhooks._clock = ManualClock()
+async def test_a_delivery_that_waited_for_its_turn_has_a_fresh_signature(schedulers, receiver):
+    scheduler = await schedulers("s1", receiver.url)
+    clock = scheduler.webhooks._clock = ManualClock()
     came_s = clock.now_ms() // 1000
 
     class Turn:
@@ -258,22 +258,22 @@ async def test_a_delivery_that_waited_for_its_turn_has_a_fresh_signature(replica
         async def __aexit__(self, *_):
             pass
 
-    replica.webhooks._requests[receiver.url] = Turn()
-    await ended(replica)
-    at_work = Delivering(replica)
-    await is_told(replica)
+    scheduler.webhooks._requests[receiver.url] = Turn()
+    await ended(scheduler)
+    at_work = Delivering(scheduler)
+    await is_reported(scheduler)
     await at_work.kill()
     ((headers, _),) = receiver.got
     assert int(headers["webhook-timestamp"]) == came_s + 600
 
 
-async def test_the_path_of_a_sink_is_told_without_its_login(replicas, receiver):
-    replica = await replicas("s1", receiver.url)
-    await ended(replica)
-    head = replica.heads.get(JobId("job-1")).model_copy(update={"sink_path": "hdfs://user:topsecret@host/out"})
-    assert await replica.heads.put([head])
-    at_work = Delivering(replica)
-    await is_told(replica)
+async def test_the_path_of_a_sink_is_reported_without_its_login(schedulers, receiver):
+    scheduler = await schedulers("s1", receiver.url)
+    await ended(scheduler)
+    head = scheduler.heads.get(JobId("job-1")).model_copy(update={"sink_path": "hdfs://user:topsecret@host/out"})
+    assert await scheduler.heads.put([head])
+    at_work = Delivering(scheduler)
+    await is_reported(scheduler)
     await at_work.kill()
     ((_, body),) = receiver.got
     assert b"topsecret" not in body

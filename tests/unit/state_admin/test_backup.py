@@ -12,7 +12,7 @@ from onager.clock import SystemClock
 from onager.errors import InvalidRequestError, SchemaVersionError, StateCorruptError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import Caller
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.executors.records import ExecutorRecord
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.records import pack
@@ -110,7 +110,7 @@ async def test_all_that_was_there_is_there_again(store, clock, tmp_path):
         assert (await read_contents(other)).records[Keyspace.Admin] == {}
 
 
-async def test_a_restored_store_is_sound_and_its_executors_are_to_be_heard_of_again(store, clock, tmp_path):
+async def test_a_restored_store_is_sound_and_its_executors_are_to_call_again(store, clock, tmp_path):
     await back_up(store.backend, clock, tmp_path / "b.zst")
     async with MemoryBackend(MemoryStore(clock)) as other:
         await restore(other, clock, tmp_path / "b.zst")
@@ -289,7 +289,7 @@ async def test_a_restore_that_breaks_off_is_noticed_and_can_be_repeated(backend,
     (found,) = [f for f in check_everything(await read_contents(backend)) if not f.is_warning]
     assert found.kind == "unfinished"
     with pytest.raises(StateCorruptError, match=r"the restore of b\.zst into this store was not finished"):
-        await Replica(SchedulerSettings(), backend, clock).start()
+        await SchedulerApp(SchedulerSettings(), backend, clock).start()
     with pytest.raises(InvalidRequestError, match="a restore into this store was not finished"):
         await back_up(backend, clock, tmp_path / "b.zst")
 

@@ -147,7 +147,7 @@ def test_a_stage_plan_shows_its_header_as_the_executor_writes_it():
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "reported"),
     [
         ("leveldb:/var/lib/state", "leveldb:/var/lib/state"),
         ("etcd://user@h:1,g:2/ns?password_file=/p", "etcd://h:1,g:2/ns"),
@@ -155,8 +155,8 @@ def test_a_stage_plan_shows_its_header_as_the_executor_writes_it():
         ("memory:", "memory:"),
     ],
 )
-def test_where_a_backup_came_from_is_told_without_credentials(url, told):
-    assert without_credentials(url) == told
+def test_where_a_backup_came_from_is_reported_without_credentials(url, reported):
+    assert without_credentials(url) == reported
 
 
 # ---------------------------------------------------------------- watching
@@ -175,7 +175,7 @@ async def take(stream, count):
     return [(change.kind, change.key) for change in [await anext(stream) for _ in range(count)]]
 
 
-async def test_changes_of_all_keyspaces_are_told_with_their_values(admin, store):
+async def test_changes_of_all_keyspaces_are_reported_with_their_values(admin, store):
     async with watching(admin) as changes:
         await store.backend.put(Keyspace.Sessions, "s", b'{"a":1}')
         change = await anext(changes)
@@ -186,7 +186,7 @@ async def test_changes_of_all_keyspaces_are_told_with_their_values(admin, store)
         assert change.mod_revision == (await store.backend.scan_keys(Keyspace.Sessions, limit=1)).revision
 
 
-async def test_only_what_begins_with_the_prefix_is_told(admin, store):
+async def test_only_what_begins_with_the_prefix_is_reported(admin, store):
     async with watching(admin, "Sessions/a/x") as changes:
         await store.backend.put_txn(
             [Put(Keyspace.Sessions, key, b"") for key in ("a/w", "a/x1", "b/x")] + [Put(Keyspace.Admin, "a/x", b"")]
@@ -204,7 +204,7 @@ async def test_a_watch_goes_on_at_given_revisions(admin, store):
         assert sorted(await take(changes, 2)) == [("put", "Admin/after"), ("put", "Sessions/before")]
 
 
-async def test_lost_events_are_told_and_what_is_there_listed(clock):
+async def test_lost_events_are_reported_and_what_is_there_listed(clock):
     memory = MemoryStore(clock)
     async with MemoryBackend(memory, hub=WatchHub(0, history_events=3)) as backend:
         admin = StateAdmin(backend, clock, "memory:", Audit(backend, clock))
@@ -225,14 +225,14 @@ async def test_lost_events_are_told_and_what_is_there_listed(clock):
             assert await take(changes, 1) == [("put", "Sessions/last")]
 
 
-async def test_a_chunk_of_many_is_told_as_such_since_it_says_nothing_alone(admin, store):
+async def test_a_chunk_of_many_is_reported_as_such_since_it_says_nothing_alone(admin, store):
     async with watching(admin, "GraphChunks") as changes:
         packed = b"\x01" + bytes(range(256)) * 3000
         for n, piece in enumerate(split_value(packed)):
             await store.backend.put(Keyspace.GraphChunks, f"j/00000001-x/{n:04d}", piece)
         for size in (VALUE_CHUNK_BYTES, len(packed) - VALUE_CHUNK_BYTES):
-            told = json.loads((await anext(changes)).json)
-            assert told == {"chunk_of": "GraphChunks/j/00000001-x", "size_bytes": size}
+            reported = json.loads((await anext(changes)).json)
+            assert reported == {"chunk_of": "GraphChunks/j/00000001-x", "size_bytes": size}
 
 
 async def test_a_watch_ends_with_the_store_s_error(admin, store):
@@ -324,7 +324,7 @@ async def test_what_cannot_be_removed(admin, path, error, message):
 async def test_a_removal_is_recorded_with_who_asked(admin):
     await remove(admin, "Results/done/")
     (entry,) = (await admin.audit(pb.ListAuditRequest())).entries
-    assert (entry.principal, entry.peer, entry.scheduler_id) == ("ann", "10.0.0.7", "s1")
+    assert (entry.principal, entry.address, entry.scheduler_id) == ("ann", "10.0.0.7", "s1")
     assert (entry.action, entry.target, entry.outcome) == ("remove_state", "Results/done/", "done: 2 removed")
 
 

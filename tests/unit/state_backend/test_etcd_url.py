@@ -93,13 +93,13 @@ def test_a_path_may_hold_an_at_sign(tmp_path):
         ("etcd://h:1?cacert=/", "cacert / cannot be read: Is a directory"),
     ],
 )
-def test_what_cannot_be_used_is_told(text, why):
+def test_what_cannot_be_used_is_reported(text, why):
     with pytest.raises(InvalidSettingError, match=re.escape(why)) as caught:
         EtcdUrl.parse(text, {})
     assert str(caught.value).startswith("--backend='etcd:")
 
 
-def test_files_that_hold_something_else_are_told(tmp_path):
+def test_files_that_hold_something_else_are_reported(tmp_path):
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     pair, foreign = authority.issue("client"), other.issue("client")
     binary, unreadable = tmp_path / "binary", tmp_path / "missing" / "file"

@@ -21,14 +21,14 @@ class Calls:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (ValueError("a defect"), ValueError),
         (asyncio.CancelledError(), StateUnavailableError),  # a call whose channel was closed
     ],
 )
-async def test_nobody_waits_for_a_watch_that_is_over(error, told):
+async def test_nobody_waits_for_a_watch_that_is_over(error, reported):
     async with EtcdWatch(Calls(error), b"a", b"b", 1) as watch, asyncio.timeout(HANGS_S):
         for _ in range(2):
-            with pytest.raises(told):
+            with pytest.raises(reported):
                 await anext(watch)

@@ -37,7 +37,7 @@ async def test_a_busy_keyspace_does_not_push_out_the_history_of_another():
         assert (await anext(events)).mod_revision == 1
 
 
-async def test_a_slow_watch_is_told_and_a_quick_one_is_not():
+async def test_a_slow_watch_is_reported_and_a_quick_one_is_not():
     hub = WatchHub(0, history_events=2)
     async with hub.watch(HEADS, "", None) as slow, hub.watch(HEADS, "", None) as quick:
         for revision in range(1, 10):
@@ -47,7 +47,7 @@ async def test_a_slow_watch_is_told_and_a_quick_one_is_not():
             await anext(slow)
 
 
-async def test_lost_events_are_told_to_a_watch_that_had_seen_all():
+async def test_lost_events_are_reported_to_a_watch_that_had_seen_all():
     hub = WatchHub(0)
     async with hub.watch(HEADS, "", None) as events:
         hub.publish([event(1)])

@@ -24,7 +24,7 @@ async def test_a_kept_lease_outlives_its_ttl_and_is_revoked_at_the_end():
         assert await backend.get(BEATS, "e1") is None
 
 
-async def test_a_lease_that_was_ended_elsewhere_is_told_as_lost():
+async def test_a_lease_that_was_ended_elsewhere_is_reported_as_lost():
     async with MemoryBackend() as backend, keep_lease(backend, 0.15, SystemClock()) as kept:
         await backend.revoke(kept.id)
         async with asyncio.timeout(HANGS_S):

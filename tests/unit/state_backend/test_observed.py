@@ -105,7 +105,7 @@ async def test_time_is_the_clocks(store, clock, registry):
     await backend.close()
 
 
-async def test_faults_are_told_apart(store, clock, registry):
+async def test_faults_are_distinguished(store, clock, registry):
     faults = scripted(
         {
             "get": [FaultKind.UNAVAILABLE],

@@ -12,7 +12,7 @@ KILLED, READER, WRITER = (
 
 
 @pytest.mark.parametrize(
-    ("come", "told"),
+    ("come", "reported"),
     [
         ([READER, KILLED], READER),
         ([KILLED, READER], READER),
@@ -21,10 +21,10 @@ KILLED, READER, WRITER = (
         ([KILLED], KILLED),
     ],
 )
-def test_a_task_that_was_stopped_is_the_cause_of_nothing(monkeypatch, come, told):
+def test_a_task_that_was_stopped_is_the_cause_of_nothing(monkeypatch, come, reported):
     job = JobRun.__new__(JobRun)
     job._slots = 4
     job._running = {(1, 0), (1, 1), (2, 1)}
     later = iter(come[1:])
     monkeypatch.setattr(job, "_next", lambda _deadline: next(later, None))
-    assert job._cause(come[0]) == told
+    assert job._cause(come[0]) == reported

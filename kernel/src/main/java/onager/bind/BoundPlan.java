@@ -62,7 +62,7 @@ public record BoundPlan(List<Map<String, Object>> nodes, Meters meters) {
     }
 
     /** When an operator runs: in the tasks that report; before, so that its metrics are there; or before, but nobody has waited for it. */
-    private enum Runs { IN_TASKS, BEFORE, UNTOLD }
+    private enum Runs { IN_TASKS, BEFORE, UNKNOWN }
 
     private static final class Maker {
         private final Wanted wanted;
@@ -125,7 +125,7 @@ public record BoundPlan(List<Map<String, Object>> nodes, Meters meters) {
         }
 
         private static Runs runs(BroadcastExchangeLike broadcast) {
-            return broadcast.relationFuture().isDone() ? Runs.BEFORE : Runs.UNTOLD;
+            return broadcast.relationFuture().isDone() ? Runs.BEFORE : Runs.UNKNOWN;
         }
 
         private static String text(SparkPlan plan) {

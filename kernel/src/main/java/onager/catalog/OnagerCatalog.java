@@ -93,7 +93,7 @@ public final class OnagerCatalog extends CatalogOfPartitions implements NotesRea
     public String close() {
         reads.close();
         CatalogSessions.release(session);
-        MAKER.submit(this::prepare); // should it fail, the next one to need it tries itself, and hears why
+        MAKER.submit(this::prepare); // should it fail, the next one to need it tries itself, and learns why
         return String.join("\n", places);
     }
 

@@ -298,9 +298,9 @@ public final class Failures {
         if (fetch != null) {
             return fetch.getMessage();
         }
-        for (var told : List.of(ExchangeFailure.class, BrokenStream.class)) {
-            if (has(chain, told)) {
-                return first(chain, told).getMessage();
+        for (var reported : List.of(ExchangeFailure.class, BrokenStream.class)) {
+            if (has(chain, reported)) {
+                return first(chain, reported).getMessage();
             }
         }
         if (isWorkerCrash(chain)) {

@@ -60,17 +60,17 @@ public final class Tracker extends SparkListener {
     @Override
     public void onTaskEnd(SparkListenerTaskEnd e) {
         Place ended;
-        BiConsumer<String, Integer> told;
+        BiConsumer<String, Integer> reported;
         synchronized (this) {
             ended = running.remove(e.taskInfo().taskId());
             if (ended != null) { // unless it runs again; its run may have been forgotten before it began
                 tasks.remove(ended.run + "/" + ended.partition, e.taskInfo().taskId());
             }
-            told = whenEnded;
+            reported = whenEnded;
             notifyAll();
         }
         if (ended != null) {
-            told.accept(ended.run, ended.partition);
+            reported.accept(ended.run, ended.partition);
         }
     }
 
@@ -79,9 +79,9 @@ public final class Tracker extends SparkListener {
         return running.containsValue(new Place(run, partition));
     }
 
-    /** Call *told* with the run and the partition of each task that has ended, without a lock. */
-    public synchronized void whenEnded(BiConsumer<String, Integer> told) {
-        whenEnded = told;
+    /** Call *reported* with the run and the partition of each task that has ended, without a lock. */
+    public synchronized void whenEnded(BiConsumer<String, Integer> reported) {
+        whenEnded = reported;
     }
 
     /** Wait until all that Spark has done up to now is known here, at most *waitMs*. */

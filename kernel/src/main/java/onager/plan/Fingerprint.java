@@ -50,7 +50,7 @@ public final class Fingerprint {
     private final Map<ExprId, Integer> columns = new HashMap<>();
     private final boolean hasNames;
 
-    /** *hasNames*: whether columns are told by their names, too, as those in files are. */
+    /** *hasNames*: whether columns are known by their names, too, as those in files are. */
     private Fingerprint(MessageDigest digest, boolean hasNames) {
         this.out = new DataOutputStream(new DigestOutputStream(OutputStream.nullOutputStream(), digest));
         this.hasNames = hasNames;

@@ -64,7 +64,7 @@ public final class Parser {
         String modifies = Queries.firstOf(plan, modifying);
         String view = view(plan, named);
         var set = plan instanceof SetCommand command && command.kv().isDefined() ? command.kv().get() : null;
-        return Json.text(new Facts(parsed.size() - 1, plan.getClass().getSimpleName(), kind(named), kind(below), Queries.isCommand(plan),
+        return Json.text(new Facts(parsed.size() - 1, plan.getClass().getSimpleName(), className(named), className(below), Queries.isCommand(plan),
                 modifies, query(plan) == plan ? modifies : Queries.firstOf(query(plan), modifying), view, isLocal(named), hasFiles(named),
                 set == null ? "" : set._1(), set != null && set._2().isDefined(), below instanceof InsertIntoDir insert ? directory(insert) : null));
     }
@@ -92,7 +92,7 @@ public final class Parser {
         return plan instanceof InsertIntoDir insert ? insert.child() : plan;
     }
 
-    static String kind(LogicalPlan plan) {
+    static String className(LogicalPlan plan) {
         return plan.getClass().getSimpleName().replaceFirst("\\$$", "");
     }
 

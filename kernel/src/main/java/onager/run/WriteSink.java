@@ -48,7 +48,7 @@ final class WriteSink extends Task {
         boolean written = false;
         context.killTaskIfInterrupted(); // else it would recreate the directory of a job that has ended
         try {
-            told(() -> makeStaging(fs));
+            reported(() -> makeStaging(fs));
             List<String> names = writeFiles(context, new SinkFiles(staging, nonce, partition), attempt, fs, rows, done);
             context.killTaskIfInterrupted();
             for (String name : names) {
@@ -99,20 +99,20 @@ final class WriteSink extends Task {
 
     private List<String> writeFiles(TaskContext context, SinkFiles files, TaskAttemptContext attempt, FileSystem fs,
             Iterator<InternalRow> rows, Written done) throws Exception {
-        FileFormatDataWriter writer = told(() -> files.writer(description, attempt));
+        FileFormatDataWriter writer = reported(() -> files.writer(description, attempt));
         long begunNs;
         try {
             while (rows.hasNext()) {
                 InternalRow row = rows.next();
-                told(() -> {
+                reported(() -> {
                     writer.write(row);
                     return null;
                 });
                 check(context, ++done.rows);
             }
             begunNs = System.nanoTime();
-            told(writer::commit);
-            told(() -> sync(fs, files.names()));
+            reported(writer::commit);
+            reported(() -> sync(fs, files.names()));
         } catch (Throwable e) {
             try {
                 writer.abort();
@@ -126,7 +126,7 @@ final class WriteSink extends Task {
     }
 
     /** Call *write*; turn an error about missing space into a `NoSpace` that names the place. */
-    private <T> T told(Callable<T> write) throws Exception {
+    private <T> T reported(Callable<T> write) throws Exception {
         try {
             return write.call();
         } catch (Exception e) {

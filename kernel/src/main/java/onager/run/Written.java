@@ -13,7 +13,7 @@ final class Written {
     long commitMs = 0;
     /** The result if it is not in a file. */
     byte[] inline = null;
-    /** A byte for each bucket, see Spark's `MapStatus.compressSize`; empty: not told. */
+    /** A byte for each bucket, see Spark's `MapStatus.compressSize`; empty: not reported. */
     byte[] bucketSizes = {};
     /** The checksum that seals a result. */
     String checksum = "";

@@ -32,7 +32,7 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.math.BigInt;
 
-/** The objects of Spark's catalog as JSON, every field of them, and back. A member that is absent has Spark's default. */
+/** The objects of Spark's catalog as JSON, every field of them, and back. A field that is absent has Spark's default. */
 public final class CatalogCodec {
     private CatalogCodec() {}
 
@@ -57,9 +57,9 @@ public final class CatalogCodec {
         texts(node, "partitionColumnNames", table.partitionColumnNames());
         if (table.bucketSpec().isDefined()) {
             BucketSpec buckets = table.bucketSpec().get();
-            ObjectNode told = node.putObject("bucketSpec").put("numBuckets", buckets.numBuckets());
-            texts(told, "bucketColumnNames", buckets.bucketColumnNames());
-            texts(told, "sortColumnNames", buckets.sortColumnNames());
+            ObjectNode reported = node.putObject("bucketSpec").put("numBuckets", buckets.numBuckets());
+            texts(reported, "bucketColumnNames", buckets.bucketColumnNames());
+            texts(reported, "sortColumnNames", buckets.sortColumnNames());
         }
         node.put("owner", table.owner()).put("createTime", table.createTime()).put("lastAccessTime", table.lastAccessTime());
         node.put("createVersion", table.createVersion());
@@ -201,9 +201,9 @@ public final class CatalogCodec {
         }
         var columns = new HashMap<String, CatalogColumnStat>();
         node.path("columns").properties().forEach(each -> {
-            Option<CatalogColumnStat> told = CatalogColumnStat.fromMap("", "c", texts(each.getValue()));
-            if (told.isDefined()) {
-                columns.put(each.getKey(), told.get());
+            Option<CatalogColumnStat> reported = CatalogColumnStat.fromMap("", "c", texts(each.getValue()));
+            if (reported.isDefined()) {
+                columns.put(each.getKey(), reported.get());
             }
         });
         Option<BigInt> rows = node.has("rowCount") ? Option.apply(new BigInt(node.path("rowCount").bigIntegerValue())) : Option.empty();

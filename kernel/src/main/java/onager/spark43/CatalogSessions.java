@@ -36,7 +36,7 @@ public final class CatalogSessions {
         Shared(SparkContext sc, SharedState base) {
             super(sc, Seqs.map(java.util.Map.of()));
             this.base = base;
-            // That of the process's own state hears of every query already.
+            // That of the process's own state learns of every query already.
             for (var listener : Seqs.each(statusStore().listener().iterator())) {
                 sc.removeSparkListener(listener);
             }
@@ -53,7 +53,7 @@ public final class CatalogSessions {
         }
     }
 
-    /** Return the directory of managed tables, as Spark was told. */
+    /** Return the directory of managed tables, as Spark has it. */
     public static URI warehouse(SparkSession session) {
         return CatalogUtils.stringToURI(session.sessionState().conf().warehousePath());
     }

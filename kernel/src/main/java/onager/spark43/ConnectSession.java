@@ -169,10 +169,10 @@ public final class ConnectSession implements AutoCloseable {
             }
             var response = observer.consumeResponse(next);
             if (response.isDefined()) {
-                ExecutePlanResponse told = response.get().response();
+                ExecutePlanResponse reported = response.get().response();
                 next++;
-                if (!told.hasResultComplete() && !told.hasExecutionProgress()) {
-                    found.add(told.toBuilder().clearSessionId().clearServerSideSessionId().clearOperationId().clearResponseId().build().toByteArray());
+                if (!reported.hasResultComplete() && !reported.hasExecutionProgress()) {
+                    found.add(reported.toBuilder().clearSessionId().clearServerSideSessionId().clearOperationId().clearResponseId().build().toByteArray());
                 }
                 continue;
             }
@@ -200,9 +200,9 @@ public final class ConnectSession implements AutoCloseable {
         return (Exception) cause;
     }
 
-    /** Return the error of which *told* is what goes over gRPC: Spark keeps it for those who ask for its details. */
-    private Throwable cause(Throwable told) {
-        return holder.errorIdToError().asMap().values().stream().findFirst().orElse(told);
+    /** Return the error of which *reported* is what goes over gRPC: Spark keeps it for those who ask for its details. */
+    private Throwable cause(Throwable reported) {
+        return holder.errorIdToError().asMap().values().stream().findFirst().orElse(reported);
     }
 
     /** Return the columns of an encoded DataType, a struct, as CREATE TABLE has them. */
@@ -236,8 +236,8 @@ public final class ConnectSession implements AutoCloseable {
 
     /** Return what Spark's server would tell of *error*: its class, its state, its message, and an encoded FetchErrorDetailsResponse of at most *most* bytes. */
     public static List<Object> describe(Throwable error, int most) {
-        String kind = error instanceof SparkThrowable told && told.getCondition() != null ? told.getCondition() : "";
-        String state = error instanceof SparkThrowable told && told.getSqlState() != null ? told.getSqlState() : "";
+        String kind = error instanceof SparkThrowable reported && reported.getCondition() != null ? reported.getCondition() : "";
+        String state = error instanceof SparkThrowable reported && reported.getSqlState() != null ? reported.getSqlState() : "";
         String message = Advice.with(error.getMessage() == null ? error.toString() : error.getMessage(), error);
         byte[] details = details(error, message, true);
         details = details.length > most ? details(error, message, false) : details;
@@ -245,11 +245,11 @@ public final class ConnectSession implements AutoCloseable {
     }
 
     private static byte[] details(Throwable error, String message, boolean hasTraces) {
-        FetchErrorDetailsResponse.Builder told = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, hasTraces).toBuilder();
-        if (error.getMessage() != null && told.getErrorsCount() > 0) {
-            told.getErrorsBuilder(told.getRootErrorIdx()).setMessage(message);
+        FetchErrorDetailsResponse.Builder reported = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, hasTraces).toBuilder();
+        if (error.getMessage() != null && reported.getErrorsCount() > 0) {
+            reported.getErrorsBuilder(reported.getRootErrorIdx()).setMessage(message);
         }
-        return told.build().toByteArray();
+        return reported.build().toByteArray();
     }
 
     /** A setting that sessions have; without a value it is undefined. */

@@ -20,17 +20,17 @@ import org.apache.spark.TaskContext;
 record HubOutput(String hub, String directory, Map<Integer, String> tasks, int buckets) implements ExchangeOutput {
     @Override
     public int frameBytes() {
-        return StreamPeers.of(hub).hub().limits().frameBytes;
+        return StreamExecutors.of(hub).hub().limits().frameBytes;
     }
 
     @Override
     public void prepare() throws IOException {
-        StreamPeers.of(hub).hub().prepare(directory);
+        StreamExecutors.of(hub).hub().prepare(directory);
     }
 
     @Override
     public ExchangeSink open(int partition, String nonce) throws IOException {
-        StreamHub at = StreamPeers.of(hub).hub();
+        StreamHub at = StreamExecutors.of(hub).hub();
         return new Sink(at, at.begin(tasks.get(partition), buckets, directory, partition + "-" + nonce + ".frames"));
     }
 

@@ -12,17 +12,17 @@ import org.apache.spark.TaskContext;
 /** The streamed output of a stage, as the tasks of another stage read it from executors. */
 @SuppressWarnings("serial")
 public final class RemoteInput implements ExchangeInput, SortedInput {
-    private final String peers;
+    private final String executors;
     private final int input;
     private final String[] tasks;
     private final String[] addresses;
     private final int buckets;
-    private final boolean isAlone;
+    private final boolean isSoleReader;
     private final BitSet drained = new BitSet();
 
-    /** *peers*: the name of the `StreamPeers`; *input*: its index in the stage's inputs. */
-    RemoteInput(String peers, int input, InputSpec spec) {
-        this.peers = peers;
+    /** *executors*: the name of the `StreamExecutors`; *input*: its index in the stage's inputs. */
+    RemoteInput(String executors, int input, InputSpec spec) {
+        this.executors = executors;
         this.input = input;
         this.tasks = new String[spec.writers()];
         for (int i = 0; i < tasks.length; i++) {
@@ -30,7 +30,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
         }
         this.addresses = spec.addresses();
         this.buckets = spec.ordering() != null ? BUCKETS : spec.partitions();
-        this.isAlone = spec.alone();
+        this.isSoleReader = spec.soleReader();
     }
 
     @Override
@@ -45,7 +45,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
 
     /** Set *readers*, the number of the stage's partitions that read each bucket: frames with one reader may be dropped once read. */
     public void decide(int[] readers) {
-        for (int b = 0; b < readers.length && isAlone; b++) {
+        for (int b = 0; b < readers.length && isSoleReader; b++) {
             drained.set(b, readers[b] == 1);
         }
     }
@@ -67,7 +67,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
 
     @Override
     public ExchangeSource open(int run, long from, long to, TaskContext context) {
-        StreamPeers through = StreamPeers.of(peers);
+        StreamExecutors through = StreamExecutors.of(executors);
         var channel = List.of(new RemoteChannel(addresses[run], tasks[run], ROWS, from));
         long share = through.limits().prefetchBytes / tasks.length; // all runs are read at the same time
         return new RemoteSource(through, channel, buckets, false, true, share, context);
@@ -79,7 +79,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
     }
 
     private RemoteSource source(int bucket, boolean drains, boolean inOrder, TaskContext context) {
-        StreamPeers through = StreamPeers.of(peers);
+        StreamExecutors through = StreamExecutors.of(executors);
         var channels = new ArrayList<RemoteChannel>();
         for (int i = 0; i < tasks.length; i++) {
             channels.add(new RemoteChannel(addresses[i], tasks[i], bucket, 0L));

@@ -28,7 +28,7 @@ public final class RemoteSource implements ExchangeSource {
     private static final int TURN_MS = 200;
 
     private final LZ4SafeDecompressor lz4 = LZ4Factory.fastestInstance().safeDecompressor();
-    private final StreamPeers peers;
+    private final StreamExecutors executors;
     private final int buckets;
     private final boolean drains;
     private final boolean inOrder;
@@ -52,9 +52,9 @@ public final class RemoteSource implements ExchangeSource {
      * *channels*: in the order of producers; *buckets*: how many each producer has; *drains*: nothing else reads them; *prefetchBytes*: the
      * limit for frames held in memory; *context*: null outside a task.
      */
-    RemoteSource(StreamPeers peers, List<RemoteChannel> channels, int buckets, boolean drains, boolean inOrder, long prefetchBytes,
+    RemoteSource(StreamExecutors executors, List<RemoteChannel> channels, int buckets, boolean drains, boolean inOrder, long prefetchBytes,
             TaskContext context) {
-        this.peers = peers;
+        this.executors = executors;
         this.all = channels;
         this.live = new ArrayList<>(channels);
         this.buckets = buckets;
@@ -64,7 +64,7 @@ public final class RemoteSource implements ExchangeSource {
         this.context = context;
         this.wait = new FetchWait(context);
         int atOnce = Math.max(1, Math.min(channels.size(), MAX_ASKED));
-        this.waitMs = channels.size() > MAX_ASKED ? TURN_MS : peers.limits().pollMs;
+        this.waitMs = channels.size() > MAX_ASKED ? TURN_MS : executors.limits().pollMs;
         this.mostBytes = (int) Math.max(LEAST_BYTES, Math.min(MAX_BYTES, prefetchBytes / atOnce));
     }
 
@@ -122,7 +122,7 @@ public final class RemoteSource implements ExchangeSource {
     private void count(RemoteChannel channel, PackedFrame frame) {
         if (context != null) {
             var metrics = context.taskMetrics().shuffleReadMetrics();
-            if (peers.isHere(channel.address)) {
+            if (executors.isHere(channel.address)) {
                 metrics.incLocalBytesRead(frame.stored());
             } else {
                 metrics.incRemoteBytesRead(frame.stored());
@@ -178,7 +178,7 @@ public final class RemoteSource implements ExchangeSource {
             }
         };
         try {
-            peers.ask(channel.address, new StreamRequest(channel.task, channel.bucket, buckets, channel.next, channel.firstRow, mostBytes,
+            executors.ask(channel.address, new StreamRequest(channel.task, channel.bucket, buckets, channel.next, channel.firstRow, mostBytes,
                     waitMs, drains), reply);
         } catch (IOException e) {
             retry(channel, e);
@@ -202,7 +202,7 @@ public final class RemoteSource implements ExchangeSource {
                 long now = System.nanoTime();
                 channel.absentNs = channel.absentNs == 0L ? now : channel.absentNs;
                 channel.notBeforeNs = now + PAUSE_NS;
-                if (now - channel.absentNs > peers.limits().absentNs) {
+                if (now - channel.absentNs > executors.limits().absentNs) {
                     stop(new IOException("task " + channel.task + " has not started at " + channel.address));
                 }
             }
@@ -233,7 +233,7 @@ public final class RemoteSource implements ExchangeSource {
         long now = System.nanoTime();
         channel.lostNs = channel.lostNs == 0L ? now : channel.lostNs;
         channel.notBeforeNs = now + PAUSE_NS;
-        if (now - channel.lostNs > peers.limits().connectNs) {
+        if (now - channel.lostNs > executors.limits().connectNs) {
             stop(new IOException("the streams of " + channel.address + " cannot be reached: " + Failures.text(why), why));
         }
     }
@@ -289,7 +289,7 @@ public final class RemoteSource implements ExchangeSource {
             buffered = 0;
         }
         if (drains) {
-            peers.drop(unread);
+            executors.drop(unread);
         }
     }
 }

@@ -223,7 +223,7 @@ final class StreamHub {
         });
     }
 
-    /** The output of *task* is incomplete; its readers are told why. */
+    /** The output of *task* is incomplete; its readers learn why. */
     void fail(HubTask task, String why) {
         quietly(done -> fail(task, why, done));
     }

@@ -23,7 +23,7 @@ final class StreamLimits {
     final long absentNs;
     final int pollMs;
 
-    /** *spec*: a JSON object; missing members have defaults. */
+    /** *spec*: a JSON object; missing fields have defaults. */
     StreamLimits(JsonNode spec) {
         long heap = Runtime.getRuntime().maxMemory();
         frameBytes = (int) of(spec, "frame_bytes", 256L << 10);

@@ -39,8 +39,8 @@ final class StreamServer {
     }
 
     /** Return the access to the streams of *hub*, which is served at *here*, and to those of other executors. */
-    StreamPeers peers(String name, StreamHub hub, String here) {
-        return new StreamPeers(name, hub, here, context.createClientFactory(Transport.shown(conf, secrets, () -> secrets.shown())));
+    StreamExecutors executors(String name, StreamHub hub, String here) {
+        return new StreamExecutors(name, hub, here, context.createClientFactory(Transport.shown(conf, secrets, () -> secrets.shown())));
     }
 
     void close() {

@@ -24,7 +24,7 @@ public final class Streams {
     private final String name = "streams-" + COUNT.incrementAndGet();
     private final StreamHub hub;
     private final StreamServer server;
-    private final StreamPeers peers;
+    private final StreamExecutors executors;
     private final Map<RemoteSource, String> held = new ConcurrentHashMap<>(); // sources that are read as a whole, with their job groups
     private final AtomicLong holding = new AtomicLong(); // bytes of streams that are being read as a whole
     private final Set<String> cancelled = new LinkedHashSet<>(); // job groups; guarded by itself
@@ -43,7 +43,7 @@ public final class Streams {
             throw new IOException("no port could be opened: " + Failures.text(e), e);
         }
         address = advertised.isEmpty() ? spec.get("reached").asText() + ":" + server.port() : advertised;
-        peers = server.peers(name, hub, address);
+        executors = server.executors(name, hub, address);
     }
 
     /** Return the address under which others reach it. */
@@ -127,7 +127,7 @@ public final class Streams {
     }
 
     public void close() {
-        peers.close();
+        executors.close();
         hub.close();
         server.close();
     }

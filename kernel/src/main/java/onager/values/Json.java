@@ -16,7 +16,7 @@ public final class Json {
 
     private Json() {}
 
-    /** Return the object in *text* as an *as*; members that *as* lacks are ignored. */
+    /** Return the object in *text* as an *as*; fields that *as* lacks are ignored. */
     public static <T> T read(String text, Class<T> as) {
         return unchecked(() -> MAPPER.readValue(text, as));
     }

@@ -5,7 +5,7 @@ import structlog
 from onager.protocol import onager_pb2 as pb
 
 
-class SetAsideNotice:
+class QuarantineNotice:
     """The schedulers' last notice."""
 
     def __init__(self, executor_id: str) -> None:
@@ -14,12 +14,12 @@ class SetAsideNotice:
 
     def note(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
         """Note what an answer says of the quarantine."""
-        until_ms = answer.set_aside.until_ms
+        until_ms = answer.quarantine.until_ms
         if until_ms > self._until_ms:
             self._log.warning(
-                "set_aside_by_schedulers",
+                "quarantined_by_schedulers",
                 until_ms=until_ms,
-                reason=answer.set_aside.reason,
+                reason=answer.quarantine.reason,
                 advice="look at the failures above: a full disk, a missing mount, a broken installation",
             )
         elif self._until_ms and not until_ms:

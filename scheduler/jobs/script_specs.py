@@ -1,7 +1,7 @@
-"""Specifications of programs, and of the jobs that do their steps.
+"""Specifications of scripts, and of the jobs that do their steps.
 
 A step of a script is stored without what it has in common with its script: as a specification that names statements and
-has no text. A step that was given with the program is stored whole.
+has no text. A step that was given with the script is stored whole.
 """
 
 from typing import Final
@@ -14,13 +14,13 @@ from onager.scheduler.jobs.job_specs import decode_spec, encode_spec
 _NAME_CHARS: Final = 256
 
 
-def spec_of_step(step: pb.ProgramStep, program: pb.JobSpec) -> pb.JobSpec:
-    """Return the specification of a step that was given with *program*, whose settings and views it has, too."""
-    spec = pb.JobSpec(name=step.name, conf=program.conf, py_files=step.py_files)
+def spec_of_step(step: pb.ScriptStep, script: pb.JobSpec) -> pb.JobSpec:
+    """Return the specification of a step that was given with *script*, whose settings and views it has, too."""
+    spec = pb.JobSpec(name=step.name, conf=script.conf, py_files=step.py_files)
     spec.conf.update(step.conf)
     spec.conf.pop(DEADLINE, None)
     own = {view.name.lower() for view in step.views}
-    spec.views.extend([*step.views, *(view for view in program.views if view.name.lower() not in own)])
+    spec.views.extend([*step.views, *(view for view in script.views if view.name.lower() not in own)])
     if step.HasField("sql"):
         spec.sql.CopyFrom(step.sql)
     elif step.HasField("python"):
@@ -30,14 +30,14 @@ def spec_of_step(step: pb.ProgramStep, program: pb.JobSpec) -> pb.JobSpec:
     return spec
 
 
-def encoded_steps(program: pb.JobSpec) -> list[bytes]:
-    """Return the specifications of a program's steps as stored, in order."""
-    return [encode_spec(spec_of_step(step, program)) for step in program.program.steps]
+def encoded_steps(script: pb.JobSpec) -> list[bytes]:
+    """Return the specifications of a script's steps as stored, in order."""
+    return [encode_spec(spec_of_step(step, script)) for step in script.script.steps]
 
 
-def spec_of_child(program: bytes, step: bytes, stage_name: str) -> pb.JobSpec:
-    """Return what the job of a step is to do, by the stored specifications of its program and of the step."""
-    whole, spec = decode_spec(program), decode_spec(step)
+def spec_of_child(script: bytes, step: bytes, stage_name: str) -> pb.JobSpec:
+    """Return what the job of a step is to do, by the stored specifications of its script and of the step."""
+    whole, spec = decode_spec(script), decode_spec(step)
     if spec.sql.statements and not spec.sql.text:
         sql, sink = spec.sql, spec.sink if spec.HasField("sink") else None
         spec = pb.JobSpec()
@@ -53,18 +53,18 @@ def spec_of_child(program: bytes, step: bytes, stage_name: str) -> pb.JobSpec:
     return spec
 
 
-def check_program(program: pb.ProgramSpec) -> None:
-    """Raise `InvalidRequestError` if the steps of *program* do not go together."""
-    if not program.steps:
-        raise InvalidRequestError("the program has no step")
+def check_script(script: pb.ScriptSpec) -> None:
+    """Raise `InvalidRequestError` if the steps of *script* do not go together."""
+    if not script.steps:
+        raise InvalidRequestError("the script has no step")
     names: set[str] = set()
-    for number, step in enumerate(program.steps, start=1):
+    for number, step in enumerate(script.steps, start=1):
         name = step.name or f"step {number}"
         if name in names:
-            raise InvalidRequestError(f"two steps of the program are called {name!r}: give each a name of its own")
+            raise InvalidRequestError(f"two steps of the script are called {name!r}: give each a name of its own")
         names.add(name)
         for before in step.after:
             if not 1 <= before < number:
                 raise InvalidRequestError(
-                    f"step {number} of the program ({name}) waits for step {before}: a step waits for earlier ones"
+                    f"step {number} of the script ({name}) waits for step {before}: a step waits for earlier ones"
                 )

@@ -8,13 +8,13 @@ from unittest import mock
 from msgspec.structs import replace
 
 from onager.execution_graph import RunningStage, SuccessfulStage
-from onager.execution_graph.pipelined import _begun_anew
+from onager.execution_graph.streaming import _begun_anew
 from onager.executor.agent.agent import Agent
 
 
 def _outputs_are_kept() -> AbstractContextManager[Any]:
     """Streamed outputs count as written after the job has switched to the durable exchange."""
-    return mock.patch("onager.execution_graph.pipelined._without_outputs", lambda ledger: ledger)
+    return mock.patch("onager.execution_graph.streaming._without_outputs", lambda ledger: ledger)
 
 
 def _attempts_are_not_raised() -> AbstractContextManager[Any]:
@@ -24,7 +24,7 @@ def _attempts_are_not_raised() -> AbstractContextManager[Any]:
         after = _begun_anew(stage)
         return replace(after, attempt=stage.attempt)
 
-    return mock.patch("onager.execution_graph.pipelined._begun_anew", begun_anew)
+    return mock.patch("onager.execution_graph.streaming._begun_anew", begun_anew)
 
 
 def _readers_start_before_all_are_at_work() -> AbstractContextManager[Any]:
@@ -39,7 +39,7 @@ def _readers_start_before_all_are_at_work() -> AbstractContextManager[Any]:
 
 
 def _failures_are_tried_again_alone() -> AbstractContextManager[Any]:
-    """A failed task is retried, while its readers wait for the attempt that they were told of."""
+    """A failed task is retried, while its readers wait for the attempt that they were given."""
     return mock.patch("onager.execution_graph.outcomes.is_streaming", return_value=False)
 
 
@@ -48,7 +48,7 @@ def _full_executors_are_silent() -> AbstractContextManager[Any]:
     return mock.patch.object(Agent, "_next_list_in_s", 3_600.0)
 
 
-OF_PIPELINES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+OF_STREAMING: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "streamed-outputs-kept": _outputs_are_kept,
     "streamed-attempts-not-raised": _attempts_are_not_raised,
     "readers-start-early": _readers_start_before_all_are_at_work,

@@ -55,7 +55,7 @@ class SchedulerRecord(Record):
     """The revision at which it registered, in records that were written since; 0: it is that of the record."""
 
 
-class Members:
+class LiveSchedulers:
     """The schedulers of the cluster, always including this one."""
 
     def __init__(
@@ -147,7 +147,7 @@ class Members:
         record = self._records.find(scheduler_id)
         return record.registered if record is not None and record.registered else self._records.revision(scheduler_id)
 
-    def hear_clock(self, record: SchedulerRecord, answer: pb.AttendResponse) -> None:
+    def follow_clock(self, record: SchedulerRecord, answer: pb.AttendResponse) -> None:
         """Take in the time of another scheduler, and set the cluster's clock by the eldest."""
         if record in self.elders()[:1]:
             self.clock.follow(answer.now_ms)

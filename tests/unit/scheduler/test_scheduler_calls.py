@@ -12,14 +12,14 @@ from onager.clock import SystemClock
 from onager.execution_graph import ExecutorSlot
 from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.onager_pb2_grpc import OnagerReplicaServicer, add_OnagerReplicaServicer_to_server
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerGatewayServicer, add_OnagerSchedulerGatewayServicer_to_server
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.cluster.member_calls import MemberCalls
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.cluster.remote_driver import RemoteDriver
+from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation
@@ -31,8 +31,8 @@ SLOT = ExecutorSlot("e1", "life", 1)
 HERE, THERE = SchedulerId("here"), SchedulerId("there")
 
 
-class Silent(OnagerReplicaServicer):
-    """A scheduler that receives calls, but answers only when told to."""
+class Silent(OnagerSchedulerGatewayServicer):
+    """A scheduler that receives calls, but answers only when asked to."""
 
     def __init__(self):
         self.calls = 0
@@ -48,20 +48,20 @@ class World:
     def __init__(self, backend, address):
         clock = SystemClock()
         self.backend, self.address = backend, address
-        self.members = Members(backend, clock, scheduler_id=HERE, address="127.0.0.1:1", lease_ttl_s=30)
-        ownership = Ownership(self.members)
+        self.schedulers = LiveSchedulers(backend, clock, scheduler_id=HERE, address="127.0.0.1:1", lease_ttl_s=30)
+        ownership = Ownership(self.schedulers)
         loads = JobLoads(FairQueue(), JobHeads(backend, clock, interval_ms=500), ownership, clock)
-        self.calls = MemberCalls(self.members, ClientAccess(ClientSecurity(), ()), clock, timeout_s=HANGS_S)
+        self.calls = SchedulerCalls(self.schedulers, ClientAccess(ClientSecurity(), ()), clock, timeout_s=HANGS_S)
         self.actor = RemoteDriver(THERE, HERE, self.calls, loads)
 
     async def register(self):
-        other = Members(self.backend, SystemClock(), scheduler_id=THERE, address=self.address, lease_ttl_s=30)
+        other = LiveSchedulers(self.backend, SystemClock(), scheduler_id=THERE, address=self.address, lease_ttl_s=30)
         await self.backend.put(Keyspace.Schedulers, THERE, other.record.encoded())
-        await self.members.refresh()
+        await self.schedulers.refresh()
 
     async def leave(self):
         await self.backend.delete(Keyspace.Schedulers, THERE)
-        await self.members.refresh()
+        await self.schedulers.refresh()
         await self.calls.close_gone()
 
     def fill(self, number):
@@ -72,7 +72,7 @@ class World:
 async def there():
     silent = Silent()
     server = grpc.aio.server()
-    add_OnagerReplicaServicer_to_server(silent, server)
+    add_OnagerSchedulerGatewayServicer_to_server(silent, server)
     silent.port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield silent
@@ -122,8 +122,8 @@ async def test_a_caller_that_is_cancelled_is_cancelled_and_the_call_goes_on(worl
 
 
 async def test_a_watcher_who_has_gone_misses_no_failure(world, there):
-    told = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     watcher = asyncio.create_task(world.actor.progress(JobId("job-0")))
     await eventually(lambda: there.calls == 1)
     watcher.cancel()
@@ -132,7 +132,7 @@ async def test_a_watcher_who_has_gone_misses_no_failure(world, there):
     await world.leave()
     await eventually(lambda: not world.actor._under_way)
     gc.collect()
-    assert told == []
+    assert reported == []
 
 
 async def test_an_answer_that_cannot_be_worked_off_leaves_nobody_waiting(world, there, monkeypatch):

@@ -1,4 +1,4 @@
-"""Programs as schedulers drive them: jobs of steps are submitted once, watched, stopped, taken over and removed."""
+"""Scripts as schedulers drive them: jobs of steps are submitted once, watched, stopped, taken over and removed."""
 
 import asyncio
 import json
@@ -23,35 +23,35 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
 from onager.scheduler.api import spans
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.engine import webhooks
 from onager.scheduler.jobs.job_specs import decode_spec, encode_spec
 from onager.scheduler.jobs.job_writers import Decision
-from onager.scheduler.jobs.program_specs import spec_of_child
+from onager.scheduler.jobs.script_specs import spec_of_child
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.unit.scheduler.pair import Peer
+from tests.unit.scheduler.pair import FakeContext
 from tests.unit.scheduler.small_graphs import planned
 
-PEER = Peer()
+CONTEXT = FakeContext()
 P = JobId("p")
 DAY_MS = 86_400_000
 
 
 def sql(text, *after, name="", **fields):
-    return pb.ProgramStep(sql=pb.SqlScript(text=text), after=after, name=name, **fields)
+    return pb.ScriptStep(sql=pb.SqlScript(text=text), after=after, name=name, **fields)
 
 
 def spec_of(*steps, **fields):
-    return pb.JobSpec(name="nightly", program=pb.ProgramSpec(steps=steps), **fields)
+    return pb.JobSpec(name="nightly", script=pb.ScriptSpec(steps=steps), **fields)
 
 
 CHAIN = spec_of(sql("SELECT 1"), sql("SELECT 2", 1), sql("SELECT 3", 2), conf={"onager.weight": "2"})
 
 
 def made(store, clock, name="s", **settings):
-    return Replica(
+    return SchedulerApp(
         SchedulerSettings(exchange_dir="/x", scheduler_id=name, listen="127.0.0.1:1", **settings),
         MemoryBackend(store),
         clock,
@@ -65,21 +65,21 @@ def store(clock):
 
 @pytest.fixture
 async def scheduler(store, clock):
-    replica = made(store, clock)
-    await replica._backend.put(Keyspace.Schedulers, "s", replica.members.record.encoded())
-    await replica.start()
-    yield replica
-    await replica.close()
+    scheduler = made(store, clock)
+    await scheduler._backend.put(Keyspace.Schedulers, "s", scheduler.schedulers.record.encoded())
+    await scheduler.start()
+    yield scheduler
+    await scheduler.close()
 
 
-async def submit(replica, spec=CHAIN, job_id=P):
-    await replica.service.SubmitJob(pb.SubmitJobRequest(job_id=job_id, spec=spec, client_id="c"), PEER)
-    await replica.steps._work_off()
+async def submit(scheduler, spec=CHAIN, job_id=P):
+    await scheduler.service.SubmitJob(pb.SubmitJobRequest(job_id=job_id, spec=spec, client_id="c"), CONTEXT)
+    await scheduler.steps._work_off()
 
 
-async def end(replica, child, failure=None, *, rows=4, sink=None):
+async def end(scheduler, child, failure=None, *, rows=4, sink=None):
     """Let an executor run the job of a step to its end, in one go."""
-    now_ms = replica._clock.now_ms()
+    now_ms = scheduler._clock.now_ms()
     launched = TasksLaunched(
         stage_id=0, stage_attempt=0, executor_id="e1", incarnation="life", list_number=0, tasks=((0, 0),), at_ms=now_ms
     )
@@ -99,26 +99,26 @@ async def end(replica, child, failure=None, *, rows=4, sink=None):
             failure=Failure(kind=FailureKind.USER_ERROR, message=failure),
             at_ms=now_ms,
         )
-    await replica.writers.record_decision(
+    await scheduler.writers.record_decision(
         JobId(child), lambda _: Decision([StagesStarted(stage_ids=(0,), at_ms=now_ms), launched, ended])
     )
     if sink is not None:
-        head = replica.heads.get(JobId(child))
-        assert await replica.heads.put([head.model_copy(update={"sink_path": sink.path})])
-    await replica.steps._work_off()
+        head = scheduler.heads.get(JobId(child))
+        assert await scheduler.heads.put([head.model_copy(update={"sink_path": sink.path})])
+    await scheduler.steps._work_off()
 
 
-def children(replica, job_id=P):
-    return {job: replica.heads.get(job).state for job in replica.heads.steps_of(job_id)}
+def children(scheduler, job_id=P):
+    return {job: scheduler.heads.get(job).state for job in scheduler.heads.steps_of(job_id)}
 
 
-async def state(replica, job_id=P):
-    return (await replica.jobs.fresh(job_id)).graph.state
+async def state(scheduler, job_id=P):
+    return (await scheduler.jobs.fresh(job_id)).graph.state
 
 
-async def spec_of_job(replica, job_id):
-    graph = (await replica.jobs.fresh(JobId(job_id))).graph
-    return decode_spec(await replica.blobs.get(graph.spec_digest))
+async def spec_of_job(scheduler, job_id):
+    graph = (await scheduler.jobs.fresh(JobId(job_id))).graph
+    return decode_spec(await scheduler.blobs.get(graph.spec_digest))
 
 
 async def test_steps_become_jobs_one_after_the_other(scheduler):
@@ -132,7 +132,7 @@ async def test_steps_become_jobs_one_after_the_other(scheduler):
     assert set(children(scheduler).values()) == {JobState.SUCCESSFUL}
 
 
-async def test_the_job_of_a_step_has_the_terms_of_its_program(scheduler):
+async def test_the_job_of_a_step_has_the_terms_of_its_script(scheduler):
     spec = spec_of(
         sql("SELECT 1", name="first", conf={"spark.x": "own"}, views=[pb.View(name="V", path="/own")]),
         conf={"onager.weight": "2", "onager.session": "night", "spark.x": "all", "onager.deadline": "2h"},
@@ -162,28 +162,28 @@ async def test_steps_without_an_order_run_at_once(scheduler):
     assert set(children(scheduler)) == {"p.1", "p.2", "p.3"}
 
 
-async def test_a_failed_step_fails_the_program_and_stops_the_others(scheduler):
+async def test_a_failed_step_fails_the_script_and_stops_the_others(scheduler):
     await submit(scheduler, spec_of(sql("SELECT 1", name="left"), sql("SELECT 2", name="right")))
     await end(scheduler, "p.2", failure="division by zero")
     assert await state(scheduler) is JobState.FAILED
     outcome = (await scheduler.jobs.fresh(P)).graph.outcome
     assert outcome.failure.message == "step 2 of 2 (right): division by zero"
     await scheduler.steps._work_off()
-    told = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), PEER)).progress
-    assert [(s.child_job_id, s.step_state) for s in told.stages[1:]] == [("p.1", "cancelled"), ("p.2", "failed")]
+    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), CONTEXT)).progress
+    assert [(s.child_job_id, s.step_state) for s in reported.stages[1:]] == [("p.1", "cancelled"), ("p.2", "failed")]
     assert children(scheduler) == {"p.1": JobState.CANCELLED, "p.2": JobState.FAILED}
 
 
-async def test_cancelling_a_program_stops_its_steps(scheduler):
+async def test_cancelling_a_script_stops_its_steps(scheduler):
     await submit(scheduler)
-    await scheduler.service.CancelJob(pb.CancelJobRequest(job_id=P, reason="no"), PEER)
+    await scheduler.service.CancelJob(pb.CancelJobRequest(job_id=P, reason="no"), CONTEXT)
     await scheduler.steps._work_off()
     assert children(scheduler) == {"p.1": JobState.CANCELLED}
 
 
-async def test_cancelling_a_step_fails_its_program(scheduler):
+async def test_cancelling_a_step_fails_its_script(scheduler):
     await submit(scheduler)
-    await scheduler.service.CancelJob(pb.CancelJobRequest(job_id="p.1", reason="not this"), PEER)
+    await scheduler.service.CancelJob(pb.CancelJobRequest(job_id="p.1", reason="not this"), CONTEXT)
     await scheduler.steps._work_off()
     message = (await scheduler.jobs.fresh(P)).graph.outcome.failure.message
     assert message == "step 1 of 3 (step 1): it was cancelled: not this"
@@ -193,11 +193,11 @@ async def test_a_scheduler_that_takes_over_goes_on_and_submits_no_step_again(sch
     await submit(scheduler)
     other = made(store, clock, "s")
     await other.start()
-    await asyncio.gather(*(replica.steps._work_off() for replica in (other, scheduler)))
+    await asyncio.gather(*(scheduler.steps._work_off() for scheduler in (other, scheduler)))
     assert children(other) == {"p.1": JobState.QUEUED}
     await end(other, "p.1")
     assert set(children(other)) == {"p.1", "p.2"}
-    # The first one has heard of nothing, and looks at the program as it knows it.
+    # The first one has learned of nothing, and looks at the script as it knows it.
     scheduler.steps.look_again()
     await scheduler.steps._work_off()
     await end(other, "p.2")
@@ -207,7 +207,7 @@ async def test_a_scheduler_that_takes_over_goes_on_and_submits_no_step_again(sch
     await other.close()
 
 
-async def test_a_child_that_was_submitted_unheard_is_not_submitted_again(scheduler):
+async def test_a_child_that_was_submitted_unseen_is_not_submitted_again(scheduler):
     await submit(scheduler)
     known = scheduler.heads._heads.pop(JobId("p.1"))
     scheduler.steps.look_again()
@@ -216,10 +216,10 @@ async def test_a_child_that_was_submitted_unheard_is_not_submitted_again(schedul
     assert (await scheduler.jobs.load(JobId("p.1"))).seq == 0
 
 
-async def retry(replica, new="q", of=P):
+async def retry(scheduler, new="q", of=P):
     request = pb.RetryJobRequest(job_id=of, new_job_id=new)
-    await replica.service.retries.retry(request, caller_of(PEER))
-    await replica.steps._work_off()
+    await scheduler.service.retries.retry(request, caller_of(CONTEXT))
+    await scheduler.steps._work_off()
 
 
 async def test_a_retry_takes_the_committed_steps_for_done(scheduler):
@@ -229,8 +229,8 @@ async def test_a_retry_takes_the_committed_steps_for_done(scheduler):
     await retry(scheduler)
     await scheduler.steps._work_off()
     assert set(children(scheduler, JobId("q"))) == {"q.2"}
-    told = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), PEER)).progress
-    assert [(s.child_job_id, s.step_rows, s.state) for s in told.stages[1:]] == [
+    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), CONTEXT)).progress
+    assert [(s.child_job_id, s.step_rows, s.state) for s in reported.stages[1:]] == [
         ("p.1", 7, "successful"),
         ("q.2", 0, "running"),
         ("", 0, "unresolved"),
@@ -270,16 +270,16 @@ async def test_a_retry_waits_for_a_step_that_is_still_being_published(scheduler,
     await retry(scheduler)
     assert set(children(scheduler, JobId("q"))) == {"q.2"}
     await end(scheduler, "p.1", rows=5)
-    told = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), PEER)).progress
-    assert [(s.child_job_id, s.step_rows) for s in told.stages[1:]] == [("p.1", 5), ("q.2", 0)]
+    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), CONTEXT)).progress
+    assert [(s.child_job_id, s.step_rows) for s in reported.stages[1:]] == [("p.1", 5), ("q.2", 0)]
 
 
 async def test_a_retry_of_a_retry_that_came_to_nothing_finds_what_was_done(scheduler):
     await submit(scheduler)
     await end(scheduler, "p.1", rows=7)
     await end(scheduler, "p.2", failure="no")
-    await scheduler.service.retries.retry(pb.RetryJobRequest(job_id=P, new_job_id="q"), caller_of(PEER))
-    await scheduler.service.CancelJob(pb.CancelJobRequest(job_id="q", reason="no"), PEER)
+    await scheduler.service.retries.retry(pb.RetryJobRequest(job_id=P, new_job_id="q"), caller_of(CONTEXT))
+    await scheduler.service.CancelJob(pb.CancelJobRequest(job_id="q", reason="no"), CONTEXT)
     await scheduler.steps._work_off()
     assert children(scheduler, JobId("q")) == {}
     await retry(scheduler, "r", of="q")
@@ -287,7 +287,7 @@ async def test_a_retry_of_a_retry_that_came_to_nothing_finds_what_was_done(sched
     assert set(children(scheduler, JobId("r"))) == {"r.2"}
 
 
-async def test_a_successful_program_is_run_again_whole(scheduler):
+async def test_a_successful_script_is_run_again_whole(scheduler):
     await submit(scheduler, spec_of(sql("SELECT 1")))
     await end(scheduler, "p.1")
     await retry(scheduler)
@@ -302,10 +302,10 @@ async def test_a_successful_program_is_run_again_whole(scheduler):
         (spec_of(sql("SELECT 1", name="a"), sql("SELECT 1", name="a")), "two steps"),
         (spec_of(sql(" ;")), "the SQL text is empty"),
         (spec_of(sql("SELECT 1"), sink=pb.Sink(path="/x", format="csv")), "outputs and Python files"),
-        (spec_of(pb.ProgramStep(name="a")), "nothing to run"),
+        (spec_of(pb.ScriptStep(name="a")), "nothing to run"),
     ],
 )
-async def test_what_is_no_program_is_refused(scheduler, spec, why):
+async def test_what_is_no_script_is_refused(scheduler, spec, why):
     with pytest.raises(InvalidRequestError, match=why):
         await scheduler.service.submissions.submit(pb.SubmitJobRequest(job_id=P, spec=spec))
 
@@ -317,11 +317,11 @@ async def test_no_client_gives_a_job_the_id_of_a_step(scheduler):
         )
 
 
-async def test_lists_show_programs_and_their_steps_only_when_asked(scheduler):
+async def test_lists_show_scripts_and_their_steps_only_when_asked(scheduler):
     await submit(scheduler, spec_of(sql("SELECT 1"), labels={"team": "a", "run": "7"}))
 
     async def listed(**fields):
-        return [job.job_id for job in (await scheduler.service.ListJobs(pb.ListJobsRequest(**fields), PEER)).jobs]
+        return [job.job_id for job in (await scheduler.service.ListJobs(pb.ListJobsRequest(**fields), CONTEXT)).jobs]
 
     assert await listed() == ["p"]
     assert sorted(await listed(steps=True)) == ["p", "p.1"]
@@ -362,11 +362,11 @@ async def test_a_deadline_is_a_duration(scheduler, text):
         await scheduler.service.submissions.submit(pb.SubmitJobRequest(job_id=P, spec=spec))
 
 
-async def fetch(replica):
-    return [chunk async for chunk in replica.service.FetchResult(pb.FetchResultRequest(job_id=P), PEER)]
+async def fetch(scheduler):
+    return [chunk async for chunk in scheduler.service.FetchResult(pb.FetchResultRequest(job_id=P), CONTEXT)]
 
 
-async def test_steps_are_kept_for_as_long_as_their_program(scheduler, clock):
+async def test_steps_are_kept_for_as_long_as_their_script(scheduler, clock):
     await submit(scheduler, spec_of(sql("SELECT 1"), sql("SELECT 2", 1)))
     await end(scheduler, "p.1")
     clock.advance(3 * DAY_MS)
@@ -405,7 +405,7 @@ async def test_the_steps_of_a_script_are_put_together_from_script_and_step(sched
     assert (found.sink.path, found.name, dict(found.conf)) == ("/out", "statement 2, line 1 of load", {"spark.x": "1"})
 
 
-async def test_the_result_of_a_program_is_gone_with_that_of_its_last_step(scheduler, clock):
+async def test_the_result_of_a_script_is_gone_with_that_of_its_last_step(scheduler, clock):
     await submit(scheduler, spec_of(sql("SELECT 1")))
     await end(scheduler, "p.1")
     head = scheduler.heads.get(JobId("p.1"))
@@ -414,37 +414,37 @@ async def test_the_result_of_a_program_is_gone_with_that_of_its_last_step(schedu
         await scheduler.service._result_job(await scheduler.jobs.fresh(P))
 
 
-async def test_a_program_whose_last_step_writes_says_where(scheduler):
+async def test_a_script_whose_last_step_writes_says_where(scheduler):
     await submit(scheduler, spec_of(sql("SELECT 1")))
     await end(scheduler, "p.1", rows=3, sink=SinkSpec(path="/out", format="parquet", mode="error"))
-    told = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), PEER)).progress
-    assert (told.sink_path, told.result_rows) == ("/out", 3)
+    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), CONTEXT)).progress
+    assert (reported.sink_path, reported.result_rows) == ("/out", 3)
 
 
 @pytest.mark.parametrize("form", ["timeline", "timeline-svg", "spark-event-log"])
-async def test_what_a_program_did_can_be_exported(scheduler, form):
+async def test_what_a_script_did_can_be_exported(scheduler, form):
     await submit(scheduler)
     await end(scheduler, "p.1")
     await end(scheduler, "p.2", failure="no")
     request = pb.ExportJobRequest(job_id=P, format=form)
-    told = b"".join([chunk.content async for chunk in scheduler.service.ExportJob(request, PEER)])
-    assert b"step 2" in told or b"Stage Completed" in told or b"SparkListenerStageCompleted" in told
+    reported = b"".join([chunk.content async for chunk in scheduler.service.ExportJob(request, CONTEXT)])
+    assert b"step 2" in reported or b"Stage Completed" in reported or b"SparkListenerStageCompleted" in reported
 
 
-async def all_told(replica):
-    """Return all that is told of P and of the jobs of its steps, the plan first."""
-    service = replica.service
-    found = [str(await service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), PEER))]
-    found.append(str(await service.ListJobs(pb.ListJobsRequest(steps=True), PEER)))
+async def all_reported(scheduler):
+    """Return all that is reported of P and of the jobs of its steps, the plan first."""
+    service = scheduler.service
+    found = [str(await service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), CONTEXT))]
+    found.append(str(await service.ListJobs(pb.ListJobsRequest(steps=True), CONTEXT)))
     for job_id in (P, "p.1", "p.2"):
-        found.append(str(await service.GetJob(pb.GetJobRequest(job_id=job_id), PEER)))
-        found += [str(each) async for each in service.WatchEvents(pb.WatchEventsRequest(job_id=job_id), PEER)]
+        found.append(str(await service.GetJob(pb.GetJobRequest(job_id=job_id), CONTEXT)))
+        found += [str(each) async for each in service.WatchEvents(pb.WatchEventsRequest(job_id=job_id), CONTEXT)]
         for form in ("timeline", "timeline-svg", "spark-event-log"):
             request = pb.ExportJobRequest(job_id=job_id, format=form)
-            found += [str(chunk.content) async for chunk in service.ExportJob(request, PEER)]
-        story, job = await replica.exports.timelines.story(JobId(job_id))
+            found += [str(chunk.content) async for chunk in service.ExportJob(request, CONTEXT)]
+        story, job = await scheduler.exports.timelines.story(JobId(job_id))
         found += [span.to_json() for span in spans.spans(story, job.graph)]
-        found.append(str(webhooks._body(replica.heads.get(job_id))))
+        found.append(str(webhooks._body(scheduler.heads.get(job_id))))
     return found
 
 
@@ -453,34 +453,34 @@ async def test_no_secret_is_shown_of_the_name_of_a_step(scheduler):
     await submit(scheduler, spec_of(named, sql("SELECT 2", name="load password=hunter2")))
     await end(scheduler, "p.1")
     await end(scheduler, "p.2", failure="no")
-    found = await all_told(scheduler)
+    found = await all_reported(scheduler)
     assert "SET my.word = *********(redacted)" in found[0]
     assert not [each for each in found if "hunter2" in each]
 
 
-async def test_the_plan_of_a_program_as_it_ran_is_its_steps(scheduler):
+async def test_the_plan_of_a_script_as_it_ran_is_its_steps(scheduler):
     await submit(scheduler)
     await end(scheduler, "p.1")
-    told = await scheduler.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), PEER)
-    assert [stage.info.name for stage in told.stages] == ["plan", "step 1", "step 2", "step 3"]
+    reported = await scheduler.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), CONTEXT)
+    assert [stage.info.name for stage in reported.stages] == ["plan", "step 1", "step 2", "step 3"]
 
 
-async def test_events_of_a_program_are_told_in_words(scheduler):
+async def test_events_of_a_script_are_reported_in_words(scheduler):
     await submit(scheduler, spec_of(sql("SELECT 1"), sql("SELECT 2")))
     await end(scheduler, "p.1", rows=1)
     await end(scheduler, "p.2", failure="no")
-    batches = [batch async for batch in scheduler.service.WatchEvents(pb.WatchEventsRequest(job_id=P), PEER)]
+    batches = [batch async for batch in scheduler.service.WatchEvents(pb.WatchEventsRequest(job_id=P), CONTEXT)]
     events = [JobEvent(1, 0, "s", e.type, json.loads(e.json)) for batch in batches for e in batch.events]
-    told = [what(event) for event in events if event.type == "step_ended"]
-    assert told == ["step 1: job p.1, 1 row", "step 2: job p.2 failed: no"]
+    reported = [what(event) for event in events if event.type == "step_ended"]
+    assert reported == ["step 1: job p.1, 1 row", "step 2: job p.2 failed: no"]
 
 
-async def test_webhooks_are_told_of_the_program_alone(store, clock, tmp_path):
+async def test_webhooks_are_notified_of_the_script_alone(store, clock, tmp_path):
     (tmp_path / "secret").write_text("a secret of thirty-two characters")
-    replica = made(store, clock, webhook_urls=["http://127.0.0.1:1/"], webhook_secret_file=tmp_path / "secret")
-    await replica._backend.put(Keyspace.Schedulers, "s", replica.members.record.encoded())
-    await replica.start()
-    await submit(replica, spec_of(sql("SELECT 1")))
-    await end(replica, "p.1")
-    assert {job: replica.heads.get(JobId(job)).is_notice_owed for job in (P, "p.1")} == {P: True, "p.1": False}
-    await replica.close()
+    scheduler = made(store, clock, webhook_urls=["http://127.0.0.1:1/"], webhook_secret_file=tmp_path / "secret")
+    await scheduler._backend.put(Keyspace.Schedulers, "s", scheduler.schedulers.record.encoded())
+    await scheduler.start()
+    await submit(scheduler, spec_of(sql("SELECT 1")))
+    await end(scheduler, "p.1")
+    assert {job: scheduler.heads.get(JobId(job)).is_notice_due for job in (P, "p.1")} == {P: True, "p.1": False}
+    await scheduler.close()

@@ -1,4 +1,4 @@
-"""Two replicas, each driving some jobs: how much a call between them may carry."""
+"""Two schedulers, each driving some jobs: how much a call between them may carry."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ from tests.unit.scheduler.small_graphs import graph
 # ---------------------------------------------------------------- telling of many jobs
 
 
-@pytest.mark.parametrize("asks", [False, True], ids=["told", "asks"])
-async def test_of_more_jobs_than_a_call_may_tell_the_rest_is_told_by_later_ones(pair, monkeypatch, asks):
+@pytest.mark.parametrize("asks", [False, True], ids=["reported", "asks"])
+async def test_of_more_jobs_than_a_call_may_tell_the_rest_is_reported_by_later_ones(pair, monkeypatch, asks):
     monkeypatch.setattr(job_loads, "MAX_LOADS", 2)
     job_ids = [job_of(HERE, n) for n in range(5)]
     for job_id in job_ids:
@@ -31,18 +31,18 @@ async def test_of_more_jobs_than_a_call_may_tell_the_rest_is_told_by_later_ones(
     pair.calls.clear()
     await pair.here.forwarding.drivers()[THERE].tell()
     await pair.here.forwarding.drivers()[THERE].tell()
-    assert len(pair.calls) == asks, "nothing is told twice, unless it is not sure to have arrived"
+    assert len(pair.calls) == asks, "nothing is reported twice, unless it is not sure to have arrived"
 
 
 # ---------------------------------------------------------------- watching
 
 
-async def test_watchers_of_another_replicas_job_share_one_request(pair, monkeypatch):
+async def test_watchers_of_another_schedulers_job_share_one_request(pair, monkeypatch):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     pair.calls.clear()
-    told, view = [], pair.there.for_replicas.view
-    monkeypatch.setattr(view, "progress", lambda *found, progress=view.progress: told.append(1) or progress(*found))
+    reported, view = [], pair.there.for_schedulers.view
+    monkeypatch.setattr(view, "progress", lambda *found, progress=view.progress: reported.append(1) or progress(*found))
     actor = pair.here.forwarding.driver_of(job_id)
     first, *others = [asyncio.create_task(actor.progress(job_id)) for _ in range(30)]
     await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def test_watchers_of_another_replicas_job_share_one_request(pair, monkeypa
     keys = await pair.fill(1)
     again, _ = await asyncio.gather(actor.progress(job_id), actor.progress(job_id))
     assert (again.progress.stages[1].running, again.log_seq) == (len(keys), found[0].log_seq + 1)
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 async def test_a_watcher_asks_again_while_a_call_is_in_flight(pair):
@@ -78,7 +78,7 @@ async def test_a_watcher_asks_again_while_a_call_is_in_flight(pair):
     assert (await late).log_seq == (await early).log_seq + 1
 
 
-async def test_no_call_has_more_parts_than_the_other_replica_takes(pair):
+async def test_no_call_has_more_parts_than_the_other_scheduler_takes(pair):
     jobs = [JobId(f"none-{n}") for n in range(1_500)]
     actor = pair.here.forwarding.drivers()[THERE]
     pair.calls.clear()

@@ -7,7 +7,7 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.errors import StateUnavailableError
-from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers, SchedulerRecord
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.waiting import eventually
@@ -18,16 +18,16 @@ def store():
     return MemoryStore(SystemClock())
 
 
-def peers_of(store, name):
-    return Members(MemoryBackend(store), SystemClock(), scheduler_id=name, address=f"{name}:1", lease_ttl_s=30)
+def schedulers_of(store, name):
+    return LiveSchedulers(MemoryBackend(store), SystemClock(), scheduler_id=name, address=f"{name}:1", lease_ttl_s=30)
 
 
 @asynccontextmanager
 async def running(store, name):
-    members = peers_of(store, name)
-    loops = asyncio.create_task(members.run())
+    schedulers = schedulers_of(store, name)
+    loops = asyncio.create_task(schedulers.run())
     try:
-        yield members
+        yield schedulers
     finally:
         loops.cancel()
         await asyncio.gather(loops, return_exceptions=True)
@@ -39,31 +39,31 @@ async def stored(store):
 
 
 async def test_all_see_each_other_and_one_that_leaves_is_gone_at_once(store):
-    told = []
+    reported = []
     async with running(store, "a") as a, running(store, "b") as b, running(store, "c") as c:
         await eventually(lambda: all(len(one.live) == 3 for one in (a, b, c)))
-        a.listen(lambda: told.append(sorted(a.live)))
+        a.listen(lambda: reported.append(sorted(a.live)))
         assert [(info.address, info.answering) for info in b.infos()] == [("a:1", False), ("b:1", True), ("c:1", False)]
         await b.leave(20)
         assert sorted(await stored(store)) == ["a", "c"]
         await eventually(lambda: sorted(a.live) == sorted(c.live) == ["a", "c"])
-        assert told == [["a", "c"]]
+        assert reported == [["a", "c"]]
         assert sorted(b.live) == ["a", "c"]
     assert await stored(store) == {}
 
 
 @pytest.mark.parametrize("how", ["its lease ended", "an admin removed its record"])
 async def test_a_scheduler_that_is_not_listed_any_more_registers_anew_and_runs_on(store, how):
-    told = []
+    reported = []
     async with running(store, "a") as a, running(store, "b") as b:
         await eventually(lambda: a.is_registered and len(b.live) == 2)
-        b.listen(lambda: told.append(sorted(b.live)))
+        b.listen(lambda: reported.append(sorted(b.live)))
         before = a.lease
         if how == "its lease ended":
             await MemoryBackend(store).revoke(before.id)
         else:
             await MemoryBackend(store).delete(Keyspace.Schedulers, "a")
-        await eventually(lambda: told == [["b"], ["a", "b"]])
+        await eventually(lambda: reported == [["b"], ["a", "b"]])
         assert (await stored(store))["a"] == a.record
         assert (a.lease is before) == (how != "its lease ended")
         await a.leave(20)
@@ -80,16 +80,16 @@ async def test_a_store_that_is_away_for_longer_than_the_lease_is_registered_with
             return await super()._run(command)
 
     backend = Away(store)
-    members = Members(backend, SystemClock(), scheduler_id="a", address="a:1", lease_ttl_s=0.3)
-    loops = asyncio.create_task(members.run())
-    await eventually(lambda: members.is_registered)
-    before = members.lease
+    schedulers = LiveSchedulers(backend, SystemClock(), scheduler_id="a", address="a:1", lease_ttl_s=0.3)
+    loops = asyncio.create_task(schedulers.run())
+    await eventually(lambda: schedulers.is_registered)
+    before = schedulers.lease
     backend.is_away = True
     await before.wait_lost()
     assert not loops.done()
     backend.is_away = False
-    await eventually(lambda: members.lease not in (None, before) and members.is_registered)
-    assert (await stored(store))["a"] == members.record
+    await eventually(lambda: schedulers.lease not in (None, before) and schedulers.is_registered)
+    assert (await stored(store))["a"] == schedulers.record
     loops.cancel()
     await asyncio.gather(loops, return_exceptions=True)
 
@@ -139,7 +139,7 @@ class SlowStore(MemoryBackend):
 @pytest.mark.parametrize("is_registered", [False, True])
 async def test_a_change_while_an_earlier_one_is_written_is_written_too(store, is_registered):
     backend = SlowStore(store)
-    a = Members(backend, SystemClock(), scheduler_id="a", address="a:1", lease_ttl_s=30)
+    a = LiveSchedulers(backend, SystemClock(), scheduler_id="a", address="a:1", lease_ttl_s=30)
     if not is_registered:
         backend.answers.clear()
     loops = asyncio.create_task(a.run())
@@ -168,4 +168,8 @@ async def test_who_is_the_eldest_does_not_change_with_what_records_say(store):
                 await eventually(lambda mark=mark: a.others()[0].mark == mark)
             async with running(store, "c") as c:
                 await eventually(lambda: c.is_registered and len(b.live) == len(a.live) == len(c.live) == 3)
-                assert [[r.scheduler_id for r in members.elders()] for members in (b, a, c)] == [[], ["b"], ["b", "a"]]
+                assert [[r.scheduler_id for r in schedulers.elders()] for schedulers in (b, a, c)] == [
+                    [],
+                    ["b"],
+                    ["b", "a"],
+                ]

@@ -1,28 +1,28 @@
-"""Programs as a client makes them: steps in an order that works, or an error before anything is sent; values of SQL."""
+"""Scripts as a client makes them: steps in an order that works, or an error before anything is sent; values of SQL."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
 
-from onager.client.program import Program
+from onager.client.script import Script
 from onager.client.spec import parameter_messages
 from onager.errors import InvalidRequestError
 
 
 def new(sent=None, name="", **options):
     given = {"views": {}, "conf": {}} | options
-    return Program(lambda spec, job_id: (sent if sent is not None else []).append((spec, job_id)), name, given)
+    return Script(lambda spec, job_id: (sent if sent is not None else []).append((spec, job_id)), name, given)
 
 
 def test_a_step_comes_after_those_that_it_waits_for():
     sent = []
-    program = new(sent, name="nightly", conf={"spark.x": True}, labels={"team": "a"}, deadline="2h")
-    last = program.sql("SELECT 3", name="last")
-    first = program.sql("SELECT 1", name="first")
-    second = program.sql("SELECT :a", name="second", after=[first], params={"a": 1}, output="/out", mode="append")
+    script = new(sent, name="nightly", conf={"spark.x": True}, labels={"team": "a"}, deadline="2h")
+    last = script.sql("SELECT 3", name="last")
+    first = script.sql("SELECT 1", name="first")
+    second = script.sql("SELECT :a", name="second", after=[first], params={"a": 1}, output="/out", mode="append")
     last.after(second, first)
-    program.submit("p")
+    script.submit("p")
     ((spec, job_id),) = sent
     assert (spec.name, dict(spec.conf), dict(spec.labels), job_id) == (
         "nightly",
@@ -30,12 +30,12 @@ def test_a_step_comes_after_those_that_it_waits_for():
         {"team": "a"},
         "p",
     )
-    assert [(step.name, list(step.after)) for step in spec.program.steps] == [
+    assert [(step.name, list(step.after)) for step in spec.script.steps] == [
         ("first", []),
         ("second", [1]),
         ("last", [1, 2]),
     ]
-    step = spec.program.steps[1]
+    step = spec.script.steps[1]
     assert (step.sink.path, step.sink.mode, step.sql.parameters[0].name) == ("/out", "append", "a")
 
 
@@ -45,33 +45,33 @@ def load(spark, rows):
 
 def test_a_function_is_a_step():
     sent = []
-    program = new(sent)
-    program.function(load, args={"rows": 3})
-    program.submit()
-    (step,) = sent[0][0].program.steps
+    script = new(sent)
+    script.function(load, args={"rows": 3})
+    script.submit()
+    (step,) = sent[0][0].script.steps
     assert (step.name, step.python.function, step.python.arguments_json) == ("step 1", "load", '{"rows": 3}')
 
 
 def test_steps_that_wait_for_each_other_are_named_and_nothing_is_sent():
     sent = []
-    program = new(sent)
-    a, b, c = (program.sql("SELECT 1", name=name) for name in "abc")
+    script = new(sent)
+    a, b, c = (script.sql("SELECT 1", name=name) for name in "abc")
     a.after(b)
     b.after(c)
     c.after(b)
     with pytest.raises(InvalidRequestError, match="b waits for c waits for b"):
-        program.submit()
+        script.submit()
     assert sent == []
 
 
-def test_what_makes_no_program_is_refused():
+def test_what_makes_no_script_is_refused():
     with pytest.raises(InvalidRequestError, match="no step"):
         new().submit()
-    program = new()
-    step = program.sql("SELECT 1", name="a")
+    script = new()
+    step = script.sql("SELECT 1", name="a")
     with pytest.raises(InvalidRequestError, match="'a' already"):
-        program.sql("SELECT 1", name="a")
-    with pytest.raises(InvalidRequestError, match="another program"):
+        script.sql("SELECT 1", name="a")
+    with pytest.raises(InvalidRequestError, match="another script"):
         new().sql("SELECT 1", after=[step])
 
 

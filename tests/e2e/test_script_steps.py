@@ -1,4 +1,4 @@
-"""Programs on a real cluster: scripts that write several datasets, programs made in Python, failures and retries."""
+"""Scripts on a real cluster: scripts that write several datasets, scripts made in Python, failures and retries."""
 
 import json
 import re
@@ -35,16 +35,16 @@ def test_a_script_writes_one_dataset_after_the_other(shared_cluster, tmp_path):
     assert "step 2 statement 3, line 3: successful" in done.stderr
     listed = json.loads(shared_cluster.cli("jobs", "--label", "team=e2e", "-o", "json").stdout)
     assert [job["name"][:20] for job in listed] == ["CREATE TEMP VIEW few"]
-    program_id = listed[0]["job_id"]
+    script_id = listed[0]["job_id"]
     assert listed[0]["labels"] == {"team": "e2e", "run": "1"}
     steps = json.loads(shared_cluster.cli("jobs", "--label", "team=e2e", "--steps", "-o", "json").stdout)
-    assert {job["job_id"] for job in steps} == {program_id, *(f"{program_id}.{n}" for n in (1, 2, 3))}
-    shown = shared_cluster.cli("job", program_id).stdout
-    assert re.search(rf"2 +statement 3, line 3 +successful +[\d.]+ +1 +{program_id}\.2", shown), shown
+    assert {job["job_id"] for job in steps} == {script_id, *(f"{script_id}.{n}" for n in (1, 2, 3))}
+    shown = shared_cluster.cli("job", script_id).stdout
+    assert re.search(rf"2 +statement 3, line 3 +successful +[\d.]+ +1 +{script_id}\.2", shown), shown
     assert "labels: run=1, team=e2e" in shown
 
 
-def test_a_program_that_failed_goes_on_where_it_failed(shared_cluster, tmp_path):
+def test_a_script_that_failed_goes_on_where_it_failed(shared_cluster, tmp_path):
     insert = "INSERT OVERWRITE DIRECTORY '{}' USING parquet SELECT * FROM {}"
     text = ";\n".join(
         (
@@ -68,16 +68,16 @@ def test_a_program_that_failed_goes_on_where_it_failed(shared_cluster, tmp_path)
     assert [stage.child_job_id for stage in progress.stages[1:]] == [f"{job.id}.1", f"{again.id}.2", f"{again.id}.3"]
 
 
-def test_a_program_made_in_python(shared_cluster, tmp_path):
-    program = shared_cluster.client.program(name="made", conf={"spark.sql.shuffle.partitions": 2})
-    left = program.sql("SELECT :k AS k, 1 AS one", name="left", params={"k": 3}, output=tmp_path / "left")
-    right = program.function(squares, name="right", args={"rows": 4}, output=tmp_path / "right")
-    program.sql(
+def test_a_script_made_in_python(shared_cluster, tmp_path):
+    script = shared_cluster.client.script(name="made", conf={"spark.sql.shuffle.partitions": 2})
+    left = script.sql("SELECT :k AS k, 1 AS one", name="left", params={"k": 3}, output=tmp_path / "left")
+    right = script.function(squares, name="right", args={"rows": 4}, output=tmp_path / "right")
+    script.sql(
         f"SELECT k, square FROM parquet.`{tmp_path}/left` JOIN parquet.`{tmp_path}/right` ON k = id",
         after=[left, right],
         name="joined",
     )
-    job = program.submit()
+    job = script.submit()
     assert job.to_arrow().to_pylist() == [{"k": 3, "square": 9}]
     assert job.step("right").progress().sink_path == str(tmp_path / "right")
     assert job.step("joined").to_arrow().num_rows == 1
@@ -144,15 +144,15 @@ def test_a_script_writes_partitions_of_a_table(shared_cluster):
     client.sql("DROP TABLE days").wait()
 
 
-def test_cancelling_a_program_and_a_deadline_stop_its_steps(shared_cluster, tmp_path):
+def test_cancelling_a_script_and_a_deadline_stop_its_steps(shared_cluster, tmp_path):
     slow = "SELECT sum(crc32(sha2(repeat(CAST(id AS STRING), 200), 512))) AS s FROM range(2000000000)"
     client = shared_cluster.client
-    cancelled = client.program()
+    cancelled = client.script()
     cancelled.sql(slow, name="slow")
     job = cancelled.submit()
     next(progress for progress in job.watch(60) if progress.stages[1].step_state == "running" or progress.fraction)
     job.cancel("enough")
-    late = client.program(deadline="3s")
+    late = client.script(deadline="3s")
     late.sql(slow, name="slow")
     with pytest.raises(onager.JobFailedError, match=r"\(slow\): the job has not ended within 3 s, its deadline"):
         late.submit().wait(HANGS_S)

@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 import pytest
 
 import onager
-from onager.cli.admin import exchange_told
+from onager.cli.admin import exchange_text
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.scheduler.conftest import serving
-from tests.integration.scheduler.test_failover import Watching, replicas
+from tests.integration.scheduler.test_failover import Watching, schedulers
 from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import failure
@@ -33,7 +33,7 @@ class Gate:
         copy = pb.TaskSet()
         copy.CopyFrom(task_set)
         self.given.append((copy, task.partition))
-        is_kept = task_set.pipelined and not self.is_open
+        is_kept = task_set.streaming and not self.is_open
         return None if is_kept else two_stages(self.executor_id, width=WIDTH)(task_set, task)
 
     def attempts(self, stage_id):
@@ -94,8 +94,8 @@ async def stack():
 
 @pytest.fixture
 async def patient(store, tmp_path, stack):
-    """A scheduler that gives executors time, and sets them aside soon."""
-    running = serving(store, tmp_path, executor_lease_ttl_ms=30_000, set_aside_failures=1)
+    """A scheduler that gives executors time, and quarantines them soon."""
+    running = serving(store, tmp_path, executor_lease_ttl_ms=30_000, quarantine_failures=1)
     return await stack.enter_async_context(running)
 
 
@@ -125,7 +125,7 @@ async def rows(job):
 async def committed_once(job):
     """Check that no partition succeeded twice, and each of what was not streamed once.
 
-    A reader's end may be told before that of those it read from, who are wanted by nobody then.
+    A reader's end may be reported before that of those it read from, who are wanted by nobody then.
     """
     detail = await asyncio.to_thread(job.detail)
     successes = {s.stage_id: {t.successes for t in s.tasks} for s in detail.progress.stages}
@@ -134,7 +134,7 @@ async def committed_once(job):
     return detail
 
 
-async def test_stages_run_together_and_are_told_whom_to_read_from(pair):
+async def test_stages_run_together_and_learn_whom_to_read_from(pair):
     await pair.start("e1")
     await pair.start("e2")
     job = await submitted(pair)
@@ -142,11 +142,11 @@ async def test_stages_run_together_and_are_told_whom_to_read_from(pair):
     runs_at = {p: (n, AT[name]) for name, gate in pair.gates.items() for p, n in gate.attempts(1).items()}
     expected = [pb.StreamedTask(task_attempt=n, address=at) for _, (n, at) in sorted(runs_at.items())]
     for task_set in pair.given(2):
-        assert task_set.pipelined
+        assert task_set.streaming
         assert not task_set.inputs
         (stream,) = task_set.streams
         assert (stream.stage_id, stream.stage_attempt, list(stream.tasks)) == (1, 0, expected)
-    assert exchange_told(await asyncio.to_thread(job.progress)) == "streaming"
+    assert exchange_text(await asyncio.to_thread(job.progress)) == "streaming"
     pair.open()
     progress = await ended(job)
     assert (progress.state, progress.exchange, progress.durable_because) == ("successful", "streaming", "")
@@ -166,11 +166,11 @@ async def test_an_executor_that_is_gone_ends_the_streaming_and_not_the_job(pair)
     assert (progress.state, progress.exchange) == ("successful", "durable")
     assert "executor e2" in progress.durable_because
     assert await rows(job) == RESULT
-    assert exchange_told(progress) == f"durable (streaming was given up: {progress.durable_because})"
+    assert exchange_text(progress) == f"durable (streaming was given up: {progress.durable_because})"
     await eventually(lambda: set(kept) <= set(pair.agents["e1"].worker.cancelled))
     again = [task_set for task_set in pair.given(2) if task_set.stage_attempt == 1]
     assert again
-    assert all(not s.pipelined and not s.streams and len(s.inputs[0].outputs) == WIDTH for s in again)
+    assert all(not s.streaming and not s.streams and len(s.inputs[0].outputs) == WIDTH for s in again)
     assert not any(stage.tasks_failed for stage in progress.stages)
 
 
@@ -217,7 +217,7 @@ async def test_without_an_executor_that_can_stream_the_job_does_not(pair):
     assert (progress.state, progress.exchange) == ("successful", "durable")
     assert progress.durable_because == "no executor that takes work has an address for streams"
     assert await rows(job) == RESULT
-    assert not any(task_set.pipelined for task_set in pair.given(1) + pair.given(2))
+    assert not any(task_set.streaming for task_set in pair.given(1) + pair.given(2))
 
 
 async def test_executors_that_cannot_stream_get_no_task_that_does(pair):
@@ -246,7 +246,7 @@ async def test_jobs_for_other_executors_do_not_block_slots_for_later_jobs(pair):
     await eventually(lambda: len(pair.agents["e2"].worker.going_on) == 4)
     job = await asyncio.to_thread(pair.client.sql, "SELECT 1")
     assert (await asyncio.wait_for(ended(job), HANGS_S)).state == "successful"
-    assert not any(task_set.pipelined for task_set in pair.gates["e1"].sets(1))
+    assert not any(task_set.streaming for task_set in pair.gates["e1"].sets(1))
 
 
 async def test_a_value_that_is_none_is_refused(pair):
@@ -255,7 +255,7 @@ async def test_a_value_that_is_none_is_refused(pair):
 
 
 async def test_the_death_of_a_scheduler_ends_no_stream(etcd, tmp_path, stack):
-    cluster = await stack.enter_async_context(replicas(etcd, tmp_path, 2))
+    cluster = await stack.enter_async_context(schedulers(etcd, tmp_path, 2))
     pair = Pair(stack, cluster.addresses, "pull")
     await pair.start("e1")
     await pair.start("e2")

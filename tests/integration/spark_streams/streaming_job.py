@@ -38,7 +38,7 @@ def busy(executor: Executor) -> list[str]:
     return busy_threads(executor._spark._jvm)
 
 
-class PipelinedJob:
+class StreamingJob:
     """All tasks of a query in flight, and what was reported of them."""
 
     def __init__(self, executors: Sequence[Executor], job_id: str, exchange_dir: str) -> None:
@@ -61,7 +61,7 @@ class PipelinedJob:
                     work=pb.QUERY,
                     partitions=stage.plan.partitions,
                     plan_digest=sha256(stage.plan.fragment).hexdigest(),
-                    pipelined=True,
+                    streaming=True,
                 )
                 sets[at].output.kind = "result" if isinstance(stage.plan.output, ResultOutput) else "exchange"
                 for source in {s.stage_id for s in stage.plan.inputs if isinstance(s, ExchangeInput)}:

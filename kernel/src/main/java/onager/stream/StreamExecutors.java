@@ -12,8 +12,8 @@ import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.client.TransportClientFactory;
 
 /** Sends requests to the stream servers of other executors, and to this executor's hub. */
-final class StreamPeers {
-    private static final Map<String, StreamPeers> PEERS = new ConcurrentHashMap<>();
+final class StreamExecutors {
+    private static final Map<String, StreamExecutors> EXECUTORS = new ConcurrentHashMap<>();
     private static final int MAX_DROPS = 100_000;
 
     private final String name;
@@ -25,18 +25,18 @@ final class StreamPeers {
     private volatile boolean isClosed = false;
 
     /** *here*: the address under which others reach *hub*. */
-    StreamPeers(String name, StreamHub hub, String here, TransportClientFactory clients) {
+    StreamExecutors(String name, StreamHub hub, String here, TransportClientFactory clients) {
         this.name = name;
         this.hub = hub;
         this.here = here;
         this.clients = clients;
-        PEERS.put(name, this);
+        EXECUTORS.put(name, this);
         dropper.setDaemon(true);
         dropper.start();
     }
 
-    static StreamPeers of(String name) {
-        StreamPeers found = PEERS.get(name);
+    static StreamExecutors of(String name) {
+        StreamExecutors found = EXECUTORS.get(name);
         if (found == null) {
             throw new UncheckedIOException(new IOException("the streams of this executor are closed"));
         }
@@ -67,7 +67,7 @@ final class StreamPeers {
                 StreamAnswer answer;
                 try {
                     answer = StreamAnswer.decode(response);
-                } catch (Throwable e) { // for example out of memory: the reader must be told, and may ask again
+                } catch (Throwable e) { // for example out of memory: the reader must get an answer, and may ask again
                     reply.lose(new IOException("an answer cannot be read", e));
                     return;
                 }
@@ -114,7 +114,7 @@ final class StreamPeers {
 
     void close() {
         isClosed = true;
-        PEERS.remove(name);
+        EXECUTORS.remove(name);
         StreamHub.end(dropper);
         clients.close();
     }

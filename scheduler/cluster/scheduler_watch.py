@@ -13,40 +13,40 @@ import grpc
 
 from onager.errors import OnagerError, SchedulerUnreachableError
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerGatewayStub
 from onager.protocol.security import ClientAccess
 from onager.scheduler import timing
-from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers, SchedulerRecord
 from onager.supervision import Background, unless_cut
 
 _REFUSED: Final = "Connection refused"
 """gRPC's words; should it use others, the lease decides."""
 
 
-class MemberWatch:
+class SchedulerWatch:
     """Keeps a call in flight to each other scheduler."""
 
-    def __init__(self, members: Members, access: ClientAccess, *, timeout_s: float) -> None:
-        self._members = members
+    def __init__(self, schedulers: LiveSchedulers, access: ClientAccess, *, timeout_s: float) -> None:
+        self._schedulers = schedulers
         self._access = access
         self._timeout_s = timeout_s
         self._changed = asyncio.Event()
         self._changed.set()
         self._background = Background()
 
-    def on_members(self) -> None:
+    def on_schedulers(self) -> None:
         """Look again at which schedulers are registered."""
         self._changed.set()
 
     async def run(self) -> None:
         """Keep a call to each registered scheduler, for as long as this one lives."""
-        await self._background.run(member_watch=self._follow())
+        await self._background.run(scheduler_watch=self._follow())
 
     async def set_clock(self) -> None:
         """Ask the schedulers that are there for the cluster's time, the eldest first, until one tells it."""
-        for record in self._members.elders():
+        for record in self._schedulers.elders():
             channel = self._access.aio_channel(record.address)
-            stub: Any = OnagerReplicaStub(channel)
+            stub: Any = OnagerSchedulerGatewayStub(channel)
             try:
                 answer = await stub.Attend(
                     pb.AttendRequest(), timeout=self._timeout_s, metadata=self._access.metadata()
@@ -56,7 +56,7 @@ class MemberWatch:
             finally:
                 await channel.close(None)
             if answer.incarnation == record.incarnation and answer.now_ms:
-                self._members.clock.follow(answer.now_ms)
+                self._schedulers.clock.follow(answer.now_ms)
                 return
 
     async def _follow(self) -> None:
@@ -64,7 +64,7 @@ class MemberWatch:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            records = {record.incarnation: record for record in self._members.others()}
+            records = {record.incarnation: record for record in self._schedulers.others()}
             for life in [life for life in attending if life not in records]:
                 attending.pop(life).cancel()
             for life, record in records.items():
@@ -75,7 +75,7 @@ class MemberWatch:
     async def _attend(self, record: SchedulerRecord) -> None:
         """Repeat the call until the life is known to be over, or the scheduler turns out not to offer it."""
         channel = self._access.aio_channel(record.address)
-        stub: Any = OnagerReplicaStub(channel)
+        stub: Any = OnagerSchedulerGatewayStub(channel)
         has_answered, wait_s, pause_s = False, 0.0, timing.ATTEND_FIRST_PAUSE_S
         try:
             while True:
@@ -90,7 +90,7 @@ class MemberWatch:
                     )
                 except (grpc.aio.AioRpcError, OnagerError) as error:
                     if has_answered and _REFUSED in str(error):
-                        self._members.end(record, "it refuses connections")
+                        self._schedulers.end(record, "it refuses connections")
                     if not wait_s:
                         await asyncio.sleep(pause_s)
                         pause_s = min(timing.ATTEND_LONGEST_PAUSE_S, 2 * pause_s)
@@ -98,10 +98,10 @@ class MemberWatch:
                     continue
                 if answer.incarnation != record.incarnation:
                     if answer.scheduler_id == record.scheduler_id:
-                        self._members.end(record, "another life of it answers")
+                        self._schedulers.end(record, "another life of it answers")
                     return
-                self._members.go_on(record)
-                self._members.hear_clock(record, answer)
+                self._schedulers.go_on(record)
+                self._schedulers.follow_clock(record, answer)
                 has_answered, pause_s = True, timing.ATTEND_FIRST_PAUSE_S
                 wait_s = 0.0 if answer.leaving else timing.ATTEND_WAIT_S
                 if answer.leaving:

@@ -11,11 +11,11 @@ from onager.execution_graph import (
     FailureKind,
     FetchFailure,
     HeldTask,
-    Pipeline,
     RunningStage,
     SpeculationPolicy,
     StageSpec,
     StageWork,
+    Streaming,
     Succeeded,
     SuccessfulStage,
     apply,
@@ -27,7 +27,7 @@ from onager.execution_graph import (
     pop_next_tasks,
     streams_of,
 )
-from onager.execution_graph.events import PipelineAbandoned, StragglersFound
+from onager.execution_graph.events import StragglersFound, StreamingAbandoned
 from tests.unit.execution_graph.builder import Job, chain, output, planned, stage, wanted_tasks, with_sink
 
 TROUBLE = [
@@ -39,17 +39,17 @@ TROUBLE = [
 ]
 
 
-def pipelined(*stages: StageSpec, speculation: SpeculationPolicy | None = None, is_shared: bool = True) -> Job:
+def streaming(*stages: StageSpec, speculation: SpeculationPolicy | None = None, is_shared: bool = True) -> Job:
     """Return a planned job that streams; its last QUERY stage has the result."""
     last = max(s.stage_id for s in stages if s.work is StageWork.QUERY)
     kind = "sink" if len(stages) > last else "result"
     made = (replace(s, output=replace(s.output, kind=kind)) if s.stage_id == last else s for s in stages)
-    return planned(*made, pipeline=Pipeline(), speculation=speculation, is_shared=is_shared)
+    return planned(*made, streaming=Streaming(), speculation=speculation, is_shared=is_shared)
 
 
 def at_work(count: int = 3, partitions: int = 2) -> Job:
     """Return a job with all tasks of a chain of stages in hand: of stage 1 on ``a``, of stage 2 on ``b``, …"""
-    job = pipelined(*chain(count, partitions))
+    job = streaming(*chain(count, partitions))
     for number in range(count):
         assert job.launch("abcdef"[number]).stage_id == number + 1
     return job
@@ -57,21 +57,21 @@ def at_work(count: int = 3, partitions: int = 2) -> Job:
 
 def abandoned_once(job: Job) -> str:
     """Return why the job does not stream any more, having looked at what follows from it."""
-    assert job.graph.pipeline is not None
-    assert job.graph.pipeline.reason
-    assert not job.graph.is_pipelined
+    assert job.graph.streaming is not None
+    assert job.graph.streaming.reason
+    assert not job.graph.is_streaming
     for found in job.graph.stages[1:]:
         assert not found.ledger.outputs
         assert not isinstance(found, RunningStage)
         assert not found.ledger.failures
-    return job.graph.pipeline.reason
+    return job.graph.streaming.reason
 
 
 # ---------------------------------------------------------------- running together
 
 
 def test_stages_start_while_those_that_they_read_are_at_work() -> None:
-    job = pipelined(*chain(3))
+    job = streaming(*chain(3))
     job.start()
     assert job.states() == ["running", "unresolved", "unresolved"]
     job.launch("a", 1)
@@ -85,7 +85,7 @@ def test_stages_start_while_those_that_they_read_are_at_work() -> None:
     job.succeed(2, 0, 1)
     job.succeed(3, 0, 1)
     assert isinstance(job.graph.outcome, Succeeded)
-    assert job.graph.pipeline == Pipeline()
+    assert job.graph.streaming == Streaming()
     assert [s.ledger.success_count(0) for s in job.graph.stages[1:]] == [1, 1, 1]
 
 
@@ -96,7 +96,7 @@ def test_a_job_that_did_not_ask_for_it_waits_for_whole_outputs() -> None:
 
 
 def test_a_stage_waits_for_all_that_it_reads() -> None:
-    job = pipelined(stage(1), stage(2), stage(3, reads=(1, 2)))
+    job = streaming(stage(1), stage(2), stage(3, reads=(1, 2)))
     job.launch("a")
     assert job.states() == ["running", "running", "unresolved"]
     job.launch("a")
@@ -104,7 +104,7 @@ def test_a_stage_waits_for_all_that_it_reads() -> None:
 
 
 def test_stages_without_partitions_hold_up_nothing() -> None:
-    job = pipelined(stage(1, 0), stage(2, 2, reads=(1,)), stage(3, 0, reads=(2,)), stage(4, 1, reads=(2, 3)))
+    job = streaming(stage(1, 0), stage(2, 2, reads=(1,)), stage(3, 0, reads=(2,)), stage(4, 1, reads=(2, 3)))
     job.launch("a")
     job.launch("a")
     assert job.states() == ["successful", "running", "successful", "running"]
@@ -113,7 +113,7 @@ def test_stages_without_partitions_hold_up_nothing() -> None:
 
 
 def test_publishing_waits_for_the_whole_result() -> None:
-    job = pipelined(*with_sink(*chain(2)))
+    job = streaming(*with_sink(*chain(2)))
     job.launch("a")
     job.launch("b")
     assert job.states()[2:] == ["unresolved", "unresolved"]
@@ -121,22 +121,22 @@ def test_publishing_waits_for_the_whole_result() -> None:
     assert job.states() == ["successful", "successful", "resolved", "unresolved"]
     job.finish()
     assert isinstance(job.graph.outcome, Succeeded)
-    assert job.graph.pipeline == Pipeline()
+    assert job.graph.streaming == Streaming()
 
 
 def test_only_executors_that_can_stream_are_given_its_tasks() -> None:
-    job = pipelined(*chain(2))
+    job = streaming(*chain(2))
     job.start()
     assert pop_next_tasks(job.graph, ExecutorSlot("a", "a1", 0), 1, 9) is None
     assert not has_task_for(job.graph, ExecutorSlot("a", "a1", 0), 9)
     assert has_task_for(job.graph, ExecutorSlot("a", "a1", 0, can_stream=True), 9)
-    whole = pipelined(stage(1))
+    whole = streaming(stage(1))
     whole.start()
     assert pop_next_tasks(whole.graph, ExecutorSlot("a", "a1", 0), 1, 9) is not None, "nobody reads it"
 
 
 def test_planning_and_publishing_are_for_any_executor() -> None:
-    job = pipelined(*with_sink(stage(1), stage(2, reads=(1,))))
+    job = streaming(*with_sink(stage(1), stage(2, reads=(1,))))
     job.launch("a")
     job.launch("a")
     job.succeed(2, 0, 1)
@@ -154,8 +154,8 @@ def test_what_a_streaming_task_leaves_dies_with_its_executor() -> None:
     assert job.stage(2).ledger.outputs[0].is_durable, "it is the result"
 
 
-def test_a_task_is_told_whose_rows_to_read() -> None:
-    job = pipelined(stage(1), stage(2, 1), stage(3, 1, reads=(1, 2)))
+def test_a_task_learns_whose_rows_to_read() -> None:
+    job = streaming(stage(1), stage(2, 1), stage(3, 1, reads=(1, 2)))
     job.launch("a", 1)
     job.take_back(1, 0, FailureKind.LAUNCH_LOST)
     job.launch("b", 1)
@@ -182,7 +182,7 @@ def test_what_nobody_reads_any_more_is_over() -> None:
     assert wanted_tasks(job.graph, "a", "a1") == frozenset()
     assert can_judge(job.graph, held)
     assert job.lose("a"), "remembered, should the outputs be needed again"
-    assert job.graph.is_pipelined
+    assert job.graph.is_streaming
     job.succeed(3, 0, 1)
     assert isinstance(job.graph.outcome, Succeeded)
 
@@ -197,7 +197,7 @@ def test_a_job_is_over_when_its_result_is_there() -> None:
 
 
 def test_nothing_is_made_again_for_a_result_that_is_there() -> None:
-    job = pipelined(*with_sink(*chain(2)))
+    job = streaming(*with_sink(*chain(2)))
     job.launch("a")
     job.launch("b")
     failing = job.failed(1, 1, FailureKind.IO_ERROR)
@@ -205,7 +205,7 @@ def test_nothing_is_made_again_for_a_result_that_is_there() -> None:
     job.launch("c")
     assert not job.feed(failing)
     assert not job.lose("a")
-    assert not job.feed(PipelineAbandoned(reason="too late", at_ms=9))
+    assert not job.feed(StreamingAbandoned(reason="too late", at_ms=9))
     job.finish()
     assert isinstance(job.graph.outcome, Succeeded)
 
@@ -214,7 +214,7 @@ def test_nothing_is_made_again_for_a_result_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("kind", TROUBLE)
-def test_any_trouble_of_a_task_ends_the_pipeline_and_counts_against_nobody(kind: FailureKind) -> None:
+def test_any_trouble_of_a_task_ends_streaming_and_counts_against_nobody(kind: FailureKind) -> None:
     job = at_work()
     job.succeed(1, 0)
     job.fail(2, 1, kind)
@@ -241,10 +241,10 @@ def test_a_job_that_gave_up_streaming_is_a_durable_job() -> None:
     job.succeed(1, 0, 1)
     assert all(o.is_durable for o in job.stage(1).ledger.outputs.values())
     job.launch("a")
-    reason = job.graph.pipeline
+    reason = job.graph.streaming
     job.lose("d")
     assert job.states() == ["successful", "running"]
-    assert job.graph.pipeline == reason
+    assert job.graph.streaming == reason
 
 
 def test_reports_of_the_abandoned_attempt_are_stale() -> None:
@@ -264,16 +264,16 @@ def test_a_users_error_fails_the_job_at_once() -> None:
     job.fail(2, 0, FailureKind.USER_ERROR)
     assert isinstance(job.graph.outcome, Failed)
     assert job.graph.outcome.stage_id == 2
-    assert job.graph.pipeline == Pipeline()
+    assert job.graph.streaming == Streaming()
 
 
-def test_an_executor_with_a_running_task_takes_the_pipeline_along() -> None:
+def test_an_executor_with_a_running_task_ends_streaming() -> None:
     job = at_work()
     job.lose("b")
     assert abandoned_once(job) == "no heartbeat"
 
 
-def test_an_executor_with_an_output_that_is_read_takes_the_pipeline_along() -> None:
+def test_an_executor_with_an_output_that_is_read_ends_streaming() -> None:
     job = at_work()
     job.succeed(1, 0, 1)
     job.lose("a")
@@ -284,11 +284,11 @@ def test_an_executor_without_anything_takes_nothing_along() -> None:
     job = at_work()
     assert not job.lose("x")
     assert not job.lose("a", life="0")
-    assert job.graph.is_pipelined
+    assert job.graph.is_streaming
 
 
-def test_a_result_that_dies_with_its_executor_takes_the_pipeline_along() -> None:
-    job = pipelined(*chain(2), is_shared=False)
+def test_a_result_that_dies_with_its_executor_ends_streaming() -> None:
+    job = streaming(*chain(2), is_shared=False)
     job.launch("a")
     job.launch("b", 1)
     job.launch("c")
@@ -297,25 +297,25 @@ def test_a_result_that_dies_with_its_executor_takes_the_pipeline_along() -> None
     abandoned_once(job)
 
 
-def test_staged_files_that_are_gone_take_the_pipeline_along() -> None:
-    job = pipelined(*with_sink(*chain(2)))
+def test_staged_files_that_are_gone_end_streaming() -> None:
+    job = streaming(*with_sink(*chain(2)))
     job.launch("a")
     job.launch("b")
     job.succeed(2, 0, 1)
     job.launch("c")
     assert job.feed(job.cannot_fetch(3, 0, 2, 1))
-    assert job.graph.pipeline is not None
-    assert job.graph.pipeline.reason == "it broke"
+    assert job.graph.streaming is not None
+    assert job.graph.streaming.reason == "it broke"
     assert job.states() == ["resolved", "unresolved", "unresolved", "unresolved"]
     job.finish()
     assert isinstance(job.graph.outcome, Succeeded)
 
 
-def test_a_launch_that_got_lost_is_made_again_while_nobody_was_told_of_it() -> None:
-    job = pipelined(stage(1), stage(2), stage(3, reads=(1, 2)))
+def test_a_launch_that_got_lost_is_made_again_while_nobody_was_notified_of_it() -> None:
+    job = streaming(stage(1), stage(2), stage(3, reads=(1, 2)))
     job.launch("a")
     job.take_back(1, 1, FailureKind.LAUNCH_LOST)
-    assert job.graph.is_pipelined
+    assert job.graph.is_streaming
     assert job.launch("b").tasks == ((1, 1),)
     job.launch("b")
     assert job.states() == ["running", "running", "resolved"]
@@ -326,12 +326,12 @@ def test_a_launch_that_got_lost_is_made_again_while_nobody_was_told_of_it() -> N
 def test_a_lost_launch_of_the_last_stage_is_made_again() -> None:
     job = at_work(2)
     job.take_back(2, 1, FailureKind.LAUNCH_LOST)
-    assert job.graph.is_pipelined
+    assert job.graph.is_streaming
     assert job.launch("c").tasks == ((1, 1),)
 
 
 def test_nobody_who_can_stream_is_a_reason() -> None:
-    job = pipelined(*chain(2))
+    job = streaming(*chain(2))
     job.start()
     assert find_abandonment(job.graph, [], [], 5) is None, "nobody takes work at all"
     assert find_abandonment(job.graph, ["a", "b"], ["b", "c"], 5) is None
@@ -352,24 +352,24 @@ def test_tasks_that_all_run_need_nobody_else() -> None:
 
 
 def test_a_job_that_does_not_stream_has_nothing_to_give_up() -> None:
-    for job in (planned(*chain(2)), pipelined(stage(1))):
+    for job in (planned(*chain(2)), streaming(stage(1))):
         job.start()
         assert find_abandonment(job.graph, ["a"], [], 5) is None
-        assert not job.feed(PipelineAbandoned(reason="why not", at_ms=9))
+        assert not job.feed(StreamingAbandoned(reason="why not", at_ms=9))
 
 
 def test_a_query_of_one_stage_is_tried_again_as_ever() -> None:
-    job = pipelined(*with_sink(stage(1)))
+    job = streaming(*with_sink(stage(1)))
     job.launch("a")
     assert not is_streaming(job.graph, job.stage(1))
     job.succeed(1, 0)
     job.fail(1, 1, FailureKind.IO_ERROR)
-    assert job.graph.pipeline == Pipeline()
+    assert job.graph.streaming == Streaming()
     assert list(job.running(1).ledger.outputs) == [0]
 
 
 def test_trouble_with_planning_and_publishing_is_no_reason() -> None:
-    job = pipelined(*with_sink(*chain(2)))
+    job = streaming(*with_sink(*chain(2)))
     job.launch("a")
     job.launch("b")
     job.succeed(2, 0, 1)
@@ -377,13 +377,13 @@ def test_trouble_with_planning_and_publishing_is_no_reason() -> None:
     job.fail(3, 0, FailureKind.IO_ERROR)
     job.launch("c")
     job.lose("c")
-    assert job.graph.is_pipelined
+    assert job.graph.is_streaming
     assert isinstance(job.stage(2), SuccessfulStage)
 
 
 def test_there_are_no_second_attempts_before_it_is_given_up() -> None:
     policy = SpeculationPolicy(quantile=0.5, min_task_runtime_ms=0)
-    job = pipelined(*chain(2), speculation=policy)
+    job = streaming(*chain(2), speculation=policy)
     job.launch("a")
     job.launch("b")
     job.succeed(1, 0)

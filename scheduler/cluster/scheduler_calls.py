@@ -9,11 +9,11 @@ from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import SchedulerId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerGatewayStub
 from onager.protocol.security import ClientAccess
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_driver import NotDrivingError
-from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers, SchedulerRecord
 from onager.supervision import unless_cut
 
 log = structlog.get_logger(__name__)
@@ -22,11 +22,11 @@ _BYTES_PER_S: Final = 4 * 1024 * 1024
 """The rate by which a large request extends the time limit of its answer."""
 
 
-class MemberCalls:
+class SchedulerCalls:
     """One channel to each life of another scheduler."""
 
-    def __init__(self, members: Members, access: ClientAccess, clock: Clock, *, timeout_s: float) -> None:
-        self._members = members
+    def __init__(self, schedulers: LiveSchedulers, access: ClientAccess, clock: Clock, *, timeout_s: float) -> None:
+        self._schedulers = schedulers
         self._access = access
         self._clock = clock
         self._timeout_s = timeout_s
@@ -35,7 +35,7 @@ class MemberCalls:
 
     def answers(self, scheduler_id: SchedulerId) -> bool:
         """Return whether the store lists the scheduler as live, and it has answered its latest calls."""
-        record = self._members.find(scheduler_id)
+        record = self._schedulers.find(scheduler_id)
         if record is None:
             return False
         until_s = self._passed_over_until_s.get(record.incarnation)
@@ -47,7 +47,7 @@ class MemberCalls:
         `NotDrivingError` when no answer came, whatever the reason. Then the scheduler is skipped for a while, unless
         the call ended because that life is over.
         """
-        record = self._members.find(scheduler_id)
+        record = self._schedulers.find(scheduler_id)
         if record is None:
             raise NotDrivingError(f"{scheduler_id} is gone")
         life = record.incarnation
@@ -62,7 +62,7 @@ class MemberCalls:
             error = self._access.error_of(raw, record.address)
             if life not in self._passed_over_until_s:
                 log.warning("scheduler_passed_over", scheduler_id=scheduler_id, address=record.address, why=str(error))
-            self._passed_over_until_s[life] = self._clock.monotonic_s() + timing.MEMBER_PASSED_OVER_S
+            self._passed_over_until_s[life] = self._clock.monotonic_s() + timing.SCHEDULER_PASSED_OVER_S
             raise NotDrivingError(f"{scheduler_id}: {error}") from error
         if self._passed_over_until_s.pop(life, None) is not None:
             log.info("scheduler_answers_again", scheduler_id=scheduler_id)
@@ -72,7 +72,7 @@ class MemberCalls:
         self, scheduler_id: SchedulerId, request: pb.AskExecutorsRequest
     ) -> pb.AskExecutorsResponse:
         """Have the scheduler ask the executors that wait there; an empty answer when it does not give one in time."""
-        record = self._members.find(scheduler_id)
+        record = self._schedulers.find(scheduler_id)
         if record is None:
             return pb.AskExecutorsResponse()
         timeout_s = request.wait_ms / 1000 + self._timeout_s
@@ -88,12 +88,12 @@ class MemberCalls:
     def _stub(self, record: SchedulerRecord) -> Any:
         if record.incarnation not in self._channels:
             channel = self._access.aio_channel(record.address)
-            self._channels[record.incarnation] = (channel, OnagerReplicaStub(channel))
+            self._channels[record.incarnation] = (channel, OnagerSchedulerGatewayStub(channel))
         return self._channels[record.incarnation][1]
 
     async def close_gone(self) -> None:
         """Close the channels to lives that are over; calls in flight there end in `NotDrivingError`."""
-        live = {record.incarnation for s in self._members.live if (record := self._members.find(s)) is not None}
+        live = {record.incarnation for s in self._schedulers.live if (record := self._schedulers.find(s)) is not None}
         for life in [life for life in self._passed_over_until_s if life not in live]:
             del self._passed_over_until_s[life]
         for life in [life for life in self._channels if life not in live]:

@@ -1,4 +1,4 @@
-"""Programs: steps that no executor gets, their order, their ends, and what records of them look like."""
+"""Scripts: steps that no executor gets, their order, their ends, and what records of them look like."""
 
 import pytest
 from msgspec.structs import replace
@@ -32,14 +32,14 @@ from onager.execution_graph import (
     has_task_for,
     planned_at_once,
     pop_next_tasks,
-    program_summary,
     revive,
     running_steps,
+    script_summary,
     violations,
 )
 from onager.execution_graph.codec import encode_graph
 from onager.execution_graph.intervals import IntervalReader
-from onager.execution_graph.programs import was_planned_at_once
+from onager.execution_graph.scripts import was_planned_at_once
 from onager.execution_graph.wall_time import TimeUse, WallTime
 from tests.unit.execution_graph.builder import Job, new_graph, stage
 
@@ -58,8 +58,8 @@ def step(stage_id: int, *after: int, name: str = "") -> StageSpec:
     )
 
 
-def program(*steps: StageSpec) -> Job:
-    """Return a program whose steps were given with it, and have begun where nothing is before them."""
+def script(*steps: StageSpec) -> Job:
+    """Return a script whose steps were given with it, and have begun where nothing is before them."""
     job = Job(planned_at_once(new_graph(), steps, 1_000))
     job.start()
     return job
@@ -80,7 +80,7 @@ def test_a_script_becomes_steps_one_after_the_other() -> None:
         task_attempt=0,
         executor_id="a",
         stages=(step(1), step(2, 1), step(3, 2)),
-        summary=program_summary(3),
+        summary=script_summary(3),
         fused_output=None,
         metrics=job.success(0, 0).metrics,
         at_ms=job.tick(),
@@ -98,7 +98,7 @@ def test_a_script_becomes_steps_one_after_the_other() -> None:
 
 
 def test_no_executor_gets_a_step() -> None:
-    job = program(step(1), step(2, 1))
+    job = script(step(1), step(2, 1))
     assert was_planned_at_once(job.graph)
     assert pop_next_tasks(job.graph, SLOT, 10, 2_000) is None
     assert not has_task_for(job.graph, SLOT, 2_000)
@@ -110,8 +110,8 @@ def test_no_executor_gets_a_step() -> None:
     assert not job.feed(launched)
 
 
-def test_steps_without_an_order_run_together_and_all_of_them_end_the_program() -> None:
-    job = program(step(1), step(2), step(3, 1))
+def test_steps_without_an_order_run_together_and_all_of_them_end_the_script() -> None:
+    job = script(step(1), step(2), step(3, 1))
     assert running(job.graph) == [1, 2]
     job.feed(ended(1))
     job.start()
@@ -122,8 +122,8 @@ def test_steps_without_an_order_run_together_and_all_of_them_end_the_program() -
     assert job.graph.state is JobState.SUCCESSFUL
 
 
-def test_an_end_that_is_told_again_or_too_early_changes_nothing() -> None:
-    job = program(step(1), step(2, 1))
+def test_an_end_that_is_reported_again_or_too_early_changes_nothing() -> None:
+    job = script(step(1), step(2, 1))
     assert not job.feed(ended(2))
     assert job.feed(ended(1))
     assert not job.feed(ended(1))
@@ -131,21 +131,21 @@ def test_an_end_that_is_told_again_or_too_early_changes_nothing() -> None:
     assert not job.feed(ended(7))
 
 
-def test_a_failed_child_fails_its_program_with_the_place_before_the_message() -> None:
-    job = program(step(1), step(2), step(3, 1, 2, name="load"))
+def test_a_failed_child_fails_its_script_with_the_place_before_the_message() -> None:
+    job = script(step(1), step(2), step(3, 1, 2, name="load"))
     job.feed(ended(1))
     failure = Failure(kind=FailureKind.USER_ERROR, message="no such table", error_class="TABLE_OR_VIEW_NOT_FOUND")
     assert job.feed(ended(2, failure=failure))
     assert isinstance(job.graph.outcome, Failed)
-    told = job.graph.outcome.failure
-    assert told.message == "step 2 of 3 (statement 2, line 20): no such table"
-    assert told.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    reported = job.graph.outcome.failure
+    assert reported.message == "step 2 of 3 (statement 2, line 20): no such table"
+    assert reported.error_class == "TABLE_OR_VIEW_NOT_FOUND"
     assert running(job.graph) == []
 
 
 @pytest.mark.parametrize("done", [0, 1])
 def test_a_deadline_that_passes_fails_the_job_where_it_is(done: int) -> None:
-    job = program(step(1), step(2, 1))
+    job = script(step(1), step(2, 1))
     for stage_id in range(1, done + 1):
         job.feed(ended(stage_id))
         job.start()
@@ -163,8 +163,8 @@ def test_a_deadline_fails_a_job_that_nobody_has_begun() -> None:
     assert job.graph.state is JobState.FAILED
 
 
-def test_records_of_programs_survive_the_round_trip() -> None:
-    job = program(step(1), step(2, 1))
+def test_records_of_scripts_survive_the_round_trip() -> None:
+    job = script(step(1), step(2, 1))
     assert decode_graph(encode_graph(job.graph)) == job.graph
     for event in (ended(1), deadline_passed(job.graph, 1, 2)):
         batch = EventBatch(batch_id="b", events=(event,))
@@ -180,13 +180,13 @@ def test_records_of_programs_survive_the_round_trip() -> None:
         ((step(1, 2), step(2)), "not an earlier one"),
     ],
 )
-def test_what_is_no_program_is_told(steps: tuple[StageSpec, ...], why: str) -> None:
-    told = check_stages(steps)
-    assert told is not None
-    assert why in told
+def test_what_is_no_script_is_reported(steps: tuple[StageSpec, ...], why: str) -> None:
+    reported = check_stages(steps)
+    assert reported is not None
+    assert why in reported
 
 
-def test_the_time_of_a_program_is_that_of_its_steps() -> None:
+def test_the_time_of_a_script_is_that_of_its_steps() -> None:
     graph = planned_at_once(new_graph(), (step(1), step(2, 1)), 1_000)
     started = revive(apply(graph, ended(1)), 0)
     assert started is not None
@@ -196,7 +196,7 @@ def test_the_time_of_a_program_is_that_of_its_steps() -> None:
     assert WallTime(log).shares(2_000) == ((TimeUse.RUNNING, 1_000),)
 
 
-def test_a_log_gives_the_same_program_in_one_go() -> None:
+def test_a_log_gives_the_same_script_in_one_go() -> None:
     first = planned_at_once(new_graph(), (step(1), step(2), step(3, 1, 2)), 1_000)
     job = Job(first)
     job.start()

@@ -7,7 +7,7 @@ from typing import Any
 from onager.execution_graph import ExecutorSlot
 from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.onager_pb2_grpc import OnagerReplicaServicer
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerGatewayServicer
 from onager.protocol.serving import translated
 from onager.protocol.task_keys import by_key, task_id, task_key
 from onager.scheduler import timing
@@ -15,7 +15,7 @@ from onager.scheduler.api.progress import ProgressView
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.live_schedulers import LiveSchedulers
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.query_coordinator import Share
@@ -31,7 +31,7 @@ Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
 
 
 @dataclass(eq=False, repr=False)
-class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
+class SchedulerGatewayService(OnagerSchedulerGatewayServicer):  # type: ignore[misc]
     """The service for other schedulers; it handles whatever arrives, since others may see another driver."""
 
     local: LocalDriver
@@ -39,7 +39,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     forwarding: Forwarding
     jobs: JobStore
     ownership: Ownership
-    members: Members
+    schedulers: LiveSchedulers
     view: ProgressView
     live: LiveProgress
     requests: ExecutorRequests
@@ -53,13 +53,13 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:  # noqa: ARG002, N802
         """Answer when the caller's wait is over, or when this scheduler leaves."""
         await is_set_within(self._leaving, min(request.wait_ms / 1000, timing.ATTEND_WAIT_S))
-        record = self.members.record
+        record = self.schedulers.record
         return pb.AttendResponse(
             scheduler_id=record.scheduler_id,
             incarnation=record.incarnation,
             leaving=self._leaving.is_set(),
-            now_ms=self.members.clock.now_ms(),
-            machine_ms=self.members.clock.machine_ms,
+            now_ms=self.schedulers.clock.now_ms(),
+            machine_ms=self.schedulers.clock.machine_ms,
         )
 
     @translated
@@ -72,7 +72,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
         """Handle all parts concurrently, and answer each."""
         self.loads.take_loads(request.loads)
-        self.live.hear(each for each in request.progress if self._is_active(JobId(each.task.job_id)))
+        self.live.record(each for each in request.progress if self._is_active(JobId(each.task.job_id)))
         reports, slots, lists = await asyncio.gather(
             a_few_at_once([self._update(part) for part in request.reports], most=16),
             a_few_at_once([self._fill(part) for part in request.slots]),
@@ -82,10 +82,10 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         for part in request.watched:
             watched.append(self._progress(JobId(part.job_id)))
             await asyncio.sleep(0)  # one with many stages takes a while
-        loads, change = self.loads.changed_since(request.heard_change)
+        loads, change = self.loads.changed_since(request.known_change)
         caller = self.forwarding.drivers().get(SchedulerId(request.scheduler_id))
         if caller is not None:
-            caller.answered(request.heard_change, change)
+            caller.answered(request.known_change, change)
         others = [JobId(part.job_id) for part in request.slots if not self.ownership.follows(JobId(part.job_id))]
         return pb.ForwardResponse(
             loads=[*loads, *self.loads.of(others)],

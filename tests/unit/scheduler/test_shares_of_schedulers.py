@@ -1,4 +1,4 @@
-"""Two replicas, each driving some jobs: fair shares and loads of the jobs that the other one drives."""
+"""Two schedulers, each driving some jobs: fair shares and loads of the jobs that the other one drives."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from tests.unit.scheduler.pair import HERE, SLOT, THERE, job_of
 # ---------------------------------------------------------------- fair shares
 
 
-async def test_a_waiting_job_of_another_replica_gets_its_share_as_tasks_end(pair):
+async def test_a_waiting_job_of_another_scheduler_gets_its_share_as_tasks_end(pair):
     old, new = job_of(HERE), job_of(THERE)
     await pair.run_job(old, 100)
     keys = await pair.fill(4)
@@ -26,8 +26,8 @@ async def test_a_waiting_job_of_another_replica_gets_its_share_as_tasks_end(pair
         assert Counter(key.job_id for key in keys) in ({old: 2, new: 2}, {old: 3, new: 1}, {old: 1, new: 3})
 
 
-async def test_it_gets_its_share_also_where_its_own_replica_hears_of_no_report(pair):
-    """All executors talk with the replica of the old job, and all reports are of that."""
+async def test_it_gets_its_share_also_where_its_own_scheduler_learns_of_no_report(pair):
+    """All executors talk with the scheduler of the old job, and all reports are of that."""
     old, new = job_of(THERE), job_of(HERE)
     await pair.run_job(old, 100)
     keys = await pair.fill(4, pair.there)
@@ -38,7 +38,7 @@ async def test_it_gets_its_share_also_where_its_own_replica_hears_of_no_report(p
     assert set(Counter(key.job_id for key in keys).values()) == {2}
 
 
-async def test_weights_hold_between_jobs_of_two_replicas(pair):
+async def test_weights_hold_between_jobs_of_two_schedulers(pair):
     heavy, light = job_of(HERE), job_of(THERE)
     await pair.run_job(heavy, 100, terms=JobTerms(weight=3.0))
     await pair.run_job(light, 100, terms=JobTerms(weight=1.0), at_ms=2)
@@ -50,7 +50,7 @@ async def test_weights_hold_between_jobs_of_two_replicas(pair):
     assert Counter(key.job_id for key in keys)[heavy] in (5, 6, 7)
 
 
-async def test_a_session_keeps_to_its_limit_over_two_replicas(pair):
+async def test_a_session_keeps_to_its_limit_over_two_schedulers(pair):
     terms = JobTerms(session="s", session_max_tasks=3)
     jobs = [job_of(HERE), job_of(THERE)]
     for job_id in jobs:
@@ -65,7 +65,7 @@ async def test_a_session_keeps_to_its_limit_over_two_replicas(pair):
     assert sum(map(pair.running, jobs)) >= 2, "and it does not starve"
 
 
-async def test_a_session_keeps_to_its_limit_exactly_where_one_replica_acts(pair):
+async def test_a_session_keeps_to_its_limit_exactly_where_one_scheduler_acts(pair):
     terms = JobTerms(session="s", session_max_tasks=3)
     jobs = [job_of(HERE, 0), job_of(HERE, 1)]
     other = job_of(HERE, 2)
@@ -107,7 +107,7 @@ async def test_a_session_is_counted_when_the_next_task_is_chosen_and_not_when_th
     assert (pair.running(limited), pair.running(other)) == (0, 2)
 
 
-# ---------------------------------------------------------------- what is known of other replicas' jobs
+# ---------------------------------------------------------------- what is known of other schedulers' jobs
 
 
 async def test_a_job_that_had_nothing_to_do_is_asked_again_when_its_head_is_newer(pair):
@@ -124,17 +124,17 @@ async def test_a_job_that_had_nothing_to_do_is_asked_again_when_its_head_is_newe
     assert [k.task_attempt for k in await pair.fill(1)] == [key.task_attempt + 1]
 
 
-async def test_what_is_told_late_changes_nothing(pair):
+async def test_what_is_reported_late_changes_nothing(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 9)
-    told = pair.there.loads.of([job_id])
+    reported = pair.there.loads.of([job_id])
     await pair.fill(2)
     assert pair.here.queue.running(job_id) == 2
-    pair.here.loads.take_loads(told)
+    pair.here.loads.take_loads(reported)
     assert pair.here.queue.running(job_id) == 2
 
 
-async def test_loads_are_told_once(pair):
+async def test_loads_are_reported_once(pair):
     await pair.run_job(job_of(THERE), 9)
     pair.calls.clear()
     await pair.settle()
@@ -150,9 +150,9 @@ async def test_who_takes_over_a_job_that_it_had_in_memory_tells_the_others_what_
     await pair.run_job(job_id, 3)
     await pair.here.jobs.load(job_id)  # somebody asked for it
     before = pair.here.loads.latest_change
-    pair.here.members.end(pair.here.members.find(THERE), "it is gone")
+    pair.here.schedulers.end(pair.here.schedulers.find(THERE), "it is gone")
     await pair.here.adoption.adopt_all()
-    told, last = pair.here.loads.changed_since(before)
-    assert [(load.job_id, load.available) for load in told] == [(job_id, 3)]
+    reported, last = pair.here.loads.changed_since(before)
+    assert [(load.job_id, load.available) for load in reported] == [(job_id, 3)]
     await pair.here.adoption.adopt_all()
     assert pair.here.loads.changed_since(last) == ([], last), "once"

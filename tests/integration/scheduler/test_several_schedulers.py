@@ -1,4 +1,4 @@
-"""Two replicas over one store: clients may use either, and neither needs the other."""
+"""Two schedulers over one store: clients may use either, and neither needs the other."""
 
 import asyncio
 import uuid
@@ -8,7 +8,7 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.app import Replica
+from onager.scheduler.app import SchedulerApp
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import open_backend
@@ -20,9 +20,9 @@ from tests.support.waiting import eventually
 
 
 @asynccontextmanager
-async def replica(backend, tmp_path):
+async def scheduler(backend, tmp_path):
     settings = SchedulerSettings(listen="127.0.0.1:0", exchange_dir=str(tmp_path), sweep_interval_ms=200)
-    made = Replica(settings, backend, SystemClock())
+    made = SchedulerApp(settings, backend, SystemClock())
     await made.start()
     server, port = await serve(made, settings.listen)
     running = Running(made, server, port, asyncio.create_task(made.run()))
@@ -50,18 +50,18 @@ def connect(request):
 
 
 @pytest.fixture
-async def replicas(connect, tmp_path):
+async def schedulers(connect, tmp_path):
     async with (
         await connect() as one,
         await connect() as other,
-        replica(one, tmp_path) as here,
-        replica(other, tmp_path) as there,
+        scheduler(one, tmp_path) as here,
+        scheduler(other, tmp_path) as there,
     ):
         yield here, there
 
 
-async def test_a_job_submitted_here_is_run_there_and_followed_anywhere(replicas):
-    here, there = replicas
+async def test_a_job_submitted_here_is_run_there_and_followed_anywhere(schedulers):
+    here, there = schedulers
     client, other = Client(here.address), Client(there.address)
     await client.submit("job-1")
     following = asyncio.create_task(client.wait("job-1"))
@@ -76,34 +76,34 @@ async def test_a_job_submitted_here_is_run_there_and_followed_anywhere(replicas)
     await other.close()
 
 
-async def test_replicas_tell_the_same_load_of_an_executor(replicas):
-    here, there = replicas
+async def test_schedulers_tell_the_same_load_of_an_executor(schedulers):
+    here, there = schedulers
     clients = [Client(here.address), Client(there.address)]
     said = pb.ExecutorLoad(heap_used_bytes=1 << 20, rss_bytes=2 << 30, cpu_percent=90, running=2, free_slots=1)
 
-    async def told():
+    async def reported():
         lists = await asyncio.gather(*(c.stub.ListExecutors(pb.ListExecutorsRequest()) for c in clients))
         return [(e.executor_id, e.running, e.load) for found in lists for e in found.executors]
 
     async with executor(there.address, "e1", two_stages()) as scripted:
         scripted.load = said
 
-        async def is_told_alike():
-            return await told() == [("e1", 2, said)] * 2
+        async def is_described_alike():
+            return await reported() == [("e1", 2, said)] * 2
 
-        await eventually(is_told_alike)
+        await eventually(is_described_alike)
     for client in clients:
         await client.close()
 
 
-async def test_replicas_list_each_other(replicas):
+async def test_schedulers_list_each_other(schedulers):
     async def listed(address):
         client = Client(address)
         found = (await client.stub.ListSchedulers(pb.ListSchedulersRequest())).schedulers
         await client.close()
         return {(s.address, s.answering) for s in found}
 
-    here, there = (one.address for one in replicas)
+    here, there = (one.address for one in schedulers)
 
     async def both_are_listed():
         return await listed(here) == {(here, True), (there, False)} and await listed(there) == {
@@ -114,8 +114,8 @@ async def test_replicas_list_each_other(replicas):
     await eventually(both_are_listed)
 
 
-async def test_executors_of_two_replicas_share_a_job(replicas):
-    here, there = replicas
+async def test_executors_of_two_schedulers_share_a_job(schedulers):
+    here, there = schedulers
     client = Client(here.address)
     run = two_stages(width=200)
     async with executor(here.address, "e1", run) as e1, executor(there.address, "e2", run) as e2:

@@ -1,7 +1,7 @@
-"""Programs: jobs whose stages are steps, each done by a job of its own, its *child*.
+"""Scripts: jobs whose stages are steps, each done by a job of its own, its *child*.
 
-An executor never sees a step. The scheduler that drives the program submits the child, and tells the graph when that
-has ended. The child's id follows from the program's and the step's, so that there is one, whoever
+An executor never sees a step. The scheduler that drives the script submits the child, and tells the graph when that
+has ended. The child's id follows from the script's and the step's, so that there is one, whoever
 submits it, and however often.
 """
 
@@ -50,17 +50,17 @@ def planned_at_once(graph: ExecutionGraph, steps: Sequence[StageSpec], at_ms: in
         for spec in steps
     )
     stages: tuple[Stage, ...] = (planning, *begun)
-    return settled(replace(graph, stages=stages, plan=program_summary(len(steps))), at_ms)
+    return settled(replace(graph, stages=stages, plan=script_summary(len(steps))), at_ms)
 
 
 def was_planned_at_once(graph: ExecutionGraph) -> bool:
     """Return whether the steps of *graph* were given with the job."""
     outputs = graph.stages[PLAN_STAGE_ID].ledger.outputs
-    return graph.is_program and 0 in outputs and not outputs[0].executor_id
+    return graph.is_script and 0 in outputs and not outputs[0].executor_id
 
 
-def program_summary(last_step_id: int, explain_digest: str | None = None) -> PlanSummary:
-    """Return what there is to say of a program's plan; its result is that of the last step, which comes later."""
+def script_summary(last_step_id: int, explain_digest: str | None = None) -> PlanSummary:
+    """Return what there is to say of a script's plan; its result is that of the last step, which comes later."""
     return PlanSummary(
         arrow_schema="",
         schema_json="",
@@ -73,7 +73,7 @@ def program_summary(last_step_id: int, explain_digest: str | None = None) -> Pla
 
 def running_steps(graph: ExecutionGraph) -> Iterator[RunningStage]:
     """Yield the steps whose children are to be there."""
-    if graph.is_active and graph.is_program:
+    if graph.is_active and graph.is_script:
         for stage in graph.stages:
             if isinstance(stage, RunningStage) and stage.spec.work is StageWork.STEP:
                 yield stage
@@ -86,14 +86,14 @@ def child_of(stage: Stage) -> str:
 
 
 def on_step_ended(graph: ExecutionGraph, event: StepEnded) -> ExecutionGraph:
-    """Apply the end of a child: the step is successful, or the program fails with the child's failure."""
+    """Apply the end of a child: the step is successful, or the script fails with the child's failure."""
     stage = running_stage(graph, event.stage_id, None)
     if stage is None or stage.spec.work is not StageWork.STEP:
         return graph
     if event.failure is not None:
         ledger = replace(stage.ledger, tasks_failed=stage.ledger.tasks_failed + 1)
-        told = replace(event.failure, message=f"{_place(graph, stage)}: {event.failure.message}")
-        return failed(graph, replace(stage, ledger=ledger), told, event.at_ms)
+        reported = replace(event.failure, message=f"{_place(graph, stage)}: {event.failure.message}")
+        return failed(graph, replace(stage, ledger=ledger), reported, event.at_ms)
     output = TaskOutput(nonce=event.child_id, is_shared=True, rows=max(0, event.rows), bytes=0)
     return settled(with_stage(graph, with_successes(stage, {0: output}, {})), event.at_ms)
 

@@ -1,4 +1,4 @@
-"""Membership: registration, again whenever no scheduler knows us, and heartbeats that keep the lease."""
+"""Registration: registration, again whenever no scheduler knows us, and heartbeats that keep the lease."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Identity:
     """The address at which other executors read the streams of tasks here; empty if it cannot stream."""
 
 
-class Membership:
+class Registration:
     """Keeps the executor registered; `lose` makes it register again, with the tasks that it holds."""
 
     def __init__(

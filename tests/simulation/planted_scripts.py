@@ -1,4 +1,4 @@
-"""Bugs in programs; see `planted`."""
+"""Bugs in scripts; see `planted`."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from unittest import mock
 from onager.execution_graph import ExecutionGraph, Stage
 from onager.ids import JobId
 from onager.scheduler.engine.steps import Steps
-from tests.simulation.programs import FALSE_IDS
+from tests.simulation.scripts import FALSE_IDS
 
 
 def _step_id_is_drawn() -> AbstractContextManager[Any]:
@@ -26,7 +26,7 @@ def _step_id_is_drawn() -> AbstractContextManager[Any]:
 
 
 def _retry_does_all_again() -> AbstractContextManager[Any]:
-    """A retried program runs the steps that were done, too."""
+    """A retried script runs the steps that were done, too."""
 
     async def done_before(_: Steps, __: Any, ___: Any) -> None:
         return None
@@ -34,7 +34,7 @@ def _retry_does_all_again() -> AbstractContextManager[Any]:
     return mock.patch.object(Steps, "_done_before", done_before)
 
 
-OF_PROGRAMS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+OF_SCRIPTS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "step-id-is-drawn": _step_id_is_drawn,
     "retry-does-all-again": _retry_does_all_again,
 }

@@ -1,8 +1,8 @@
-"""Pipelined jobs: their stages run together, and rows go from task to task without being stored.
+"""Streaming jobs: their stages run together, and rows go from task to task without being stored.
 
 A stage is resolved as soon as every task of its producers is assigned to an executor or done (`settling.has_inputs`).
 So stages start in the order of their ids, and no task waits for one that no executor has. The attempts that a task
-reads from are fixed when it is launched. What would change them gives pipelining up, once and for the whole job.
+reads from are fixed when it is launched. What would change them gives streaming up, once and for the whole job.
 Streamed rows cannot be read again, so then all stages of the query begin again over the durable exchange, with attempt
 numbers of tasks and stages above those that were used. It counts against no task.
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from onager.execution_graph.events import PipelineAbandoned
+from onager.execution_graph.events import StreamingAbandoned
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.rollback import lives_with_outputs, without_running
 from onager.execution_graph.settling import settled
@@ -36,7 +36,7 @@ _REASON_CHARS = 500
 
 def is_streaming(graph: ExecutionGraph, stage: Stage) -> bool:
     """Return whether tasks of *stage* read or write streams, or would if other stages had any to read."""
-    return stage.spec.work is StageWork.QUERY and graph.is_pipelined
+    return stage.spec.work is StageWork.QUERY and graph.is_streaming
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,16 @@ def has_readers_at_work(graph: ExecutionGraph, stage_id: int) -> bool:
 
 def find_abandonment(
     graph: ExecutionGraph, executors: Collection[str], streaming: Collection[str], at_ms: int
-) -> PipelineAbandoned | None:
-    """Return the event that ends pipelining if none of *executors*, which take work, is in *streaming*.
+) -> StreamingAbandoned | None:
+    """Return the event that ends streaming if none of *executors*, which take work, is in *streaming*.
 
     None while no executor takes work at all, or no task waits.
     """
-    if not executors or not graph.is_active or not graph.is_pipelined or any(e in streaming for e in executors):
+    if not executors or not graph.is_active or not graph.is_streaming or any(e in streaming for e in executors):
         return None
     if not any(_waits(stage) for stage in graph.stages):
         return None
-    return PipelineAbandoned(reason="no executor that takes work has an address for streams", at_ms=at_ms)
+    return StreamingAbandoned(reason="no executor that takes work has an address for streams", at_ms=at_ms)
 
 
 def _waits(stage: Stage) -> bool:
@@ -98,22 +98,22 @@ def _waits(stage: Stage) -> bool:
     return is_ready and stage.spec.work is StageWork.QUERY
 
 
-def on_pipeline_abandoned(graph: ExecutionGraph, event: PipelineAbandoned) -> ExecutionGraph:
+def on_streaming_abandoned(graph: ExecutionGraph, event: StreamingAbandoned) -> ExecutionGraph:
     """Continue over the durable exchange; stale once the query itself is done."""
     is_done = all(isinstance(s, SuccessfulStage) for s in graph.stages if s.spec.work is StageWork.QUERY)
-    return graph if is_done or not graph.is_pipelined else abandoned(graph, event.reason, event.at_ms)
+    return graph if is_done or not graph.is_streaming else abandoned(graph, event.reason, event.at_ms)
 
 
 def abandoned(graph: ExecutionGraph, reason: str, at_ms: int) -> ExecutionGraph:
-    """Return *graph*, a pipelined one, with all stages after planning ready to run over the durable exchange."""
-    assert graph.pipeline is not None
+    """Return *graph*, a streaming one, with all stages after planning ready to run over the durable exchange."""
+    assert graph.streaming is not None
     stages = tuple(stage if stage.spec.work is StageWork.PLAN else _begun_anew(stage) for stage in graph.stages)
     bound = lives_with_outputs(stages)
     return settled(
         replace(
             graph,
             stages=stages,
-            pipeline=replace(graph.pipeline, reason=reason[:_REASON_CHARS] or "unknown", abandoned_ms=at_ms),
+            streaming=replace(graph.streaming, reason=reason[:_REASON_CHARS] or "unknown", abandoned_ms=at_ms),
             lost_lives=tuple(life for life in graph.lost_lives if life in bound),
         ),
         at_ms,

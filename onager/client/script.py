@@ -1,4 +1,4 @@
-"""Programs: several jobs that wait for each other, submitted as one."""
+"""Scripts: several jobs that wait for each other, submitted as one."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,35 +15,35 @@ Submit = Callable[[pb.JobSpec, str | None], JobHandle]
 
 
 class Step:
-    """One step of a program, made by `Program.sql` or `Program.function`."""
+    """One step of a script, made by `Script.sql` or `Script.function`."""
 
-    def __init__(self, program: "Program", spec: pb.JobSpec) -> None:
-        self.program = program
+    def __init__(self, script: "Script", spec: pb.JobSpec) -> None:
+        self.script = script
         self.spec = spec
         self.waits_for: dict[Step, None] = {}
 
     @property
     def name(self) -> str:
-        """The step's name, of which a program has one."""
+        """The step's name, of which a script has one."""
         return self.spec.name
 
     def __repr__(self) -> str:
         return f"Step({self.name!r})"
 
     def after(self, *steps: "Step") -> "Step":
-        """Have the step wait for *steps* of the same program, too; return it."""
+        """Have the step wait for *steps* of the same script, too; return it."""
         for step in steps:
-            if step.program is not self.program:
-                raise InvalidRequestError(f"{self.name} cannot wait for {step.name}, a step of another program")
+            if step.script is not self.script:
+                raise InvalidRequestError(f"{self.name} cannot wait for {step.name}, a step of another script")
             self.waits_for[step] = None
         return self
 
 
-class Program:
-    """A program while it is made: `submit` sends it, as a single job."""
+class Script:
+    """A script while it is made: `submit` sends it, as a single job."""
 
     def __init__(self, submit: Submit, name: str, options: Mapping[str, Any]) -> None:
-        """Begin a program; *options* are parameters of `job_spec` for all of it."""
+        """Begin a script; *options* are parameters of `job_spec` for all of it."""
         self._submit = submit
         self._name = name
         self._options = options
@@ -107,26 +107,26 @@ class Program:
         return self._add(spec, after)
 
     def submit(self, job_id: str | None = None) -> JobHandle:
-        """Submit the program, and return its job once it is stored durably.
+        """Submit the script, and return its job once it is stored durably.
 
         Steps that wait for no other run at once. The result of the job is that of the last step, in the order in which
-        steps were added. Raises `InvalidRequestError` for a program without steps, and for steps that wait for each
+        steps were added. Raises `InvalidRequestError` for a script without steps, and for steps that wait for each
         other.
         """
         if not self._steps:
-            raise InvalidRequestError("the program has no step: add one with sql() or function()")
+            raise InvalidRequestError("the script has no step: add one with sql() or function()")
         if len(self._steps) > MAX_STEPS:
-            raise InvalidRequestError(f"the program has {len(self._steps):,} steps, more than {MAX_STEPS:,}")
+            raise InvalidRequestError(f"the script has {len(self._steps):,} steps, more than {MAX_STEPS:,}")
         ordered = _ordered(self._steps)
         numbers = {step: number for number, step in enumerate(ordered, start=1)}
-        program = pb.ProgramSpec(steps=[_message(step, numbers) for step in ordered])
-        spec = job_spec(program=program, name=self._name or f"program of {len(ordered)} steps", **self._options)
+        script = pb.ScriptSpec(steps=[_message(step, numbers) for step in ordered])
+        spec = job_spec(script=script, name=self._name or f"script of {len(ordered)} steps", **self._options)
         return self._submit(spec, job_id)
 
     def _named(self, name: str | None) -> str:
         found = name or f"step {len(self._steps) + 1}"
         if any(step.name == found for step in self._steps):
-            raise InvalidRequestError(f"the program has a step {found!r} already: give each a name of its own")
+            raise InvalidRequestError(f"the script has a step {found!r} already: give each a name of its own")
         return found
 
     def _add(self, spec: pb.JobSpec, after: Sequence[Step]) -> Step:
@@ -159,9 +159,9 @@ def _cycle(steps: Sequence[Step]) -> str:
         path.append(following)
 
 
-def _message(step: Step, numbers: Mapping[Step, int]) -> pb.ProgramStep:
+def _message(step: Step, numbers: Mapping[Step, int]) -> pb.ScriptStep:
     spec = step.spec
-    message = pb.ProgramStep(
+    message = pb.ScriptStep(
         name=spec.name,
         views=spec.views,
         conf=spec.conf,
