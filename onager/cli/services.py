@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings
 from onager.cli.exits import ExitCode, fail
 from onager.cli.java import ADVICE, find_java_home
 from onager.private_files import write_nothing_for_others
+from onager.renamed_settings import old_names
 
 SUPERVISOR_VARIABLE: Final = "ONAGER_SUPERVISOR_PID"
 """Set by a supervisor for its children, which stop when it has ended."""
@@ -52,6 +53,8 @@ def run_executor(given: Mapping[str, Any]) -> int:
 
 def _settings(model: type[S], given: Mapping[str, Any]) -> S:
     """Return the settings from flags, then from variables; end the process with a message if one is invalid."""
+    if refused := list(old_names(os.environ)):
+        fail("\n".join(refused), ExitCode.USAGE)
     _warn_of_unknown_variables(model)
     try:
         return model(**{name: value for name, value in given.items() if value is not None})
