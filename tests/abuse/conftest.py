@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from onager.protocol.limits import CHANNEL_OPTIONS, MIB
-from tests.support.waiting import HANGS_S
+from tests.support.waiting import HANGS_S, until
 
 MAX_LOOKS = 30
 """How long another call may wait: as long as the probe takes for so many looks through a million numbers."""
@@ -113,4 +113,5 @@ def unnoticed(abused: Abused, tell: Callable[[str], None]) -> Iterator[Abused]:
     )
     assert abused.process.poll() is None, abused.log.read_text()[-5000:]
     assert found["longest_s"] <= MAX_LOOKS * found["look_s"]
-    assert found["grown"] <= MAX_GROWN
+    if found["grown"] > MAX_GROWN:  # gRPC frees a refused message a little later
+        until(lambda: abused.ask_probe("end")["grown"] <= MAX_GROWN, "the scheduler's memory of before")

@@ -272,6 +272,7 @@ def test_an_exchange_directory_that_cannot_be_written(cluster, tmp_path, where):
     assert where in refused(executor_elsewhere(cluster, "bad-exchange", where))
 
 
+@pytest.mark.long
 def test_executors_of_another_protocol_or_spark_version(cluster):
     # It is refused whether its Spark is warm or not.
     other_protocol = (
@@ -313,6 +314,7 @@ def on_small_disk(make_module_cluster):
     return cluster
 
 
+@pytest.mark.long
 def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nobody(on_small_disk):
     """For longer than failed tasks are retried; meanwhile the executor takes no work, and reports why."""
     cluster = on_small_disk
@@ -339,6 +341,7 @@ def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nob
     assert cluster.executor_states() == {"e-1": "alive"}
 
 
+@pytest.mark.long
 def test_a_job_for_which_the_exchange_directory_is_too_small_says_so_and_can_be_cancelled(on_small_disk):
     cluster = on_small_disk
     too_large = cluster.client.sql("SELECT id, repeat(uuid(), 20) AS filler FROM range(20000)", conf=UNFUSED)

@@ -185,6 +185,7 @@ def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path
     assert reported[-1] == "3"
 
 
+@pytest.mark.long
 def test_a_jdbc_client_queries_and_changes_tables(cluster):
     jars = Path(pyspark.__file__).parent / "jars"
     java = [find_java_home() / "bin" / "java", "-Xmx256m", "-XX:TieredStopAtLevel=1"]

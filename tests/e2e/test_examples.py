@@ -29,6 +29,7 @@ PRINTED = {
 """What each example prints, from its first line to its last."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(PRINTED))
 def test_an_example_prints_what_it_is_for(shared_cluster: Cluster, name, tmp_path):
     environment = {

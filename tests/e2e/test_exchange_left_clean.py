@@ -15,6 +15,8 @@ from tests.support.processes.cluster import Cluster
 from tests.support.trees import below, size_of
 from tests.support.waiting import HANGS_S, until
 
+pytestmark = pytest.mark.long
+
 ROWS = 200_000
 LOOK_MS = 300
 BUSY = "SELECT count(*) AS n FROM (SELECT /*+ REPARTITION(3, id) */ id FROM range(0, 20000000000, 1, 2))"

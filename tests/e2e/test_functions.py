@@ -149,6 +149,7 @@ def test_what_spark_raises_in_a_function_keeps_its_class_and_tells_the_lines_of_
     assert 'return look("nowhere")' in cluster.cli("job", job.id).stdout
 
 
+@pytest.mark.long
 def test_an_executor_whose_spark_was_stopped_all_the_same_starts_anew(cluster, gate):
     jvm = cluster.the_executor().jvm().pid
     job = cluster.client.python(f"{JOBS}:stops_all_of_spark_once", args={"gate": str(gate.directory)})

@@ -11,7 +11,7 @@ from onager.client import JobHandle
 from tests.chaos.kill_points import ADAPTIVE, FEW, FORCED, LAID_OUT, REPLANNED, Point, outcomes, ran_again
 from tests.e2e.conftest import JOBS, Gate, rows
 from tests.support.processes.cluster import Cluster, lives
-from tests.support.selection import some
+from tests.support.selection import IS_ALL, some
 from tests.support.waiting import until
 
 
@@ -73,11 +73,12 @@ def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer, t
     assert planned.to_arrow().num_rows == 7
 
 
-def test_three_kills_of_the_executors_jvm_fail_no_job_and_repeat_only_what_ran(cluster, gated_q18, gate, right_answer):
+def test_kills_of_the_executors_jvm_fail_no_job_and_repeat_only_what_ran(cluster, gated_q18, gate, right_answer):
     executor = cluster.the_executor()
     before = cluster.tasks(gated_q18.id)
     were_running = set()
-    for _ in range(3):
+    kills = 3 if IS_ALL else 1  # a third one would fail the job if they counted
+    for _ in range(kills):
         (worker,) = gate.held()
         were_running |= running(cluster.tasks(gated_q18.id))
         executor.jvm().kill()
@@ -91,7 +92,7 @@ def test_three_kills_of_the_executors_jvm_fail_no_job_and_repeat_only_what_ran(c
     after = cluster.tasks(gated_q18.id)
     assert_each_succeeded_once(after)
     assert repeated(before, after) == were_running
-    assert sum(event.type == "executor_lost" for event in gated_q18.events()) == 3
+    assert sum(event.type == "executor_lost" for event in gated_q18.events()) == kills
 
 
 def test_python_worker_killed_in_the_middle_of_a_udf(cluster, gated_q18, gate, right_answer):

@@ -117,6 +117,7 @@ def _python_blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", range(len(_python_blocks())))
 def test_the_python_of_the_readme_works_as_printed(standalone, block, tmp_path):
     program = _python_blocks()[block].replace("sc://127.0.0.1:50050", f"sc://{standalone.address}")
@@ -162,6 +163,7 @@ def test_a_child_that_is_killed_is_started_again_and_the_job_ends_right(standalo
     assert f"the {victim} was killed by SIGKILL; restarting it" in standalone.text()
 
 
+@pytest.mark.long
 def test_a_second_one_at_the_same_address_or_state_says_so_and_ends_with_2(standalone):
     for address, state in (
         (standalone.address, standalone.directory / "other"),

@@ -5,9 +5,12 @@ import os
 import signal
 
 import psutil
+import pytest
 
 from tests.support.processes.cluster import Process
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 
 def below(process: Process, what: str) -> psutil.Process | None:

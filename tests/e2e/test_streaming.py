@@ -80,7 +80,9 @@ def test_a_users_error_is_the_jobs_and_not_what_its_readers_meet(cluster):
     with pytest.raises(JobFailedError) as caught:
         job.wait(timeout=HANGS_S)
     assert caught.value.error_class == "DIVIDE_BY_ZERO"
-    assert job.progress().exchange == "streaming"
+    # On a busy machine, a reader's report that its stream broke may come first.
+    because = job.progress().durable_because
+    assert not because or f"{job.id}/1." in because, because
 
 
 def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster, gate):

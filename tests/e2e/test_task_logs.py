@@ -14,6 +14,8 @@ from tests.e2e.conftest import JOBS, UNFUSED
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import HANGS_S, until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def cluster(_shared_cluster) -> Cluster:

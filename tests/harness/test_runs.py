@@ -213,6 +213,7 @@ def test_forgotten_mark(spark, assert_distributed_eq):
 }
 
 
+@pytest.mark.long
 def test_a_project_finds_the_fixtures_and_reads_what_is_wrong(tmp_path):
     for name, content in PROJECT.items():
         (tmp_path / name).write_text(content)

@@ -15,7 +15,7 @@ from tests.integration.scheduler.test_process import process
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, success
 from tests.support.processes.children import free_port
 from tests.support.processes.forked import fork_onager
-from tests.support.waiting import HANGS_S
+from tests.support.waiting import HANGS_S, eventually
 
 
 async def start_onager(*arguments, **environment):
@@ -67,6 +67,13 @@ async def busy_cluster(tmp_path, backend, **settings):
             assert (await client.wait("ended")).state == pb.SUCCESSFUL
             await client.submit("active")
             await asyncio.wait_for(waits.wait(), HANGS_S)
+            # The scheduler looks at its exchange directory at some time after its start.
+            places = pb.ListStateRequest(prefix="Places")
+
+            async def knows_places():
+                return (await client.stub.ListState(places)).entries
+
+            await eventually(knows_places, "the record of a place")
             yield address, client, go_on
         await client.close()
 
