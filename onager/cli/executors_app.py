@@ -15,7 +15,9 @@ app = typer.Typer(help="List executors, or drain one.", invoke_without_command=T
 def executors(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=0, help="Print at most so many; 0: all. JSON has all.")] = 100,
-    state: Annotated[str, typer.Option(help="Only these: alive, quarantined, no_space, draining, left or lost.")] = "",
+    state: Annotated[
+        str, typer.Option(help="Only these: alive, quarantined, no_space, no_place, draining, left or lost.")
+    ] = "",
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:

@@ -2,14 +2,21 @@
 
 from collections import Counter
 
+from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.records import SHOWN_STATES
 
 
 def list_executors(
     executors: ExecutorManager, request: pb.ListExecutorsRequest, now_ms: int
 ) -> pb.ListExecutorsResponse:
-    """Return the executors that are asked for, by id, and how many there are of each state."""
+    """Return the executors that are asked for, by id, and how many there are of each state.
+
+    Raises `InvalidRequestError` for a state that no executor can have.
+    """
+    if request.state and request.state not in SHOWN_STATES:
+        raise InvalidRequestError(f"{request.state!r} is not an executor's state; use {', '.join(SHOWN_STATES)}")
     states = {record.executor_id: record.state_and_reason(now_ms)[0] for record in executors.registry}
     wanted = [
         record

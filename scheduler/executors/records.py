@@ -37,6 +37,10 @@ class Loss(StrEnum):
     """It did not call within its lease."""
 
 
+SHOWN_STATES: Final = ("alive", "quarantined", "no_space", "no_place", "draining", "left", "lost")
+"""What `ExecutorRecord.state_and_reason` may return as the state."""
+
+
 class ExecutorRecord(Record):
     """One executor in its latest life."""
 

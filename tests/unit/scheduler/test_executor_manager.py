@@ -157,6 +157,8 @@ async def test_a_listing_has_pages_and_tells_how_many_there_are(manager):
     assert [info.executor_id for info in rest.executors] == ["e2", "e4", "e5", "e6"]
     assert not rest.more
     assert len(list_executors(manager, pb.ListExecutorsRequest(), 0).executors) == 7
+    with pytest.raises(InvalidRequestError, match="'asleep' is not an executor's state; use alive, quarantined"):
+        list_executors(manager, pb.ListExecutorsRequest(state="asleep"), 0)
 
 
 async def test_what_another_scheduler_does_costs_the_same_however_many_executors_there_are(manager, backend, clock):
