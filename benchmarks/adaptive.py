@@ -58,11 +58,11 @@ def main() -> None:
     report: dict[str, Any] = {"rows": options.rows, "spark": plain.spark}
     for name, text in STATEMENTS.items():
         report[name] = {"spark_s": plain.best_s(name)}
-        for way, (result, reported) in found[name].items():
+        for way, (result, measured) in found[name].items():
             why = difference(result, plain.results[name], text)
-            report[name][way] = reported | {
+            report[name][way] = measured | {
                 "equal": why is None,
-                "ratio": round(reported["best_s"] / plain.best_s(name), 2),
+                "ratio": round(measured["best_s"] / plain.best_s(name), 2),
             }
             if why is not None:
                 print(f"{name}, {way}: {why}", file=sys.stderr)

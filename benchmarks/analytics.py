@@ -140,11 +140,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="onager-bench-") as scratch:
         plain = run_plain(Asked(views(data), statements, options.runs), Path(scratch))
     rows = []
-    for name, (result, reported) in mine.items():
+    for name, (result, measured) in mine.items():
         why = difference(result, plain.results[name], statements[name])
         if why is not None:
             print(f"{name}: {why}", file=sys.stderr)
-        rows.append(reported | {"statement": name, "equal": why is None, "spark_s": plain.best_s(name)})
+        rows.append(measured | {"statement": name, "equal": why is None, "spark_s": plain.best_s(name)})
     report = _report(options, plain.spark, rows)
     print(json.dumps({key: value for key, value in report.items() if key != "statements"}, indent=1))
     options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -94,9 +94,9 @@ class ConnectCluster:
         mine = {f"{HOST}:{c.laddr.port}" for c in connections if c.raddr and c.raddr.port == listens}
         with socket.create_connection((HOST, self._admin_port), _ANSWER_S) as asked:
             asked.sendall(_SESSIONS)
-            reported = b"".join(iter(lambda: asked.recv(65536), b"")).decode()
+            answer = b"".join(iter(lambda: asked.recv(65536), b"")).decode()
         found = set()
-        for line in reported.splitlines():
+        for line in answer.splitlines():
             words = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
             if words.get("src") in mine:
                 found.add(words["srv"])

@@ -74,13 +74,13 @@ def answer(remote: str) -> None:
     queries = Program(remote).queries()
     print(json.dumps({}), flush=True)
     for _ in sys.stdin:
-        reported: dict[str, float] = {}
+        times_s: dict[str, float] = {}
         for name, query in queries.items():
             began_s = time.monotonic()
             if not query():
                 raise SystemExit(f"{name}: a wrong answer")
-            reported[name] = round(time.monotonic() - began_s, 3)
-        print(json.dumps(reported), flush=True)
+            times_s[name] = round(time.monotonic() - began_s, 3)
+        print(json.dumps(times_s), flush=True)
 
 
 def main() -> int:

@@ -76,7 +76,7 @@ def main() -> int:
     if why_not and not options.anyway:
         lines = [f"benchmarks.figures: {why}: {what}" for why, what in why_not.items()]
         sys.exit("\n".join((*lines, "benchmarks.figures: --anyway measures all the same")))
-    reported: dict[str, Any] = {
+    content: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,
         "why_not_quiet": list(why_not),
@@ -84,12 +84,12 @@ def main() -> int:
         "measured": {},
     }
     if options.only and FILE.exists():
-        reported = continued(json.loads(FILE.read_text()), reported)
+        content = continued(json.loads(FILE.read_text()), content)
     failed = []
     for name in options.only or MEASUREMENTS:
         print(f"{datetime.now(UTC):%H:%M:%S} {name}: {command(name)}", flush=True)
-        reported["measured"][name] = found = _measured(name)
-        _write(reported)
+        content["measured"][name] = found = _measured(name)
+        _write(content)
         if "failed" in found:
             failed.append(name)
             print(f"  failed: {found['failed']}; see {_OUT / name}.log", flush=True)
@@ -166,9 +166,9 @@ def _run(process: "subprocess.Popen[bytes]") -> str:
     return f"exit code {code}" if code else ""
 
 
-def _write(reported: dict[str, Any]) -> None:
+def _write(content: dict[str, Any]) -> None:
     """Write the file, a line for each row."""
-    text = json.dumps(reported, indent=1, ensure_ascii=False)
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     text = re.sub(r"[{\[][^{}\[\]]*[}\]]", lambda found: " ".join(found[0].split()), text)
     made = FILE.with_suffix(".tmp")
     made.write_text(text + "\n")

@@ -42,13 +42,13 @@ class _Runs:
         rows = job.to_arrow()
         taken_s = time.perf_counter() - start_s
         names = [stage.name for stage in job.progress().stages]
-        reported = {
+        row = {
             "s": round(taken_s, 2),
             "reused": sum("(reused from" in name for name in names),
             "not_needed": sum("(not needed" in name for name in names),
             "stages": len(names) - 1,
         }
-        return rows, reported
+        return rows, row
 
     def measured(self, runs: int, facts: Path) -> dict[str, Any]:
         """Return the figures of runs without reuse, of the first one with it, of those after it, and after a change."""
@@ -59,7 +59,7 @@ class _Runs:
         rows, found["first"] = self.run("cluster")
         equal = [rows.equals(expected)]
         again = [self.run("cluster") for _ in range(runs)]
-        found["again"] = min((reported for _, reported in again), key=_seconds)
+        found["again"] = min((row for _, row in again), key=_seconds)
         _change(facts / "part-0.parquet")
         changed, found["changed"] = self.run("cluster")
         now, _ = self.run("off")
@@ -85,8 +85,8 @@ def main() -> None:
     sys.exit(0 if all(each["equal"] and each["again"]["reused"] for each in found) else 1)
 
 
-def _seconds(reported: dict[str, Any]) -> float:
-    return float(reported["s"])
+def _seconds(row: dict[str, Any]) -> float:
+    return float(row["s"])
 
 
 def _change(file: Path) -> None:

@@ -61,9 +61,9 @@ def run_plain(asked: Asked, scratch: Path) -> Answered:
     spec = scratch / "asked.json"
     spec.write_text(json.dumps(asdict(asked)))
     subprocess.run([sys.executable, "-m", "benchmarks.side_by_side", str(spec), str(scratch)], check=True)
-    reported = json.loads((scratch / "times.json").read_text())
+    answer = json.loads((scratch / "times.json").read_text())
     results = {name: pa.ipc.open_file(scratch / f"{name}.arrow").read_all() for name in asked.statements}
-    return Answered(reported["spark"], reported["times_s"], results)
+    return Answered(answer["spark"], answer["times_s"], results)
 
 
 def main(asked: Asked, out: Path) -> None:

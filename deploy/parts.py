@@ -116,7 +116,7 @@ class Part:
     cwd: Path
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     is_dead: bool = field(default=False, init=False)
-    """Whether somebody was notified that it ended by itself."""
+    """Whether it was already reported that it ended by itself."""
     _log_began: int = field(default=0, init=False)
 
     @property

@@ -43,10 +43,10 @@ def program(name: str) -> str:
     return found
 
 
-def until(condition, within_s: float, what: str, reported: Path) -> None:
+def until(condition, within_s: float, what: str, log: Path) -> None:
     end_s = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < end_s, f"{what} is not to be seen:\n{reported.read_text()}"
+        assert time.monotonic() < end_s, f"{what} is not to be seen:\n{log.read_text()}"
         time.sleep(0.05)
 
 
@@ -56,22 +56,22 @@ class Cluster:
     def __init__(self, directory: Path, *flags: str) -> None:
         self.address, self.page_address = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.directory = directory / "cluster"
-        self.reported = directory / "reported"
+        self.log = directory / "log"
         where = ["--directory", str(self.directory), "--listen", self.address, "--page-listen", self.page_address]
         os.chdir(ROOT)
         command = [sys.executable, "-m", "deploy.local_cluster", *where, *flags]
-        self.process = start(command, self.reported, os.environ)
+        self.process = start(command, self.log, os.environ)
 
     def await_ready(self) -> None:
         def is_ready() -> bool:
-            assert self.process.poll() is None, self.reported.read_text()
-            return f"onager is ready at {self.address}" in self.reported.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            return f"onager is ready at {self.address}" in self.log.read_text()
 
-        until(is_ready, 300.0, "a cluster", self.reported)
+        until(is_ready, 300.0, "a cluster", self.log)
 
     def kill(self, name: str) -> None:
         os.kill(self.pid(name), signal.SIGKILL)
-        until(lambda: f"{name} is dead (code -9)" in self.reported.read_text(), 10.0, "a death", self.reported)
+        until(lambda: f"{name} is dead (code -9)" in self.log.read_text(), 10.0, "a death", self.log)
 
     def pid(self, name: str) -> int:
         return int((self.directory / f"{name}.pid").read_text())
@@ -108,7 +108,7 @@ def test_two_of_three_schedulers_and_haproxys_way_to_them_die_in_the_middle_of_a
     conf = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 4}
     with cluster.connect() as client:
         job = client.python(f"{JOBS}:gated_range", args=arguments, conf=conf)
-        until(lambda: any(gate.glob("held-*")), 120.0, "the job at its gate", cluster.reported)
+        until(lambda: any(gate.glob("held-*")), 120.0, "the job at its gate", cluster.log)
         schedulers = {s.scheduler_id: s.answering for s in client.schedulers()}
         assert len(schedulers) == 3
         # The one that serves this client dies, and another one.
@@ -128,7 +128,7 @@ def test_two_of_three_schedulers_and_haproxys_way_to_them_die_in_the_middle_of_a
 
 
 def test_prometheus_collects_from_all_schedulers_and_has_the_rules(cluster):
-    (address,) = re.findall(r"(http://\S+)/alerts", cluster.reported.read_text())
+    (address,) = re.findall(r"(http://\S+)/alerts", cluster.log.read_text())
 
     def asked(path: str) -> Any:
         with urllib.request.urlopen(f"{address}/api/v1/{path}", timeout=10) as answer:
@@ -137,7 +137,7 @@ def test_prometheus_collects_from_all_schedulers_and_has_the_rules(cluster):
     def targets_up() -> Counter[str]:
         return Counter(t["labels"]["job"] for t in asked("targets")["activeTargets"] if t["health"] == "up")
 
-    until(lambda: targets_up() == {"onager": 3, "etcd": 3}, 60.0, "all targets", cluster.reported)
+    until(lambda: targets_up() == {"onager": 3, "etcd": 3}, 60.0, "all targets", cluster.log)
     (group,) = asked("rules")["groups"]
     assert {rule["name"] for rule in group["rules"]} == {alert.name for alert in ALERTS}
     assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}
@@ -194,8 +194,8 @@ def test_whatever_is_set_in_the_files_is_a_setting():
 
 
 def test_the_certificate_of_the_instructions_is_for_the_names_that_schedulers_advertise(tmp_path):
-    reported = (ROOT / "docs" / "deployment.md").read_text()
-    (command,) = re.findall(r"^ *deploy/make-secrets secrets((?:.*\\\n)*.*)", reported, re.MULTILINE)
+    text = (ROOT / "docs" / "deployment.md").read_text()
+    (command,) = re.findall(r"^ *deploy/make-secrets secrets((?:.*\\\n)*.*)", text, re.MULTILINE)
     names = shlex.split(command.replace("\\\n", " "))
     subprocess.run([ROOT / "deploy" / "make-secrets", tmp_path, *names], check=True)
     manifest = (ROOT / "deploy" / "kubernetes" / "scheduler.yaml").read_text()
@@ -238,9 +238,9 @@ def test_the_directory_of_a_cluster_that_runs_is_left_alone(tmp_path):
         [sys.executable, "-c", "import sys; sys.stdin.read()", tmp_path], stdin=subprocess.PIPE
     ) as runs:
         (tmp_path / "etcd-1.pid").write_text(f"{runs.pid}\n")
-        reported = local_cluster(tmp_path)
+        printed = local_cluster(tmp_path)
         runs.communicate()
-    assert f"another cluster runs in {tmp_path} (etcd-1 is process {runs.pid})" in reported
+    assert f"another cluster runs in {tmp_path} (etcd-1 is process {runs.pid})" in printed
     assert (tmp_path / "etcd-1").is_dir()
 
 

@@ -86,10 +86,10 @@ class Compose:
     def refusal(self, *command: str) -> str:
         """Return the message of a command that must fail."""
         try:
-            reported = self(*command, within_s=_WAIT_S)
+            printed = self(*command, within_s=_WAIT_S)
         except EngineError as error:
             return str(error)
-        raise EngineError(f"docker-compose {shlex.join(command)} must fail, and printed\n{reported}")
+        raise EngineError(f"docker-compose {shlex.join(command)} must fail, and printed\n{printed}")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until *condition* holds; what cannot be asked yet does not hold."""
@@ -211,10 +211,10 @@ def use(compose: Compose, say: Callable[[str], None]) -> None:
     check_etcd(compose)
     say("each role has its own secrets, and etcd asks for certificates")
     for step in steps():
-        reported = compose(*(["up", "-d"] if step[0] == "up" else step), within_s=_WAIT_S)
-        say(f"docker-compose {shlex.join(step)}\n{reported}")
+        printed = compose(*(["up", "-d"] if step[0] == "up" else step), within_s=_WAIT_S)
+        say(f"docker-compose {shlex.join(step)}\n{printed}")
         if "SELECT 1 AS one" in step:
-            assert re.search(r"\b1\b", reported), reported
+            assert re.search(r"\b1\b", printed), printed
     compose("start", "scheduler-1", "scheduler-2")
     compose.until(
         lambda: len(re.findall("^scheduler-", compose.cli("schedulers"), re.MULTILINE)) == _SCHEDULERS,

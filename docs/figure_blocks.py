@@ -15,13 +15,13 @@ class NotThereError(LookupError):
 class Figures:
     """The file, and what was quoted of it."""
 
-    def __init__(self, reported: Mapping[str, Any]) -> None:
-        self.reported = reported
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
         self.quoted: list[str] = []
 
     def __getitem__(self, name: str) -> Any:
         """Return the figures of a benchmark."""
-        found = self.reported.get("measured", {}).get(name, {})
+        found = self.content.get("measured", {}).get(name, {})
         if "figures" not in found:
             why = "failed" if "failed" in found else "not measured yet"
             raise NotThereError(f"{why} (`{command(name)}`)")
@@ -46,25 +46,25 @@ def table(*rows: Cells) -> str:
 
 def run(figures: Figures) -> str:
     """Return when, where and of what the figures are."""
-    reported = figures.reported
-    if not reported:
+    content = figures.content
+    if not content:
         return "*Nothing was measured yet: `make figures`.*"
-    machine = reported["machine"]
+    machine = content["machine"]
     text = (
-        f"Measured on {reported['date']} at commit `{reported['commit'][:10]}`, in one run: {machine['cores']} cores "
+        f"Measured on {content['date']} at commit `{content['commit'][:10]}`, in one run: {machine['cores']} cores "
         f"({machine['processor']}), Linux {machine['kernel']}, {machine['file_system']} "
         f"({machine['fdatasync_ms']:.2f} ms a sync), Python {machine['python']}, etcd {machine['etcd']}."
     )
-    busy = max((found["busy_percent"] for found in reported["measured"].values()), default=0.0)
+    busy = max((found["busy_percent"] for found in content["measured"].values()), default=0.0)
     text += f" Before each benchmark at most {busy:.0f} % of the processor was in use."
-    if reported["why_not_quiet"]:
-        text += f" **Read with care**: {'; '.join(reported['why_not_quiet'])}."
+    if content["why_not_quiet"]:
+        text += f" **Read with care**: {'; '.join(content['why_not_quiet'])}."
     return text
 
 
 def readme(figures: Figures) -> str:
     """Return the few figures of the first page."""
-    if not figures.reported:
+    if not figures.content:
         return run(figures)
     rows = {
         "tpch-0.1": ("TPC-H at SF 0.1, beside plain Spark", _beside),

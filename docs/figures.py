@@ -20,18 +20,18 @@ _NO_CAPTION: Final = ("run", "readme")
 
 def load() -> dict[str, Any]:
     """Return the file; nothing if there is none."""
-    reported: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
-    return reported
+    content: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    return content
 
 
-def rendered(text: str, reported: Mapping[str, Any]) -> str:
-    """Return a page with its blocks as *reported* gives them."""
-    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2], reported)}\n{found[4]}", text)
+def rendered(text: str, content: Mapping[str, Any]) -> str:
+    """Return a page with its blocks as *content* gives them."""
+    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2], content)}\n{found[4]}", text)
 
 
-def block(name: str, reported: Mapping[str, Any]) -> str:
+def block(name: str, content: Mapping[str, Any]) -> str:
     """Return the text of a block, with the commands that measured what it says."""
-    figures = Figures(reported)
+    figures = Figures(content)
     try:
         text = BLOCKS[name](figures)
     except NotThereError as why:
@@ -44,10 +44,10 @@ def block(name: str, reported: Mapping[str, Any]) -> str:
 
 def main() -> int:
     """Write the pages."""
-    reported = load()
+    content = load()
     for page in PAGES:
         text = page.read_text()
-        if (new := rendered(text, reported)) != text:
+        if (new := rendered(text, content)) != text:
             page.write_text(new)
             sys.stdout.write(f"{page.relative_to(ROOT)} written\n")
     return 0

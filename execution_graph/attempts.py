@@ -68,7 +68,7 @@ def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> Exec
 
 
 def on_tasks_lost(graph: ExecutionGraph, event: TasksLost) -> ExecutionGraph:
-    """Take tasks back, uncounted; one whose output others may have been asked to read ends streaming."""
+    """Take tasks back, uncounted; streaming ends if others may have been asked to read a task's output."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph

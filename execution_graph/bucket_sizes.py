@@ -28,7 +28,7 @@ def sizes_by_bucket(outputs: Mapping[int, TaskOutput], partitions: int, buckets:
     """Return, for each bucket, the sizes of what each of *partitions* gave to it; None if some did not tell."""
     if buckets * partitions > MAX_SIZES:
         return None
-    reported: list[bytes] = []
+    parts: list[bytes] = []
     for partition in range(partitions):
         output = outputs.get(partition)
         if output is None:
@@ -36,8 +36,8 @@ def sizes_by_bucket(outputs: Mapping[int, TaskOutput], partitions: int, buckets:
         sizes = base64.b64decode(output.bucket_sizes) if output.bytes or output.bucket_sizes else bytes(buckets)
         if len(sizes) != buckets:
             return None
-        reported.append(sizes)
-    joined = b"".join(reported)
+        parts.append(sizes)
+    joined = b"".join(parts)
     return [joined[bucket::buckets] for bucket in range(buckets)]
 
 

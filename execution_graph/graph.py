@@ -122,7 +122,7 @@ class Replan(Record, frozen=True, kw_only=True):
 
 
 class Streaming(Record, frozen=True, kw_only=True):
-    """The streaming of a job that wants its stages to run together, each reading what the others still write."""
+    """A job's wish that its stages run together, each reading what the others still write."""
 
     reason: str = ""
     """Why streaming was given up, for people: since then the job runs over the durable exchange. Empty: it was not."""

@@ -1,8 +1,8 @@
 """Scripts: jobs whose stages are steps, each done by a job of its own, its *child*.
 
-An executor never sees a step. The scheduler that drives the script submits the child, and tells the graph when that
-has ended. The child's id follows from the script's and the step's, so that there is one, whoever
-submits it, and however often.
+An executor never sees a step. The scheduler that drives the script submits the child, and tells the graph when that has
+ended. The child's id follows from the script's and the step's, so that there is one, whoever submits it, and however
+often.
 """
 
 from collections.abc import Iterator, Sequence
@@ -92,8 +92,8 @@ def on_step_ended(graph: ExecutionGraph, event: StepEnded) -> ExecutionGraph:
         return graph
     if event.failure is not None:
         ledger = replace(stage.ledger, tasks_failed=stage.ledger.tasks_failed + 1)
-        reported = replace(event.failure, message=f"{_place(graph, stage)}: {event.failure.message}")
-        return failed(graph, replace(stage, ledger=ledger), reported, event.at_ms)
+        failure = replace(event.failure, message=f"{_place(graph, stage)}: {event.failure.message}")
+        return failed(graph, replace(stage, ledger=ledger), failure, event.at_ms)
     output = TaskOutput(nonce=event.child_id, is_shared=True, rows=max(0, event.rows), bytes=0)
     return settled(with_stage(graph, with_successes(stage, {0: output}, {})), event.at_ms)
 

@@ -48,8 +48,8 @@ _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
 StartWorker = Callable[[ExecutorSettings, Incarnation, AttemptLogs, SeenPlaces], tuple[Worker, str]]
-"""Returns the worker of this incarnation of the executor, which keeps logs as set and works in places that it sees,
-and its version of Spark."""
+"""Returns the worker of this incarnation of the executor, and its version of Spark. The worker keeps its tasks' logs in
+the given `AttemptLogs`, and works in places that it sees."""
 
 
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:

@@ -56,9 +56,9 @@ class OriginRefusedError(AuthenticationError):
     """A request over HTTP that changes something was made by a page of another origin."""
 
     def __init__(self, origin: str, host: str) -> None:
-        reported = f"comes from {origin[:_NAME_CHARS]!r}" if origin else "does not say where it comes from"
+        source = f"comes from {origin[:_NAME_CHARS]!r}" if origin else "does not say where it comes from"
         super().__init__(
-            f"the request {reported}, and only pages of {host[:_NAME_CHARS]!r} may change something here: "
+            f"the request {source}, and only pages of {host[:_NAME_CHARS]!r} may change something here: "
             "use a token instead of a cookie, or start the scheduler with ONAGER_SCHEDULER_HTTP_NAMES=NAME"
         )
         self.origin = origin

@@ -45,7 +45,7 @@ def new_job_id(clock: Clock) -> JobId:
 def is_job_id(text: str) -> bool:
     """Return whether *text* can name a job: 1 to 63 of ``a-z 0-9 -``, not starting with ``-``.
 
-    The job of a script's step is named by the script, a dot, and the step's number.
+    The id of the job of a script's step is the script's id, a dot, and the step's number.
     """
     return _JOB_ID.fullmatch(text) is not None
 

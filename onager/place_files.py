@@ -116,7 +116,7 @@ def is_id(text: str) -> bool:
 
 
 def has_id(path: str, place_id: str) -> bool:
-    """Return whether the directory at *path* has the id; `OSError` when that is not known."""
+    """Return whether the directory at *path* has the id; `OSError` when that cannot be found out."""
     return is_id(place_id) and _exists(_folder(path, place_id))
 
 
@@ -180,7 +180,7 @@ def kept_mark(path: str, incarnation: Incarnation, place_id: str, mark: str, *, 
 
 
 def has_mark(path: str, mark: str, place_id: str) -> bool:
-    """Return whether the directory at *path* has a *mark* beside this id; `OSError` when that is not known."""
+    """Return whether the directory at *path* has a *mark* beside this id; `OSError` when that cannot be found out."""
     is_one = _MARK.fullmatch(mark) is not None and is_id(place_id)
     return is_one and _exists(_folder(path, place_id) / mark)
 
@@ -209,14 +209,14 @@ def remove_old_marks(path: str, mark: str, place_id: str) -> int:
 
 
 def mount_of(path: str) -> str:
-    """Return which mount the directory at *path* is on, by its number, place and source; empty: that is not known."""
+    """Return which mount the directory at *path* is on: its number, place and source; empty if that is not known."""
     try:
         descriptor = os.open(local_path(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            reported = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="utf-8")
+            text = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="utf-8")
         finally:
             os.close(descriptor)
-        number = dict(line.split(":", 1) for line in reported.splitlines()).get("mnt_id", "").strip()
+        number = dict(line.split(":", 1) for line in text.splitlines()).get("mnt_id", "").strip()
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ""

@@ -18,7 +18,7 @@ from onager.scheduler import timing
 log = structlog.get_logger(__name__)
 
 LIVENESS: Final = "onager.Liveness"
-"""The name under which the health of the process alone is reported: what watches over it ends it by that."""
+"""The name under which the health of the process alone is reported: a supervisor ends the process by it."""
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 

@@ -61,13 +61,13 @@ class ScalerService(ExternalScalerServicer):  # type: ignore[misc]
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Any) -> None:  # noqa: N802
         """Tell the same now, and whenever it changes."""
         del request
-        changed, reported = asyncio.Event(), None
+        changed, sent = asyncio.Event(), None
         self._streams.add(changed)
         try:
             while True:
-                if (is_active := self._heads.has_active) is not reported:
+                if (is_active := self._heads.has_active) is not sent:
                     await context.write(pb.IsActiveResponse(result=is_active))
-                    reported = is_active
+                    sent = is_active
                 await changed.wait()
                 changed.clear()
         finally:

@@ -28,7 +28,7 @@ async def serve(
 ) -> tuple[grpc.aio.Server, int]:
     """Start the gRPC server of *scheduler* on *listen*; return it and its port.
 
-    *access* says who may call, by default according to the settings of *scheduler*; *checks* says that it serves.
+    *access* says who may call, by default according to the settings of *scheduler*; *checks* then says that it serves.
     `InvalidSettingError` when the address cannot be used.
     """
     access = access or ServerAccess(scheduler.settings.server_security, listen)

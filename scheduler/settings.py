@@ -1,4 +1,4 @@
-"""What a scheduler process can be known, by flags and by ``ONAGER_SCHEDULER_…`` variables alike."""
+"""The settings of a scheduler process: each is a flag and an ``ONAGER_SCHEDULER_…`` variable."""
 
 import secrets
 from dataclasses import replace

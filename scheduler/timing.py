@@ -94,7 +94,7 @@ SHARES_KEPT_S: Final = 1.0
 SHARES_WAIT_S: Final = 1.0
 """How long somebody who looks at an ended job waits for them."""
 SHARES_WAIT_RUNNING_S: Final = 0.1
-"""And at a running one: they are asked for again, and what else is reported should not wait."""
+"""And at a running one: they are asked for again, and the rest of the answer should not wait for them."""
 
 GIVE_UP_S: Final = 30.0
 """How long work on a job is tried again after an error that does not pass."""
@@ -165,7 +165,8 @@ def check(forward_timeout_ms: int) -> None:
 
 # What must hold between the constants, in words, and whether it does.
 HOLDS: Final = {
-    "a list that others got is older than a launch that may be on its way": LISTS_COMPARED_EVERY_S > LAUNCH_YOUNG_S,
+    "a list that other schedulers got is older than a launch that may be on its way": LISTS_COMPARED_EVERY_S
+    > LAUNCH_YOUNG_S,
     "a call has been answered, or has failed, before the executor gives up its report": ANSWER_TAKEN_S
     < EXECUTOR_CALL_S,
     "a scheduler has stopped within a second": STOP_REFUSING_S

@@ -66,7 +66,7 @@ BYTES: Final = counter(
 )
 WATCHES: Final = gauge("onager_state_watches", Whose.PROCESS, "Watches of the store that are open.")
 WATCH_EVENTS: Final = counter(
-    "onager_state_watch_events_total", "Events that watches of the store reported.", "keyspace"
+    "onager_state_watch_events_total", "Events that watches of the store delivered.", "keyspace"
 )
 WATCH_BREAKS: Final = counter(
     "onager_state_watch_breaks_total", "Watches of the store that broke off: compacted, or unavailable.", "reason"

@@ -53,26 +53,26 @@ class Kills:
         """Run both queries without faults, for the medians that kills are compared with."""
         reads = [self._undisturbed("read") for _ in range(UNDISTURBED_RUNS)]
         runs = [self._undisturbed("run") for _ in range(UNDISTURBED_RUNS)]
-        troubles = [reported["wrong"] for reported in (*reads, *runs) if reported["wrong"]] + self._client.ask("check")[
+        troubles = [answer["wrong"] for answer in (*reads, *runs) if answer["wrong"]] + self._client.ask("check")[
             "lost"
         ]
         if troubles:
             raise RuntimeError(f"before any kill: {'; '.join(troubles)}")
-        self.undisturbed["pause_s"] = statistics.median(reported["pause_s"] for reported in reads)
-        self.undisturbed["run_s"] = statistics.median(reported["seconds"] for reported in runs)
+        self.undisturbed["pause_s"] = statistics.median(answer["pause_s"] for answer in reads)
+        self.undisturbed["run_s"] = statistics.median(answer["seconds"] for answer in runs)
 
     def _undisturbed(self, line: str) -> dict[str, Any]:
-        reported = self._client.ask(line)
-        while "end" not in reported:
-            reported = self._client.ask("") if reported["at"] else self._client.read_answer()
-        return reported
+        answer = self._client.ask(line)
+        while "end" not in answer:
+            answer = self._client.ask("") if answer["at"] else self._client.read_answer()
+        return answer
 
     def run(self, kind: str) -> Run:
         """Kill once."""
         run = Run(kind)
         self._client.say("read" if kind in READING else "run")
-        reported = self._client.read_answer()
-        if "end" not in reported:
+        answer = self._client.read_answer()
+        if "end" not in answer:
             if kind not in READING:
                 time.sleep(self.undisturbed["run_s"] * self._rng.uniform(0.1, 0.8))
             run.killed = self._victims(kind)
@@ -80,9 +80,9 @@ class Kills:
                 self._client.say("")
             self._cluster.kill(*run.killed)
             self._cluster.start(*run.killed)
-            reported = self._client.read_answer()
-        run.wrong = reported["wrong"]
-        run.pause_s = round(reported.get("pause_s") or max(0.0, reported["seconds"] - self.undisturbed["run_s"]), 3)
+            answer = self._client.read_answer()
+        run.wrong = answer["wrong"]
+        run.pause_s = round(answer.get("pause_s") or max(0.0, answer["seconds"] - self.undisturbed["run_s"]), 3)
         run.lost = self._client.ask("check")["lost"]
         self._cluster.await_ready()
         run.not_once = self._jobs.look()
@@ -134,8 +134,8 @@ def main() -> int:
             client.read_answer()
             kills = Kills(cluster, client, Jobs(admin), options.seed)
             kills.warm_up()
-            reported = " ".join(f"{name} {seconds:.3f}" for name, seconds in kills.undisturbed.items())
-            print(f"undisturbed: {reported}", flush=True)
+            text = " ".join(f"{name} {seconds:.3f}" for name, seconds in kills.undisturbed.items())
+            print(f"undisturbed: {text}", flush=True)
             for number in range(options.runs):
                 runs.append(run := kills.run(KINDS[number % len(KINDS)]))
                 what = "; ".join(filter(None, [run.wrong, *run.not_once, *run.lost]))

@@ -88,8 +88,8 @@ class Program:
         return {"lost": lost}
 
 
-def _say(reported: dict[str, Any]) -> None:
-    print(json.dumps(reported), flush=True)
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
 
 
 def _error_text(error: Exception) -> str:

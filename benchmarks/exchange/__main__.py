@@ -74,8 +74,8 @@ def _spark(source: str, options: argparse.Namespace) -> dict[str, Any]:
         out = Path(scratch) / "reported.json"
         arguments = [source, str(options.runs), str(options.probes), str(out)]
         subprocess.run([sys.executable, "-m", "benchmarks.exchange.plain_spark", *arguments], check=True)
-        reported = json.loads(out.read_text())
-    return _row("spark", reported["rows"], reported["seconds"], reported["few_s"], reported["peak_mb"])
+        answer = json.loads(out.read_text())
+    return _row("spark", answer["rows"], answer["seconds"], answer["few_s"], answer["peak_mb"])
 
 
 def _ours(exchange: str, source: str, options: argparse.Namespace) -> dict[str, Any]:

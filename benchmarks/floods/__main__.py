@@ -85,13 +85,13 @@ class Floods:
             with AskedClient("benchmarks.floods.attacker", *arguments, log=self._log) as attacker:
                 attacker.read_answer()
                 seconds = self._seconds()
-                reported = attacker.ask("stop")
+                found = attacker.ask("stop")
                 recovered_s = self._recovered_s(time.monotonic())
             figures = memory.figures()
         return {
             "flood": flood,
-            "asked": _STREAMS[flood] or sum(reported["refused"].values()) + sum(reported["ended"].values()),
-            **reported,
+            "asked": _STREAMS[flood] or sum(found["refused"].values()) + sum(found["ended"].values()),
+            **found,
             "seconds": seconds,
             **figures,
             "executor_lived": self._processes() == processes,

@@ -123,8 +123,8 @@ def _measure_all(options: argparse.Namespace, directory: Path, spark: dict[str, 
 def _plain_spark(options: argparse.Namespace) -> dict[str, float]:
     numbers = (options.repeats, options.sample_tasks, *options.tasks)
     command = [sys.executable, "-m", "benchmarks.orchestration.plain_spark", *map(str, numbers)]
-    reported = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=_SPARK_TIMEOUT_S)
-    found: dict[str, float] = json.loads(reported.stdout.splitlines()[-1])
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=_SPARK_TIMEOUT_S)
+    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
     return found
 
 

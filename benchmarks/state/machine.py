@@ -68,5 +68,5 @@ def _etcd_version() -> str:
     program = etcd_program()
     if program is None:
         return "none"
-    reported = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return reported.stdout.splitlines()[0].rpartition(" ")[2]
+    ran = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()[0].rpartition(" ")[2]

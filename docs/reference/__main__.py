@@ -103,22 +103,22 @@ def metrics() -> str:
         parts += ["", f"## {title}", "", "| metric | type | | each scheduler reports |", "|---|---|---|---|"]
         for metric in section:
             labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
-            reported = f"| `{metric.name}{labels}` | {metric.kind} | {_cell(metric.about)} | {HOW[metric.whose]} |"
-            parts.append(reported)
+            line = f"| `{metric.name}{labels}` | {metric.kind} | {_cell(metric.about)} | {HOW[metric.whose]} |"
+            parts.append(line)
     return NOTE + "\n".join(parts) + "\n"
 
 
 def _fields(model: type[BaseSettings]) -> Iterator[tuple[str, str, str]]:
-    reported: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for base in (*reversed(model.__mro__[1:]), model):
         if base.__module__.startswith("onager."):
             members = _loaded(base.__module__)[base.__name__].attributes
-            reported |= {
+            meanings |= {
                 name: member.docstring.value for name, member in members.items() if member.docstring is not None
             }
     for name, field in model.model_fields.items():
         default = "computed at the start" if field.default_factory is not None else _default(field.default)
-        yield f"{model.model_config['env_prefix']}{name.upper()}", default, _cell(reported.get(name, ""))
+        yield f"{model.model_config['env_prefix']}{name.upper()}", default, _cell(meanings.get(name, ""))
 
 
 def _default(value: Any) -> str:

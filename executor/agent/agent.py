@@ -106,8 +106,8 @@ class Agent:
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._in_hand = self._make_tasks_in_hand(logs)
         self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
-        self._reported_by_heartbeat = 0
-        """Of the clean-ups: what the latest heartbeat reported."""
+        self._heartbeat_number = 0
+        """The number, of `CleanUps`, that goes with the clean-ups in the latest heartbeat."""
 
     def _make_registration(self, address: str) -> Registration:
         return Registration(
@@ -317,12 +317,12 @@ class Agent:
 
     async def _poll_once(self) -> None:
         requests: list[pb.PollWorkRequest] = []
-        reported = 0
+        number = 0
         called: asyncio.Future[pb.PollWorkResponse] = asyncio.get_running_loop().create_future()
 
         def ask() -> pb.PollWorkRequest:
-            nonlocal reported
-            cleaned_up, reported = self._clean_ups.unreported()
+            nonlocal number
+            cleaned_up, number = self._clean_ups.unreported()
             requests.append(self._poll_request(cleaned_up))
             self._calls[requests[-1].list_number] = called
             return requests[-1]
@@ -333,7 +333,7 @@ class Agent:
                 first = ask()
                 began_s = self._listed_s
                 answer = await self._gateway.poll(first, timeout_s, ask)
-                self._clean_ups.note_answered(reported)
+                self._clean_ups.note_answered(number)
                 self._take(answer)
                 if answer.will_call:
                     await self._gateway.wait_for_call(called, requests[-1].wait_ms / 1000)
@@ -403,7 +403,7 @@ class Agent:
         """Add to a heartbeat what is kept on disk and in memory, and what polls would say if they were sent."""
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
-        cleaned_up, self._reported_by_heartbeat = self._clean_ups.unreported()
+        cleaned_up, self._heartbeat_number = self._clean_ups.unreported()
         request.cleaned_up.extend(cleaned_up)
         self._watches.add_to(request, self._attempts.free_slots)
 
@@ -415,7 +415,7 @@ class Agent:
         self._quarantine.note(answer)
         self._watches.exchange.note_answered(answer)
         self._watches.places.take(answer)
-        self._clean_ups.note_answered(self._reported_by_heartbeat)
+        self._clean_ups.note_answered(self._heartbeat_number)
         self._in_hand.cancel(answer.cancel)
         self._clean_ups.take(answer.clean_ups)
         self._requests.serve_connect_at(() if self._draining.is_set() or self._attempts.has_lone else answer.connect_at)

@@ -9,8 +9,8 @@ from onager.protocol import onager_pb2 as pb
 class CleanUps:
     """The clean-ups of one executor's life.
 
-    Polls and heartbeats tell which are done, until one of them is answered. A job may be cleaned up twice, so what an
-    answer makes reported is not the job, but what was done before the request was made.
+    Polls and heartbeats tell which are done, until one of them is answered. A job may be cleaned up twice, so an
+    answer settles what was done before its request was made, and not the job.
     """
 
     def __init__(
@@ -18,7 +18,7 @@ class CleanUps:
         clean_up: Callable[[pb.CleanUp], Awaitable[bool]],
         spawn: Callable[[Coroutine[None, None, None]], object],
     ) -> None:
-        """Make it for an executor in which *clean_up* removes files and returns whether that is to be reported."""
+        """Make it for an executor in which *clean_up* removes files and returns whether to report that."""
         self._clean_up = clean_up
         self._spawn = spawn
         self._in_progress: set[bytes] = set()
@@ -38,8 +38,8 @@ class CleanUps:
 
     def note_answered(self, number: int) -> None:
         """Forget what was done by the time that `unreported` returned *number*."""
-        for reported in [each for each in self._done if each < number]:
-            del self._done[reported]
+        for done in [each for each in self._done if each < number]:
+            del self._done[done]
 
     async def _carry_out(self, request: pb.CleanUp) -> None:
         asked = request.SerializeToString(deterministic=True)

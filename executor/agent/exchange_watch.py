@@ -14,7 +14,7 @@ from onager.protocol import onager_pb2 as pb
 _SHARE_OF_TIME = 0.02
 """The part of its time that an executor scans: a directory of very many files is scanned less often."""
 _FILES_REPORTED = 16
-"""Jobs reported in one heartbeat."""
+"""Jobs that one heartbeat reports, at most."""
 
 log = structlog.get_logger()
 
@@ -93,7 +93,7 @@ class ExchangeWatch:
     def note_answered(self, answer: pb.HeartbeatResponse) -> None:
         """Note that a scheduler got the last request; it may ask for reports of some jobs again."""
         for job_id in self._telling.keys() - set(answer.tell_again):
-            # What was reported, not what has been seen since.
+            # What the request said, not what has been seen since.
             self._reported[job_id] = self._telling[job_id]
             self._strangers.pop(job_id, None)
         self._telling = {}

@@ -1,4 +1,4 @@
-"""Registration: registration, again whenever no scheduler knows us, and heartbeats that keep the lease."""
+"""Registration, repeated whenever no scheduler knows us, and heartbeats that keep the lease."""
 
 import asyncio
 from collections.abc import Callable

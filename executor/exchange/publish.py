@@ -342,9 +342,9 @@ class _Publishing:
             return
         if self._manifest.mode == "overwrite":
             kept = kept_beside(self._target, self._manifest.job_id)
-            reported = f"; the rows before are kept in {kept}" if (self._staging / self._replaced).exists() else ""
+            hint = f"; the rows before are kept in {kept}" if (self._staging / self._replaced).exists() else ""
             raise SinkError(
-                f"{self._target} was written by another job while this one replaced it: run one of them again{reported}"
+                f"{self._target} was written by another job while this one replaced it: run one of them again{hint}"
             ) from None
         raise TargetExistsError(str(self._target)) from None
 

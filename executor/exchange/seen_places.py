@@ -124,7 +124,7 @@ class SeenPlaces:
             self._change(verdict.name, made="")
 
     def find(self, marks: Iterable[pb.PlaceMark]) -> list[pb.PlaceMark]:
-        """Return which of *marks* are in this executor's directories, as far as that is known; calls the disk."""
+        """Return which of *marks* are in this executor's directories, as far as it can see; calls the disk."""
         found = []
         for mark in marks:
             place = self._places.get(mark.place)
@@ -208,7 +208,7 @@ class SeenPlaces:
     def behind(self, message: str) -> PlaceNotSeenError | None:
         """Return the error of a place that was lost, or is not seen and whose path is in *message*; calls the disk.
 
-        Schedulers may have refused a place since, by what this executor reported of its loss.
+        Schedulers may have refused a place since, because this executor reported its loss.
         """
         return self.first_lost() or self.named_in(message, self.unseen())
 

@@ -49,7 +49,7 @@ class ControlTasks:
         logs: AttemptLogs | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
-        """*deadlines* learn of each task, from its start to its end."""
+        """*deadlines* know each task from its start to its end."""
         self._deadlines = deadlines or Deadlines(clock, inf)
         self._kernel = kernel
         self._actions = actions

@@ -171,7 +171,7 @@ def _as(inner: Any) -> tuple[Any, ...]:
 
 
 def _is_same(one: InputPartition, other: InputPartition) -> bool:
-    """Return whether both read the same, as far as can be known: their classes may have come in different pickles."""
+    """Return whether both read the same, as far as one can see: their classes may have come in different pickles."""
     if type(one).__qualname__ != type(other).__qualname__:
         return False
     try:

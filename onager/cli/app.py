@@ -289,7 +289,7 @@ def _check_code(
 def _dataset(
     output: str | None, kind: str, mode: str, options: list[str] | None, partition_by: str | None
 ) -> dict[str, Any]:
-    """Return what a client gets of the dataset that the result is written as."""
+    """Return the arguments for a client that describe the dataset that the result is written as."""
     if options and output is None:
         fail("--output-option needs --output DIR", ExitCode.USAGE)
     if partition_by and output is None:

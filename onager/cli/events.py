@@ -55,10 +55,10 @@ def what(event: JobEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a t
         case "partitions_added" | "feed_ended":
             return f"{_task(fields)}: {_added(fields['added'])}"
         case "outputs_taken":
-            reported = (
+            sources = (
                 f"stage {each['stage_id']} from {each['job_id']}/{each['of_stage_id']}" for each in fields["taken"]
             )
-            return ", ".join(reported)
+            return ", ".join(sources)
         case "replan_begun":
             return f"stage {fields['replan_id']}: {fields['why']}"
         case "stage_replanned":

@@ -54,10 +54,10 @@ def version_of(home: Path) -> int | None:
     if not java.is_file():
         return None
     try:
-        reported = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
-    version = re.search(r'version "(?:1\.)?(\d+)', reported.stderr + reported.stdout)
+    version = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     return int(version.group(1)) if version else None
 
 

@@ -70,10 +70,10 @@ def watch(state: "ClusterState", prefix: str, output: str) -> None:
 
 
 def _change_as_json(change: pb.StateChange) -> str:
-    reported: dict[str, object] = {"kind": change.kind, "key": change.key, "mod_revision": change.mod_revision}
+    shown: dict[str, object] = {"kind": change.kind, "key": change.key, "mod_revision": change.mod_revision}
     if change.json:
-        reported |= {"size_bytes": change.size_bytes, "value": json.loads(change.json)}
-    return json.dumps(reported, ensure_ascii=False)
+        shown |= {"size_bytes": change.size_bytes, "value": json.loads(change.json)}
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _change_as_text(change: pb.StateChange) -> str:
@@ -112,8 +112,8 @@ def check(state: "ClusterState", *, is_strict: bool, output: str) -> ExitCode:
     """Print the findings of a check; return 1 if there is an error, or, with *is_strict*, a warning."""
     findings, summary = _run_check(state)
     if output == "json":
-        reported = plain(summary)
-        print_json({**reported, "findings": [plain(finding) for finding in findings]})
+        shown = plain(summary)
+        print_json({**shown, "findings": [plain(finding) for finding in findings]})
     else:
         _print_check(findings, summary)
     return ExitCode.JOB_FAILED if summary.errors or (is_strict and summary.warnings) else ExitCode.DONE

@@ -168,7 +168,7 @@ class OnagerClient:
         labels: Mapping[str, str] | None = None,
         deadline: str | None = None,
     ) -> Script:
-        """Return a script without steps: several jobs that wait for each other, submitted as one.
+        """Begin a script, several jobs that wait for each other and are submitted as one; its steps are added later.
 
         *views* and *conf* are those of every step; a step's own come before them.
         """
@@ -218,7 +218,7 @@ class OnagerClient:
         *state*, *session* and *principal* (who submitted it) select jobs that have exactly these, *name* those whose
         name contains it, ignoring case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since
         the Unix epoch, between which a job was submitted. *labels* selects jobs that have all of these. With *steps*,
-        those of scripts are listed, too.
+        the jobs of scripts' steps are listed, too.
         """
         request = pb.ListJobsRequest(
             limit=limit,

@@ -168,7 +168,7 @@ class JobHandle:
     def retry(self, job_id: str | None = None) -> "JobHandle":
         """Submit the job's specification again, and return the new job once it is stored durably.
 
-        Of a script that has failed or was cancelled, the steps that succeeded are taken for done.
+        When a script has failed or was cancelled, the steps that succeeded count as done.
         Only an ended job can be retried: raises `JobNotEndedError` for others, and `NotFoundError` when the
         specification is not stored any more. A repeated call with the same *job_id* returns the same job.
         """

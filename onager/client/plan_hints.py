@@ -79,15 +79,15 @@ def _skew_in_bytes(tasks: Sequence[TaskCost]) -> Iterator[str]:
 
 def _spill(stage: FinalStage) -> Iterator[str]:
     if stage.spill_bytes:
-        reported = f"tasks wrote {size(stage.spill_bytes)} to disk for want of memory"
-        yield f"{reported}: give executors more memory, or fewer slots"
+        finding = f"tasks wrote {size(stage.spill_bytes)} to disk for want of memory"
+        yield f"{finding}: give executors more memory, or fewer slots"
 
 
 def _waiting(stage: FinalStage) -> Iterator[str]:
     progress = stage.progress
     queued, run, fetch = progress.queued_ms, progress.run_ms, progress.fetch_ms
     if queued >= _WORTH_MS and queued > WAITING_SHARE * (queued + run):
-        reported = f"tasks ran {seconds(run)}, and before that waited {seconds(queued)} on their executors"
-        yield f"{reported}: for the stage's plan to be compiled, for broadcasts, for slots of Spark"
+        finding = f"tasks ran {seconds(run)}, and before that waited {seconds(queued)} on their executors"
+        yield f"{finding}: for the stage's plan to be compiled, for broadcasts, for slots of Spark"
     if fetch >= _WORTH_MS and fetch > WAITING_SHARE * run:
         yield f"tasks ran {seconds(run)}, of which they waited {seconds(fetch)} for rows of other stages"

@@ -61,15 +61,15 @@ def plan_lines(plan: FinalPlan, tasks: Mapping[int, Sequence[TaskCost]], *, per_
 def _stage_lines(stage: FinalStage, tasks: Sequence[TaskCost], hints: Sequence[Hint]) -> Iterator[str]:
     progress = stage.progress
     head = f"stage {progress.stage_id}  "
-    reported = f"  {progress.state}"
+    state = f"  {progress.state}"
     if progress.attempt:
-        reported += f" (attempt {progress.attempt})"
+        state += f" (attempt {progress.attempt})"
     if _has_tasks(stage):
-        reported += f", {progress.successful} of {progress.partitions} task{'s' * (progress.partitions != 1)}"
+        state += f", {progress.successful} of {progress.partitions} task{'s' * (progress.partitions != 1)}"
     if progress.ended_ms:
-        reported += f", {seconds(progress.ended_ms - progress.started_ms)}"
-    name = _cut(progress.name, WIDTH - len(head) - len(reported))
-    yield head + name.ljust(WIDTH - len(head) - len(reported)) + reported
+        state += f", {seconds(progress.ended_ms - progress.started_ms)}"
+    name = _cut(progress.name, WIDTH - len(head) - len(state))
+    yield head + name.ljust(WIDTH - len(head) - len(state)) + state
     if progress.work == "replan":
         yield from _wrapped("why ", progress.name.removeprefix("replan ").strip("()"))
     if progress.work == "query" and _has_tasks(stage):

@@ -24,7 +24,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The step's name, of which a script has one."""
+        """The step's name, which no other step of the script has."""
         return self.spec.name
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class Step:
 
 
 class Script:
-    """A script while it is made: `submit` sends it, as a single job."""
+    """A script that is being made: `submit` sends it, as a single job."""
 
     def __init__(self, submit: Submit, name: str, options: Mapping[str, Any]) -> None:
         """Begin a script; *options* are parameters of `job_spec` for all of it."""

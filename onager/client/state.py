@@ -36,7 +36,7 @@ class ClusterState:
         follow as ``listed``.
         """
         from_revisions: dict[str, int] = {}
-        reported: dict[str, set[str]] = {}
+        seen: dict[str, set[str]] = {}
         base = 0
 
         def request() -> pb.WatchStateRequest:
@@ -55,11 +55,11 @@ class ClusterState:
             elif change.kind != "listed":
                 # The stream may break between two changes of one revision, so it resumes at that revision.
                 if from_revisions.get(keyspace, 0) != change.mod_revision:
-                    reported[keyspace] = set()
+                    seen[keyspace] = set()
                     from_revisions[keyspace] = change.mod_revision
-                if change.key in reported.setdefault(keyspace, set()):
+                if change.key in seen.setdefault(keyspace, set()):
                     continue
-                reported[keyspace].add(change.key)
+                seen[keyspace].add(change.key)
             yield change
 
     def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:

@@ -202,7 +202,7 @@ class JobRun:
         return report
 
     def _cause(self, failed: pb.TaskReport) -> pb.TaskReport:
-        """Return the report of the failure behind that of *failed*: who reads a stream may learn of it first.
+        """Return the report of the failure behind that of *failed*: a reader of a stream may learn of it first.
 
         A task that was stopped is the cause of nothing.
         """

@@ -38,7 +38,7 @@ class Replans:
         self._schema = graph.schema
         self._stages = {stage.stage_id: stage for stage in graph.stages}
         self._known: frozenset[int] = frozenset()
-        self.reported: list[str] = []
+        self.descriptions: list[str] = []
         """What came of each re-plan."""
 
     @property
@@ -51,7 +51,7 @@ class Replans:
 
         No other stage has begun.
         """
-        if not self._frame or done.keys() <= self._known or len(self.reported) == MAX_REPLANS:
+        if not self._frame or done.keys() <= self._known or len(self.descriptions) == MAX_REPLANS:
             return None
         new = ", ".join(map(str, sorted(done.keys() - self._known)))
         self._known |= done.keys()
@@ -61,11 +61,11 @@ class Replans:
             frame_digest=digest,
             begun=[self._begun(stage_id, measured) for stage_id, measured in done.items()],
             first_stage_id=first,
-            falsify=self._how if self._how != "mixed" else f"re-plan {len(self.reported)}",
+            falsify=self._how if self._how != "mixed" else f"re-plan {len(self.descriptions)}",
         )
         outcome = replan(task, self._session, {BlobDigest(digest): self._frame})
         what = "a new plan" if outcome.stages else "the plan is kept"
-        self.reported.append(f"stage {new} is done; {what}: {'; '.join(outcome.decisions)}")
+        self.descriptions.append(f"stage {new} is done; {what}: {'; '.join(outcome.decisions)}")
         if not outcome.stages:
             return None
         blobs = {blob.digest: blob.content for blob in outcome.blobs}

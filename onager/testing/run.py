@@ -100,7 +100,7 @@ def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant:
         job.run(config.timeout_s)
         if replans is None:
             return _result(graph, made, job, is_streamed=is_streamed)
-        return replace(_result(replans.graph, made, job, is_streamed=False), replans=tuple(replans.reported))
+        return replace(_result(replans.graph, made, job, is_streamed=False), replans=tuple(replans.descriptions))
 
 
 def _result(graph: StageGraph, made: Executors, job: JobRun, *, is_streamed: bool) -> DistributedRun:

@@ -34,12 +34,12 @@ async def final_plan(
         if size > _PAGE_BYTES or len(answer.stages) == _PAGE_STAGES:
             answer.next = stage.spec.stage_id
             break
-        reported = _stage(stage, info, expected)
+        answered = _stage(stage, info, expected)
         for totals in stage.ledger.operators:
             operators = await blobs.find(totals.bound_plan, partial(operators_of, totals=totals))
-            reported.plans.add(bound_plan=totals.bound_plan, tasks=totals.tasks, operators=operators or ())
-        answer.stages.append(reported)
-        size += reported.ByteSize()
+            answered.plans.add(bound_plan=totals.bound_plan, tasks=totals.tasks, operators=operators or ())
+        answer.stages.append(answered)
+        size += answered.ByteSize()
         await asyncio.sleep(0)  # other calls may be waiting
     return answer
 

@@ -118,7 +118,7 @@ class JobLogs:
     def _tails(
         self, request: pb.FetchLogsRequest, kept: Mapping[TaskKey, Kept], after: dict[TaskKey, int]
     ) -> Iterator[pb.AttemptLog]:
-        """Yield what was kept of attempts of which nothing was reported; once."""
+        """Yield what was kept of attempts of which the client has got nothing yet; once."""
         for key in sorted(kept.keys() - after.keys()):
             executor_id, tail = kept[key]
             if tail:

@@ -16,7 +16,7 @@ from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_log import StoredJob
 
 _MAX_KEPT: Final = 1_000
-"""Failures of which the kept ends are reported in one answer: the latest."""
+"""One answer has the kept ends of so many failures at most: of the latest ones."""
 _MAX_REMEMBERED: Final = 2_000
 """Failures, of all that was asked about lately: up to 16 KiB each."""
 _MAX_ASKED: Final = 100

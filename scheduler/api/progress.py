@@ -56,7 +56,7 @@ class ProgressView:
     sizes: ExchangeSizes
     live: LiveProgress
     head_of: Callable[[JobId], JobHead | None]
-    """Returns the head of a job, for what scripts tell of their steps."""
+    """Returns the head of a job; the progress of a script needs those of its steps."""
 
     def progress(
         self, graph: ExecutionGraph, terms: JobTerms = _NO_TERMS, *, is_detailed: bool = False
@@ -85,8 +85,8 @@ class ProgressView:
         match graph.outcome:
             case Failed(failure=failure):
                 progress.failure.CopyFrom(wire.failure_message(failure))
-            case Cancelled(text=reported):
-                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=reported))
+            case Cancelled(text=text):
+                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=text))
             case _:
                 pass
         if isinstance(graph.outcome, Failed | Cancelled):
@@ -244,8 +244,8 @@ def _why_all_are_gone(by_state: Mapping[str, Sequence[pb.ExecutorInfo]]) -> str:
 def _named(executors: Sequence[tuple[pb.ExecutorInfo, str]]) -> str:
     """Return the names of the first *executors*, each with its remark, and how many more there are."""
     more = len(executors) - _MAX_NAMED
-    reported = [f"{executor.executor_id} {what}" for executor, what in executors[:_MAX_NAMED]]
-    return ", ".join([*reported, *([f"and {more} more"] if more > 0 else [])])
+    named = [f"{executor.executor_id} {what}" for executor, what in executors[:_MAX_NAMED]]
+    return ", ".join([*named, *([f"and {more} more"] if more > 0 else [])])
 
 
 def progress_of_head(head: JobHead) -> pb.JobProgress:

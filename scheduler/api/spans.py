@@ -44,16 +44,16 @@ def spans(story: Story, graph: ExecutionGraph, traceparent: str = "") -> Iterato
         if moment.kind is not MarkKind.SUBMITTED
     ]
     failure = "" if graph.state.value == "successful" else story.moments[-1].text
-    reported: dict[str, str | int | bool] = {
+    attributes: dict[str, str | int | bool] = {
         "onager.state": graph.state.value,
         "onager.job.name": graph.name,
         "onager.client": graph.client_id,
     }
     times = log.submitted_ms, log.now_ms
-    yield maker.span(f"job {graph.name}"[:200], (), None, times, reported, failure, events, _links(traceparent))
+    yield maker.span(f"job {graph.name}"[:200], (), None, times, attributes, failure, events, _links(traceparent))
     for run in log.stage_runs:
         stage = run.spec.stage_id, run.attempt
-        reported = {
+        attributes = {
             "onager.stage": run.spec.stage_id,
             "onager.stage.attempt": run.attempt,
             "onager.outcome": run.outcome.value,
@@ -61,9 +61,9 @@ def spans(story: Story, graph: ExecutionGraph, traceparent: str = "") -> Iterato
         }
         why = "" if run.outcome is Outcome.SUCCESSFUL else run.outcome.value
         times = run.from_ms, log.now_ms if run.to_ms is None else run.to_ms
-        yield maker.span(f"stage {run.spec.stage_id}: {run.spec.name}", stage, (), times, reported, why)
+        yield maker.span(f"stage {run.spec.stage_id}: {run.spec.name}", stage, (), times, attributes, why)
     for attempt in log.attempts:
-        reported = {
+        attributes = {
             "onager.stage": attempt.stage_id,
             "onager.stage.attempt": attempt.stage_attempt,
             "onager.partition": attempt.partition,
@@ -74,13 +74,13 @@ def spans(story: Story, graph: ExecutionGraph, traceparent: str = "") -> Iterato
         }
         if attempt.metrics is not None:
             for name in ("queued_ms", "run_ms", "fetch_ms", "commit_ms", "rows_out", "bytes_out", "bytes_in"):
-                reported[f"onager.{name}"] = getattr(attempt.metrics, name)
+                attributes[f"onager.{name}"] = getattr(attempt.metrics, name)
         is_sound = attempt.outcome in (Outcome.SUCCESSFUL, Outcome.KILLED, Outcome.STOPPED)
         why = "" if is_sound else f"{attempt.kind}: {attempt.message}"
         times = attempt.from_ms, log.now_ms if attempt.to_ms is None else attempt.to_ms
         path = attempt.stage_id, attempt.stage_attempt, attempt.partition, attempt.number
         title = f"task {attempt.partition} of stage {attempt.stage_id}"
-        yield maker.span(title, path, path[:2], times, reported, why)
+        yield maker.span(title, path, path[:2], times, attributes, why)
 
 
 class _Maker:

@@ -84,9 +84,9 @@ def _shown_name(  # noqa: PLR0911 - one for each way
     if layout is None:
         return f"{name} (more tasks may come)" if stage.spec.is_growing else name
     if layout.fused:
-        reported = ", ".join(map(str, layout.fused[:_MAX_SHOWN]))
+        named = ", ".join(map(str, layout.fused[:_MAX_SHOWN]))
         more = f" and {len(layout.fused) - _MAX_SHOWN} more" if len(layout.fused) > _MAX_SHOWN else ""
-        return f"{name} (with stage{'s' * (len(layout.fused) != 1)} {reported}{more}, by what was measured)"
+        return f"{name} (with stage{'s' * (len(layout.fused) != 1)} {named}{more}, by what was measured)"
     buckets, tasks = layout.planned_partitions, stage.spec.partitions
     return f"{name} (reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}, by what was measured)"
 

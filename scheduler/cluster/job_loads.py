@@ -140,13 +140,13 @@ class JobLoads:
 
     def take_loads(self, loads: Iterable[pb.JobLoad]) -> None:
         """Take in loads from another scheduler; one that is older than what is known changes nothing."""
-        for reported in loads:
-            job_id = JobId(reported.job_id)
+        for load in loads:
+            job_id = JobId(load.job_id)
             head = self._heads.get(job_id)
             if head is not None and head.is_active and not self._ownership.follows(job_id):
                 self._take(
                     job_id,
-                    JobLoad(reported.running, reported.available, reported.log_seq, reported.head_revision),
+                    JobLoad(load.running, load.available, load.log_seq, load.head_revision),
                     head,
                 )
 
@@ -248,9 +248,9 @@ class JobLoads:
             if self._changes[job_id] <= change:
                 break
             found.append(job_id)
-        reported = found[-MAX_LOADS:]
-        last = self._changes[reported[0]] if len(reported) < len(found) else self._change
-        return self.of(j for j in reported if self._ownership.follows(j)), last
+        answered = found[-MAX_LOADS:]
+        last = self._changes[answered[0]] if len(answered) < len(found) else self._change
+        return self.of(j for j in answered if self._ownership.follows(j)), last
 
 
 def _waiting(load: JobLoad) -> int:

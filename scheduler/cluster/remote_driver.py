@@ -38,7 +38,7 @@ class _Part:
     done: "asyncio.Future[Any]"
 
     def refuse(self, why: str) -> None:
-        """End with a `NotDrivingError`, unless it has ended; nobody may be left to receive it."""
+        """End with a `NotDrivingError`, unless it has ended; perhaps nobody waits for it any more."""
         if not self.done.done():
             self.done.set_exception(NotDrivingError(why))
             self.done.exception()
@@ -63,7 +63,7 @@ class RemoteDriver:
         self._progress: dict[bytes, pb.AttemptProgress] = {}
         """How far attempts are, by their keys: the latest that is not sent yet."""
         self._under_way: set[asyncio.Task[None]] = set()
-        self.reported = 0
+        self.sent_change = 0
         """The number of the latest change of a load that was sent to the scheduler."""
         self._answered_change = 0
         """The latest change that an answer of ours carried to it since the last round, whether or not it arrived."""
@@ -153,7 +153,7 @@ class RemoteDriver:
         return found
 
     def note_progress(self, reported: Iterable[pb.AttemptProgress]) -> None:
-        """Take what executors have reported of tasks of the scheduler's jobs; it goes with the next call."""
+        """Take what executors have reported about tasks of the scheduler's jobs; it goes with the next call."""
         for each in reported:
             key = each.task.SerializeToString()
             if key in self._progress or len(self._progress) < MAX_FORWARDED_ATTEMPTS:
@@ -161,13 +161,13 @@ class RemoteDriver:
 
     def answered(self, known_change: int, sent_change: int) -> None:
         """Note a call of the scheduler: it knows loads up to *known_change*, our answer goes up to *sent_change*."""
-        self.reported = max(self.reported, known_change)
+        self.sent_change = max(self.sent_change, known_change)
         self._answered_change = sent_change
 
     async def tell(self) -> None:
         """Send the loads of this scheduler's jobs, if the other one does not know them and no call carries them yet."""
         lately, self._answered_change = self._answered_change, 0
-        if (self._progress or max(self.reported, lately) < self._loads.latest_change) and not self._under_way:
+        if (self._progress or max(self.sent_change, lately) < self._loads.latest_change) and not self._under_way:
             self._start()
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
@@ -229,7 +229,7 @@ class RemoteDriver:
             size += parts[-1].size_bytes
             if parts[-1].field == "watched":
                 del self._watched[parts[-1].message.job_id]
-        loads, change = self._loads.changed_since(self.reported)
+        loads, change = self._loads.changed_since(self.sent_change)
         progress, self._progress = self._progress, {}
         request = pb.ForwardRequest(
             scheduler_id=self._own_id, loads=loads, known_change=self._known_change, progress=progress.values()
@@ -237,7 +237,7 @@ class RemoteDriver:
         for part in parts:
             getattr(request, part.field).append(part.message)
         answer = await self._calls.forward(self.scheduler_id, request)
-        self.reported = max(self.reported, change)
+        self.sent_change = max(self.sent_change, change)
         self._known_change = max(self._known_change, answer.change)
         self._loads.take_loads(answer.loads)
         results = {name: iter(getattr(answer, name)) for name in ("reports", "slots", "lists", "watched")}

@@ -135,17 +135,17 @@ def _classes(stack_trace: str) -> tuple[str, ...]:
 
 
 def _details(details: bytes, error: ConnectError) -> Any:
-    reported = FetchErrorDetailsResponse()
+    answer = FetchErrorDetailsResponse()
     if details:
-        reported.ParseFromString(details)
-    if not reported.errors:
-        only = reported.errors.add(message=str(error), error_type_hierarchy=error.classes)
+        answer.ParseFromString(details)
+    if not answer.errors:
+        only = answer.errors.add(message=str(error), error_type_hierarchy=error.classes)
         if error.error_class:
             only.spark_throwable.error_class = error.error_class
             only.spark_throwable.sql_state = error.sql_state
-    if not reported.HasField("root_error_idx"):
-        reported.root_error_idx = 0
-    return reported
+    if not answer.HasField("root_error_idx"):
+        answer.root_error_idx = 0
+    return answer
 
 
 def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
@@ -168,6 +168,6 @@ def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[st
 
 def status_of_ours(error: OnagerError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
     """Return code, message and trailing metadata of an error that Spark does not know; clients retry UNAVAILABLE."""
-    reported = to_status(error)
-    status = status_pb2.Status(code=reported.code.value[0], message=reported.message)
-    return reported.code, reported.message, (*reported.metadata, (_STATUS_KEY, status.SerializeToString()))
+    answer = to_status(error)
+    status = status_pb2.Status(code=answer.code.value[0], message=answer.message)
+    return answer.code, answer.message, (*answer.metadata, (_STATUS_KEY, status.SerializeToString()))

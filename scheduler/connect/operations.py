@@ -271,10 +271,10 @@ class Operations:
     async def _until_ended(self, operation: Operation, *, is_begun: bool = False) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, until it has ended; *is_begun*: it was submitted, if its record is gone by now."""
         try:
-            async for reported in self.queries.progress(operation.job_id):
-                if reported.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
+            async for now in self.queries.progress(operation.job_id):
+                if now.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
                     break
-                yield progress(operation.ids, reported)
+                yield progress(operation.ids, now)
         except JobNotFoundError:
             if is_begun:
                 raise _forgotten(operation) from None

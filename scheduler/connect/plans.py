@@ -1,4 +1,4 @@
-"""Plans as clients send them: distinguished, unpacked, and refused by name where Onager does not do what they ask."""
+"""Plans as clients send them: recognised, unpacked, and refused by name where Onager does not do what they ask."""
 
 import hashlib
 from typing import Any, Final

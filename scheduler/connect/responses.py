@@ -88,11 +88,11 @@ def cursor_after(response_id: str) -> Cursor:
     return Cursor(partition, batch + 1, rows, has_schema=True)
 
 
-def progress(ids: Ids, reported: pb.JobProgress) -> bytes:
+def progress(ids: Ids, job: pb.JobProgress) -> bytes:
     """Return how far a job is; it is before the first response."""
     response = ids.response(START)
     stages = response.execution_progress.stages
-    for stage in reported.stages:
+    for stage in job.stages:
         stages.add(
             stage_id=stage.stage_id,
             num_tasks=stage.partitions,
@@ -100,7 +100,7 @@ def progress(ids: Ids, reported: pb.JobProgress) -> bytes:
             input_bytes_read=stage.bytes_read,
             done=stage.state in ("successful", "fused"),
         )
-    response.execution_progress.num_inflight_tasks = sum(stage.running for stage in reported.stages)
+    response.execution_progress.num_inflight_tasks = sum(stage.running for stage in job.stages)
     return bytes(response.SerializeToString())
 
 
@@ -115,8 +115,8 @@ async def rows(
     observed: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
     """Yield the responses with a result's rows, from *cursor* on, and the last one, which tells what was *observed*."""
-    if not cursor.has_schema and (reported := schema_message(schema_json)) is not None:
-        yield bytes(ids.response("schema", schema=reported).SerializeToString())
+    if not cursor.has_schema and (schema := schema_message(schema_json)) is not None:
+        yield bytes(ids.response("schema", schema=schema).SerializeToString())
     come, first_piece = cursor.rows, cursor.piece
     async with aclosing(batches):
         async for found in batches:

@@ -16,7 +16,7 @@ _AT_ONCE: Final = 16
 
 
 class AdoptionObserver:
-    """Called with the jobs that this scheduler begins to drive, as schedulers come or go, or it starts."""
+    """Called with the jobs that this scheduler begins to drive: other schedulers have come or gone, or it starts."""
 
     def begins(self, jobs: Iterable[JobId]) -> None:
         """Note that these are to be read."""

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 600.0
 _IN_HAND: Final = 1_000
-"""Jobs of which somebody is being notified, or that wait for the next try, at most; others wait in their heads."""
+"""At most so many jobs are being delivered or wait for their next try; others wait in their heads."""
 _TURN_S: Final = 30.0
 """What each place in the order of schedulers is worth: longer than a request takes, so that only one of them does it
 while all live and the receiver answers."""
@@ -53,7 +53,7 @@ class DeliveryQueue:
         give_up_s: int,
         whom: Collection[str],
     ) -> None:
-        """Keep to the jobs whose heads have *flag* set: each of *whom* is to be notified of each.
+        """Take the jobs whose heads have *flag* set: each of *whom* is to be notified of each of them.
 
         *give_up_s* after a job's end it is no longer tried.
         """
@@ -70,7 +70,7 @@ class DeliveryQueue:
         self._wake = asyncio.Event()
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Take in whether it is still due for the job."""
+        """Take in whether a delivery is still due for the job."""
         if not self.is_on:
             return
         if head is None or not getattr(head, self.flag):
@@ -115,7 +115,7 @@ class DeliveryQueue:
                         await deliver(job_id, head, whom)
         except NotDeliveredError as error:
             if not self._is_done(job_id):
-                log.error("delivery_given_up", job_id=job_id, whom=shown(whom), error=str(error))  # noqa: TRY400 reported whole
+                log.error("delivery_given_up", job_id=job_id, whom=shown(whom), error=str(error))  # noqa: TRY400 the text says all
 
     def _begin(self, deliver: Deliver) -> None:
         now_s = self._clock.monotonic_s()
@@ -148,7 +148,7 @@ class DeliveryQueue:
             await self.note_done(job_id)
 
     async def note_done(self, job_id: JobId) -> None:
-        """Take back that it is due."""
+        """Write into the head that the delivery is no longer due."""
         while True:
             head = self._heads.get(job_id)
             if head is None or not getattr(head, self.flag):

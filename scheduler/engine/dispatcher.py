@@ -46,7 +46,7 @@ class Dispatcher:
         self._wake.set()
 
     def nudge(self, matches: Callable[[ExecutorSession], bool], *, at_most: int | None = None) -> None:
-        """Answer waiting polls whose executor has something else to be sent, all of them or *at_most* that many."""
+        """Answer waiting polls of executors for which there is something else, all of them or *at_most* that many."""
         for offer in self._offers.values():
             if at_most == 0:
                 return

@@ -388,7 +388,7 @@ class LocalDriver:
                 return
             if isinstance(error, OnagerError):
                 raise
-            raise OnagerError(f"job {job_id} could not be notified of {work}: {error!r}") from error
+            raise OnagerError(f"job {job_id} could not take in {work}: {error!r}") from error
         else:
             self._errors.forget_errors(job_id, (work,))
 

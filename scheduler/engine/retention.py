@@ -163,10 +163,8 @@ class Retention:
             and self._script(head) is None  # a step goes after its script
             and self._is_over(head, settings.record_retention_s, now_ms)
         ]
-        reported = [
-            head for head in due if head.has_history and self._is_over(head, settings.history_retention_s, now_ms)
-        ]
-        reported = [head for head in reported if head not in over and head not in expired]
+        past = [head for head in due if head.has_history and self._is_over(head, settings.history_retention_s, now_ms)]
+        past = [head for head in past if head not in over and head not in expired]
         try:
             if dated:  # their records are damaged, and may not say when they ended: count from now
                 await self._store.heads.put(dated)
@@ -174,8 +172,8 @@ class Retention:
                 await self._store.heads.put(withdrawn)
             if expired:
                 await self._expire(expired)
-            if reported:
-                await self._forget_history(await self._archived(reported))
+            if past:
+                await self._forget_history(await self._archived(past))
             if over:
                 await self._remove(await self._archived(over))
         except OnagerError as error:

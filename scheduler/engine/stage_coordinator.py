@@ -95,7 +95,7 @@ class StageCoordinator:
 
 
 def _replan(graph: ExecutionGraph) -> pb.ReplanTask:
-    """Return what a REPLAN task gets: what stages measured that were done when it began."""
+    """Return the task of a re-plan: what the stages had measured that were done when it began."""
     replan, plan, policy = graph.replan, graph.plan, graph.adaptive
     if replan is None or plan is None:
         return pb.ReplanTask()

@@ -1,4 +1,4 @@
-"""Scripts: has the jobs of their steps run, and tells them what became of these.
+"""Has the jobs of scripts' steps run, and records in each script's log what became of them.
 
 All of it follows from what is stored, and may be done again, or by two schedulers at once: the job of a step has an id
 that follows from the script's and the step's, and its end is taken into the script's log once. So nothing is lost or
@@ -84,7 +84,7 @@ class Steps:
             self._look_at([JobId(job.header.job_id)])
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Take in that a job has ended, which may be a step's, or a script with steps that run; or its deadline."""
+        """Take in a job's deadline, or that it has ended: it may be a step's job, or a script with steps that run."""
         self._note_deadline(job_id, head)
         if (script_id := script_of(job_id)) is not None:
             script = self._store.heads.get(script_id)
@@ -340,7 +340,7 @@ def _failure_of(graph: ExecutionGraph) -> Failure:
     match graph.outcome:
         case Failed(failure=failure):
             return failure
-        case Cancelled(text=reported):
-            return Failure(kind=FailureKind.USER_ERROR, message=f"it was cancelled: {reported}")
+        case Cancelled(text=text):
+            return Failure(kind=FailureKind.USER_ERROR, message=f"it was cancelled: {text}")
         case outcome:
             raise AssertionError(f"job {graph.job_id} has not failed: {outcome}")

@@ -97,7 +97,7 @@ def signed(secret: bytes, delivery_id: str, at_s: int, body: bytes) -> dict[str,
 
 
 def _body(head: JobHead) -> bytes:
-    """Return what is reported of a job: what its line in a list says."""
+    """Return what receivers get to know about a job: what its line in a list says."""
     job: Mapping[str, Any] = {
         "job_id": head.job_id,
         "name": head.name,

@@ -1,4 +1,4 @@
-"""Draining executors on request: the record says so to all schedulers, and the executor receives it where it waits."""
+"""Draining executors on request: the record tells all schedulers, and the waiting poll tells the executor."""
 
 from typing import NamedTuple
 
@@ -43,8 +43,8 @@ class Draining:
                 raise NotFoundError(f"there is no executor {executor_id}: onager executors lists them")
             if record.state == "lost":
                 state, why = record.state_and_reason(self._clock.now_ms())
-                reported = "has left" if state == "left" else f"is lost ({why})"
-                raise InvalidRequestError(f"executor {executor_id} {reported}: there is nothing to drain")
+                how = "has left" if state == "left" else f"is lost ({why})"
+                raise InvalidRequestError(f"executor {executor_id} {how}: there is nothing to drain")
             if record.state == "draining":
                 return Drained(was_leaving=True, others=self._others(executor_id))
             draining = record.model_copy(update={"state": "draining"})

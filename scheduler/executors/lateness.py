@@ -1,4 +1,4 @@
-"""How late this process was lately: what it did not read meanwhile proves no silence."""
+"""How late this process was lately: calls that it was too late to read prove nobody's silence."""
 
 from collections import deque
 from typing import Final

@@ -1,4 +1,4 @@
-"""The load of every executor: what any scheduler receives goes to the store, so that all of them tell the same."""
+"""The load of every executor: what any scheduler receives goes to the store, so that all of them show the same."""
 
 from collections.abc import Callable, Iterable
 from typing import Final

@@ -18,7 +18,7 @@ class OnLost(Protocol):
     """Applies a loss to the jobs."""
 
     async def __call__(self, lost: ExecutorLost) -> None:
-        """Apply *lost*; `OnagerError` when some job could not be notified."""
+        """Apply *lost*; `OnagerError` when the loss could not be stored for some job."""
         ...
 
 
@@ -54,7 +54,7 @@ class ExecutorLosses:
 
     async def tell(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None = None) -> None:
         """Tell the jobs; `tell_due` repeats what could not be stored now."""
-        await self._pay(self._note_due(executor_id, incarnation, reason, death))
+        await self._apply_loss(self._note_due(executor_id, incarnation, reason, death))
 
     def found_elsewhere(self, record: ExecutorRecord, reason: str, death: JvmDeath | None = None) -> None:
         """Tell the jobs at the next look."""
@@ -73,7 +73,7 @@ class ExecutorLosses:
             if registry.is_alive(lost.executor_id, lost.incarnation):
                 self._settle(lost)
             else:
-                await self._pay(lost)
+                await self._apply_loss(lost)
 
     def _note_due(self, executor_id: str, incarnation: str, reason: str, death: JvmDeath | None) -> ExecutorLost:
         lost = self._due[executor_id, incarnation] = ExecutorLost(
@@ -86,7 +86,7 @@ class ExecutorLosses:
         self._recent[executor_id, incarnation] = (self._clock.monotonic_s(), lost)
         return lost
 
-    async def _pay(self, lost: ExecutorLost) -> None:
+    async def _apply_loss(self, lost: ExecutorLost) -> None:
         try:
             await self._on_lost(lost)
         except OnagerError as error:

@@ -409,11 +409,11 @@ class ExecutorManager:
         session = self._sessions.get(executor_id)
         if session is not None and session.incarnation == record.incarnation:
             self.end_session(session)
-        reported = known if known.incarnation == record.incarnation else record
+        lost = known if known.incarnation == record.incarnation else record
         if is_mine:
-            await self._tell_lost(reported, reason, has_left=has_left, death=death)
+            await self._tell_lost(lost, reason, has_left=has_left, death=death)
         else:
-            self._losses.found_elsewhere(reported, reason, death)
+            self._losses.found_elsewhere(lost, reason, death)
 
     def _holds_nothing(self, record: ExecutorRecord) -> bool:
         session = self._sessions.get(ExecutorId(record.executor_id))

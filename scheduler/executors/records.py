@@ -153,7 +153,7 @@ class ExecutorSession:
     compared: dict[str, int] = field(default_factory=dict)
     """The latest list that each scheduler, this one included, has compared with its graphs."""
     unwanted: dict[TaskKey, None] = field(default_factory=dict)
-    """Tasks that other schedulers no longer want, until the executor is notified."""
+    """Tasks that other schedulers no longer want; kept until the executor has been asked to stop them."""
     judged_s: float = -1.0
     """When all its held tasks were last checked for being wanted."""
     exchange: pb.ExchangeUse | None = None
@@ -277,7 +277,7 @@ class Offer:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the answer has content."""
     is_nudged: bool = False
-    """Whether its executor has something other than launches to be sent, or should ask elsewhere."""
+    """Whether the answer has something other than launches for its executor, or sends it elsewhere."""
     settled: asyncio.Event = field(default_factory=_set_event)
     """Clear while its slots are being filled."""
     filling: int = 0

@@ -192,10 +192,10 @@ async def get_plan(here: Here, by: By, job_id: JobId, query: Annotated[models.Pl
     request = pb.GetFinalPlanRequest(job_id=job_id, stage_id=first)
 
     def page(plan: pb.FinalPlan) -> bytes:
-        reported = plain(plan)
-        stages, after = reported.pop("stages"), reported.pop("next")
+        content = plain(plan)
+        stages, after = content.pop("stages"), content.pop("next")
         return encoding.encoded(
-            {**reported, "items": stages, "next": cursors.make(listing, str(after)) if after else None}
+            {**content, "items": stages, "next": cursors.make(listing, str(after)) if after else None}
         )
 
     return encoding.answer(await here.calls.answer(by, "GetFinalPlan", request, page))
@@ -253,8 +253,8 @@ async def get_logs(here: Here, by: By, job_id: JobId, query: Annotated[models.Lo
 
 
 def _page_of_logs(logs: list[pb.AttemptLog]) -> bytes:
-    reported = [{**plain(log), "text": log.text.decode(errors="replace")} for log in logs]
-    return encoding.encoded({"items": reported, "next": None})
+    items = [{**plain(log), "text": log.text.decode(errors="replace")} for log in logs]
+    return encoding.encoded({"items": items, "next": None})
 
 
 def _still(here: Server, request: Request) -> Callable[[], None]:

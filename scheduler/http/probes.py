@@ -19,8 +19,8 @@ router: Final = APIRouter(tags=["probes"], responses=RESPONSES)
 async def is_ready(here: Here) -> Response:
     """Whether this scheduler serves; anybody may ask. 503 while it stops."""
     is_stopping = here.scheduler.stopping.is_set()
-    reported = {"is_ready": not is_stopping, "scheduler_id": here.scheduler.settings.scheduler_id}
-    return encoding.answer(encoding.encoded(reported), status=503 if is_stopping else 200)
+    answer = {"is_ready": not is_stopping, "scheduler_id": here.scheduler.settings.scheduler_id}
+    return encoding.answer(encoding.encoded(answer), status=503 if is_stopping else 200)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

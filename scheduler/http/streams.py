@@ -32,7 +32,7 @@ class Streams:
     def events(self, address: str, parts: AsyncGenerator[bytes, None], check: Callable[[], object]) -> "Stream":
         """Return an answer of server-sent events, with heartbeats; *parts* are whole messages.
 
-        *check* is called now and then, and raises an error of ours once the caller may not read more.
+        *check* is called now and then, and raises an error of ours once the caller may read no more.
         """
         return Stream(self._counted(address), self._beating(parts, check), encoding.SSE)
 
@@ -90,8 +90,8 @@ class Streams:
                 yield part
         except OnagerError as error:
             log.info("stream_broken", error=str(error))
-            reported = {"error": type(error).__name__, "detail": str(error), "retryable": error.retryable}
-            yield encoding.sse(encoding.encoded(reported), kind="problem")
+            problem = {"error": type(error).__name__, "detail": str(error), "retryable": error.retryable}
+            yield encoding.sse(encoding.encoded(problem), kind="problem")
         finally:
             stopping.cancel()
             if coming is not None:

@@ -120,10 +120,10 @@ class AuditNotes:
         now.named = [*dict.fromkeys([*(target for _, target, _ in acts.each), *acts.named, *now.named])][:_NAMED]
 
     def _records(self, group: _Group, acts: _Acts) -> list[AuditRecord]:
-        reported = [*acts.each]
+        entries = [*acts.each]
         if acts.more:
             names = ", ".join(name for name in acts.named if name)
-            reported.append((acts.last_ms, "", f"{acts.more} more{names and f', of: {names}'}"))
+            entries.append((acts.last_ms, "", f"{acts.more} more{names and f', of: {names}'}"))
         return [
             AuditRecord(
                 at_ms=at_ms,
@@ -135,7 +135,7 @@ class AuditNotes:
                 detail=detail,
                 outcome=group.outcome,
             )
-            for at_ms, target, detail in reported
+            for at_ms, target, detail in entries
         ]
 
 

@@ -254,10 +254,10 @@ class BlobStore:
                         self._note_stored(digest, contents[digest], each.revision if each.is_whole else revision)
                     return
                 case Conflict(found=found):  # another scheduler wrote one of them, too, or removed it
-                    reported = {d: _stored_in(found, d) for d, each in stored.items() if not each.is_whole}
+                    known = {d: _stored_in(found, d) for d, each in stored.items() if not each.is_whole}
                     moved = [d for d, each in stored.items() if revision_of(found[_chunk_key(d, 0)]) != each.revision]
-                    stored |= await self._look(d for d in moved if d not in reported)
-                    stored |= reported
+                    stored |= await self._look(d for d in moved if d not in known)
+                    stored |= known
                 case OutcomeUnknown():
                     await _pause(number)
                     stored = await self._look(contents)

@@ -9,7 +9,7 @@ _CHOICES = ("durable", "streaming")
 
 
 def streaming_of(spec: pb.JobSpec) -> Streaming | None:
-    """Return the streaming of a job whose stages shall run together, or None if it did not ask for that.
+    """Return a `Streaming` for a job that wants its stages to run together, and None for any other.
 
     `InvalidSettingError` for an invalid value.
     """

@@ -458,7 +458,7 @@ class JobStore(JobCache):
                     self.heads.seen(head, result.revision)
 
     def _with_due(self, head: JobHead) -> JobHead:
-        """Return *head*, which goes with a job's end if it says so, with what is due then."""
+        """Return *head*; if it is that of an ended job, with the flags of what is due then."""
         if not self._due_flags or not head.state.is_terminal:
             return head
         # Webhooks are notified of a script, not of each of its steps.

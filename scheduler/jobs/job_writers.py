@@ -104,10 +104,10 @@ class JobWriters:
                 await self._round(job_id, queue, taken)
         except (Exception, asyncio.CancelledError) as error:
             # The cancellation of this task must not cancel the callers.
-            reported = error if isinstance(error, Exception) else StateUnavailableError("the writing was broken off")
+            raised = error if isinstance(error, Exception) else StateUnavailableError("the writing was broken off")
             for asked in (*taken, *queue):
                 if not asked.done.done():
-                    asked.done.set_exception(reported)
+                    asked.done.set_exception(raised)
             if is_cancelled():
                 raise
         finally:

@@ -1,8 +1,8 @@
 """How far running jobs are, and how much longer they are likely to run: in memory alone, with the driver of each job.
 
 A stage is done to the part of its tasks that have succeeded, and those in part that run, where their executors tell how
-much of their input they have read. While a stage's attempt lasts, what is reported of it never falls; when stages run
-again, or others take their place, the job's fraction may, and says why.
+much of their input they have read. While a stage's attempt lasts, its reported fraction never falls; when stages run
+again, or others take their place, the job's fraction may fall, and says why.
 """
 
 from collections import OrderedDict
@@ -65,7 +65,7 @@ class CompletionEstimate:
 class _Job:
     readings: dict[_Key, _Reading] = field(default_factory=dict)
     stages: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """The attempt of each stage, and the largest fraction that was reported of it."""
+    """The attempt of each stage, and its largest fraction that was reported."""
     top: float = 0.0
     fell: str = ""
     replans: int = 0
@@ -73,7 +73,7 @@ class _Job:
 
 
 class LiveProgress:
-    """What executors have reported of attempts that run, of jobs that this scheduler drives."""
+    """What executors have reported about running attempts of the jobs that this scheduler drives."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[JobId, _Job] = OrderedDict()

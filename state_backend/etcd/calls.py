@@ -163,9 +163,9 @@ class Calls:
             if attempt % len(self._endpoints) == 0:
                 await asyncio.sleep(min(_PAUSE_S, max(0.0, deadline_s - loop.time())))
         failures = dict.fromkeys(self._url.endpoints, "there was no time left to ask it") | failures
-        reported = "; ".join(f"{address}: {why}" for address, why in failures.items())
+        reasons = "; ".join(f"{address}: {why}" for address, why in failures.items())
         raise StateUnavailableError(
-            f"no etcd answered within {self._url.timeout_s:g} s: {reported}; is etcd running there? (--backend)"
+            f"no etcd answered within {self._url.timeout_s:g} s: {reasons}; is etcd running there? (--backend)"
         )
 
     async def _prepare(self, endpoint: Endpoint, timeout_s: float, *, must_be_connected: bool) -> None:

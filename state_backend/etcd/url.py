@@ -186,8 +186,8 @@ class _Parser:
         parameters: dict[str, str] = {}
         for name, value in parse_qsl(query, keep_blank_values=True):
             if name not in _PARAMETERS:
-                reported = "of that name" if "@" in query else repr(name)
-                self._refuse(f"there is no parameter {reported}; use {', '.join(_PARAMETERS)}")
+                which = "of that name" if "@" in query else repr(name)
+                self._refuse(f"there is no parameter {which}; use {', '.join(_PARAMETERS)}")
             if not value or name in parameters:
                 self._refuse(f"parameter {name} needs one value")
             parameters[name] = value

@@ -1,8 +1,8 @@
 """Another client: calls a scheduler continuously, and reports its waits and the scheduler's memory.
 
-``python -m tests.abuse.probe ADDRESS PID``, reported ``begin`` and ``end`` on standard input. A wait counts for no
-longer than the scheduler computed meanwhile: whatever else goes on on the machine does not make it slower. How fast
-this machine computes is reported by a look through a million numbers.
+``python -m tests.abuse.probe ADDRESS PID`` reads the lines ``begin`` and ``end`` from standard input. A wait counts for
+no longer than the scheduler computed meanwhile: whatever else goes on on the machine does not make it slower. A look
+through a million numbers shows how fast this machine computes.
 """
 
 import json

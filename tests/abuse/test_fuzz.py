@@ -140,7 +140,7 @@ def test_no_request_meets_with_a_defect(unnoticed: Abused, path: str, descriptor
     before = unnoticed.log.stat().st_size
     ended = asyncio.run(all_of(unnoticed.address, path, drawn(descriptor, CALLS), is_stream=is_stream))
     assert sum(ended.values()) == CALLS
-    reported = unnoticed.log.read_text()[before:]
-    assert not ended.keys() & {StatusCode.INTERNAL, StatusCode.UNKNOWN}, (ended, reported[-3000:])
-    assert "Traceback" not in reported
-    assert "call_failed" not in reported
+    text = unnoticed.log.read_text()[before:]
+    assert not ended.keys() & {StatusCode.INTERNAL, StatusCode.UNKNOWN}, (ended, text[-3000:])
+    assert "Traceback" not in text
+    assert "call_failed" not in text

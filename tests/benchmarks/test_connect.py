@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(tmp_path: Path, module: str, *options: str) -> dict:
     report = tmp_path / "report.json"
-    reported = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-m", module, *options, "--json", str(report)],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -23,7 +23,7 @@ def run(tmp_path: Path, module: str, *options: str) -> dict:
         check=False,
         timeout=HANGS_S,
     )
-    assert reported.returncode == 0, reported.stdout + reported.stderr
+    assert ran.returncode == 0, ran.stdout + ran.stderr
     return json.loads(report.read_text())
 
 

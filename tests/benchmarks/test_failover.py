@@ -16,7 +16,7 @@ def test_schedulers_are_killed_and_nothing_is_left(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     command = [sys.executable, "-m", "benchmarks.failover", "--kills", "2", "--tasks", "24", "--slots", "2,2"]
-    reported = subprocess.run(
+    ran = subprocess.run(
         [*command, "--dir", str(disk), "--json", str(report)],
         cwd=ROOT,
         env={**os.environ, "PYTHONWARNINGS": "error"},
@@ -25,7 +25,7 @@ def test_schedulers_are_killed_and_nothing_is_left(tmp_path):
         check=False,
         timeout=HANGS_S,
     )
-    assert reported.returncode == 0, reported.stderr
+    assert ran.returncode == 0, ran.stderr
     found = json.loads(report.read_text())
     assert found["kills"] == len(found["list"]) == 2
     assert found["finished_tasks_rerun"] == found["wrong_results"] == 0

@@ -40,7 +40,7 @@ def test_every_row_is_there_and_nothing_is_left(tmp_path):
         "--probes",
         "4",
     ]
-    reported = subprocess.run(
+    ran = subprocess.run(
         [*command, *small, "--dir", str(disk), "--json", str(report)],
         cwd=ROOT,
         env={**os.environ, "PYTHONWARNINGS": "error"},
@@ -49,7 +49,7 @@ def test_every_row_is_there_and_nothing_is_left(tmp_path):
         check=False,
         timeout=HANGS_S,
     )
-    assert reported.returncode == 0, reported.stderr
+    assert ran.returncode == 0, ran.stderr
     rows = json.loads(report.read_text())["rows"]
     assert [(row["backend"], row["schedulers"], row["tasks"], row["metrics"]) for row in rows] == [
         ("etcd", 2, tasks, metrics) for tasks in (50, 200) for metrics in ("off", "rows")

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_every_row_is_there_and_no_job_fails(tmp_path, options, rows):
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "benchmarks.small_jobs", "--backends", "leveldb", "--schedulers", "1"]
-    reported = subprocess.run(
+    ran = subprocess.run(
         [*command, "--submitters", "4", *options, "--dir", str(tmp_path), "--json", str(report)],
         cwd=ROOT,
         env={**os.environ, "PYTHONWARNINGS": "error"},
@@ -34,7 +34,7 @@ def test_every_row_is_there_and_no_job_fails(tmp_path, options, rows):
         check=False,
         timeout=HANGS_S,
     )
-    assert reported.returncode == 0, reported.stderr
+    assert ran.returncode == 0, ran.stderr
     found = json.loads(report.read_text())["rows"]
     assert [(row["jobs"], row["failed"]) for row in found] == rows
     if "--soak" in options:

@@ -17,7 +17,7 @@ def test_every_cell_is_there_and_nothing_is_left(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     command = [sys.executable, "-m", "benchmarks.state", "--callers", "1,2", "--seconds", "0.1"]
-    reported = subprocess.run(
+    ran = subprocess.run(
         [*command, "--dir", str(disk), "--json", str(report)],
         cwd=ROOT,
         env={**os.environ, "PYTHONWARNINGS": "error"},
@@ -26,11 +26,11 @@ def test_every_cell_is_there_and_nothing_is_left(tmp_path):
         check=False,
         timeout=HANGS_S,
     )
-    assert reported.returncode == 0, reported.stderr
+    assert ran.returncode == 0, ran.stderr
     found = json.loads(report.read_text())
     cells = {(row["backend"], row["operation"], row["callers"]) for row in found["rows"]}
     assert cells == {(b, o, c) for b in ("leveldb", "etcd") for o in OPERATIONS for c in (1, 2)}
     assert all(row["per_s"] > 0 and row["raw_per_s"] > 0 for row in found["rows"])
     assert set(found["median_cost"]) == {"leveldb", "etcd"}
-    assert f"etcd: the port costs {found['median_cost']['etcd']:.2f} times the raw driver" in reported.stdout
+    assert f"etcd: the port costs {found['median_cost']['etcd']:.2f} times the raw driver" in ran.stdout
     assert list(disk.iterdir()) == []

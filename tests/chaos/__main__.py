@@ -97,9 +97,9 @@ def main() -> int:
 
 def _has_mounts() -> bool:
     """Return whether we may mount; enter a mount namespace for that, in which nothing outlives us."""
-    reported = os.environ.get(_NAMESPACE)
-    if reported is not None:
-        return reported == "yes"
+    inherited = os.environ.get(_NAMESPACE)
+    if inherited is not None:
+        return inherited == "yes"
     unshare = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--mount"]
     is_granted = (
         shutil.which("unshare") is not None

@@ -133,7 +133,7 @@ class Aftermath:
     def _state_check(self, verdict: Verdict) -> None:
         command = [sys.executable, "-m", "onager", "state", "check", "--scheduler", self._cluster.local.addresses]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_CHECK_S * self._patience)
-        reported = done.stdout.strip().splitlines()
-        verdict.notes.append(f"state check: {reported[-1] if reported else done.stderr.strip()}")
+        printed = done.stdout.strip().splitlines()
+        verdict.notes.append(f"state check: {printed[-1] if printed else done.stderr.strip()}")
         if done.returncode:
-            verdict.findings += [line for line in reported if line.startswith("error")] or [done.stderr.strip()]
+            verdict.findings += [line for line in printed if line.startswith("error")] or [done.stderr.strip()]

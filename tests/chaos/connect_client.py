@@ -132,8 +132,8 @@ def ask(session: Session, what: str, request: Callable[[], str]) -> None:
         trouble = request()
     except Exception as error:  # noqa: BLE001 - whatever a program of Spark meets is a finding
         trouble = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
-    reported = {"session": session.name, "request": what, "seconds": round(time.monotonic() - began_s, 2)}
-    print(json.dumps(reported | {"trouble": trouble}), flush=True)
+    answer = {"session": session.name, "request": what, "seconds": round(time.monotonic() - began_s, 2)}
+    print(json.dumps(answer | {"trouble": trouble}), flush=True)
 
 
 def main(remote: str, seed: str, sessions: int, seconds: float, directory: Path) -> None:

@@ -87,16 +87,16 @@ def run(runs: int, seed: int, directory: Path, environment: dict[str, str]) -> T
             cluster.local.await_ready(name)
             killer = Killer(cluster, admin, (kind, name), rng.randrange(_MAX_EVENTS))
             killer.start()
-            reported = client.ask(way)
+            answer = client.ask(way)
             killer.ended.set()
             killer.join()
             tally.runs[way] += 1
             tally.killed[kind] += 1
-            tally.raised += [f"{way}: {reported['raised']}"] if reported["raised"] else []
-            tally.trouble += [f"{way}: {reported['wrong']}"] if reported["wrong"] else []
+            tally.raised += [f"{way}: {answer['raised']}"] if answer["raised"] else []
+            tally.trouble += [f"{way}: {answer['wrong']}"] if answer["wrong"] else []
             tally.trouble += jobs.look()
             print(
-                f"{number + 1:4} {way:18} {kind} {name}: {reported['wrong'] or reported['raised'] or 'whole'}",
+                f"{number + 1:4} {way:18} {kind} {name}: {answer['wrong'] or answer['raised'] or 'whole'}",
                 flush=True,
             )
     return tally
@@ -112,11 +112,11 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="onager-connect-writes-"))
     # What is killed more often than a task may fail is none of the task's fault here.
     tally = run(arguments.runs, arguments.seed, directory, {"ONAGER_SCHEDULER_TASK_MAX_FAILURES": "1000"})
-    reported = {"seed": arguments.seed, "runs": tally.runs, "killed": tally.killed, "raised": tally.raised}
-    reported["trouble"] = tally.trouble
+    counts = {"seed": arguments.seed, "runs": tally.runs, "killed": tally.killed, "raised": tally.raised}
+    counts["trouble"] = tally.trouble
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(reported, indent=2))
-    print(json.dumps(reported))
+        arguments.json.write_text(json.dumps(counts, indent=2))
+    print(json.dumps(counts))
     if tally.trouble:
         print(f"logs and data: {directory}")
         return 1

@@ -78,9 +78,9 @@ class Injector:
                 if part.name in self._down or part.is_running:
                     continue
                 code = None if part.process is None else part.process.returncode
-                reported = part.output()
-                serving = "listening on" in reported or '"registered"' in reported
-                last = " / ".join(reported.splitlines()[-2:])[-600:]
+                printed = part.output()
+                serving = "listening on" in printed or '"registered"' in printed
+                last = " / ".join(printed.splitlines()[-2:])[-600:]
                 self.deaths.append(EndedByItself(part.name, code, time.monotonic(), last, serving))
                 self._say(f"{part.name} ended by itself with code {code}: {last}")
                 self._down.add(part.name)

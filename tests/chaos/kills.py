@@ -129,17 +129,15 @@ class Kills:
     def _look(self, run: Run, events: list[JobEvent]) -> None:
         """Note what schedulers and the log tell of the job that must not be."""
         run.outcomes = outcomes(events)
-        run.trouble += [
-            f"re-plan {i} has outcomes {reported}" for i, reported in run.outcomes.items() if len(reported) > 1
-        ]
-        reported = set()
+        run.trouble += [f"re-plan {i} has outcomes {ends}" for i, ends in run.outcomes.items() if len(ends) > 1]
+        ends = set()
         for address, part in zip(self._cluster.addresses.split(","), self._cluster.named("scheduler"), strict=True):
             if part.is_running:
                 with onager.connect(address, retry_timeout_s=_PATIENCE_S) as client:
                     progress = client.job(run.job_id).detail().progress
-                reported.add((progress.state, *((s.stage_id, s.name, s.state) for s in progress.stages)))
+                ends.add((progress.state, *((s.stage_id, s.name, s.state) for s in progress.stages)))
                 run.trouble += [each for each in ran_again(events, progress.stages) if each not in run.trouble]
-        run.trouble += [f"schedulers tell different ends: {reported}"] if len(reported) != 1 else []
+        run.trouble += [f"schedulers tell different ends: {ends}"] if len(ends) != 1 else []
 
 
 def plain_spark(tables: Mapping[str, str]) -> dict[str, pa.Table]:
@@ -210,14 +208,14 @@ def main() -> int:
 
 
 def _replans(runs: list[Run]) -> Counter[str]:
-    return Counter(reported[0] if reported else "lost" for run in runs for reported in run.outcomes.values())
+    return Counter(outcome[0] if outcome else "lost" for run in runs for outcome in run.outcomes.values())
 
 
 def _say(run: Run) -> None:
-    reported = " ".join(f"{i}:{','.join(each) or 'lost'}" for i, each in run.outcomes.items())
+    outcomes = " ".join(f"{i}:{','.join(each) or 'lost'}" for i, each in run.outcomes.items())
     print(
         f"{run.kind} {run.number + 1:3} {run.query:12} {run.when:9} killed {run.killed:12} {run.seconds:6.1f} s  "
-        f"{reported}  {'; '.join(run.trouble)}",
+        f"{outcomes}  {'; '.join(run.trouble)}",
         flush=True,
     )
 

@@ -62,11 +62,11 @@ def results_right(records: Iterable[JobRecord], faults: Sequence[Injected]) -> V
         if record.ended_s is None or record.trouble is None:
             continue
         reason = explanation(record, faults)
-        reported = f"{_name(record)}: {record.trouble}"
+        text = f"{_name(record)}: {record.trouble}"
         if reason is None:
-            verdict.findings.append(reported)
+            verdict.findings.append(text)
         else:
-            verdict.notes.append(f"{reported} [{reason}]")
+            verdict.notes.append(f"{text} [{reason}]")
     return verdict
 
 
@@ -125,14 +125,14 @@ def died_for_a_reason(deaths: Iterable[EndedByItself], faults: Sequence[Injected
     """No process ended by itself, but schedulers that were started while there was no store."""
     verdict = Verdict("no process ended by itself")
     for death in deaths:
-        reported = f"{death.name} ended with code {death.code}: {death.last_words}"
+        text = f"{death.name} ended with code {death.code}: {death.last_words}"
         met = [f for f in faults if f.overlaps(death.at_s - _LONGEST_START_S, death.at_s)]
         is_refused = death.code == 2 and not death.was_serving
         without = [f.what for f in met if _hides_etcd(f, death.name)]
         if is_refused and without:
-            verdict.notes.append(f"{reported} [started during: {', '.join(without)}]")
+            verdict.notes.append(f"{text} [started during: {', '.join(without)}]")
         else:
-            verdict.findings.append(reported)
+            verdict.findings.append(text)
     return verdict
 
 
@@ -145,12 +145,12 @@ def logs_calm(logs: Mapping[str, str], faults: Sequence[Injected]) -> Verdict:
             entry = _entry(line)
             if entry.get("level") in ("error", "critical"):
                 event = entry.get("event")
-                reported = f"{name}: {event}: {str(entry.get('error', ''))[:200]}"
+                finding = f"{name}: {event}: {str(entry.get('error', ''))[:200]}"
                 killed = [f for f in faults if f.fault.kind is FaultKind.KILL_JVM and f.fault.target == name]
                 if event == "jvm_lost" and killed:
-                    verdict.notes.append(f"{reported} [its JVM was killed]")
+                    verdict.notes.append(f"{finding} [its JVM was killed]")
                 else:
-                    counts[reported] += 1
+                    counts[finding] += 1
             elif name.startswith("scheduler") and line.startswith(_ESCAPED):
                 counts[f"{name}: {line[:200]}"] += 1
     verdict.findings += [f"{what} ({count} times)" for what, count in counts.items()]
@@ -161,8 +161,8 @@ def memory_bounded(most_bytes: Mapping[str, int]) -> Verdict:
     """No scheduler took more memory than it should."""
     verdict = Verdict("memory of schedulers is bounded")
     for name, size in sorted(most_bytes.items()):
-        reported = f"{name} took {size >> 20} MiB at most"
-        (verdict.findings if size > MEMORY_LIMIT_BYTES else verdict.notes).append(reported)
+        text = f"{name} took {size >> 20} MiB at most"
+        (verdict.findings if size > MEMORY_LIMIT_BYTES else verdict.notes).append(text)
     return verdict
 
 

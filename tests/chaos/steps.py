@@ -230,15 +230,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="onager-steps-") as directory:
         kind, where = Tables if arguments.tables else Datasets, three if arguments.etcd else one
         tally = run(arguments.kills, arguments.seed, Path(directory), kind, where)
-    reported = {
+    counts = {
         "seed": arguments.seed,
         "scripts": tally.scripts,
         "killed": tally.killed,
         "trouble": tally.trouble,
     }
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(reported, indent=2))
-    print(json.dumps(reported))
+        arguments.json.write_text(json.dumps(counts, indent=2))
+    print(json.dumps(counts))
     return 1 if tally.trouble else 0
 
 

@@ -97,15 +97,15 @@ def compare(spark: Results, mine: Results) -> dict[str, Any]:
         "doctests": len(spark),
         "pass_with_spark": len(passes),
         "pass": len([name for name in passes if name in mine and not mine[name]["failed"]]),
-        "examples": sum(reported["examples"] for reported in mine.values()),
-        "examples_failed": sum(reported["failed"] for reported in mine.values()),
+        "examples": sum(page["examples"] for page in mine.values()),
+        "examples_failed": sum(page["failed"] for page in mine.values()),
         "refused": {name: reported["reasons"][0] for name, reported in refused.items()},
         "differ": {name: reported["reasons"][0] for name, reported in failing.items() if name not in refused},
     }
 
 
 def _is_refusal(reason: str) -> bool:
-    return any(reported in reason for reported in _REFUSALS)
+    return any(refusal in reason for refusal in _REFUSALS)
 
 
 def main() -> int:
@@ -147,10 +147,8 @@ def _run(modules: list[str], remote: str, directory: Path, report: dict[str, Any
         began_s = time.monotonic()
         found = report[side][name] = run_module(name, remote, directory)
         bad = [test for test, reported in found.items() if reported["failed"]]
-        reported = f"{len(found) - len(bad)} of {len(found)}"
-        print(
-            f"{side:6} {name:22} {reported:>12} {time.monotonic() - began_s:6.0f} s  {', '.join(bad)[:150]}", flush=True
-        )
+        share = f"{len(found) - len(bad)} of {len(found)}"
+        print(f"{side:6} {name:22} {share:>12} {time.monotonic() - began_s:6.0f} s  {', '.join(bad)[:150]}", flush=True)
         _write(to, report)
 
 

@@ -47,15 +47,15 @@ def main(name: str, remote: str, file: Path) -> None:
             for test in finder.find(tested, tested.__name__, globs=globs):
                 if not test.examples:
                     continue
-                reported: list[str] = []
+                received: list[str] = []
                 began_s = time.monotonic()
-                result = runner.run(test, out=reported.append)
+                result = runner.run(test, out=received.append)
                 line = {
                     "test": test.name.removeprefix(f"{tested.__name__}."),
                     "examples": result.attempted,
                     "failed": result.failed,
                     "seconds": round(time.monotonic() - began_s, 2),
-                    "reasons": [reason(text) for text in reported if text.startswith("*****")],
+                    "reasons": [reason(text) for text in received if text.startswith("*****")],
                 }
                 out.write(json.dumps(line) + "\n")
                 out.flush()

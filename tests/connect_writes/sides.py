@@ -58,7 +58,7 @@ class Side:
 
     def run(self, text: str) -> Outcome:
         """Carry a call out."""
-        return self._reported(lambda: self._evaluated(text))
+        return self._outcome(lambda: self._evaluated(text))
 
     def _evaluated(self, text: str) -> Any:
         names = {"spark": self.spark, "F": self.functions}
@@ -67,12 +67,12 @@ class Side:
     def look(self, touched: str) -> Outcome:
         """Return the rows of a table, a view or a dataset, or why there are none."""
         if touched.startswith("path:"):
-            return self._reported(lambda: self._read(self.directory / touched.removeprefix("path:")))
-        return self._reported(lambda: self.spark.table(touched))
+            return self._outcome(lambda: self._read(self.directory / touched.removeprefix("path:")))
+        return self._outcome(lambda: self.spark.table(touched))
 
     def layout(self, table: str) -> Outcome:
         """Return the columns of a table as DESCRIBE shows them."""
-        return self._reported(lambda: self.spark.sql(f"DESCRIBE {table}"))
+        return self._outcome(lambda: self.spark.sql(f"DESCRIBE {table}"))
 
     def _read(self, directory: Path) -> Any:
         names = [each.name for each in directory.rglob("part-*")]
@@ -94,7 +94,7 @@ class Side:
                 self.spark.sql(f"DROP {kind} IF EXISTS {touched}").collect()
 
     @staticmethod
-    def _reported(call: Callable[[], Any]) -> Outcome:
+    def _outcome(call: Callable[[], Any]) -> Outcome:
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed):

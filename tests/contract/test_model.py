@@ -225,18 +225,18 @@ def only(*kept: str) -> type[StoreMachine]:
 
 
 class Filtered(ForwardingBackend, ABC):
-    """A store whose watches pass each batch through *reported*."""
+    """A store whose watches pass each batch through *passed*."""
 
     @abstractmethod
-    def reported(self, events): ...
+    def passed(self, events): ...
 
     def _watch(self, keyspace, prefix, from_revision):
-        return _FilteredWatch(super()._watch(keyspace, prefix, from_revision), self.reported)
+        return _FilteredWatch(super()._watch(keyspace, prefix, from_revision), self.passed)
 
 
 class _FilteredWatch:
-    def __init__(self, watch, reported):
-        self.watch, self.reported = watch, reported
+    def __init__(self, watch, passed):
+        self.watch, self.passed = watch, passed
 
     async def __aenter__(self):
         self.events = await self.watch.__aenter__()
@@ -247,17 +247,17 @@ class _FilteredWatch:
 
     async def __anext__(self):
         while True:
-            if (event := self.reported(await anext(self.events))) is not None:
+            if (event := self.passed(await anext(self.events))) is not None:
                 return event
 
 
 class DeletesAreNotReported(Filtered):
-    def reported(self, event):
+    def passed(self, event):
         return None if event.kind is EventKind.DELETE else event
 
 
 class WatchTellsStaleValues(Filtered):
-    def reported(self, event):
+    def passed(self, event):
         return event._replace(value=event.value[:1])
 
 

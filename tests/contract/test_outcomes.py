@@ -109,12 +109,12 @@ async def test_writes_of_unknown_outcome_are_neither_lost_nor_doubled(harness, t
         for writer in writers:
             await writer.backend.settle()
         await honest.put(LOG, "end", b"")
-        reported = []
+        received = []
         async with asyncio.timeout(HANGS_S):
             async for event in events:
                 if event.key == "end":
                     break
-                reported.append(event)
+                received.append(event)
     stored = [item.value for item in await honest.get_from_prefix(LOG, "log/")]
     acknowledged = [entry for writer in writers for entry in writer.acknowledged]
     counts["lost"] = len(set(acknowledged) - set(stored))
@@ -125,7 +125,7 @@ async def test_writes_of_unknown_outcome_are_neither_lost_nor_doubled(harness, t
     assert counts["lost"] == counts["doubled"] == 0
     assert sorted(stored) == sorted(acknowledged)
     # Nothing was put over anything on the way either.
-    assert [(event.kind, event.value) for event in reported] == [(EventKind.PUT, value) for value in stored]
+    assert [(event.kind, event.value) for event in received] == [(EventKind.PUT, value) for value in stored]
 
 
 async def test_a_lease_of_unknown_outcome_can_be_asked_for_again(harness):

@@ -24,7 +24,7 @@ async def first(events):
     return None
 
 
-async def test_a_watch_learns_what_comes_after_its_entry(backend):
+async def test_a_watch_receives_what_comes_after_its_entry(backend):
     await backend.put(HEADS, "before", b"")
     async with backend.watch(HEADS) as events:
         put = await backend.put(HEADS, "job", b"1")
@@ -199,7 +199,7 @@ async def test_refused_writes_are_not_reported(backend):
         assert [event.key for event in await take(events, 1)] == ["b"]
 
 
-async def test_several_watches_and_clients_learn_the_same(harness):
+async def test_several_watches_and_clients_receive_the_same(harness):
     one, other = await harness.connect(), await harness.connect()
     async with one.watch(HEADS) as first, other.watch(HEADS) as second:
         for n in range(20):
@@ -221,7 +221,7 @@ async def test_events_that_were_compacted_away_are_reported_as_lost(harness):
         assert (await take(events, 1))[0].value == b"3"
 
 
-async def test_a_watch_that_falls_behind_learns_every_change_or_that_it_lost_some(backend):
+async def test_a_watch_that_falls_behind_receives_every_change_or_learns_that_it_lost_some(backend):
     values = [b"%d" % n + bytes(700_000) for n in range(10)]
     async with backend.watch(HEADS) as events:
         for value in values:

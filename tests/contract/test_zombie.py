@@ -116,7 +116,7 @@ async def holder(url: str, fence: str):
         await process.communicate()
 
 
-async def reported(process, within_s: float = HANGS_S) -> str:
+async def answer_of(process, within_s: float = HANGS_S) -> str:
     """Return what the holder tells next, past the lines of its log."""
     async with asyncio.timeout(within_s):
         while line := (await process.stdout.readline()).decode():
@@ -127,7 +127,7 @@ async def reported(process, within_s: float = HANGS_S) -> str:
 
 async def stop_past_the_lease(url: str, *, is_fenced: bool) -> Ending:
     async with holder(url, "fenced" if is_fenced else "unfenced") as zombie, await open_backend(url) as successor:
-        held_revision = int(await reported(zombie))
+        held_revision = int(await answer_of(zombie))
         zombie.send_signal(signal.SIGSTOP)
         await eventually(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_STOPPED)
         lease = await successor.lease(10 * HANGS_S)
@@ -137,8 +137,8 @@ async def stop_past_the_lease(url: str, *, is_fenced: bool) -> Ending:
             assert isinstance(done, Committed)
             zombie.stdin.write(b"go on\n")  # waits for it in the pipe
             zombie.send_signal(signal.SIGCONT)
-            answer = await reported(zombie)
-            assert await reported(zombie) == "reported"
+            answer = await answer_of(zombie)
+            assert await answer_of(zombie) == "reported"
             found = await successor.get(JOBS, "job")
             assert isinstance(await successor.put_txn([], fence=[token]), Committed)
         assert await asyncio.wait_for(zombie.wait(), HANGS_S) == 0
@@ -152,13 +152,13 @@ def url(request):
 
 async def test_a_holder_that_was_stopped_past_its_lease_is_kept_out(url, tell):
     ending = await stop_past_the_lease(url, is_fenced=True)
-    tell(f"with the fence the late write was reported {ending.answer}, and the store has {ending.value!r}")
+    tell(f"with the fence the late write was answered {ending.answer}, and the store has {ending.value!r}")
     assert_the_zombie_was_kept_out(ending)
 
 
 async def test_a_stopped_holder_without_its_fence_is_not(url, tell):
     ending = await stop_past_the_lease(url, is_fenced=False)
-    tell(f"without the fence the late write was reported {ending.answer}, and the store has {ending.value!r}")
+    tell(f"without the fence the late write was answered {ending.answer}, and the store has {ending.value!r}")
     assert ending == Ending("Committed", b"zombie")
     with pytest.raises(AssertionError, match="overwrote its successor's: b'zombie'"):
         assert_the_zombie_was_kept_out(ending)

@@ -330,10 +330,10 @@ def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nob
         assert (retry.next_try, retry.max_tries) == (1, 0)
         until(lambda: cluster.executor_states() == {"e-1": "no_space"}, "an executor without space")
         time.sleep(10)
-        reported = job.progress()
-        assert not reported.state.is_final
-        assert reported.waiting_for.startswith("no executor takes work: e-1 has no space; exchange directory ")
-        assert "free space there" in reported.waiting_for
+        progress = job.progress()
+        assert not progress.state.is_final
+        assert progress.waiting_for.startswith("no executor takes work: e-1 has no space; exchange directory ")
+        assert "free space there" in progress.waiting_for
     finally:
         ballast.unlink()
     assert job.to_arrow().to_pylist() == [{"n": sum(range(4993, 5000))}]

@@ -1,4 +1,4 @@
-"""Tables, views and functions on a real cluster: what a job makes, others read; what two jobs change is reported."""
+"""Tables, views and functions on a real cluster: what a job makes, others read; two that change the same conflict."""
 
 import json
 from collections.abc import Iterator
@@ -87,22 +87,22 @@ def test_a_job_that_fails_has_changed_nothing(cluster):
 
 
 def test_the_commands_show_the_catalog(shop, sales):
-    def reported(*arguments: str) -> str:
+    def printed(*arguments: str) -> str:
         done = shop.cli("catalog", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert reported("ls").split()[-2:] == ["default", "shop"]
-    assert json.loads(reported("ls", "shop", "-o", "json")) == [
+    assert printed("ls").split()[-2:] == ["default", "shop"]
+    assert json.loads(printed("ls", "shop", "-o", "json")) == [
         {"kind": kind, "database": "shop", "name": name}
         for kind, name in (("view", "by_day"), ("table", "sales"), ("function", "twice"))
     ]
-    listed = [line.split() for line in reported("ls", "shop.sales").splitlines()]
+    listed = [line.split() for line in printed("ls", "shop.sales").splitlines()]
     assert listed[-2:] == [[f"day={day}", f"file:{sales}/day={day}"] for day in ("mon", "tue")]
-    shown = reported("show", "shop.sales", "--partitions")
+    shown = printed("show", "shop.sales", "--partitions")
     assert shown.startswith("table shop.sales\n")
     assert "day=mon" in shown
-    assert json.loads(reported("show", "shop.by_day", "--json"))["kind"] == "view"
+    assert json.loads(printed("show", "shop.by_day", "--json"))["kind"] == "view"
     missing = shop.cli("catalog", "show", "shop.nothing")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "no table, view or function shop.nothing" in missing.stderr

@@ -163,15 +163,15 @@ def test_sessions_results_checkpoints_and_files_outlive_the_processes_that_serve
     cluster.scheduler.kill()
     cluster.start_scheduler()
     cluster.the_executor()
-    reported = reading.communicate("go on\n", timeout=HANGS_S)[0]
-    assert reported.split() == ["150000", str(sum(range(150_000))), "5", "42", "True"]
+    printed = reading.communicate("go on\n", timeout=HANGS_S)[0]
+    assert printed.split() == ["150000", str(sum(range(150_000))), "5", "42", "True"]
     assert (cluster.exchange_dir / CHECKPOINTS).stat().st_mode & 0o777 == 0o700
     assert with_files.communicate("go on\n", timeout=HANGS_S)[0].splitlines() == expected
 
 
 def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path):
     checkpoints = cluster.exchange_dir / CHECKPOINTS
-    reported = (
+    printed = (
         start("-c", REFUSED, remote(cluster), tmp_path / "out", checkpoints)
         .communicate(timeout=HANGS_S)[0]
         .splitlines()
@@ -179,10 +179,10 @@ def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path
     assert not (tmp_path / "out").exists()
     words = ["global view", "variable", "BEGIN", "streaming", "bucketby"]
     words += ["InsertIntoDir", "CreateViewCommand", "cannot be read"]
-    assert len(reported) == len(words) + 1
-    for word, line in zip(words, reported, strict=False):
+    assert len(printed) == len(words) + 1
+    for word, line in zip(words, printed, strict=False):
         assert word.lower() in line.lower().replace("_", ""), line
-    assert reported[-1] == "3"
+    assert printed[-1] == "3"
 
 
 @pytest.mark.long

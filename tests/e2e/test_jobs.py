@@ -74,12 +74,12 @@ def test_explain_analyze_gives_the_plan_as_it_ran(cluster, tpch, conf):
     text = f"SET a = c; -- first\nEXPLAIN /* it */ analyze\n{query(18)}"
     job = cluster.client.sql(text, views=tpch, conf=conf)
     (row,) = job.to_arrow().to_pylist()
-    reported = row["plan"]
+    plan = row["plan"]
     scanned = f"{pq.read_metadata(tpch['lineitem']).num_rows:,} "
-    assert any(line.strip().startswith(scanned) and "Scan parquet" in line for line in reported.splitlines())
-    assert "TIME" in reported  # all metrics are measured, unless the job says otherwise
-    assert max(map(len, reported.splitlines())) <= 100
-    assert job.to_pandas()["plan"][0] == reported
+    assert any(line.strip().startswith(scanned) and "Scan parquet" in line for line in plan.splitlines())
+    assert "TIME" in plan  # all metrics are measured, unless the job says otherwise
+    assert max(map(len, plan.splitlines())) <= 100
+    assert job.to_pandas()["plan"][0] == plan
 
 
 @pytest.mark.parametrize("conf", some([UNFUSED, {}]), ids=some(["cut", "fused"]))

@@ -133,5 +133,5 @@ def test_scheduler_killed_when_a_plan_has_changed(cluster, tpch, spark, event, c
         cluster.start_scheduler()
 
     replans = follow(job, Point(event, "at"), kill)
-    assert {len(reported) for reported in replans.values()} <= {1}, replans
+    assert {len(outcomes) for outcomes in replans.values()} <= {1}, replans
     assert rows(job.to_arrow()) == rows(spark.sql(FEW).toArrow())

@@ -55,10 +55,10 @@ def count(cluster: Cluster, table: str, **conf: object) -> int:
 
 
 def test_a_machine_without_its_mount_is_refused_by_name_and_no_row_is_lost(cluster):
-    reported = why(cluster, "e-3")
-    assert "is not the cluster's exchange directory" in reported
-    assert "its volume is not mounted" in reported
-    assert str(cluster.directory / "alone" / "exchange") in reported
+    printed = why(cluster, "e-3")
+    assert "is not the cluster's exchange directory" in printed
+    assert "its volume is not mounted" in printed
+    assert str(cluster.directory / "alone" / "exchange") in printed
     assert "place_not_seen" in cluster.processes[0].text()
     until(lambda: "place_not_seen" in cluster.executors["e-3"].text(), "an executor that logs it")
     cluster.client.sql("CREATE TABLE kept (id BIGINT) USING parquet").wait()

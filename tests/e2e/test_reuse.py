@@ -51,9 +51,9 @@ def test_the_same_query_takes_what_is_there_until_a_file_changes(shared_cluster,
     assert (expected, reused(first)) == ([(1, 2), (2, 1), (3, 1)], {})
     second, again = run(shared_cluster, {"sales": sales})
     assert (again, reused(second)) == (expected, {2: f"{first.id}/2"})
-    reported = shared_cluster.cli("job", second.id, "--analyze").stdout
-    assert f"reused from {first.id}/2" in reported, reported
-    assert "not needed" in reported, reported
+    printed = shared_cluster.cli("job", second.id, "--analyze").stdout
+    assert f"reused from {first.id}/2" in printed, printed
+    assert "not needed" in printed, printed
     assert not files(shared_cluster, second.id)
     assert reused(run(shared_cluster, {"sales": sales}, UNFUSED)[0]) == {}, "it did not ask for that"
     write(sales, 5)

@@ -1,4 +1,4 @@
-"""Scripts on a real cluster: scripts that write several datasets, scripts made in Python, failures and retries."""
+"""Scripts on a real cluster: SQL that writes several datasets, scripts made in Python, failures and retries."""
 
 import json
 import re

@@ -73,9 +73,9 @@ def standalone(tmp_path_factory) -> Iterator[Standalone]:
 
 
 def test_a_start_says_nothing_else_before_it_is_ready(standalone):
-    reported, _, _ = standalone.text().partition("onager is ready")
+    printed, _, _ = standalone.text().partition("onager is ready")
     lines = [
-        line for line in reported.splitlines() if not line.startswith("NOTE: Picked up JDK_JAVA_OPTIONS")
+        line for line in printed.splitlines() if not line.startswith("NOTE: Picked up JDK_JAVA_OPTIONS")
     ]  # of tests
     assert lines == ["onager: starting a scheduler, and an executor with Spark …"]
     assert f'SparkSession.builder.remote("sc://{standalone.address}").getOrCreate()' in standalone.text()
@@ -121,7 +121,7 @@ def _python_blocks() -> list[str]:
 @pytest.mark.parametrize("block", range(len(_python_blocks())))
 def test_the_python_of_the_readme_works_as_printed(standalone, block, tmp_path):
     program = _python_blocks()[block].replace("sc://127.0.0.1:50050", f"sc://{standalone.address}")
-    reported = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
@@ -129,14 +129,14 @@ def test_the_python_of_the_readme_works_as_printed(standalone, block, tmp_path):
         cwd=tmp_path,
         env={**os.environ, "ONAGER_SCHEDULER": standalone.address},
     )
-    assert reported.returncode == 0, reported.stderr
-    assert reported.stdout.strip()
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip()
 
 
 def test_the_shell_line_of_the_readme_works_as_printed(standalone, tmp_path):
     line = next(line for line in (ROOT / "README.md").read_text().splitlines() if "`python -c" in line)
     command = line.partition("`")[2].rpartition("`")[0]
-    reported = subprocess.run(
+    ran = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,
         text=True,
@@ -148,8 +148,8 @@ def test_the_shell_line_of_the_readme_works_as_printed(standalone, tmp_path):
             "ONAGER_SCHEDULER": standalone.address,
         },
     )
-    assert reported.returncode == 0, reported.stderr
-    assert "one" in reported.stdout
+    assert ran.returncode == 0, ran.stderr
+    assert "one" in ran.stdout
 
 
 @pytest.mark.parametrize("victim", ["scheduler", "executor"])

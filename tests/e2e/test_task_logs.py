@@ -88,12 +88,12 @@ def test_what_each_kind_of_task_logs(cluster, gate, tmp_path):
     # What was kept with the failure outlives the executor.
     executor.kill()
     until(lambda: cluster.executor_states()[executor.name] == "lost", "a lost executor")
-    reported = cluster.cli("logs", failing.id, "--stage", "1", "--partition", "1")
-    assert reported.returncode == 0, reported.stderr
-    heading, *lines = reported.stdout.splitlines()
+    shown = cluster.cli("logs", failing.id, "--stage", "1", "--partition", "1")
+    assert shown.returncode == 0, shown.stderr
+    heading, *lines = shown.stdout.splitlines()
     assert heading == f"==> stage 1, task 1, attempt 0 on {executor.name}, as kept with its failure <=="
     assert "task 1 begins" in lines
-    assert f"executor {executor.name} is gone, and what tasks logged there" in reported.stderr
+    assert f"executor {executor.name} is gone, and what tasks logged there" in shown.stderr
     assert not [log for log in query.logs() if not log.note]
 
     # An ended job is retried as it was.

@@ -148,12 +148,12 @@ class Ledger:
             (self.increments - value).values()
         )
         self.counts["doubled"] = sum(n - 1 for n in times.values()) + sum((value - self.increments).values())
-        reported = f"{self} {about}"
-        assert self.counts["lost"] == 0, reported
-        assert self.counts["doubled"] == 0, reported
-        assert [seq for seq, _ in stored] == list(range(len(stored))), reported
-        assert times.keys() <= self._attempted, reported
-        assert self.received in ([], stored), reported
+        text = f"{self} {about}"
+        assert self.counts["lost"] == 0, text
+        assert self.counts["doubled"] == 0, text
+        assert [seq for seq, _ in stored] == list(range(len(stored))), text
+        assert times.keys() <= self._attempted, text
+        assert self.received in ([], stored), text
 
     async def follow(self, backend: StateBackendClient, from_revision: int) -> None:
         """Watch the log until `LAST` was received: each batch comes once, in the order of commits."""

@@ -83,7 +83,7 @@ async def test_while_members_come_and_go(three, namespace, tell, tmp_path, fault
         urls, 7, lambda: hurt(three, fault, 7, done), three.url(namespace), pause_s=0.03
     )
     counts = history.counts()
-    reported = f"{dict(sorted(counts.items()))}, {unavailable} unavailable; faults {len(done)}"
+    summary = f"{dict(sorted(counts.items()))}, {unavailable} unavailable; faults {len(done)}"
     # What is decided by transactions is in order with every version.
     check([operation for operation in history.operations if operation.kind is not Kind.READ], tmp_path / "writes")
     try:
@@ -91,7 +91,7 @@ async def test_while_members_come_and_go(three, namespace, tell, tmp_path, fault
     except NotLinearizableError as error:
         if fault != "pause" or not STALE_READS.affects(etcd_version()):
             raise
-        reported += f"; A STALE READ was met: {error}"
-    tell(f"{reported}; {about(STALE_READS)}")
+        summary += f"; A STALE READ was met: {error}"
+    tell(f"{summary}; {about(STALE_READS)}")
     assert len(done) > 2
     assert counts["cas ok"] > 50

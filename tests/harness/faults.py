@@ -101,7 +101,7 @@ def in_files(stage: int, do: Callable[[list[Path]], None], *, reader: int = 0) -
     return before(reader or stage + 1, once)
 
 
-def reported(executor: Any, task_set: pb.TaskSet, **wrong: Callable[[int], int]) -> None:
+def with_wrong_numbers(executor: Any, task_set: pb.TaskSet, **wrong: Callable[[int], int]) -> None:
     """Give the executor other numbers of the outputs that it reads."""
     del executor
     for location in task_set.inputs:

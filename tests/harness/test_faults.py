@@ -5,7 +5,7 @@ import re
 import pytest
 
 from onager.testing import DistributedRunError, HarnessConfig, assert_distributed_eq
-from tests.harness.faults import before, fault, in_files, proxied, reported
+from tests.harness.faults import before, fault, in_files, proxied, with_wrong_numbers
 
 SUMS = "select k, count(*) n, sum(id) s from sales group by k"
 SORTED = "select id, k from sales order by id"
@@ -108,7 +108,7 @@ def test_a_row_file_in_the_place_of_another_is_caught(spark, tables):
 
 
 def test_rows_that_are_reported_and_do_not_come_fail_the_run(spark, tables):
-    more = before(2, lambda *given: reported(*given, rows=lambda n: n + 1))
+    more = before(2, lambda *given: with_wrong_numbers(*given, rows=lambda n: n + 1))
     with pytest.raises(DistributedRunError, match=r"task \d of stage 2 failed"):
         assert_distributed_eq(spark.sql(ALL), plant=more)
 
@@ -118,7 +118,7 @@ def test_a_wrong_size_of_what_is_broadcast_changes_no_row(spark, tables, size):
     text = f"select /*+ broadcast(g) */ s.id, g.label from ({ALL}) s join (select * from groups) g on s.k = g.k"
     run = assert_distributed_eq(spark.sql(text))
     reading = next(stage.stage_id for stage in run.graph.stages if any(read.reads_all for read in stage.inputs))
-    wrong = before(reading, lambda *given: reported(*given, bytes=lambda _: size))
+    wrong = before(reading, lambda *given: with_wrong_numbers(*given, bytes=lambda _: size))
     assert_distributed_eq(spark.sql(text), plant=wrong)
 
 

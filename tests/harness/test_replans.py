@@ -36,7 +36,7 @@ def test_query(spark, tpch, number, tell):
     query = Comparison(spark.sql((QUERIES / f"q{number}.sql").read_text()))
     for config in ways(number, most_broadcast="20k"):
         run = query.check(config)
-        taken = sum("a new plan" in reported for reported in run.replans)
+        taken = sum("a new plan" in text for text in run.replans)
         tell(f"q{number}, {config.replans}: {len(run.replans)} re-plans, {taken} taken")
         assert run.replans
 
@@ -69,9 +69,7 @@ def test_other_plans_run_and_what_they_do_without_does_not(spark, joined):
     assert [stage.name for stage in joined.graph.stages[: len(planned)]] == [stage.name for stage in planned]
     assert any("SortMergeJoin" in stage.plan for stage in planned)
     assert any("BroadcastHashJoin" in stage.plan for stage in joined.graph.stages[len(planned) :])
-    assert any("sort-merge joins 1 → 0, broadcast joins 0 → 1" in reported for reported in joined.replans), (
-        joined.replans
-    )
+    assert any("sort-merge joins 1 → 0, broadcast joins 0 → 1" in text for text in joined.replans), joined.replans
     ran = {task.stage_id for task in joined.tasks}
     assert 1 in ran
     assert len(planned) not in ran

@@ -231,10 +231,10 @@ def test_a_project_finds_the_fixtures_and_reads_what_is_wrong(tmp_path):
         str(tmp_path),
     ]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    reported = done.stdout
-    assert "PASSED test_queries.py::test_right" in reported, reported + done.stderr
-    assert "FAILED test_queries.py::test_function_that_counts" in reported, reported
-    assert "AssertionError: distributed, the query gives another result" in reported, reported
-    assert "FAILED test_queries.py::test_forgotten_mark" in reported, reported
-    assert "AssertionError: the query is one stage" in reported, reported
-    assert "onager/testing" not in reported, reported
+    printed = done.stdout
+    assert "PASSED test_queries.py::test_right" in printed, printed + done.stderr
+    assert "FAILED test_queries.py::test_function_that_counts" in printed, printed
+    assert "AssertionError: distributed, the query gives another result" in printed, printed
+    assert "FAILED test_queries.py::test_forgotten_mark" in printed, printed
+    assert "AssertionError: the query is one stage" in printed, printed
+    assert "onager/testing" not in printed, printed

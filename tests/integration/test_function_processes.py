@@ -135,8 +135,8 @@ def test_an_agent_that_dies_without_reading_ends_the_warm_process():
     with ours, theirs:
         process = _start_warm(theirs)
         made = _fork(ours)
-        made._reported.recv(1, socket.MSG_PEEK)
-        made._reported.close()
+        made._news_socket.recv(1, socket.MSG_PEEK)
+        made._news_socket.close()
         until(lambda: not psutil.Process(process.pid).children() or process.poll(), "the end of the child")
         theirs.close()
         ours.close()

@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         report = run(cluster, faults, has_limits=not options.few)
     finally:
         cluster.stop()
-    print(reported(report))
+    print(as_text(report))
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -143,7 +143,7 @@ def _waits(
     return {"fault": fault.name, "seconds": fault.seconds, "longest_wait_s": longest}
 
 
-def reported(report: dict[str, Any]) -> str:
+def as_text(report: dict[str, Any]) -> str:
     """Return the report as text."""
     names = list(report["usual_s"])
     lines = [f"{'longest wait beyond usual, s':42}" + "".join(f"{name:>10}" for name in names)]

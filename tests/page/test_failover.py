@@ -94,19 +94,19 @@ def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser
         job = client.submit(pb.JobSpec(sql=pb.SqlScript(text="SELECT 1")), driven_by_first)
         with watched_page(browser, f"http://{proxy.address}") as (page, watched):
 
-            def reported() -> dict[str, Any]:
+            def get_timeline() -> dict[str, Any]:
                 return page.request.get(f"/api/v1/jobs/{job.id}/timeline").json()
 
             def first_stage() -> list[str]:
                 """Return the executors that hold its outputs, each as often as there are outputs."""
-                timeline = reported()
+                timeline = get_timeline()
                 done = [bar for bar in timeline["bars"] if bar["stage"] == 1 and bar["outcome"] == "successful"]
                 return [timeline["lanes"][bar.get("lane", 0)]["executor_id"] for bar in done]
 
             page.goto(f"/jobs/{job.id}/events")
             rows = page.get_by_role("list", name="Events")
             expect(rows.get_by_text("task succeeded").first).to_be_visible()
-            until(lambda: reported()["outcomes"].get("running") == troubled_executor.RESULTS)
+            until(lambda: get_timeline()["outcomes"].get("running") == troubled_executor.RESULTS)
             lost = first_stage()[0]
 
             watched.is_losing_its_scheduler = True
@@ -126,7 +126,7 @@ def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser
             )
             assert {event.scheduler_id for event in logged} == set(both), "both have reported"
 
-            _check_what_went_wrong(reported(), lost)
+            _check_what_went_wrong(get_timeline(), lost)
             page.get_by_role("link", name="Timeline").click()
             for title in (
                 "Tasks are tried again",

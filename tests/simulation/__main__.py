@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return find_planted([given.plant] if given.plant else sorted(PLANTED), given.jobs, is_renewed=given.renew)
     if given.seed is not None:
         report = simulate(given.seed, tell=print if given.trace else None, planted=given.plant, mode=given.mode)
-        print(report.reported())
+        print(report.as_text())
         print(f"trace {report.digest}")
         return 0 if report.violation is None else 1
     first = secrets.randbelow(2**40) if given.first is None else given.first
@@ -56,8 +56,8 @@ def find_planted(names: Sequence[str], jobs: int, *, is_renewed: bool) -> int:
                 missed += 1
             else:
                 seeds[name] = report.seed
-            reported = f"not found in {tried} seeds" if report is None else f"seed {report.seed}: {report.violation}"
-            print(f"{name:32} {reported[:150]}", flush=True)
+            outcome = f"not found in {tried} seeds" if report is None else f"seed {report.seed}: {report.violation}"
+            print(f"{name:32} {outcome[:150]}", flush=True)
     print(f"{len(names) - missed} of {len(names)} planted bugs are found")
     if is_renewed:
         keep_seeds(seeds)
@@ -75,7 +75,7 @@ def run_many(seeds: Sequence[int], jobs: int, mode: str | None = None) -> int:
             steps, virtual_s = steps + report.steps, virtual_s + report.virtual_s
             if report.violation is not None:
                 bad.append(report)
-                print(report.reported(), flush=True)
+                print(report.as_text(), flush=True)
     took_s = time.monotonic() - began_s
     print(f"{len(seeds)} simulations, {virtual_s / 3600:.1f} virtual hours, {steps:,} steps in {took_s:.1f} s")
     print(", ".join(f"{name} {n:,}" for name, n in sorted(counts.items())))

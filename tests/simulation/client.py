@@ -253,7 +253,7 @@ class SimulatedClient:
     def _is_newest_away(self, error: OnagerError) -> bool:
         """Return whether no scheduler that reads a newer release's records runs now; one will again.
 
-        Of one that came a moment ago the others may not have received.
+        The others may not know yet of one that came a moment ago.
         """
         registered = self.world.observer.stored[Keyspace.Schedulers]
         running = [r for r in self.world.schedulers if r.process is not None and not r.process.is_paused]
@@ -263,7 +263,7 @@ class SimulatedClient:
 
     @staticmethod
     def _may_pass(raw: AioRpcError, error: OnagerError) -> bool:
-        # What is reported of a job that has ended otherwise is no trouble of the call.
+        # These errors say how a job has ended: they are no trouble of the call.
         if isinstance(error, JobFailedError | JobCancelledError | ResultExpiredError):
             return False
         is_trouble = isinstance(error, SchedulerUnreachableError | StateUnavailableError | OutcomeUnknownError)

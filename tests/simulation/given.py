@@ -20,10 +20,10 @@ def check(observer: "Observer", life: str, task_set: pb.TaskSet) -> None:
     _check_layout(observer, life, task_set, job.graph, stage)
     for location in task_set.inputs:
         outputs = job.graph.stages[location.stage_id].ledger.outputs
-        reported, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
-        if reported != known:
+        given, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
+        if given != known:
             where = f"{job.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
-            observer.fail(f"{life} is asked to read {reported} for {where}, where {known} count")
+            observer.fail(f"{life} is asked to read {given} for {where}, where {known} count")
 
 
 def _check_layout(
@@ -33,7 +33,7 @@ def _check_layout(
     where, fused = f"{task_set.job_id}/{task_set.stage_id}", [each.stage_id for each in task_set.fused]
     known = [s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage) and s.into == task_set.stage_id]
     if fused != known or any(not each.plan_digest for each in task_set.fused):
-        observer.fail(f"{life} learns that {where} computes {fused}, which is {known}")
+        observer.fail(f"{life} is given {where} with the fused stages {fused}, which are {known}")
     if fused and (task_set.partitions != 1 or task_set.reads):
         observer.fail(f"{life} is asked to compute {where} and {fused} in several tasks")
     if not task_set.reads:
@@ -64,21 +64,21 @@ def _check_streams(
         return
     if not task_set.streaming:
         return
-    reported = [(s.stage_id, s.stage_attempt, [(t.task_attempt, t.address) for t in s.tasks]) for s in task_set.streams]
+    given = [(s.stage_id, s.stage_attempt, [(t.task_attempt, t.address) for t in s.tasks]) for s in task_set.streams]
     known = [
         (
             s.stage_id,
             s.stage_attempt,
             [(a, _stream_address(observer, life, x)) for (a, life), (_, x) in zip(s.tasks, mine, strict=False)],
         )
-        for s, (_, _, mine) in zip(streams_of(graph, task_set.stage_id), reported, strict=False)
+        for s, (_, _, mine) in zip(streams_of(graph, task_set.stage_id), given, strict=False)
     ]
-    if reported != known:
-        observer.fail(f"{life} is asked to read {reported} for {where}, where {known} run")
+    if given != known:
+        observer.fail(f"{life} is asked to read {given} for {where}, where {known} run")
 
 
-def _stream_address(observer: "Observer", executor: ExecutorLife, reported: str) -> str:
+def _stream_address(observer: "Observer", executor: ExecutorLife, given: str) -> str:
     """Return where the life of an executor streams; one that is over need not be known any more."""
     record = observer.executors.get(executor.executor_id)
     is_over = record is None or record.incarnation != executor.incarnation or record.state == "lost"
-    return reported if is_over and not reported else observer.exchange.stream_addresses[executor.incarnation]
+    return given if is_over and not given else observer.exchange.stream_addresses[executor.incarnation]

@@ -23,6 +23,6 @@ def check(observer: "Observer", job: "SeenJob", entries: Sequence[Entry], graph:
         return
     running = [stage for stage in graph.stages if isinstance(stage, RunningStage) and graph.is_active]
     in_hand = {(s.spec.stage_id, s.attempt, p, task.attempt) for s in running for p, task in s.in_hand()}
-    reported = {attempt.key for attempt in job.intervals.in_hand()}
-    if reported != in_hand:
-        observer.fail(f"the log of {job.job_id} tells that {sorted(reported)} run, and {sorted(in_hand)} do")
+    read = {attempt.key for attempt in job.intervals.in_hand()}
+    if read != in_hand:
+        observer.fail(f"the log of {job.job_id} tells that {sorted(read)} run, and {sorted(in_hand)} do")

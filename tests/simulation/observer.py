@@ -419,10 +419,10 @@ class Observer(Executions):
         if found is None:
             self.fail(f"{job.job_id}/{stage_id}/{partition} is won by {output.nonce}, which nobody wrote")
             return
-        reported = (output.executor_id, stage_id, partition, output.task_attempt)
+        claimed = (output.executor_id, stage_id, partition, output.task_attempt)
         real = (found.executor.partition("_")[0], found.stage_id, found.partition, found.task_attempt)
-        if reported != real:
-            self.fail(f"{job.job_id}: output {output.nonce} was written by {real} and is taken for one of {reported}")
+        if claimed != real:
+            self.fail(f"{job.job_id}: output {output.nonce} was written by {real} and is taken for one of {claimed}")
 
     def _nothing_needed_is_dead(self, job: SeenJob, graph: ExecutionGraph) -> None:
         if not graph.is_active or any(

@@ -50,7 +50,7 @@ class Bounds:
     report_s: float
     """A task has ended, and no scheduler takes its report."""
     view_s: float
-    """Something is stored of which a scheduler has not learned."""
+    """Something is stored, and a scheduler does not know it."""
 
     @property
     def refused_s(self) -> float:

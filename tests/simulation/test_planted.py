@@ -24,4 +24,4 @@ def test_a_planted_bug_is_found(name, tell):
     assert not broken, "it is found by what it does, not by how it is planted"
     if report.seed not in SEEDS:  # which are simulated without a bug elsewhere
         sound = simulate(report.seed)
-        assert sound.violation is None, sound.reported()
+        assert sound.violation is None, sound.as_text()

@@ -24,7 +24,7 @@ def test_seeds(tell):
     counts, virtual_s = Counter(), 0.0
     with multiprocessing.get_context("spawn").Pool(min(4, os.cpu_count() or 1)) as pool:
         for report in pool.imap_unordered(simulate, SEEDS):
-            assert report.violation is None, report.reported()
+            assert report.violation is None, report.as_text()
             counts, virtual_s = counts + report.counts, virtual_s + report.virtual_s
     tell(
         f"{len(SEEDS)} seeds: {virtual_s / 3600:.1f} virtual hours, {counts['executions']} executions, "
@@ -38,14 +38,14 @@ def test_seeds(tell):
 
 @pytest.mark.parametrize("seed", [30])
 def test_a_seed_tells_the_same_story_in_every_process(seed):
-    reported = {simulate(seed).digest, simulate(seed).digest}
+    digests = {simulate(seed).digest, simulate(seed).digest}
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed)]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-        reported.add(done.stdout.split()[-1])
-    assert len(reported) == 1
-    assert simulate(seed + 1).digest not in reported
+        digests.add(done.stdout.split()[-1])
+    assert len(digests) == 1
+    assert simulate(seed + 1).digest not in digests
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
 )
 def test_what_a_seed_found_once_is_repaired(seed):
     report = simulate(seed)
-    assert report.violation is None, report.reported()
+    assert report.violation is None, report.as_text()
 
 
 def test_a_violation_tells_the_seed_what_came_before_and_how_to_run_it_again():
     report = simulate(1, planted="end-not-atomic")
-    assert "seed 1: job " in report.reported()
-    assert "store r" in report.reported()
-    assert report.reported().endswith("again: python -m tests.simulation --seed 1 --trace")
+    assert "seed 1: job " in report.as_text()
+    assert "store r" in report.as_text()
+    assert report.as_text().endswith("again: python -m tests.simulation --seed 1 --trace")
 
 
 def test_what_breaks_in_the_simulation_is_reported_too(monkeypatch):

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     STORM = "storm"
     """StoreContents, again and again, and much of it at once."""
     ONE_FAULT = "one fault"
-    """One scheduler is killed, hung, stopped or added, and nothing else happens: so what it costs can be known."""
+    """One scheduler is killed, hung, stopped or added, and nothing else happens: so its cost can be measured."""
     CALM = "calm"
     """Nothing goes wrong: what is slow, unfair or done twice now is so by itself."""
 

@@ -74,7 +74,7 @@ class Report:
     steps: int = 0
     virtual_s: float = 0.0
 
-    def reported(self) -> str:
+    def as_text(self) -> str:
         """Return what a person needs to investigate it."""
         if self.violation is None:
             return f"seed {self.seed}: sound ({self.steps} steps, {self.virtual_s:.0f} virtual seconds)"

@@ -34,5 +34,5 @@ def counted(samples: Samples, prefix: str) -> Samples:
 
 
 def _shown(name: str, labels: dict[str, str]) -> str:
-    reported = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
-    return f"{name}{{{reported}}}" if reported else name
+    text = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{text}}}" if text else name

@@ -118,18 +118,18 @@ def test_what_is_there_stays_and_what_was_removed_can_be_made_while_the_authorit
     assert make(secrets, "--forget").returncode == 0
     assert {name: content for name, content in files(secrets).items() if name in after} == after
     (secrets / "scheduler" / "server.pem").unlink()
-    reported = make(secrets, "--forget")
+    ran = make(secrets, "--forget")
     assert (
-        reported.returncode,
-        "scheduler/server.pem is missing, and the key of its authority is gone" in reported.stderr,
+        ran.returncode,
+        "scheduler/server.pem is missing, and the key of its authority is gone" in ran.stderr,
     ) == (1, True)
 
 
 def test_a_directory_of_an_earlier_version_is_left_alone(tmp_path):
     (tmp_path / "token").write_text("t")
-    reported = make(tmp_path)
-    assert reported.returncode == 1
-    assert "the files of an earlier version" in reported.stderr
+    printed = make(tmp_path)
+    assert printed.returncode == 1
+    assert "the files of an earlier version" in printed.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["token"]
 
 

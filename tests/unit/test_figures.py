@@ -94,9 +94,9 @@ def test_a_block_ends_with_the_commands_that_measured_it():
     suite = summary(times_s, {"q1": True, "q2": False})
     assert suite["ratio"] == round(4.0 / 3.8, 3)
     found = {"command": "python -m benchmarks.adaptive_turns", "figures": {"tpch": suite, "analytics": suite}}
-    reported = block("adaptive-turns", {"measured": {"adaptive-turns": found}})
-    assert "| TPC-H, SF 1 | 1 of 2 | 3.8 | 4.0 | 1.05 | 1.15, 1.00 | 1.10 |\n" in reported
-    assert reported.endswith("\n\n`python -m benchmarks.adaptive_turns`")
+    text = block("adaptive-turns", {"measured": {"adaptive-turns": found}})
+    assert "| TPC-H, SF 1 | 1 of 2 | 3.8 | 4.0 | 1.05 | 1.15, 1.00 | 1.10 |\n" in text
+    assert text.endswith("\n\n`python -m benchmarks.adaptive_turns`")
 
 
 @pytest.fixture

@@ -42,8 +42,8 @@ def test_no_exchange_directory(uri, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert scheduler.run(SchedulerSettings(exchange_dir=uri, listen="127.0.0.1:0")) == 2
     assert executor.run(ExecutorSettings(exchange_dir=uri), start_nothing) == executor.EXIT_REFUSED
-    reported = capsys.readouterr().err
-    assert reported.count(f"--exchange-dir={uri!r}: this is not a path of this machine") == 2
+    printed = capsys.readouterr().err
+    assert printed.count(f"--exchange-dir={uri!r}: this is not a path of this machine") == 2
     with pytest.raises(InvalidSettingError, match="--exchange-dir"):
         layout(None, None, uri)
     assert not list(tmp_path.iterdir())

@@ -48,9 +48,9 @@ def test_every_metric_is_on_the_dashboard():
 
 
 def test_every_alert_has_a_section_in_the_runbook():
-    reported = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "operations.md").read_text()
     for alert in ALERTS:
-        assert f"### {alert.name}\n" in reported
+        assert f"### {alert.name}\n" in text
 
 
 def test_promtool_accepts_the_configuration_and_its_rules():
@@ -59,8 +59,8 @@ def test_promtool_accepts_the_configuration_and_its_rules():
 
 def series(name, values, **labels):
     """Return a series of a cluster that is still to be named."""
-    reported = "".join(f',{label}="{value}"' for label, value in labels.items())
-    return {"series": f'{name}{{instance="scheduler-1"{reported}}}', "values": values}
+    text = "".join(f',{label}="{value}"' for label, value in labels.items())
+    return {"series": f'{name}{{instance="scheduler-1"{text}}}', "values": values}
 
 
 def steady(name, value, **labels):
@@ -135,11 +135,11 @@ def of_cluster(job, found):
 
 def firing(found, expected):
     """Return a test of promtool: after three quarters of an hour of *found*, the alerts of *expected* fire."""
-    reported = [{"labels": f"{{{labels}}}", "value": 1} for labels in expected]
+    alerts = [{"labels": f"{{{labels}}}", "value": 1} for labels in expected]
     query = {
         "expr": 'max by (alertname, job) (ALERTS{alertstate="firing"})',
         "eval_time": "45m",
-        "exp_samples": reported,
+        "exp_samples": alerts,
     }
     return {"interval": "1m", "input_series": found, "promql_expr_test": [query]}
 
@@ -153,11 +153,11 @@ def test_each_alert_fires_for_the_cluster_that_it_is_about_and_no_other_does(tmp
         found += of_cluster(name, [each for each in HEALTHY if each["series"] not in others] + changed)
     each_its_own = firing(found, [f'alertname="{name}",job="{name}"' for name in CHANGES])
     nobody = firing([], ['alertname="OnagerNoScheduler"'])
-    reported = {
+    tests = {
         "rule_files": [str(HERE / "rules.yml")],
         "evaluation_interval": "1m",
         "tests": [each_its_own, nobody],
     }
     file = tmp_path / "test.yml"
-    file.write_text(json.dumps(reported))  # which is YAML, too
+    file.write_text(json.dumps(tests))  # which is YAML, too
     promtool("test", "rules", file)

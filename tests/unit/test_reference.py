@@ -57,6 +57,6 @@ def test_the_directories_that_are_shared_are_paths_wherever_they_are_given() -> 
     assert [path.name for path in (*DOCUMENTS, *SHIPPED) if given.search(path.read_text())] == []
 
 
-def test_what_a_full_etcd_is_reported_with_is_in_the_documents_word_by_word() -> None:
+def test_the_messages_about_a_full_etcd_are_in_the_documents_word_by_word() -> None:
     section = (ROOT / "docs" / "operations.md").read_text().partition("### When etcd is full")[2]
     assert calls._FULL in " ".join(section.split())

@@ -117,8 +117,8 @@ def _unpack(archive: Path, name: str, folder: Path) -> None:
         raise PlanningError(f"the archive {name} was not unpacked within {UNPACKED_WITHIN_S:g} s") from None
     if not done.returncode:
         return
-    reported = json.loads(done.stdout) if done.returncode == 1 and done.stdout else {}
-    if reported.get("errno"):
-        raise OSError(reported["errno"], reported["reported"], str(archive))
-    why = reported.get("refused", f"cannot be unpacked: the process that did it ended with code {done.returncode}")
+    answer = json.loads(done.stdout) if done.returncode == 1 and done.stdout else {}
+    if answer.get("errno"):
+        raise OSError(answer["errno"], answer["text"], str(archive))
+    why = answer.get("refused", f"cannot be unpacked: the process that did it ended with code {done.returncode}")
     raise PlanningError(f"the archive {name} {why}")

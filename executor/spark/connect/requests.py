@@ -134,18 +134,18 @@ class ConnectRequests:
             return with_catalog(self._spark, reader, done, foreign=self._foreign, on_read=note_read, what="it was read")
 
     def _defaults(self) -> pb.ConnectDefaults:
-        reported = pb.ConnectDefaults(spark_version=self._spark_version)
+        defaults = pb.ConnectDefaults(spark_version=self._spark_version)
         for setting in connect_settings(self._spark.newSession()):
             key = setting["key"]
             if setting["value"] is None:
-                reported.known.append(key)
+                defaults.known.append(key)
             else:
-                reported.conf[key] = setting["value"]
+                defaults.conf[key] = setting["value"]
             if setting["is_fixed"]:
-                reported.fixed.append(key)
+                defaults.fixed.append(key)
             if setting["is_set"]:
-                reported.set.append(key)
-        return reported
+                defaults.set.append(key)
+        return defaults
 
 
 def _analyzed(call: pb.ConnectCall, session: ConnectSession) -> pb.ConnectReply:
@@ -206,13 +206,13 @@ def _applied(call: pb.ConnectCall, carried: Carried) -> pb.ConnectReply:
 
 
 def failure_of(spark: SparkSession, error: BaseException) -> pb.ConnectFailure:
-    """Return what a client gets of *error*: of Spark's errors, all that Spark's own server would tell."""
+    """Return *error* as a client gets it: an error of Spark with all that Spark's own server would tell."""
     origin: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if origin is not None:
         try:
             condition, state, message, details = connect_error(spark, origin, MAX_DETAILS_BYTES)
         except (Py4JError, OSError) as gone:
-            return pb.ConnectFailure(message=f"{error} (and Spark reported no more of it: {gone})")
+            return pb.ConnectFailure(message=f"{error} (and Spark says no more about it: {gone})")
         return pb.ConnectFailure(error_class=condition, sql_state=state, message=message, details=details)
     name = type(error).__name__
     if isinstance(error, OnagerError):

@@ -2,7 +2,7 @@
 
 ``python -I unpacking.py ARCHIVE zip|tar FOLDER FILES BYTES``. The content of an archive decides how much memory, time
 and space Python takes to read it, so an agent does not read it itself. The exit code is 0; or 1 with a line of JSON on
-standard output: ``{"refused": …}`` or ``{"errno": …, "reported": …}``.
+standard output: ``{"refused": …}`` or ``{"errno": …, "text": …}``.
 """
 
 import errno
@@ -166,19 +166,19 @@ def main(archive: str, kind: str, target: str, most_files: str, most_bytes: str)
         (unzip if kind == "zip" else untar)(Path(archive), folder)
         folder.check_links()
     except RefusedError as error:
-        reported: dict[str, object] = {"refused": str(error)}
+        answer: dict[str, object] = {"refused": str(error)}
     except MemoryError:
-        reported = {"refused": f"cannot be unpacked: it takes more than {MEMORY_BYTES:,} bytes of memory"}
+        answer = {"refused": f"cannot be unpacked: it takes more than {MEMORY_BYTES:,} bytes of memory"}
     except _DAMAGED as error:
-        reported = {"refused": f"cannot be unpacked: {error}"}
+        answer = {"refused": f"cannot be unpacked: {error}"}
     except OSError as error:
         if error.errno in (None, errno.EFBIG):  # without a number, it is of a module for compressed files
-            reported = {"refused": f"cannot be unpacked: {error}"}
+            answer = {"refused": f"cannot be unpacked: {error}"}
         else:
-            reported = {"errno": error.errno, "reported": error.strerror or str(error)}
+            answer = {"errno": error.errno, "text": error.strerror or str(error)}
     else:
         return 0
-    sys.stdout.write(json.dumps(reported))
+    sys.stdout.write(json.dumps(answer))
     return 1
 
 

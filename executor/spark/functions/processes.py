@@ -40,10 +40,10 @@ log = structlog.get_logger()
 class FunctionProcess:
     """A process that calls one function; a context manager that on exit kills it and everything that it started."""
 
-    def __init__(self, channel: socket.socket, reported: socket.socket, output: int) -> None:
-        """*reported*: where the warm process writes pid and exit code; a half close makes it kill the process."""
+    def __init__(self, channel: socket.socket, news: socket.socket, output: int) -> None:
+        """*news*: where the warm process writes pid and exit code; a half close makes it kill the process."""
         self._channel = channel
-        self._reported = reported
+        self._news_socket = news
         self._output = output
         self._news = b""
         self._answer = bytearray()
@@ -52,7 +52,7 @@ class FunctionProcess:
     def kill(self) -> None:
         """Kill the process and everything that it started; thread-safe."""
         with contextlib.suppress(OSError):  # closed: the process has ended
-            self._reported.shutdown(socket.SHUT_WR)
+            self._news_socket.shutdown(socket.SHUT_WR)
 
     def ask(self, *parts: bytes) -> None:
         """Send the request; no error if the process is dead."""
@@ -68,7 +68,7 @@ class FunctionProcess:
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         takers: dict[Any, Callable[[], bool]] = {
             self._channel: self._take_answer,
-            self._reported: self._take_news,
+            self._news_socket: self._take_news,
             self._output: lambda: self._take_output(on_output),
         }
         is_late = False
@@ -127,7 +127,7 @@ class FunctionProcess:
 
     def _take_news(self) -> bool:
         try:
-            chunk = self._reported.recv(_CHUNK)
+            chunk = self._news_socket.recv(_CHUNK)
         except OSError:
             chunk = b""
         self._news += chunk
@@ -148,7 +148,7 @@ class FunctionProcess:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
         self._channel.close()
-        self._reported.close()
+        self._news_socket.close()
         os.close(self._output)
 
 
@@ -247,16 +247,16 @@ def _start_warm(control: socket.socket) -> "subprocess.Popen[bytes]":
 
 def _fork(control: socket.socket) -> FunctionProcess:
     channel, their_channel = socket.socketpair()
-    reported, their_reported = socket.socketpair()
+    news, their_news = socket.socketpair()
     output, their_output = os.pipe()
     os.set_blocking(output, False)
-    made = FunctionProcess(channel, reported, output)
-    theirs = (their_channel.detach(), their_reported.detach(), their_output)
+    made = FunctionProcess(channel, news, output)
+    theirs = (their_channel.detach(), their_news.detach(), their_output)
     try:
         socket.send_fds(control, [REQUEST], list(theirs))
     except OSError:
         channel.close()
-        reported.close()
+        news.close()
         os.close(output)
         raise
     finally:

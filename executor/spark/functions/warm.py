@@ -65,18 +65,18 @@ def serve(control: socket.socket) -> socket.socket:
         request, descriptors, _, _ = socket.recv_fds(control, 1, DESCRIPTORS)
         if not request:
             _end(children)
-        channel, reported, output = descriptors
-        pid = _fork(reported)
+        channel, news, output = descriptors
+        pid = _fork(news)
         if pid == 0:
             _become(
-                warm, libc, output, [control.detach(), woken, wakes, reported, *(c.detach() for c in children.values())]
+                warm, libc, output, [control.detach(), woken, wakes, news, *(c.detach() for c in children.values())]
             )
             os.set_inheritable(channel, False)
             return socket.socket(fileno=channel)
         os.close(channel)
         os.close(output)
         if pid > 0:
-            children[pid] = socket.socket(fileno=reported)
+            children[pid] = socket.socket(fileno=news)
 
 
 def _is_closed(child: socket.socket) -> bool:
@@ -87,20 +87,20 @@ def _is_closed(child: socket.socket) -> bool:
         return True
 
 
-def _fork(reported: int) -> int:
+def _fork(news: int) -> int:
     """Fork a child into its own process group; return its pid, 0 in the child, or -1 when forking failed."""
     try:
         pid = os.fork()
     except OSError as e:
         with contextlib.suppress(OSError):
-            os.write(reported, f"{e}\n".encode())
-        os.close(reported)
+            os.write(news, f"{e}\n".encode())
+        os.close(news)
         return -1
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)  # in both processes, since either may run first
     if pid:
         with contextlib.suppress(OSError):
-            os.write(reported, f"{pid}\n".encode())
+            os.write(news, f"{pid}\n".encode())
     return pid
 
 
@@ -124,13 +124,13 @@ def _tell_of_ends(children: dict[int, socket.socket]) -> None:
             return
         if not pid:
             break
-        reported = children.pop(pid, None)
-        if reported is None:
+        news = children.pop(pid, None)
+        if news is None:
             continue  # a process that a function left behind
         _kill_group(pid)  # what the child started may outlive it
         with contextlib.suppress(OSError):
-            reported.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-        reported.close()
+            news.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        news.close()
     if not children:
         _kill_strays()
 

@@ -1,4 +1,4 @@
-"""Classes of the kernel that Spark makes by their names, or that errors are known by."""
+"""Classes of the kernel that Spark makes by their names, or by which errors are recognised."""
 
 from typing import Final
 

@@ -141,7 +141,7 @@ class FrameTools:
         return int(self._jvm.java_class("onager.spark43.Adaptive").mostBroadcast(session))
 
     def replan(self, session: JavaObject, frame: bytes, begun: Sequence[Mapping[str, Any]]) -> "NewPlan":
-        """Plan what is left of a query from *frame* in *session*; *begun*: as `Reported` of `Replanning`."""
+        """Plan what is left of a query from *frame* in *session*; *begun*: each as Java's `Replanning.BegunStage`."""
         return NewPlan(self._replanning(session, frame, json.dumps(begun)))
 
 

@@ -65,8 +65,8 @@ class PlanningCatalog:
     ) -> None:
         """Make it with a session like *base*; managed tables lie in the same warehouse. *foreign*: of others.
 
-        At the end, *on_read* gets where tables lie that were looked up, and what queries have read, even if their
-        results are all that is left of them.
+        At the end, *on_read* gets the locations of tables that were looked up, and what queries have read, even if
+        their results are all that is left of them.
         """
         self._on_read = on_read
         self._reader = reader
@@ -143,15 +143,15 @@ class PlanningCatalog:
 
     def changes(self) -> pb.CatalogChanges | None:
         """Return what has changed, with what it needs to be unchanged; None: nothing."""
-        reported = self._java.changes()
-        if not reported["puts"] and not reported["partitions"]:
+        changes = self._java.changes()
+        if not changes["puts"] and not changes["partitions"]:
             return None
         return pb.CatalogChanges(
-            puts=[pb.CatalogPut(**{**put, "value": put["value"].encode()}) for put in reported["puts"]],
-            partitions=[pb.PartitionChange(**change) for change in reported["partitions"]],
-            reads=[pb.CatalogRecord(key=key, revision=revision) for key, revision in reported["reads"].items()],
-            folders_made=reported["folders_made"],
-            folders_retired=reported["folders_retired"],
+            puts=[pb.CatalogPut(**{**put, "value": put["value"].encode()}) for put in changes["puts"]],
+            partitions=[pb.PartitionChange(**change) for change in changes["partitions"]],
+            reads=[pb.CatalogRecord(key=key, revision=revision) for key, revision in changes["reads"].items()],
+            folders_made=changes["folders_made"],
+            folders_retired=changes["folders_retired"],
         )
 
     # ------------------------------------------------------------ reads

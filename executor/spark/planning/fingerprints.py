@@ -21,7 +21,7 @@ from onager.executor.spark.stage_plan import (
 
 def fingerprint(plan: StagePlan, fragment: str, inputs: Sequence[str]) -> str:
     """Return the fingerprint of *plan*, by those of its fragment and of its inputs."""
-    reported = {
+    content = {
         "made_by": str(plan_codec.here()),
         "fragment": fragment,
         "inputs": [[mine, *_read(source)] for mine, source in zip(inputs, plan.inputs, strict=True)],
@@ -29,7 +29,7 @@ def fingerprint(plan: StagePlan, fragment: str, inputs: Sequence[str]) -> str:
         "partitions": plan.partitions,
         "conf": dict(plan.conf),
     }
-    return hashlib.sha256(json.dumps(reported, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _read(source: StageSource) -> list[object]:

@@ -172,8 +172,8 @@ def register_view(
     check_options(Jvm.of(session), file_format, view.options, f"view {view.name}", is_written=False)
     options = merged(_default_options(view.path, file_format, described), view.options)
     key = schema_key(view.path, file_format, options, conf)
-    is_reported = described is not None and not says(view.options, "inferSchema")
-    known = StructType.fromJson(json.loads(described.schema)) if described and is_reported else _SCHEMAS.get(key)
+    has_schema = described is not None and not says(view.options, "inferSchema")
+    known = StructType.fromJson(json.loads(described.schema)) if described and has_schema else _SCHEMAS.get(key)
     try:
         frame = DataFrame(_java(session).read(file_format, options, known, view.path), session)
     except PySparkException as e:
@@ -199,9 +199,9 @@ def _default_options(path: str, file_format: str, described: Description | None)
 
 def format_of(path: str) -> str:
     """Return the format by the extension of a path, or of the first file in a directory; "" if neither has one."""
-    reported = _format_of_name(path.rstrip("/"))
-    if reported or has_scheme(path):
-        return reported or "parquet"
+    named = _format_of_name(path.rstrip("/"))
+    if named or has_scheme(path):
+        return named or "parquet"
     directory = Path(path.removeprefix("file://").removeprefix("file:"))
     for _, directories, files in os.walk(directory):
         directories[:] = sorted(d for d in directories if not d.startswith(("_", ".")))

@@ -345,7 +345,7 @@ class _Planning:
         """Return the query's stages, producers before consumers."""
         conf = self._spec.conf
         if self._spec.HasField("connect") and self._tools.first_of(self._analyzed(), {"CollectMetrics"}):
-            # Of all rows, which only a single stage sees; other clients do not get it anyway.
+            # They are of all rows, which only a single stage sees; other clients do not get them anyway.
             raise UnsupportedPlanError("observed metrics (observe)", "compute them in a query of their own")
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):

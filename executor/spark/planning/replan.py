@@ -68,7 +68,7 @@ def _kept(why: str) -> pb.PlanOutcome:
 
 
 def _for_kernel(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]:
-    """Return what the kernel gets of a stage; not the number of rows if another run may give other ones."""
+    """Return a stage as the kernel gets it; without the number of rows if another run may give other rows."""
     rows, size = begun.rows if begun.repeatable else -1, begun.bytes
     if falsify:
         rows, size = _false(rows, size, is_larger=_is_larger(falsify, begun.stage_id))

@@ -1,4 +1,4 @@
-"""The steps of a script with several effects, each of which is done by a job of its own.
+"""The steps of a script with several effects: a job of its own does each of them.
 
 A step is stored without what it has in common with its script: it names the statements to run, the one with its effect
 last. The job of a step also runs the statements before it that change only the session, so each step is planned in a

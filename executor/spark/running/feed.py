@@ -21,7 +21,7 @@ def find_more(
     executor_id: str,
     on_read: NoteRead,
 ) -> pb.TaskSuccess:
-    """Return the portion that comes after the one that *task_set* names; *on_read* gets what is listed."""
+    """Return the portion that comes after the one that *task_set* names; *on_read* gets the paths that are listed."""
     source = decode(blobs[BlobDigest(task_set.plan_digest)])
     on_read(LeafTools(jvm).feed_roots(source.fragment))
     before = blobs[BlobDigest(task_set.portion.digest)]

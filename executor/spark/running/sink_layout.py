@@ -1,4 +1,4 @@
-"""What the kernel gets of a sink; see Java's `OutputSpec`."""
+"""A sink as the kernel gets it; see Java's `OutputSpec`."""
 
 from typing import Any
 

@@ -146,7 +146,7 @@ class StageRunner:
         for run in runs:
             self._cancel(run, {key for key, _ in list(run.open.values())}, "the job has ended")
         with self._lock:
-            self._reported_plans = {reported for reported in self._reported_plans if reported[0].job_id != job_id}
+            self._reported_plans = {each for each in self._reported_plans if each[0].job_id != job_id}
         try:
             self.binder.close_job(JobId(job_id))
             self._close_streams(job_id)

@@ -23,9 +23,9 @@ def expected(orders: list[int]) -> dict[str, tuple[int, Decimal]]:
 
 
 def test_a_project_is_built_and_tested(shop: Shop) -> None:
-    reported = shop.dbt("build")
-    assert set(reported.values()) == {"success", "pass"}
-    assert len(reported) == 17
+    results = shop.dbt("build")
+    assert set(results.values()) == {"success", "pass"}
+    assert len(results) == 17
     assert of_countries(shop) == expected(PRICED)
     days = shop.rows("SELECT cast(day AS string), orders FROM {shop}.revenue_by_day ORDER BY day")
     assert days == [(f"2026-03-0{n}", 36) for n in range(1, 6)]
@@ -38,8 +38,8 @@ def test_a_project_is_built_and_tested(shop: Shop) -> None:
 def test_incremental_models_take_what_is_new(shop: Shop) -> None:
     shop.dbt("build")
     shop.order(200, 260)  # the sixth day, and half of the seventh
-    reported = shop.dbt("build")
-    assert set(reported.values()) == {"success", "pass"}
+    results = shop.dbt("build")
+    assert set(results.values()) == {"success", "pass"}
     days = shop.rows("SELECT cast(day AS string), orders FROM {shop}.revenue_by_day ORDER BY day")
     assert days == [*((f"2026-03-0{n}", 36) for n in range(1, 7)), ("2026-03-07", 18)]
     assert shop.rows("SELECT count(*), count(DISTINCT id) FROM {shop}.order_log") == [(234, 234)]
@@ -53,8 +53,8 @@ def test_incremental_models_take_what_is_new(shop: Shop) -> None:
 def test_a_test_that_fails_is_reported(shop: Shop) -> None:
     shop.dbt("build")
     shop.order(0, 1)
-    reported = shop.dbt("test")
-    assert {name for name, status in reported.items() if status == "fail"} == {
+    results = shop.dbt("test")
+    assert {name for name, status in results.items() if status == "fail"} == {
         "source_unique_raw_orders_id",
         "unique_stg_orders_id",
     }
@@ -68,6 +68,6 @@ def test_a_build_goes_on_while_scheduler_and_executor_are_killed(cluster: Cluste
         time.sleep(3.0)
         if process.poll() is None:
             cluster.child(name).kill()
-    reported = shop.results(process)
-    assert set(reported.values()) == {"success", "pass"}
+    results = shop.results(process)
+    assert set(results.values()) == {"success", "pass"}
     assert of_countries(shop) == expected(PRICED)

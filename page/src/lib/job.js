@@ -42,8 +42,8 @@ export function useJob(jobId) {
 
 /** Whether it is known where all of the job's time went. */
 function isWhole(detail) {
-  const reported = (detail.time_shares ?? []).reduce((sum, share) => sum + share.ms, 0);
-  return reported >= (detail.ended_ms ?? 0) - (detail.submitted_ms ?? 0);
+  const sumMs = (detail.time_shares ?? []).reduce((sum, share) => sum + share.ms, 0);
+  return sumMs >= (detail.ended_ms ?? 0) - (detail.submitted_ms ?? 0);
 }
 
 function together(detail, progress) {

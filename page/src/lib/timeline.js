@@ -9,7 +9,7 @@ function barKey(bar) {
   return `${bar.stage}.${bar.stage_attempt ?? 0}.${bar.partition ?? 0}.${bar.attempt ?? 0}`;
 }
 
-/** Put what an answer tells into what was reported before. */
+/** Merge an answer into what earlier answers brought. */
 function merged(old, answer) {
   const bars = new Map(old?.bars ?? []);
   if (answer.bucket_ms) bars.clear();
@@ -30,7 +30,7 @@ function merged(old, answer) {
 
 /**
  * The timeline of a job; it is read again when `change` is another value than before, once a second at most, and until it
- * goes to `position`, where that of many attempts is reported somewhat late. For another job the component that uses it is
+ * goes to `position`, where the timeline of many attempts comes somewhat late. For another job the component that uses it is
  * made anew.
  */
 export function useTimeline(jobId, change, position, isWanted = true) {

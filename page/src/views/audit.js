@@ -55,7 +55,7 @@ export function Audit() {
                 </tbody>
               </table></div>`
             : html`<${Empty} title="Nobody changed anything">
-                <p>${cursor || action || target || principal || days !== "all" ? "Nothing that is kept is like that." : "Cancelled jobs, drained executors and changed records are reported here."}</p>
+                <p>${cursor || action || target || principal || days !== "all" ? "Nothing that is kept is like that." : "Cancelled jobs, drained executors and changed records appear here."}</p>
               <//>`}
       <//>
     </section>

@@ -38,7 +38,7 @@ export function Events({ job, log }) {
   const shown = only ? log.events.filter((event) => event.type === only) : log.events;
   if (!log.events.length) {
     return html`<section class="card"><${Problem} error=${log.error} what="The log" />
-      <${Empty} title=${log.state === "ended" ? "What happened is not kept any more" : "Nothing has happened yet"}><p>Every launch, success, failure and take-over is reported here.</p><//>
+      <${Empty} title=${log.state === "ended" ? "What happened is not kept any more" : "Nothing has happened yet"}><p>Every launch, success, failure and take-over appears here.</p><//>
     </section>`;
   }
   return html`<section class="card" aria-label="Events">

@@ -35,14 +35,14 @@ function Box({ job, stage, node, now }) {
   const wide = WIDTH - 24;
   const part = (n) => (total ? (wide * Math.min(n, total)) / total : 0);
   const took = stage.started_ms ? (stage.ended_ms || now) - stage.started_ms : 0;
-  const reported = `Stage ${stage.stage_id}, ${stage.name}: ${words(stage.state)}, ${done} of ${total} tasks`;
+  const label = `Stage ${stage.stage_id}, ${stage.name}: ${words(stage.state)}, ${done} of ${total} tasks`;
   return html`<a
     href=${`/jobs/${encodeURIComponent(job.job_id)}/stages?stage=${stage.stage_id}`}
     class=${tone(stage.state)}
-    aria-label=${reported}
+    aria-label=${label}
     transform=${`translate(${node.x - WIDTH / 2} ${node.y - HEIGHT / 2})`}
   >
-    <title>${reported}</title>
+    <title>${label}</title>
     <rect class="box" width=${WIDTH} height=${HEIGHT} rx="6" />
     <rect class="edge-of-state" width="4" height=${HEIGHT - 2} x="1" y="1" rx="2" />
     <text class="title" x="13" y="18">${cut(`${stage.stage_id} ${stage.name}`, 23)}</text>

@@ -133,8 +133,8 @@ def _failure(graph: ExecutionGraph) -> str:
     match graph.outcome:
         case Failed(failure=failure):
             return shown_text(failure.message)[:_MESSAGE_CHARS] or "failed"
-        case Cancelled(text=reported):
-            return shown_text(f"cancelled: {reported}")[:_MESSAGE_CHARS]
+        case Cancelled(text=text):
+            return shown_text(f"cancelled: {text}")[:_MESSAGE_CHARS]
         case _:
             return ""
 

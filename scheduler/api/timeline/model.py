@@ -100,7 +100,7 @@ class Mark(_Part):
     kind: MarkKind
     at_ms: int
     to_ms: int | None = None
-    """Set for several that are reported as one: when the last one happened."""
+    """Set for several that are shown as one: when the last one happened."""
     count: int = 1
     text: str = ""
     stage: int | None = None

@@ -63,7 +63,7 @@ class Timelines:
             return await _timeline(kept.story, job, 0)
 
     async def as_json(self, job_id: JobId, after: int = 0, *, soon: bool = False) -> bytes:
-        """Return a job's timeline as JSON; what was reported up to the position *after* is left out (see `Timeline`).
+        """Return a job's timeline as JSON; what was sent up to the position *after* is left out (see `Timeline`).
 
         If it is wanted *soon*, a long log may be read only in part, and later calls go on with it. All who ask for a
         job in buckets at about the same time get the same, whatever they know already.
@@ -74,11 +74,11 @@ class Timelines:
             if story.is_long:
                 json_of = story.log.position, job.graph.state
                 if kept.json_of != json_of and not kept.rests(job, self._clock.monotonic_s()):
-                    reported = await _timeline(story, job, 0)
-                    kept.json, kept.json_of = await apart(_size(reported), reported.as_json), json_of
+                    timeline = await _timeline(story, job, 0)
+                    kept.json, kept.json_of = await apart(_size(timeline), timeline.as_json), json_of
                 return kept.json
-            reported = await _timeline(story, job, after)
-            return await apart(_size(reported), reported.as_json)
+            timeline = await _timeline(story, job, after)
+            return await apart(_size(timeline), timeline.as_json)
 
     @asynccontextmanager
     async def _following(

@@ -158,8 +158,8 @@ class Story:
         match job.outcome:
             case Failed(failure=failure):
                 text = f"failed: {failure.message}"
-            case Cancelled(text=reported):
-                text = f"cancelled: {reported}"
+            case Cancelled(text=why):
+                text = f"cancelled: {why}"
             case _:
                 text = "successful"
         self._note(Moment(MarkKind.ENDED, at_ms, text))

@@ -17,7 +17,7 @@ OTHERS: Final = "(others)"
 
 
 def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: bool = False) -> Timeline:
-    """Return the timeline of *job*, as far as *story* goes; what was reported up to the position *after* is left out.
+    """Return the timeline of *job*, as far as *story* goes; what was sent up to the position *after* is left out.
 
     A long job has buckets. Their length changes a few times in a job's life. Then all attempts are counted anew (a
     tenth of a second for 100,000), else only the attempts that have ended since.

@@ -201,15 +201,15 @@ class Tries:
         for line in self._lines[: at + 1]:
             if line.word != "mark":
                 continue
-            reported = json.loads(line.first)
-            if reported["is"] == "result":
-                _check_result(reported)
-            elif reported["is"] == "begun":
-                cases[reported["case"]] = _Case(reported)
-                cases.pop(places.get(tuple(reported["old"]), ""), None)  # this one changes the same place
-                places[tuple(reported["new"])] = reported["case"]
+            content = json.loads(line.first)
+            if content["is"] == "result":
+                _check_result(content)
+            elif content["is"] == "begun":
+                cases[content["case"]] = _Case(content)
+                cases.pop(places.get(tuple(content["old"]), ""), None)  # this one changes the same place
+                places[tuple(content["new"])] = content["case"]
             else:
-                cases[reported["case"]].take(reported)
+                cases[content["case"]].take(content)
         for case in cases.values():
             case.check()
 

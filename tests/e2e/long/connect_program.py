@@ -69,9 +69,9 @@ class Sales:
     def settings(self) -> Any:
         self.spark.conf.set("spark.sql.session.timeZone", "UTC")
         self.spark.conf.set("spark.sql.shuffle.partitions", 4)
-        reported = [self.spark.conf.get("spark.sql.shuffle.partitions"), self.spark.conf.get("no.such.key", "none")]
+        values = [self.spark.conf.get("spark.sql.shuffle.partitions"), self.spark.conf.get("no.such.key", "none")]
         return [
-            *reported,
+            *values,
             rows(self.spark.sql("SET spark.sql.session.timeZone")),
             self.spark.conf.isModifiable("spark.jars"),
         ]
@@ -246,9 +246,9 @@ class Sales:
 
     def cached(self) -> Any:
         frame = self.spark.range(0, 100, 1, 2).selectExpr("id", "id % 3 AS k").cache()
-        reported = [frame.count(), sorted_rows(frame.groupBy("k").count())]
+        rows = [frame.count(), sorted_rows(frame.groupBy("k").count())]
         frame.unpersist()
-        return reported
+        return rows
 
     # -- datasets and tables
 

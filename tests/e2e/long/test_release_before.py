@@ -202,9 +202,9 @@ def test_executors_and_clients_of_either_release_are_refused_by_the_other(before
     assert process.wait(HANGS_S) == 2
     assert f"executor executor-before {EXECUTOR_REFUSED.format(1, 2)}" in log.read_text()
     assert cluster.client.executors() == []
-    reported = onager_before(before, cluster, "submit", "-e", JOB, code=2)
-    assert CLIENT_REFUSED.format(1, 2) in reported
-    reported = onager_before(before, cluster, "state", "backup", str(tmp_path / "backup.zst"), code=2)
-    assert "the client writes backups of format 1, and this scheduler's are of format 2" in reported
+    printed = onager_before(before, cluster, "submit", "-e", JOB, code=2)
+    assert CLIENT_REFUSED.format(1, 2) in printed
+    printed = onager_before(before, cluster, "state", "backup", str(tmp_path / "backup.zst"), code=2)
+    assert "the client writes backups of format 1, and this scheduler's are of format 2" in printed
     assert list(tmp_path.iterdir()) == []
     assert list(cluster.client.jobs()) == []

@@ -110,7 +110,7 @@ def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
         """Run a job more, and return of how many tasks each Spark job of the scan was."""
         jobs.append(cluster.client.sql(text, conf=UNFUSED))
         assert jobs[-1].to_arrow().to_pylist() == [{"n": 100}]
-        started = [event for event in reported(events) if event["Event"] == "SparkListenerJobStart"]
+        started = [event for event in events_of(events) if event["Event"] == "SparkListenerJobStart"]
         runs = {e["Job ID"]: e["Properties"].get("spark.jobGroup.id", "") for e in started}
         mine = Counter(run for run in runs.values() if any(f"/{job.id}/1." in run for job in jobs))
         assert set(mine.values()) == {1}
@@ -119,13 +119,13 @@ def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
     # Whenever both slots are free: of sixty tasks, two come to their ends together often enough.
     tasks = until(lambda: found if max(found := tasks_together()) == SLOTS else None, "a job of two tasks")
     assert sum(tasks) == 60 * len(jobs)
-    ran_in = {e["Task Info"]["Executor ID"] for e in reported(events) if e["Event"] == "SparkListenerTaskEnd"}
+    ran_in = {e["Task Info"]["Executor ID"] for e in events_of(events) if e["Event"] == "SparkListenerTaskEnd"}
     assert "driver" not in ran_in
-    cores = [e["Executor Info"]["Total Cores"] for e in reported(events) if e["Event"] == "SparkListenerExecutorAdded"]
+    cores = [e["Executor Info"]["Total Cores"] for e in events_of(events) if e["Event"] == "SparkListenerExecutorAdded"]
     assert sum(cores) == SLOTS
 
 
-def reported(events: Path) -> list[dict]:
+def events_of(events: Path) -> list[dict]:
     """Return the events in Spark's logs, as far as their lines are whole."""
     whole = [path.read_text().rpartition("\n")[0] for path in events.rglob("events_*")]
     return [json.loads(line) for text in whole for line in text.splitlines()]

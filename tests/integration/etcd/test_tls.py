@@ -74,53 +74,51 @@ async def test_a_certificate_is_shown_where_it_is_wanted(mutual, authority):
 
 
 async def test_a_certificate_of_another_authority(tls, other):
-    reported = await refused(url(tls, f"&cacert={other.cacert}"), StateUnavailableError)
-    assert f"{tls.endpoints[0]}: its certificate is of an authority that is not in cacert" in reported
+    error = await refused(url(tls, f"&cacert={other.cacert}"), StateUnavailableError)
+    assert f"{tls.endpoints[0]}: its certificate is of an authority that is not in cacert" in error
 
 
 async def test_an_authority_that_is_not_of_this_machine(tls):
-    reported = await refused(url(tls, "&tls=on"), StateUnavailableError)
-    assert f"{tls.endpoints[0]}: its certificate is of an authority that is not in cacert" in reported
+    error = await refused(url(tls, "&tls=on"), StateUnavailableError)
+    assert f"{tls.endpoints[0]}: its certificate is of an authority that is not in cacert" in error
 
 
 async def test_an_expired_certificate(authority):
     files = TlsFiles(authority.cacert, *authority.issue("expired", "127.0.0.1", is_expired=True))
     with EtcdCluster(1, tls=files) as cluster:
-        reported = await refused(url(cluster, f"&cacert={authority.cacert}"), StateUnavailableError)
-        assert f"{cluster.endpoints[0]}: its certificate has expired; renew it, or compare the clocks" in reported
+        error = await refused(url(cluster, f"&cacert={authority.cacert}"), StateUnavailableError)
+        assert f"{cluster.endpoints[0]}: its certificate has expired; renew it, or compare the clocks" in error
 
 
 async def test_a_certificate_for_another_host(authority):
     files = TlsFiles(authority.cacert, *authority.issue("elsewhere", "elsewhere.example"))
     with EtcdCluster(1, tls=files) as cluster:
-        reported = await refused(url(cluster, f"&cacert={authority.cacert}"), StateUnavailableError)
-        assert f"{cluster.endpoints[0]}: its certificate is for another host name" in reported
+        error = await refused(url(cluster, f"&cacert={authority.cacert}"), StateUnavailableError)
+        assert f"{cluster.endpoints[0]}: its certificate is for another host name" in error
 
 
 async def test_no_certificate_of_ours_where_one_is_wanted(mutual, authority):
-    reported = await refused(url(mutual, f"&cacert={authority.cacert}"), StateUnavailableError)
-    assert (
-        "it ended the TLS handshake; if it wants to see a certificate of ours, give cert=FILE and key=FILE" in reported
-    )
+    error = await refused(url(mutual, f"&cacert={authority.cacert}"), StateUnavailableError)
+    assert "it ended the TLS handshake; if it wants to see a certificate of ours, give cert=FILE and key=FILE" in error
 
 
 @pytest.mark.parametrize("what", ["of another authority", "expired"])
 async def test_a_certificate_of_ours_that_is_not_taken(mutual, authority, other, what):
     pair = other.issue("stranger") if what == "of another authority" else authority.issue("late", is_expired=True)
-    reported = await refused(
+    error = await refused(
         url(mutual, f"&cacert={authority.cacert}&cert={pair.cert}&key={pair.key}"), StateUnavailableError
     )
-    assert "our certificate may have expired, or be of an authority that it does not trust" in reported
+    assert "our certificate may have expired, or be of an authority that it does not trust" in error
 
 
 async def test_plain_text_to_a_port_that_wants_tls(tls):
-    reported = await refused(url(tls), StateUnavailableError)
-    assert f"{tls.endpoints[0]}: it closed the connection; if it wants TLS, give cacert=FILE (or tls=on)" in reported
+    error = await refused(url(tls), StateUnavailableError)
+    assert f"{tls.endpoints[0]}: it closed the connection; if it wants TLS, give cacert=FILE (or tls=on)" in error
 
 
 async def test_tls_to_a_port_that_speaks_plain_text(etcd, authority):
-    reported = await refused(url(etcd, f"&cacert={authority.cacert}"), StateUnavailableError)
-    assert "it does not speak TLS, it seems; leave cacert, cert, key and tls out of the URL" in reported
+    error = await refused(url(etcd, f"&cacert={authority.cacert}"), StateUnavailableError)
+    assert "it does not speak TLS, it seems; leave cacert, cert, key and tls out of the URL" in error
 
 
 def test_a_scheduler_that_cannot_connect_says_so_once_and_in_words(tls, other, tmp_path):

@@ -40,20 +40,20 @@ def silence() -> Iterator[int]:
 
 async def test_each_endpoint_is_named_with_its_reason(silence):
     dead, deader = free_ports(2)
-    reported = await refused(
+    error = await refused(
         f"etcd://127.0.0.1:{dead},127.0.0.1:{deader},no-such-host.invalid:2379,127.0.0.1:{silence}?timeout=3s",
         StateUnavailableError,
     )
-    assert reported.startswith("no etcd answered within 3 s: ")
-    assert f"127.0.0.1:{dead}: nobody listens there" in reported
-    assert f"127.0.0.1:{deader}: nobody listens there" in reported
-    assert "no-such-host.invalid:2379: the host's name is not known" in reported
-    assert re.search(rf"127.0.0.1:{silence}: it (did not answer in time|says nothing)", reported)
+    assert error.startswith("no etcd answered within 3 s: ")
+    assert f"127.0.0.1:{dead}: nobody listens there" in error
+    assert f"127.0.0.1:{deader}: nobody listens there" in error
+    assert "no-such-host.invalid:2379: the host's name is not known" in error
+    assert re.search(rf"127.0.0.1:{silence}: it (did not answer in time|says nothing)", error)
 
 
 async def test_a_web_server_is_no_etcd(web_server):
-    reported = await refused(f"etcd://127.0.0.1:{web_server}?{QUICK}", StateUnavailableError)
-    assert f"127.0.0.1:{web_server}: it is not an etcd, or not the port for its clients" in reported
+    error = await refused(f"etcd://127.0.0.1:{web_server}?{QUICK}", StateUnavailableError)
+    assert f"127.0.0.1:{web_server}: it is not an etcd, or not the port for its clients" in error
 
 
 async def test_one_dead_endpoint_of_three_is_named_once_and_does_not_matter():
@@ -78,8 +78,8 @@ async def test_one_dead_endpoint_of_three_is_named_once_and_does_not_matter():
 @pytest.mark.parametrize(("major", "age"), [(1, "an older"), (3, "a newer")])
 async def test_a_namespace_that_another_release_wrote_stays_as_it_is(etcd, major, age):
     etcd.etcdctl("put", "/other/schema", json.dumps({"schema_version": f"{major}.0"}))
-    reported = await refused(etcd.url("other"), SchemaVersionError)
-    assert reported == (
+    error = await refused(etcd.url("other"), SchemaVersionError)
+    assert error == (
         f"namespace /other of etcd is of {age} release of Onager: it has schema version {major}, and Onager "
         f"{__version__} reads 2; use the release of Onager that wrote it (CHANGELOG.md says how to move to a newer one)"
     )
@@ -95,5 +95,5 @@ async def test_a_namespace_of_a_newer_minor_version_is_read(etcd):
 @pytest.mark.parametrize("value", ["[]", "not JSON", "{}", '{"schema_version": 1}', '{"schema_version": "x"}'])
 async def test_a_namespace_of_something_else(etcd, value):
     etcd.etcdctl("put", "/foreign/schema", value)
-    reported = await refused(etcd.url("foreign"), StateCorruptError)
-    assert reported == "namespace /foreign of etcd has no schema version at /foreign/schema: is it Onager's?"
+    error = await refused(etcd.url("foreign"), StateCorruptError)
+    assert error == "namespace /foreign of etcd has no schema version at /foreign/schema: is it Onager's?"

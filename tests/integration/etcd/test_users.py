@@ -99,8 +99,8 @@ async def test_a_role_for_the_namespace_is_enough_for_everything(guarded):
 async def test_a_password_is_not_sent_where_there_are_no_users(etcd):
     with capture_logs() as logs:
         await works(url(etcd, namespace="no-users"))
-    (reported,) = [entry for entry in logs if entry["event"] == "etcd_has_no_users"]
-    assert (reported["user"], reported["log_level"]) == ("alice", "warning")
+    (warning,) = [entry for entry in logs if entry["event"] == "etcd_has_no_users"]
+    assert (warning["user"], warning["log_level"]) == ("alice", "warning")
 
 
 async def test_users_that_are_switched_on_later_are_asked_for(tmp_path):
@@ -121,10 +121,8 @@ async def test_a_password_goes_through_tls(tmp_path):
         add_user(cluster, "alice", "ours")
         cluster.enable_auth("root's")
         await works(url(cluster, query=f"cacert={authority.cacert}"))
-        reported = await refused(
-            url(cluster, user="carol", query=f"{QUICK}&cacert={authority.cacert}"), StateAccessError
-        )
-        assert "does not accept user carol with this password" in reported
+        error = await refused(url(cluster, user="carol", query=f"{QUICK}&cacert={authority.cacert}"), StateAccessError)
+        assert "does not accept user carol with this password" in error
 
 
 async def test_a_certificate_may_say_who_one_is(tmp_path):
@@ -141,8 +139,8 @@ async def test_a_certificate_may_say_who_one_is(tmp_path):
         add_user(cluster, "bob", None)
         cluster.enable_auth("root's")
         await works(of(authority.issue("alice", user="alice")))
-        reported = await refused(of(authority.issue("bob", user="bob")), StateAccessError)
-        assert "etcdserver: permission denied" in reported
+        error = await refused(of(authority.issue("bob", user="bob")), StateAccessError)
+        assert "etcdserver: permission denied" in error
 
 
 # ---------------------------------------------------------------- who may not
@@ -150,21 +148,21 @@ async def test_a_certificate_may_say_who_one_is(tmp_path):
 
 async def test_a_wrong_password(guarded, monkeypatch):
     monkeypatch.setenv(PASSWORD_VARIABLE, "wr0ng")
-    reported = await refused(url(guarded), StateAccessError)
-    assert reported == (
+    error = await refused(url(guarded), StateAccessError)
+    assert error == (
         f"etcd at {guarded.endpoints[0]} does not accept user alice with this password: "
         "etcdserver: authentication failed, invalid user ID or password"
     )
 
 
 async def test_a_user_that_is_not_known(guarded):
-    reported = await refused(url(guarded, user="carol"), StateAccessError)
-    assert "does not accept user carol with this password" in reported
+    error = await refused(url(guarded, user="carol"), StateAccessError)
+    assert "does not accept user carol with this password" in error
 
 
 async def test_a_client_without_credentials(guarded):
-    reported = await refused(f"etcd://{guarded.endpoints[0]}/ours?{QUICK}", StateAccessError)
-    assert reported == (
+    error = await refused(f"etcd://{guarded.endpoints[0]}/ours?{QUICK}", StateAccessError)
+    assert error == (
         f"etcd at {guarded.endpoints[0]} wants to know who asks (etcdserver: user name is empty): "
         "give etcd://USER@… and the password in ONAGER_ETCD_PASSWORD or ?password_file=FILE"
     )
@@ -172,8 +170,8 @@ async def test_a_client_without_credentials(guarded):
 
 @pytest.mark.parametrize(("user", "namespace"), [("bob", "ours"), ("alice", "theirs"), ("alice", "ours2")])
 async def test_a_user_without_rights_to_the_namespace(guarded, user, namespace):
-    reported = await refused(url(guarded, user=user, namespace=namespace), StateAccessError)
-    assert reported == (
+    error = await refused(url(guarded, user=user, namespace=namespace), StateAccessError)
+    assert error == (
         f"etcd at {guarded.endpoints[0]} does not let user {user} do that (etcdserver: permission denied): its role "
         f"needs readwrite on the namespace's keys (etcdctl role grant-permission ROLE --prefix=true readwrite "
         f"/{namespace}/)"
@@ -329,10 +327,10 @@ def test_a_scheduler_tells_the_password_to_nobody(guarded, tmp_path, level):
         assert done.returncode == 2
         return done.stdout + done.stderr
 
-    reported = run(url(guarded, user="carol"))
-    assert "onager scheduler: etcd at" in reported
-    assert "does not accept user carol with this password" in reported
-    assert PASSWORD not in reported
-    reported = run(f"etcd://alice:{PASSWORD}@{guarded.endpoints[0]}/ours")
-    assert "a password does not belong into a URL: set ONAGER_ETCD_PASSWORD" in reported
-    assert PASSWORD not in reported
+    printed = run(url(guarded, user="carol"))
+    assert "onager scheduler: etcd at" in printed
+    assert "does not accept user carol with this password" in printed
+    assert PASSWORD not in printed
+    printed = run(f"etcd://alice:{PASSWORD}@{guarded.endpoints[0]}/ours")
+    assert "a password does not belong into a URL: set ONAGER_ETCD_PASSWORD" in printed
+    assert PASSWORD not in printed

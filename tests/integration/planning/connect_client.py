@@ -200,13 +200,13 @@ class ConnectClient:
     def _executed(self, command: Command, *_: Any) -> tuple[None, dict[str, Any], None]:
         """Carry out what a writer or `spark.sql` asks the server for."""
         try:
-            reported = self.command(command)
+            answer = self.command(command)
         except (OnagerError, IllegalArgumentException) as error:
             failure = from_exception(self._executor.runner.kernel, error)
             if not isinstance(error, OnagerError) and failure.error_class != REFUSED:
                 raise
             raise ConnectError(pb.ConnectFailure(error_class=failure.error_class, message=failure.message)) from error
-        results = [response.sql_command_result for response in reported if response.HasField("sql_command_result")]
+        results = [response.sql_command_result for response in answer if response.HasField("sql_command_result")]
         return None, {"sql_command_result": results[0].relation} if results else {}, None
 
     def _fetched(self, plan: Plan, *_: Any) -> tuple[pa.Table, Any, None]:

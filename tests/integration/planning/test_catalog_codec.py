@@ -166,7 +166,7 @@ def codec(executor: OneExecutor) -> Codec:
     return Codec(executor)
 
 
-def test_every_field_of_a_table_has_its_field_of_json(codec: Codec) -> None:
+def test_every_field_of_a_table_has_its_field_in_json(codec: Codec) -> None:
     full, least = codec.decoded("table", FULL), codec.decoded("table", {"schema": {"type": "struct", "fields": []}})
     same = [
         full.productElementName(i)

@@ -70,7 +70,7 @@ def test_a_request_is_answered_once_the_tasks_of_its_spark_jobs_have_ended(
     clock = ManualClock()
     deadlines = Deadlines(clock, 5)
     client = ConnectClient(executor, catalog, deadlines)
-    reported: list[ConnectError] = []
+    received: list[ConnectError] = []
     left: list[str] = []
 
     def asked() -> None:
@@ -78,7 +78,7 @@ def test_a_request_is_answered_once_the_tasks_of_its_spark_jobs_have_ended(
         try:
             client.schema(client.spark.read.json(texts))  # to find the columns, a Spark job reads all rows
         except ConnectError as error:
-            reported.append(error)
+            received.append(error)
             left.extend(busy_threads(executor.spark._jvm))
 
     request = Thread(target=asked, daemon=True)
@@ -88,6 +88,6 @@ def test_a_request_is_answered_once_the_tasks_of_its_spark_jobs_have_ended(
         clock.advance(120_000)
         assert deadlines.enforce() == ""
     request.join()
-    assert len(reported) == 1
+    assert len(received) == 1
     assert left == [], "a task goes on of which the client learned that it has ended"
     client.close()

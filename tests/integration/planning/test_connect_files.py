@@ -148,7 +148,7 @@ def test_files_and_archives_are_where_sparkfiles_says(client: ConnectClient) -> 
 
 
 @pytest.mark.parametrize(
-    ("content", "reported"),
+    ("content", "says"),
     [
         (b"no archive", "cannot be unpacked"),
         (zipped(a="1", b="2"), "2 files of 2 bytes"),
@@ -156,12 +156,12 @@ def test_files_and_archives_are_where_sparkfiles_says(client: ConnectClient) -> 
     ],
 )
 def test_an_archive_that_is_damaged_or_too_large_is_reported_by_its_name(
-    client: ConnectClient, monkeypatch: pytest.MonkeyPatch, content: bytes, reported: str
+    client: ConnectClient, monkeypatch: pytest.MonkeyPatch, content: bytes, says: str
 ) -> None:
     monkeypatch.setattr(program_files, "MAX_UNPACKED", 1)
     monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", 1)
     client.add(**{"archives/env.zip": content})
-    with pytest.raises(ConnectError, match=rf"the archive env\.zip .*{reported}"):
+    with pytest.raises(ConnectError, match=rf"the archive env\.zip .*{says}"):
         client.schema(client.spark.range(3))
     folder = client._executor.directory / CONNECT_ARTIFACTS
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]

@@ -158,15 +158,15 @@ def test_the_defaults_of_all_settings_are_reported_in_a_few_calls_of_the_jvm(
         return send(command, *at, **how)
 
     monkeypatch.setattr(jvm, "send_command", counted)
-    reported = client.defaults()
+    defaults = client.defaults()
     # The second time: the first one also looks up classes.
     before = len(calls)
-    assert client.defaults() == reported
+    assert client.defaults() == defaults
     assert len(calls) - before < 50
     plain = executor.spark.newSession().conf
-    assert len(reported.conf) > 300
-    for key, value in reported.conf.items():
-        assert (value, key in reported.fixed) == (plain.get(key), not plain.isModifiable(key)), key
+    assert len(defaults.conf) > 300
+    for key, value in defaults.conf.items():
+        assert (value, key in defaults.fixed) == (plain.get(key), not plain.isModifiable(key)), key
 
 
 def test_what_a_jvm_that_is_lost_would_say_is_no_error_of_the_client(
@@ -227,7 +227,7 @@ def test_times_are_switched_on_by_their_setting_only(text: str, executor: OneExe
 
 
 def test_every_setting_that_a_client_asks_for_is_known(client: ConnectClient) -> None:
-    reported, package = client.defaults(), Path(pyspark.__file__).parent
+    defaults, package = client.defaults(), Path(pyspark.__file__).parent
     asked: set[str] = set()
     for path in (package / "sql" / "connect").rglob("*.py"):
         asked.update(re.findall(r'"(spark\.(?:sql|connect)\.[\w.]*\w)"', path.read_text()))
@@ -240,8 +240,8 @@ def test_every_setting_that_a_client_asks_for_is_known(client: ConnectClient) ->
                         r"\x01\x00.(spark\.(?:sql|connect)\.[\w.]*\w)", jar.read(name).decode("latin-1"), re.DOTALL
                     )
                 )
-    assert asked - {*reported.conf, *reported.known} == {"spark.connect.SparkConnectService", "spark.connect.remote"}
-    assert reported.conf["spark.connect.session.planCompression.threshold"] == "10485760"
+    assert asked - {*defaults.conf, *defaults.known} == {"spark.connect.SparkConnectService", "spark.connect.remote"}
+    assert defaults.conf["spark.connect.session.planCompression.threshold"] == "10485760"
 
 
 def test_a_function_of_another_python_is_refused_by_both_versions(client: ConnectClient) -> None:
@@ -277,9 +277,7 @@ def test_a_command_gives_the_dataframe_that_it_gives_in_plain_spark(
     # The client would otherwise make a DataFrame of the text, and carry the command out again with each action.
     spark = executor.spark.newSession()  # without the views of other tests
     for text in COMMANDS:
-        (result,) = [
-            reported.sql_command_result for reported in client.sql(text) if reported.HasField("sql_command_result")
-        ]
+        (result,) = [answer.sql_command_result for answer in client.sql(text) if answer.HasField("sql_command_result")]
         frame = Plan(root=result.relation)
         plain = spark.sql(text)
         assert client.schema(frame) == plain.schema, text

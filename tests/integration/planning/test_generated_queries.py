@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.drawn_queries import DrawnQuery, queries
 from tests.integration.planning.small_tables import make_views
-from tests.support.spark.adaptive_run import reported, run_adaptively
+from tests.support.spark.adaptive_run import replans_of, run_adaptively
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 from tests.support.spark.one_spark import stop_with_its_jvm
 
@@ -49,7 +49,7 @@ def holds_with_replans(executor: OneExecutor, views: list[pb.View], query: Drawn
     outcome = executor.plan_sql(query.text, views=views, conf=conf)
     assert not outcome.HasField("fused_output")
     rows, job = run_adaptively(executor, outcome, mode="force", slots=2, falsify="drawn")
-    assert as_multiset(rows) == as_multiset(expected), reported(job)
+    assert as_multiset(rows) == as_multiset(expected), replans_of(job)
     return sum(replan.is_taken for replan in job.graph.replans)
 
 

@@ -13,7 +13,7 @@ import pytest
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
 from tests.support.selection import some
-from tests.support.spark.adaptive_run import reported, run_adaptively
+from tests.support.spark.adaptive_run import replans_of, run_adaptively
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 
 FILES = 250
@@ -241,7 +241,7 @@ def test_a_new_plan_reads_what_a_growing_stage_gives_and_nobody_lists_its_files(
     got, job = run_adaptively(executor, outcome)
     assert got == rows_of(executor.spark.sql(FEW).toArrow())
     (found,) = job.graph.replans
-    assert found.is_taken, reported(job)
+    assert found.is_taken, replans_of(job)
     assert {stage.feed_stage_id, stage.stage_id}.isdisjoint(found.dropped)
     assert job.states()[stage.stage_id] == "successful"
 
@@ -253,4 +253,4 @@ def test_any_new_plan_gives_the_right_rows(executor, plan, rows):
     assert growing(outcome)
     got, job = run_adaptively(executor, outcome, mode="force")
     assert got == rows_of(executor.spark.sql(text).toArrow())
-    assert job.graph.replans, reported(job)
+    assert job.graph.replans, replans_of(job)

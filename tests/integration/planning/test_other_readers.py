@@ -51,7 +51,7 @@ def names() -> list[str]:
     return [part.split()[0] for part in COLUMNS.replace("10, 2", "10").split(", ")]
 
 
-def reported(found: list[Any]) -> list[str]:
+def plain_rows(found: list[Any]) -> list[str]:
     return sorted(str([_plain(row[name]) for name in names()]) for row in found)
 
 
@@ -80,7 +80,7 @@ def test_once_replaced_files_are_gone_all_but_spark_find_the_rows_of_partitions_
 
 def _agree(executor: OneExecutor, catalog: MemoryCatalog, count: int, readers: Any = READERS) -> None:
     asked = executor.run(executor.plan_sql(ALL, conf={"spark.sql.session.timeZone": "UTC"}))
-    expected = reported([dict(zip(names(), row, strict=True)) for row in asked])
+    expected = plain_rows([dict(zip(names(), row, strict=True)) for row in asked])
     assert len(expected) == count
     for reader in readers:
-        assert reported(READERS[reader](executor, folder(catalog, "x"))) == expected, reader
+        assert plain_rows(READERS[reader](executor, folder(catalog, "x"))) == expected, reader

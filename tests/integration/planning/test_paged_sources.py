@@ -156,8 +156,8 @@ def test_an_attempt_that_fails_in_the_middle_repeats_nothing(executor, tmp_path)
         executor.find_more(
             pb.TaskSet(plan_digest=plan, portion=stage.portions[0]), {b.digest: b.content for b in outcome.blobs}
         )
-    reported = failures.from_exception(executor.runner.kernel, failed.value)
-    assert (reported.kind, reported.error_class) == ("user_error", "PYTHON_DATA_SOURCE_ERROR")
+    failure = failures.from_exception(executor.runner.kernel, failed.value)
+    assert (failure.kind, failure.error_class) == ("user_error", "PYTHON_DATA_SOURCE_ERROR")
     rows = rows_grown(executor, outcome)
     assert sorted(n for n, _ in rows) == list(range(125))
     notes = (tmp_path / "notes").read_text().splitlines()

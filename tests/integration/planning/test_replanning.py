@@ -10,7 +10,7 @@ from onager.executor.spark.planning import replan
 from onager.executor.spark.planning.frames import Frame
 from onager.protocol import onager_pb2 as pb
 from tests.support.selection import IS_ALL, some
-from tests.support.spark.adaptive_run import reported, run_adaptively
+from tests.support.spark.adaptive_run import replans_of, run_adaptively
 from tests.support.spark.one_executor import CUT, as_multiset, rows_of
 
 QUERIES = Path(__file__).resolve().parents[3] / "benchmarks" / "tpch" / "queries"
@@ -45,7 +45,7 @@ def adapted(executor):
         for view in views:
             executor.spark.read.parquet(view.path).createOrReplaceTempView(view.name)
         expected = rows_of(executor.spark.sql(text).toArrow())
-        assert as_multiset(got) == as_multiset(expected), reported(job)
+        assert as_multiset(got) == as_multiset(expected), replans_of(job)
         return job
 
     return run
@@ -54,7 +54,7 @@ def adapted(executor):
 def test_a_side_that_turns_out_small_is_broadcast_and_the_others_exchange_is_dropped(adapted, shop):
     job = adapted(FEW, shop)
     (found,) = job.graph.replans
-    assert found.is_taken, reported(job)
+    assert found.is_taken, replans_of(job)
     assert found.why.startswith("stage 1 has 11 rows")
     assert found.decisions == ("sort-merge joins 1 → 0, broadcast joins 0 → 1, exchanges 3 → 2",)
     assert found.dropped == (2, 3, 4, 5)
@@ -65,7 +65,7 @@ def test_a_side_that_turns_out_small_is_broadcast_and_the_others_exchange_is_dro
 def test_no_rows_make_the_rest_an_empty_relation(adapted, shop):
     job = adapted(FEW.replace("%c777%", "nothing like it"), shop)
     (found,) = job.graph.replans
-    assert (found.is_taken, found.why) == (True, "stage 1 has no rows"), reported(job)
+    assert (found.is_taken, found.why) == (True, "stage 1 has no rows"), replans_of(job)
     assert [stage.spec.partitions for stage in job.graph.stages[7:]] == [0]
 
 
@@ -80,7 +80,7 @@ def test_a_side_is_as_small_as_its_rows_are_in_memory(adapted, shop):
             select order_id, repeat(cast(day as string), 20000) as fat from orders where comment like '%c777%'
         ) join lines using (order_id)"""
     job = adapted(text, shop)
-    assert not job.graph.replans, reported(job)
+    assert not job.graph.replans, replans_of(job)
     stage = job.graph.stages[1]
     written, in_memory = stage.ledger.metrics.bytes_out, bytes_in_memory(stage)
     assert stage.ledger.metrics.rows_out == 11

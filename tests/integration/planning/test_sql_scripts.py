@@ -209,9 +209,9 @@ def test_errors_of_spark_keep_their_class_message_and_context(executor, tables):
         executor.plan_sql("SET a=1;\nSELECT 1 +")
     assert parse.value.getCondition() == "PARSE_SYNTAX_ERROR"
     assert parse.value.__notes__ == ["in statement 2 (line 2): SELECT 1 +"]
-    reported = from_exception(executor.runner.kernel, parse.value).message
-    assert "(line 2, pos 10)" in reported
-    assert "== SQL ==\nSELECT 1 +\n----------^^^" in reported
+    message = from_exception(executor.runner.kernel, parse.value).message
+    assert "(line 2, pos 10)" in message
+    assert "== SQL ==\nSELECT 1 +\n----------^^^" in message
     with pytest.raises(AnalysisException) as second:
         executor.plan_sql("SET a=1;\n\n  /* why */ SELECT nope\nFROM range(1)")
     assert "== SQL (line 3, position 20) ==" in second.value.getQueryContext()[0].summary()

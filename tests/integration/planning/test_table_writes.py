@@ -120,7 +120,7 @@ def test_a_table_that_is_there_is_left_as_it_is(executor, catalog):
     assert rows(executor, "SELECT * FROM t") == [(1,)]
 
 
-def test_of_two_that_overwrite_the_second_is_reported(executor, catalog):
+def test_of_two_that_overwrite_the_second_gets_an_error(executor, catalog):
     run(executor, catalog, "CREATE TABLE t AS SELECT 0 AS a")
     first, second = (plan(executor, f"INSERT OVERWRITE t SELECT {n}") for n in (1, 2))
     assert first.sink.path != second.sink.path

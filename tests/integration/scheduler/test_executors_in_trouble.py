@@ -43,7 +43,7 @@ async def visitor(ward):
 
 async def executors_reported(address):
     out, _ = await onager("executors", "-o", "json", "--scheduler", address)
-    return {reported["executor_id"]: reported for reported in json.loads(out)}
+    return {each["executor_id"]: each for each in json.loads(out)}
 
 
 async def job_reported(address, job_id):
@@ -59,16 +59,16 @@ async def until_quarantined(visitor, e_bad):
         assert (await visitor.wait(f"job-{number}")).state == pb.SUCCESSFUL, "the good one did its part"
 
 
-async def test_an_executor_that_fails_everything_gets_no_work_and_is_reported_so(ward, visitor):
+async def test_an_executor_that_fails_everything_gets_no_work_and_learns_why(ward, visitor):
     address = ward.address
     async with executor(address, "bad", broken("bad")) as e_bad, executor(address, "good", two_stages("good")):
         await until_quarantined(visitor, e_bad)
-        reported = await executors_reported(address)
-        assert reported["good"]["state"] == "alive"
-        assert reported["bad"]["state"] == "quarantined"
-        assert "different tasks failed there" in reported["bad"]["reason"]
-        assert e_bad.quarantine[-1].reason == reported["bad"]["reason"]
-        assert e_bad.quarantine[-1].until_ms == int(reported["bad"]["quarantined_until_ms"])
+        executors = await executors_reported(address)
+        assert executors["good"]["state"] == "alive"
+        assert executors["bad"]["state"] == "quarantined"
+        assert "different tasks failed there" in executors["bad"]["reason"]
+        assert e_bad.quarantine[-1].reason == executors["bad"]["reason"]
+        assert e_bad.quarantine[-1].until_ms == int(executors["bad"]["quarantined_until_ms"])
         out, _ = await onager("executors", "--scheduler", address)
         assert "quarantined until" in out
         ran = len(e_bad.ran)
@@ -144,9 +144,9 @@ async def test_jobs_wait_and_say_why_when_those_left_are_quarantined(ward, visit
             farewell = pb.DeregisterExecutorRequest(executor_id="good", incarnation=good.incarnation, reason="it left")
             await good.stub.DeregisterExecutor(farewell)
         await visitor.submit("last")
-        reported = await job_reported(ward.address, "last")
-        assert "waiting for: no executor takes work: bad is quarantined; bad until " in reported
-        assert "different tasks failed there" in reported
+        printed = await job_reported(ward.address, "last")
+        assert "waiting for: no executor takes work: bad is quarantined; bad until " in printed
+        assert "different tasks failed there" in printed
         async with executor(ward.address, "fresh", two_stages("fresh")):
             assert (await visitor.wait("last")).state == pb.SUCCESSFUL
             assert await visitor.fetch("last") == RESULT

@@ -157,8 +157,8 @@ async def test_three_schedulers_answer_alike_and_a_stream_goes_on_at_any_of_them
                 await eventually(are_equal)
 
         async def clusters_are_equal():
-            reported = [await s.get("/cluster") for s in (one, two, three)]
-            return reported[0]["jobs"]["successful"] == 1 and reported[0] == reported[1] == reported[2]
+            clusters = [await s.get("/cluster") for s in (one, two, three)]
+            return clusters[0]["jobs"]["successful"] == 1 and clusters[0] == clusters[1] == clusters[2]
 
         await eventually(clusters_are_equal)
 
@@ -175,7 +175,7 @@ async def test_a_job_is_cancelled_and_the_audit_says_by_whom(served):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "error", "reported"),
+    ("method", "path", "status", "error", "says"),
     [
         ("GET", "/jobs/nothing", 404, "JobNotFoundError", "job nothing is not known"),
         ("GET", "/jobs/No_Id", 404, "JobNotFoundError", "No_Id"),
@@ -199,17 +199,17 @@ async def test_a_job_is_cancelled_and_the_audit_says_by_whom(served):
         ("GET", "/audit?cursor=x", 400, "InvalidRequestError", "not `next` of a page"),
     ],
 )
-async def test_bad_requests_learn_what_is_wrong(served, method, path, status, error, reported):
+async def test_answers_to_bad_requests_say_what_is_wrong(served, method, path, status, error, says):
     await served.submit("job-1")
     answer = await served.http.request(method, f"/api/v1{path}")
     problem = answer.json()
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     assert (problem["type"], problem["status"]) == (f"urn:onager:error:{error}", status)
-    assert reported in problem["detail"]
+    assert says in problem["detail"]
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "status", "reported"),
+    ("body", "kind", "status", "says"),
     [
         (b"{", "application/json", 400, "not JSON"),
         (b"\xff\xfe", "application/json", 400, "not JSON"),
@@ -227,10 +227,10 @@ async def test_bad_requests_learn_what_is_wrong(served, method, path, status, er
         (b" " * (5 * 1024 * 1024), "application/json", 413, "more than the limit"),
     ],
 )
-async def test_bad_jobs_learn_what_is_wrong(served, body, kind, status, reported):
+async def test_answers_to_bad_jobs_say_what_is_wrong(served, body, kind, status, says):
     answer = await served.http.post("/api/v1/jobs", content=body, headers={"content-type": kind})
     assert answer.status_code == status, answer.text
-    assert reported in answer.json()["detail"]
+    assert says in answer.json()["detail"]
     assert (await served.get("/jobs"))["items"] == []
 
 
@@ -276,9 +276,9 @@ async def test_streams_end_when_the_scheduler_stops(store, tmp_path):
         async with http_scheduler(MemoryBackend(store), tmp_path) as one:
             await one.submit("job-1")
             request = browser.build_request("GET", f"{one.url}api/v1/jobs/job-1/progress")
-            reported = messages(await browser.send(request, stream=True))
-            assert (await anext(reported)).kind == "progress"
-        assert [message.kind async for message in reported] == []
+            events = messages(await browser.send(request, stream=True))
+            assert (await anext(events)).kind == "progress"
+        assert [message.kind async for message in events] == []
 
 
 async def test_the_pages_of_the_audit_follow_one_another(served):

@@ -143,38 +143,38 @@ async def test_metrics_of_the_store_are_served_on_request(tmp_path):
         assert after['onager_state_watch_events_total{keyspace="JobHeads"}'] > 0
         assert after["process_resident_memory_bytes"] > 0
         assert after["onager_executor_call_seconds_count"] == 0  # the executor waits for the answers to its polls
-        reported = await refusal(tmp_path, backend="memory:", metrics_listen=f"127.0.0.1:{metrics_port}")
-        assert f"--metrics-listen='127.0.0.1:{metrics_port}'" in reported
-        assert "cannot be used" in reported
+        error = await refusal(tmp_path, backend="memory:", metrics_listen=f"127.0.0.1:{metrics_port}")
+        assert f"--metrics-listen='127.0.0.1:{metrics_port}'" in error
+        assert "cannot be used" in error
     await client.close()
 
 
 async def test_what_keeps_a_scheduler_from_starting_is_reported_in_one_line(tmp_path):
     port = free_port()
     async with process(tmp_path, port):
-        reported = await refusal(tmp_path)
-        assert "state" in reported
-        assert str(tmp_path / "state") in reported
-        reported = await refusal(tmp_path, port=port, backend="memory:")
-        assert f"127.0.0.1:{port}" in reported
-        assert "another process listens there" in reported
+        error = await refusal(tmp_path)
+        assert "state" in error
+        assert str(tmp_path / "state") in error
+        error = await refusal(tmp_path, port=port, backend="memory:")
+        assert f"127.0.0.1:{port}" in error
+        assert "another process listens there" in error
     (tmp_path / "file").write_text("not a directory")
-    reported = await refusal(tmp_path, exchange_dir=str(tmp_path / "file"))
-    assert "exchange directory" in reported
-    assert "--exchange-dir" in reported
-    reported = await refusal(tmp_path, backend=f"leveldb:{tmp_path / 'file'}")
-    assert str(tmp_path / "file") in reported
-    reported = await refusal(tmp_path, backend="oracle:x")
-    assert "leveldb:DIR" in reported
+    error = await refusal(tmp_path, exchange_dir=str(tmp_path / "file"))
+    assert "exchange directory" in error
+    assert "--exchange-dir" in error
+    error = await refusal(tmp_path, backend=f"leveldb:{tmp_path / 'file'}")
+    assert str(tmp_path / "file") in error
+    error = await refusal(tmp_path, backend="oracle:x")
+    assert "leveldb:DIR" in error
 
 
 async def test_a_state_directory_of_a_newer_version_is_refused(tmp_path):
     async with await open_backend(f"leveldb:{tmp_path / 'state'}") as backend:
         head = JobHead(job_id="j", name="", client_id="", state="queued", submitted_ms=0, schema_version="2.0")
         await backend.put(Keyspace.JobHeads, "j", head.encoded())
-    reported = await refusal(tmp_path)
-    assert "schema version 2" in reported
-    assert "use the release of Onager that wrote it" in reported
+    error = await refusal(tmp_path)
+    assert "schema version 2" in error
+    assert "use the release of Onager that wrote it" in error
 
 
 @pytest.mark.parametrize("busy", [False, True])

@@ -325,7 +325,7 @@ async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_
         await until_ended(its_client, made)
 
 
-async def test_an_executor_of_the_release_before_is_asked_to_be_upgraded(scheduler):
+async def test_an_executor_of_the_release_before_is_refused_because_of_its_version(scheduler):
     async with grpc.aio.insecure_channel(scheduler.address, options=CHANNEL_OPTIONS) as channel:
         made = ScriptedPushExecutor(OnagerExecutorGatewayStub(channel), "e1")
         with pytest.raises(grpc.aio.AioRpcError, match="speaks version 1 of the protocol"):

@@ -126,7 +126,7 @@ async def test_the_target_is_the_slots_of_one_executor(two):
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "four", "", "٤", "1e3", "9" * 30])
-async def test_a_trigger_without_a_number_is_reported_so(two, said):
+async def test_a_trigger_without_a_number_is_refused(two, said):
     keda = two[2]
     ref = pb.ScaledObjectRef(name="executor", namespace="onager", scalerMetadata={"slotsPerExecutor": said})
     with pytest.raises(grpc.aio.AioRpcError, match="slotsPerExecutor in the metadata of onager/executor") as caught:

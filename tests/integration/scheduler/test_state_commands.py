@@ -245,8 +245,8 @@ async def test_a_watch_goes_on_over_a_restart_of_the_scheduler_and_misses_nothin
             async with process(tmp_path, port, backend=backend):
                 await client.submit("job-5")
                 changes = await changes_until(watch, lambda change: change["key"] == "JobHeads/job-5")
-                reported = [(c["kind"], c["key"]) for c in changes if c["key"] != "JobHeads/job-1"]
-                assert [t for t in reported if t[1] in {f"JobHeads/job-{n}" for n in (2, 3, 4)}][:3] == [
+                kinds = [(c["kind"], c["key"]) for c in changes if c["key"] != "JobHeads/job-1"]
+                assert [t for t in kinds if t[1] in {f"JobHeads/job-{n}" for n in (2, 3, 4)}][:3] == [
                     ("put", f"JobHeads/job-{n}") for n in (2, 3, 4)
                 ]
                 assert len({(c["key"], c["mod_revision"]) for c in changes}) == len(changes), "each is reported once"
@@ -269,8 +269,8 @@ async def test_a_watch_says_what_it_lost_with_a_restart_on_leveldb(tmp_path):
             # A reopened store has no history of events: the watch cannot know what it missed, only the current records.
             await client.submit("job-2")
             changes = await changes_until(watch, lambda change: change["key"] == "JobHeads/job-2")
-            reported = [(change["kind"], change["key"]) for change in changes]
-            assert reported[:2] == [("lost", "JobHeads/"), ("listed", "JobHeads/job-1")]
+            kinds = [(change["kind"], change["key"]) for change in changes]
+            assert kinds[:2] == [("lost", "JobHeads/"), ("listed", "JobHeads/job-1")]
     await client.close()
 
 

@@ -39,13 +39,13 @@ async def test_it_tells_what_runs_what_waits_and_on_which_executors(tmp_path, ca
         await eventually(lambda: len(e1.held) == 3)
         await served.submit("job-2", name="waits")
 
-        async def reported(output):
+        async def printed(output):
             capsys.readouterr()
             with capture_logs():
                 await asyncio.to_thread(top, served.address, 1.0, output, once=True)
             return capsys.readouterr().out
 
-        seen = json.loads(await reported("json"))
+        seen = json.loads(await printed("json"))
         assert (seen["slots"], seen["slots_taken"], seen["jobs_waiting"]) == (3, 3, 1)
         first, second = seen["jobs"]
         counts = ("job_id", "tasks", "tasks_done", "tasks_running", "tasks_retried")
@@ -53,7 +53,7 @@ async def test_it_tells_what_runs_what_waits_and_on_which_executors(tmp_path, ca
         assert (second["job_id"], second["state"]) == ("job-2", "queued")
         assert [each["executor_id"] for each in seen["executors"]] == ["e1"]
 
-        lines = (await reported("text")).splitlines()
+        lines = (await printed("text")).splitlines()
         assert lines[0] == "1 scheduler, 3 of 3 slots taken, 1 jobs going on, 1 waiting"
         of_job, waits = lines[4:6]
         assert of_job.split()[:2] == ["job-1", "running"]

@@ -145,14 +145,14 @@ def test_containers_ask_for_health_by_a_script(guarded, authority, token_file):
 
 
 def test_a_token_is_wanted(guarded, authority):
-    reported = refused(guarded.address(), TokenMissingError, tls_ca=authority.cacert)
-    assert "give --auth-token-file FILE" in str(reported)
+    error = refused(guarded.address(), TokenMissingError, tls_ca=authority.cacert)
+    assert "give --auth-token-file FILE" in str(error)
 
 
 def test_a_token_that_the_scheduler_does_not_have_is_refused_and_never_logged(guarded, authority, files):
     wrong = new_token(files / "wrong")
-    reported = refused(guarded.address(), TokenRefusedError, tls_ca=authority.cacert, auth_token_file=files / "wrong")
-    assert wrong not in str(reported)
+    error = refused(guarded.address(), TokenRefusedError, tls_ca=authority.cacert, auth_token_file=files / "wrong")
+    assert wrong not in str(error)
     guarded.said('"why": "TokenRefusedError"')
     right = (files / "token").read_text().strip()
     assert wrong not in guarded.text
@@ -207,10 +207,10 @@ def test_tokens_are_replaced_without_a_restart_and_without_a_pause(files):
 
 
 def reason(address: str, **security: Path | bool) -> str:
-    reported = refused(address, TlsError, **security)
-    assert isinstance(reported, TlsError)
-    assert str(reported).startswith(f"no safe connection to {address}: ")
-    return reported.reason
+    error = refused(address, TlsError, **security)
+    assert isinstance(error, TlsError)
+    assert str(error).startswith(f"no safe connection to {address}: ")
+    return error.reason
 
 
 async def test_a_scheduler_of_another_authority_is_not_trusted(guarded, other, token_file):
@@ -262,9 +262,9 @@ async def test_an_authority_that_is_added_is_trusted_without_a_restart(guarded, 
         ]
 
         async def answers() -> list[bool]:
-            reported = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
-            assert all(isinstance(t, pb.ListSchedulersResponse | grpc.RpcError) for t in reported), reported
-            return [isinstance(t, pb.ListSchedulersResponse) for t in reported]
+            results = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+            assert all(isinstance(t, pb.ListSchedulersResponse | grpc.RpcError) for t in results), results
+            return [isinstance(t, pb.ListSchedulersResponse) for t in results]
 
         assert await answers() == [False, False]
         trusted.write_text("half of it")
@@ -310,17 +310,17 @@ def ended(started: Scheduler) -> str:
 def test_a_scheduler_does_not_open_itself_to_other_machines_unless_asked_to(files, authority, token_file):
     port = free_ports(1)[0]
     address = f"0.0.0.0:{port}"
-    reported = ended(Scheduler(files, listen=address))
-    assert f"onager scheduler: --listen='{address}': other machines reach this address" in reported
-    assert "--tls-cert FILE and --tls-key FILE" in reported
-    assert "--auth-token-file FILE, or --tls-client-ca FILE" in reported
-    assert "--insecure" in reported
-    reported = ended(Scheduler(files, "--auth-token-file", token_file, listen=address))
-    assert "connections are not encrypted" in reported
-    assert "callers need not say who they are" not in reported
+    error = ended(Scheduler(files, listen=address))
+    assert f"onager scheduler: --listen='{address}': other machines reach this address" in error
+    assert "--tls-cert FILE and --tls-key FILE" in error
+    assert "--auth-token-file FILE, or --tls-client-ca FILE" in error
+    assert "--insecure" in error
+    error = ended(Scheduler(files, "--auth-token-file", token_file, listen=address))
+    assert "connections are not encrypted" in error
+    assert "callers need not say who they are" not in error
     pair = authority.issue("open", "127.0.0.1")
-    reported = ended(Scheduler(files, "--tls-cert", pair.cert, "--tls-key", pair.key, listen=address))
-    assert "callers need not say who they are" in reported
+    error = ended(Scheduler(files, "--tls-cert", pair.cert, "--tls-key", pair.key, listen=address))
+    assert "callers need not say who they are" in error
     with scheduler(files, "--insecure", listen=address) as running:
         running.address()
         ask(f"127.0.0.1:{port}")
@@ -342,10 +342,10 @@ def test_files_that_cannot_be_used_are_reported_at_the_start(files, authority, t
         ("--auth-token-file", files / "none"): "the file cannot be read (No such file or directory)",
     }
     started = {flags: Scheduler(files, *flags) for flags in cases}
-    reported = {flags: ended(one) for flags, one in started.items()}
+    errors_of = {flags: ended(one) for flags, one in started.items()}
     for flags, words in cases.items():
-        assert words in reported[flags], reported[flags]
-        assert "secret" not in reported[flags]
+        assert words in errors_of[flags], errors_of[flags]
+        assert "secret" not in errors_of[flags]
 
 
 def test_clients_and_executors_do_not_send_plaintext_to_other_machines_unless_asked_to(files):

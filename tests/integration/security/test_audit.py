@@ -114,11 +114,11 @@ async def test_submissions_fetches_logins_and_refusals_are_reported_too(tmp_path
         job_id = await asyncio.to_thread(use)
         await one.notes.store()
 
-        def reported() -> list[tuple[str, str, str, str]]:
+        def seen_by_carl() -> list[tuple[str, str, str, str]]:
             with as_user(tmp_path, "carl", address) as carl:
                 return [(act.principal, act.action, act.target, act.detail) for act in carl.audit()]
 
-        found = await asyncio.to_thread(reported)
+        found = await asyncio.to_thread(seen_by_carl)
     assert ("ann", "submit", job_id, "") in found
     assert ("eve", "refuse", "SubmitJob", "") in found
     assert ("ann", "login", "client", "") in found

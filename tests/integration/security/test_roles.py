@@ -59,9 +59,9 @@ async def test_every_method_takes_tokens_of_its_roles_and_no_others(files):
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await channel.unary_unary(method)(b"", metadata=shown, timeout=HANGS_S)
         if raised.value.code() is grpc.StatusCode.PERMISSION_DENIED:
-            reported = from_rpc_error(raised.value, "here")
-            assert isinstance(reported, RoleRefusedError)
-            assert f"its-{token} has the role {token}, and {method.rpartition('.')[2]} takes " in str(reported)
+            refusal = from_rpc_error(raised.value, "here")
+            assert isinstance(refusal, RoleRefusedError)
+            assert f"its-{token} has the role {token}, and {method.rpartition('.')[2]} takes " in str(refusal)
         return raised.value.code()
 
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -155,8 +155,8 @@ def test_a_location_is_a_place_like_any_other(session, token):
 def test_no_query_runs_a_program_or_loads_a_jar(session, token):
     text = f"SELECT TRANSFORM(id) USING 'cat {token}' AS (l STRING) FROM range(1)"
     for statement in (text, f'EXECUTE IMMEDIATE "{text}"', f"BEGIN {text}; END"):
-        reported = refusal(lambda statement=statement: session.sql(statement).collect())
-        assert "start executors with --allow transform" in reported
+        error = refusal(lambda statement=statement: session.sql(statement).collect())
+        assert "start executors with --allow transform" in error
     assert "is refused" in refusal(
         lambda: session.sql("CREATE TEMPORARY FUNCTION f AS 'a.B' USING JAR '/tmp/none.jar'")
     )

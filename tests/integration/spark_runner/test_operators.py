@@ -69,17 +69,17 @@ def test_operators_have_the_rows_that_plain_spark_counts(spark, job, table):
         execution.toRdd().count()
         wanted = rows_in_spark(execution.executedPlan())
 
-    reported = [job.run(stage.stage_id, stage.plan) for stage in stages]
+    ran = [job.run(stage.stage_id, stage.plan) for stage in stages]
 
     found = Counter()
-    for reports in reported:
+    for reports in ran:
         (operators,), _ = plans(reports)
         found += rows(operators)
         assert max(len(r.success.op_metrics) for r in reports) <= 100
         assert sum(len(r.success.blobs) for r in reports) == 1  # only the first one
     assert found == wanted
     assert any(name.startswith("SortMergeJoin") and count > 0 for name, count in found)
-    scans = [each for reports in reported for each in plans(reports)[0][0] if metric(each, "numFiles") is not None]
+    scans = [each for reports in ran for each in plans(reports)[0][0] if metric(each, "numFiles") is not None]
     assert [metric(scan, "numFiles") for scan in scans] == [3]
     assert metric(scans[0], "filesSize") > 0
 

@@ -91,11 +91,11 @@ def test_a_query_tells_how_far_it_is(spark, runner, job):
 
     thread = threading.Thread(target=run)
     thread.start()
-    reported = []
+    received = []
     while thread.is_alive():
-        reported += [reading["permille"] for reading in runner.kernel.readings(10) if reading["run"] == "single"]
+        received += [reading["permille"] for reading in runner.kernel.readings(10) if reading["run"] == "single"]
         time.sleep(0.05)
     thread.join()
-    assert any(0 < permille < 1000 for permille in reported)
-    assert reported == sorted(reported)
+    assert any(0 < permille < 1000 for permille in received)
+    assert received == sorted(received)
     assert not runner.kernel.readings(10)

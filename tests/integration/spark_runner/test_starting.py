@@ -69,9 +69,9 @@ def java(tmp_path):
 
 
 def test_no_java_is_named_with_where_it_was_looked_for(started, tmp_path):
-    reported = started(tmp_path)
-    assert reported.startswith(f"OnagerError Spark could not be started: there is no Java at JAVA_HOME ({tmp_path})")
-    assert reported.endswith("install Java 17 or newer, and let JAVA_HOME name it")
+    printed = started(tmp_path)
+    assert printed.startswith(f"OnagerError Spark could not be started: there is no Java at JAVA_HOME ({tmp_path})")
+    assert printed.endswith("install Java 17 or newer, and let JAVA_HOME name it")
 
 
 def test_an_executor_that_a_client_of_spark_connect_starts_has_its_own_spark(tmp_path):
@@ -82,27 +82,27 @@ def test_an_executor_that_a_client_of_spark_connect_starts_has_its_own_spark(tmp
 
 def test_an_old_java_is_named(started, java):
     words = "java.lang.UnsupportedClassVersionError: Main has been compiled by a more recent version (class file 61.0)"
-    reported = started(java(f'echo "Error: {words}" >&2; exit 1'))
-    assert "is too old for it; install Java 17 or newer" in reported
+    printed = started(java(f'echo "Error: {words}" >&2; exit 1'))
+    assert "is too old for it; install Java 17 or newer" in printed
 
 
 @pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
 def test_a_signal_is_named_and_starting_again_may_help(started, java, name):
-    reported = started(java(f"{ONLY_THE_SECOND}\nkill -{name} $$; sleep 5"))
-    assert reported.startswith(f"WorkerDiedError Spark's JVM was killed by SIG{name} while it started")
-    assert ("memory" in reported) == (name == "KILL")
+    printed = started(java(f"{ONLY_THE_SECOND}\nkill -{name} $$; sleep 5"))
+    assert printed.startswith(f"WorkerDiedError Spark's JVM was killed by SIG{name} while it started")
+    assert ("memory" in printed) == (name == "KILL")
 
 
 def test_a_signal_to_the_jvm_that_comes_before_is_reported_too(started, java):
-    reported = started(java("echo 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1g' >&2; kill -KILL $$; sleep 5"))
-    assert reported.startswith("WorkerDiedError Spark's JVM was killed while it started, without any output")
+    printed = started(java("echo 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1g' >&2; kill -KILL $$; sleep 5"))
+    assert printed.startswith("WorkerDiedError Spark's JVM was killed while it started, without any output")
 
 
 def test_what_else_ends_it_is_reported_in_its_own_words(started, java):
     variables = dict.fromkeys(("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"), "-Xss512k")
     fake = java(f"{ONLY_THE_SECOND}\necho 'Could not reserve enough space for object heap' >&2; exit 3")
-    reported = started(fake, **variables)
-    assert reported.endswith(
+    printed = started(fake, **variables)
+    assert printed.endswith(
         "exit code 3 and wrote:\nCould not reserve enough space for object heap"
     )  # and no "Picked up"
-    assert "Java" not in reported
+    assert "Java" not in printed

@@ -47,16 +47,16 @@ _NUMBER_BYTES: Final = 32
 class ForkedProcess:
     """A process as `subprocess.Popen` gives it, but for its pipes."""
 
-    def __init__(self, pid: int, reported: int) -> None:
-        """*reported*: where its exit code will be read."""
+    def __init__(self, pid: int, exit_code_fd: int) -> None:
+        """*exit_code_fd*: where its exit code will be read."""
         self.pid = pid
         self.returncode: int | None = None
-        self.reported = reported
+        self.exit_code_fd = exit_code_fd
         self._end = select.poll()
-        self._end.register(reported, select.POLLIN)
+        self._end.register(exit_code_fd, select.POLLIN)
 
     def __del__(self) -> None:
-        os.close(self.reported)
+        os.close(self.exit_code_fd)
 
     def poll(self) -> int | None:
         """Return the exit code; None while the process lives."""
@@ -69,7 +69,7 @@ class ForkedProcess:
         if self.returncode is None:
             if not self._end.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired(f"onager (process {self.pid})", timeout or 0)
-            self.returncode = int(os.read(self.reported, _NUMBER_BYTES))
+            self.returncode = int(os.read(self.exit_code_fd, _NUMBER_BYTES))
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -94,10 +94,10 @@ class Forked:
         self._process = process
         self.terminate, self.kill, self.send_signal = process.terminate, process.kill, process.send_signal
         self._ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(process.reported, self._on_end)
+        asyncio.get_running_loop().add_reader(process.exit_code_fd, self._on_end)
 
     def _on_end(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._process.reported)
+        asyncio.get_running_loop().remove_reader(self._process.exit_code_fd)
         self._ended.set()
 
     @property
@@ -122,8 +122,8 @@ def fork(
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         socket.send_fds(_server(), [request], [stdout, stderr, theirs.fileno()])
-    reported = ours.detach()
-    return ForkedProcess(int(os.read(reported, _NUMBER_BYTES)), reported)
+    exit_code_fd = ours.detach()
+    return ForkedProcess(int(os.read(exit_code_fd, _NUMBER_BYTES)), exit_code_fd)
 
 
 def run_forked(
@@ -197,30 +197,30 @@ def serve(control: socket.socket) -> None:
         request, descriptors, _, _ = socket.recv_fds(control, _REQUEST_BYTES, 3)
         if not request:
             _end(children)
-        stdout, stderr, reported = descriptors
+        stdout, stderr, exit_code_fd = descriptors
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            for ours in (control.detach(), woken, wakes, reported, *children.values()):
+            for ours in (control.detach(), woken, wakes, exit_code_fd, *children.values()):
                 os.close(ours)
             _become(json.loads(request), stdout, stderr)
             return
-        os.write(reported, str(pid).encode())
-        children[pid] = reported
+        os.write(exit_code_fd, str(pid).encode())
+        children[pid] = exit_code_fd
         os.close(stdout)
         os.close(stderr)
 
 
 def _tell_of_ends(children: dict[int, int]) -> None:
-    for pid, reported in list(children.items()):
+    for pid, exit_code_fd in list(children.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             del children[pid]
             with contextlib.suppress(BrokenPipeError):
-                os.write(reported, str(os.waitstatus_to_exitcode(status)).encode())
-            os.close(reported)
+                os.write(exit_code_fd, str(os.waitstatus_to_exitcode(status)).encode())
+            os.close(exit_code_fd)
 
 
 def _end(children: dict[int, int]) -> NoReturn:

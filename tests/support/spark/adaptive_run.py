@@ -54,7 +54,7 @@ class AdaptiveRun:
     outcomes: list[pb.PlanOutcome] = field(default_factory=list)
     """What re-plans gave."""
     asked: list[pb.ReplanTask] = field(default_factory=list)
-    """What re-plans were reported."""
+    """What re-plans were given."""
     now_ms: int = 1
     late: LaunchEvent | None = None
     """What the feed was handed out."""
@@ -162,6 +162,6 @@ def run_adaptively(
     return job.run(planned), job
 
 
-def reported(job: AdaptiveRun) -> Mapping[int, str]:
+def replans_of(job: AdaptiveRun) -> Mapping[int, str]:
     """Return what came of each re-plan."""
     return {each.replan_id: "; ".join([each.why, *each.decisions]) for each in job.graph.replans}

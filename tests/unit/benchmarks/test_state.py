@@ -81,9 +81,9 @@ async def test_all_callers_call_until_the_time_is_over(kind):
 
 
 def test_what_it_was_measured_on_is_reported_and_memory_is_no_disk(tmp_path, monkeypatch):
-    reported = describe(tmp_path)
-    assert reported["fdatasync_ms"] > 0
-    assert reported["plyvel"]
+    machine = describe(tmp_path)
+    assert machine["fdatasync_ms"] > 0
+    assert machine["plyvel"]
     monkeypatch.setattr("benchmarks.state.machine._file_system", lambda _: "tmpfs")
     with pytest.raises(ValueError, match="is a tmpfs, which is no disk"):
         describe(tmp_path)

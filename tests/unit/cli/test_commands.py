@@ -161,8 +161,8 @@ def test_a_task_that_waits_for_its_next_try_is_reported_once_for_each_try(onager
     ended = job.progress[-1]
     job.progress = [failed(2, 0, 300), failed(2, 1, 200), failed(3, 0, 999), ended]
     done = onager("submit", "-e", "SELECT 1", "--scheduler", job.address)
-    reported = [line for line in done.err.splitlines() if "No space left" in line]
-    first, second = reported
+    lines = [line for line in done.err.splitlines() if "No space left" in line]
+    first, second = lines
     assert re.fullmatch(
         r"task 0 of stage 1 failed: No space left on device; try 2 of 4 in \d+\.\d s \(2 more tasks wait for a retry\)",
         first,
@@ -262,13 +262,13 @@ def test_a_misspelt_variable_is_reported(onager, monkeypatch):
     monkeypatch.setenv("ONAGER_SCHEDULER_RESULTS_RETENTION_S", "60")
     monkeypatch.setenv("ONAGER_SCHEDULER_SLOTS_AND_MORE", "1")
     monkeypatch.setenv("ONAGER_SCHEDULER_LOG_LEVEL", "error")
-    reported = onager("scheduler", "--listen", "nonsense").err.splitlines()
+    lines = onager("scheduler", "--listen", "nonsense").err.splitlines()
     no_setting = "is not a setting, and has no effect"
-    assert reported[:2] == [
+    assert lines[:2] == [
         f"onager: ONAGER_SCHEDULER_RESULTS_RETENTION_S {no_setting}; did you mean ONAGER_SCHEDULER_RESULT_RETENTION_S?",
         f"onager: ONAGER_SCHEDULER_SLOTS_AND_MORE {no_setting}",
     ]
-    assert "--listen (ONAGER_SCHEDULER_LISTEN) 'nonsense'" in reported[2]
+    assert "--listen (ONAGER_SCHEDULER_LISTEN) 'nonsense'" in lines[2]
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,8 @@ def test_a_misspelt_variable_is_reported(onager, monkeypatch):
     ],
 )
 def test_help_says_what_is_taken_where_nothing_is_given(onager, command, defaults):
-    reported = onager(command, "--help").out
-    assert [default for default in defaults if f"[default: ({default})]" not in reported] == []
+    printed = onager(command, "--help").out
+    assert [default for default in defaults if f"[default: ({default})]" not in printed] == []
 
 
 def test_help_needs_neither_grpc_nor_spark():
@@ -296,15 +296,15 @@ def test_help_needs_neither_grpc_nor_spark():
         "except SystemExit as end: assert end.code == 0\n"
         "assert not {'grpc', 'pyarrow', 'pyspark', 'pandas'} & set(sys.modules), sys.modules.keys()"
     )
-    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert reported.returncode == 0, reported.stderr
-    assert "standalone" in reported.stdout
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "standalone" in ran.stdout
 
 
 def test_commands_load_arrow_only_for_a_result():
     code = "import sys, onager.cli.admin, onager.cli.submit; assert not {'pyarrow', 'pandas'} & set(sys.modules)"
-    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert reported.returncode == 0, reported.stderr
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_reader_that_leaves_early_is_no_error(job):
@@ -388,7 +388,7 @@ def test_events_are_lines_for_people_and_objects_for_programs(onager, scheduler)
         ({"reads": [{"end_bucket": 90}, {"end_bucket": 100}]}, "stage 7: reads 100 buckets in 2 tasks"),
     ],
 )
-def test_it_is_reported_how_a_stage_was_laid_out(fields, reported):
+def test_how_a_stage_was_laid_out_is_shown(fields, reported):
     event = JobEvent(3, 1, "s1", "stage_laid_out", {"stage_id": 7} | fields)
     assert what(event) == reported
 

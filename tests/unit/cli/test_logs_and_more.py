@@ -55,8 +55,8 @@ def test_the_end_is_given_in_lines_or_bytes(onager, scheduler, tail, fetched, sh
 def test_logs_for_programs_are_an_object_a_line(onager, scheduler):
     scheduler.logs = [log(3, "Grüße\n")]
     done = onager("logs", "j", "-o", "json", "--scheduler", scheduler.address)
-    (reported,) = map(json.loads, done.out.splitlines())
-    assert (reported["partition"], reported["text"], reported["executor_id"], reported["is_kept"]) == (
+    (line,) = map(json.loads, done.out.splitlines())
+    assert (line["partition"], line["text"], line["executor_id"], line["is_kept"]) == (
         3,
         "Grüße\n",
         "e1",
@@ -85,14 +85,14 @@ def test_a_retry_prints_the_new_id(onager, scheduler):
     (request,) = asked(scheduler, "RetryJob")
     assert (done.code, done.out) == (0, f"{request.new_job_id}\n")
     assert request.job_id == "j"
-    reported = json.loads(onager("retry", "j", "-o", "json", "--scheduler", scheduler.address).out)
-    assert reported["retry_of"] == "j"
+    content = json.loads(onager("retry", "j", "-o", "json", "--scheduler", scheduler.address).out)
+    assert content["retry_of"] == "j"
 
 
 def test_the_help_of_drain_says_for_whom_it_is_and_that_it_cannot_be_taken_back(onager):
-    reported = " ".join(onager("executors", "drain", "--help").out.split())
-    assert "for operators" in reported
-    assert "cannot be taken back" in reported
+    printed = " ".join(onager("executors", "drain", "--help").out.split())
+    assert "for operators" in printed
+    assert "cannot be taken back" in printed
 
 
 def test_a_drain_says_what_it_means(onager, scheduler):
@@ -135,11 +135,11 @@ def test_top_once_for_people_and_for_programs(onager, scheduler):
     ]
     scheduler.jobs["j"] = pb.JobSpec()
     scheduler.load = pb.ExecutorLoad(heap_used_bytes=1 << 30, heap_max_bytes=1 << 31, cpu_percent=150)
-    reported = json.loads(onager("top", "-o", "json", "--scheduler", scheduler.address).out)
-    assert (reported["slots"], reported["slots_taken"]) == (2, 0)
-    assert reported["jobs"][0]["tasks"] == 8
-    assert reported["jobs"][0]["tasks_running"] == 4
-    assert reported["executors"][0]["load"]["cpu_percent"] == 150
+    content = json.loads(onager("top", "-o", "json", "--scheduler", scheduler.address).out)
+    assert (content["slots"], content["slots_taken"]) == (2, 0)
+    assert content["jobs"][0]["tasks"] == 8
+    assert content["jobs"][0]["tasks_running"] == 4
+    assert content["executors"][0]["load"]["cpu_percent"] == 150
     shown = onager("top", "--once", "--scheduler", scheduler.address).out
     assert shown.startswith("1 scheduler, 0 of 2 slots taken, ")
     assert "2/8" in shown

@@ -168,6 +168,6 @@ def test_the_result_of_explain_analyze_is_the_plan(job, scheduler):
     assert not is_analyzed(rows.schema)
     table = job.to_arrow()
     assert table.column_names == ["plan"]
-    (reported,) = table.column("plan").to_pylist()
-    assert "stage 1  scan lineitem" in reported
-    assert "! skew: task 2" in reported
+    (plan,) = table.column("plan").to_pylist()
+    assert "stage 1  scan lineitem" in plan
+    assert "! skew: task 2" in plan

@@ -112,8 +112,8 @@ def test_a_function_of_the_users_module_is_pickled_by_value(tmp_path):
     (tmp_path / "f.pickle").write_bytes(message.pickled)
     # Read where this module cannot be imported, as on an executor.
     code = "import pickle; print(pickle.load(open('f.pickle', 'rb')).__name__)"
-    reported = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert reported.stdout == "doubled\n"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == "doubled\n"
 
 
 def test_py_files_are_modules_or_zips(tmp_path):

@@ -22,9 +22,9 @@ def test_an_error_of_spark_has_its_classes_its_condition_and_its_parameters():
     error = details.errors.add(error_type_hierarchy=["org.apache.spark.sql.AnalysisException"], message="m")
     error.spark_throwable.error_class = "UNRESOLVED_COLUMN"
     error.spark_throwable.message_parameters["name"] = "`x`"
-    reported = ConnectError("UNRESOLVED_COLUMN", "m", "42703", details=details.SerializeToString())
-    reported.error_id = "e1"
-    _, message, metadata = status_of(reported)
+    made = ConnectError("UNRESOLVED_COLUMN", "m", "42703", details=details.SerializeToString())
+    made.error_id = "e1"
+    _, message, metadata = status_of(made)
     status, info = info_of(metadata)
     assert (message, status.message, info.reason) == ("m", "m", "org.apache.spark.sql.AnalysisException")
     assert dict(info.metadata) == {
@@ -40,10 +40,10 @@ def test_a_status_stays_small_whatever_the_error_is():
     details = FetchErrorDetailsResponse(root_error_idx=0)
     error = details.errors.add(error_type_hierarchy=["x" * 100] * 100, message="m" * 100_000)
     error.spark_throwable.message_parameters["name"] = "p" * 100_000
-    reported = ConnectError("C", "m" * 100_000, "42703", details=details.SerializeToString())
-    _, message, metadata = status_of(reported)
+    made = ConnectError("C", "m" * 100_000, "42703", details=details.SerializeToString())
+    _, message, metadata = status_of(made)
     assert len(message) + len(dict(metadata)["grpc-status-details-bin"]) < 10_000
-    assert reported.details.errors[0].message == "m" * 100_000, "all of it is sent to who asks"
+    assert made.details.errors[0].message == "m" * 100_000, "all of it is sent to who asks"
 
 
 def test_clients_find_the_condition_of_a_handle_in_the_message():

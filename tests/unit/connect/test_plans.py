@@ -46,7 +46,7 @@ def test_a_plan_that_unpacks_to_too_much_is_refused_before_it_is():
         ExecutePlanRequest(),
     ],
 )
-def test_what_is_no_plan_is_reported_so(request_):
+def test_what_is_no_plan_is_reported_as_such(request_):
     with pytest.raises(ConnectError, match=r"CONNECT_INVALID_PLAN\.CANNOT_PARSE"):
         checked(request_)
 

@@ -34,7 +34,7 @@ async def batches(partitions, cursor):
                 yield ResultBatch(partition, number, message(values)[1])
 
 
-async def reported(partitions, response_id="", *, in_pieces=False):
+async def answers_to(partitions, response_id="", *, in_pieces=False):
     cursor = cursor_after(response_id)
     found = rows(IDS, cursor, SCHEMA, message([])[0], batches(partitions, cursor), in_pieces=in_pieces)
     return [ExecutePlanResponse.FromString(each) async for each in found]
@@ -56,7 +56,7 @@ def values(answers):
 @pytest.mark.parametrize("in_pieces", [False, True])
 async def test_from_every_id_on_the_same_follows(monkeypatch, in_pieces):
     monkeypatch.setattr(responses, "_PIECE_BYTES", 300)
-    whole = await reported(PARTITIONS, in_pieces=in_pieces)
+    whole = await answers_to(PARTITIONS, in_pieces=in_pieces)
     assert values(whole) == [1, 2, 3, *[4] * 50, 5]
     assert any(answer.arrow_batch.num_chunks_in_batch > 1 for answer in whole) is in_pieces
     assert whole[0].schema.struct.fields[0].name == "a"
@@ -64,12 +64,12 @@ async def test_from_every_id_on_the_same_follows(monkeypatch, in_pieces):
     ids = [answer.response_id for answer in whole]
     assert len(set(ids)) == len(ids)
     for number, response_id in enumerate(ids[:-1], 1):
-        assert await reported(PARTITIONS, response_id, in_pieces=in_pieces) == whole[number:], response_id
+        assert await answers_to(PARTITIONS, response_id, in_pieces=in_pieces) == whole[number:], response_id
 
 
 @pytest.mark.parametrize("partitions", [[], [[]], [[[]], [[], []]]])
 async def test_a_result_without_rows_has_one_batch_that_says_so(partitions):
-    answers = await reported(partitions)
+    answers = await answers_to(partitions)
     assert values(answers) == []
     assert sum(answer.HasField("arrow_batch") for answer in answers) == 1
 

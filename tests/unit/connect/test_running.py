@@ -70,7 +70,7 @@ async def begun(scheduler, request):
     await responses.aclose()
 
 
-async def reported(responses):
+async def decoded(responses):
     return [ExecutePlanResponse.FromString(response) async for response in responses]
 
 
@@ -103,7 +103,7 @@ async def test_a_write_whose_job_is_forgotten_is_not_carried_out_again(pair):
         reattached = asked(request_of("ReattachExecute"), operation_id=OPERATION)
         for ask in (lambda at: at.ExecutePlan(write(), b""), lambda at: at.ReattachExecute(reattached, b"")):  # noqa: B023
             with pytest.raises(ConnectError, match=r"INVALID_HANDLE\.OPERATION_ABANDONED.*look at what"):
-                await reported(ask(scheduler.spark_connect))
+                await decoded(ask(scheduler.spark_connect))
     assert not await pair.here._backend.scan_keys(Keyspace.ActiveJobs, limit=10)
 
 
@@ -158,7 +158,7 @@ async def test_rows_that_are_fetched_are_reported_in_the_audit(pair):
     summary = replace(event.summary, arrow_schema=schema, schema_json=described)
     await pair.here.local.fill_reservations(JOB, [ExecutorReservation.of(SLOT)])
     await pair.here.writers.record_decision(JOB, lambda _: Decision([replace(event, summary=summary)]))
-    responses = await reported(pair.here.spark_connect.ExecutePlan(query, b""))
+    responses = await decoded(pair.here.spark_connect.ExecutePlan(query, b""))
     assert [response.schema.struct.fields[0].name for response in responses if response.HasField("schema")] == ["n"]
     assert await acts(pair.here, "fetch") == [("ann", JOB, "")]
 

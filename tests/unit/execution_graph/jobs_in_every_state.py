@@ -71,10 +71,10 @@ def failed() -> Job:
     job = planned(stage(1))
     job.launch()
     event = job.failed(1, 0, FailureKind.USER_ERROR)
-    reported = replace(
+    failure = replace(
         event.failure, error_class="DIVIDE_BY_ZERO", sql_state="22012", query_context="1/0", details="at …"
     )
-    job.feed(replace(event, failure=reported))
+    job.feed(replace(event, failure=failure))
     return job
 
 

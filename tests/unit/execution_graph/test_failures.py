@@ -213,8 +213,8 @@ def test_a_task_that_failed_is_handed_out_again_after_a_pause_that_grows() -> No
     for failures in (1, 2, 3):
         job.launch("a")
         job.fail(1, 0, FailureKind.IO_ERROR)
-        (reported,) = paused_tasks(job.graph, job.now_ms)
-        assert (reported.stage_id, reported.partition, reported.failures, reported.message) == (
+        (paused,) = paused_tasks(job.graph, job.now_ms)
+        assert (paused.stage_id, paused.partition, paused.failures, paused.message) == (
             1,
             0,
             failures,
@@ -222,11 +222,11 @@ def test_a_task_that_failed_is_handed_out_again_after_a_pause_that_grows() -> No
         )
         assert available_tasks(job.graph) == 1
         assert has_runnable_work(job.graph), "some time"
-        waited.append(reported.until_ms - job.now_ms)
-        assert pop(job, reported.until_ms - 1) == []
-        assert pop(job, reported.until_ms) == [0]
-        assert paused_tasks(job.graph, reported.until_ms) == ()
-        job.now_ms = reported.until_ms
+        waited.append(paused.until_ms - job.now_ms)
+        assert pop(job, paused.until_ms - 1) == []
+        assert pop(job, paused.until_ms) == [0]
+        assert paused_tasks(job.graph, paused.until_ms) == ()
+        job.now_ms = paused.until_ms
     assert waited == [500, 2_000, 6_000]
     job.launch("a")
     job.fail(1, 0, FailureKind.IO_ERROR)
@@ -304,5 +304,5 @@ def test_of_a_failure_only_the_beginning_of_its_message_is_kept_with_each_task()
     job.launch("a")
     event = job.failed(1, 0, FailureKind.IO_ERROR)
     job.feed(replace(event, failure=replace(event.failure, message="x" * 10_000)))
-    (reported,) = paused_tasks(job.graph, job.now_ms)
-    assert reported.message == "x" * 300
+    (paused,) = paused_tasks(job.graph, job.now_ms)
+    assert paused.message == "x" * 300

@@ -55,20 +55,20 @@ def test_finalize() -> None:
 
 def test_states_that_a_person_sees() -> None:
     job = Job()
-    reported = [job.graph.state]
+    states = [job.graph.state]
     job.launch("planner")
-    reported.append(job.graph.state)
+    states.append(job.graph.state)
     job.feed(job.plan(*with_sink(stage(1, 1))))
-    reported.append(job.graph.state)
+    states.append(job.graph.state)
     job.run(1)
     job.launch()
-    reported.append(job.graph.state)
+    states.append(job.graph.state)
     job.succeed(2, 0)
     job.run(3)
-    reported.append(job.graph.state)
+    states.append(job.graph.state)
 
-    assert reported == ["queued", "planning", "running", "publishing", "successful"]
-    assert [s.is_terminal for s in reported] == [False] * 4 + [True]
+    assert states == ["queued", "planning", "running", "publishing", "successful"]
+    assert [s.is_terminal for s in states] == [False] * 4 + [True]
 
 
 def test_planning_that_was_lost_goes_on_as_planning() -> None:

@@ -103,20 +103,20 @@ def test_totals_of_few_plans_are_kept():
     assert [each.values for each in totals] == [((0, 6),), *[((0, 1),)] * (MAX_PLANS - 1)]
 
 
-def reported(event, plan: str, *pairs):
+def with_metrics(event, plan: str, *pairs):
     return replace(event, bound_plan=plan, op_metrics=text(*pairs))
 
 
 def test_a_stage_has_what_its_accepted_outputs_reported_once():
     job = planned(*chain(2, partitions=3))
     job.launch("a", 3)
-    first = reported(job.success(1, 0), "p", (0, 10), (3, 7))
-    second = reported(job.success(1, 1), "", (0, 5), (3, 9))
+    first = with_metrics(job.success(1, 0), "p", (0, 10), (3, 7))
+    second = with_metrics(job.success(1, 1), "", (0, 5), (3, 9))
     late = job.held(1, 1)
     assert job.feed(first)
     assert job.feed(second)
     assert not job.feed(first), "an executor repeats what was not acknowledged"
-    assert not job.feed(reported(job.success(1, 1, task=late), "", (0, 99)))
+    assert not job.feed(with_metrics(job.success(1, 1, task=late), "", (0, 99)))
     job.succeed(1, 2)  # an executor of an earlier version
 
     (totals,) = job.stage(1).ledger.operators
@@ -127,7 +127,7 @@ def test_a_stage_has_what_its_accepted_outputs_reported_once():
 def test_the_attempt_that_loses_adds_nothing():
     job = planned(stage(1))
     job.launch("a", 1)
-    loser = reported(job.success(1, 0), "p", (0, 10))
+    loser = with_metrics(job.success(1, 0), "p", (0, 10))
     job.lose("a")
     job.launch("b", 1)
     assert not job.feed(loser)
@@ -137,12 +137,12 @@ def test_the_attempt_that_loses_adds_nothing():
 def test_a_partition_that_is_made_again_counts_once():
     job = planned(*chain(2, partitions=2))
     job.launch("a", 2)
-    assert job.feed(reported(job.success(1, 0), "p", (0, 10), (3, 7)))
-    assert job.feed(reported(job.success(1, 1), "", (0, 5)))
+    assert job.feed(with_metrics(job.success(1, 0), "p", (0, 10), (3, 7)))
+    assert job.feed(with_metrics(job.success(1, 1), "", (0, 5)))
     job.launch("b", 1)
     assert job.feed(job.cannot_fetch(2, 0, 1, 1))
     job.launch("c", 1)
-    assert job.feed(reported(job.success(1, 1), "", (0, 5)))
+    assert job.feed(with_metrics(job.success(1, 1), "", (0, 5)))
     (totals,) = job.stage(1).ledger.operators
     assert job.stage(1).ledger.success_count(1) == 2
     assert totals == OperatorTotals(bound_plan="p", tasks=2, values=((0, 15), (3, 7)))

@@ -137,9 +137,9 @@ def test_a_failed_child_fails_its_script_with_the_place_before_the_message() -> 
     failure = Failure(kind=FailureKind.USER_ERROR, message="no such table", error_class="TABLE_OR_VIEW_NOT_FOUND")
     assert job.feed(ended(2, failure=failure))
     assert isinstance(job.graph.outcome, Failed)
-    reported = job.graph.outcome.failure
-    assert reported.message == "step 2 of 3 (statement 2, line 20): no such table"
-    assert reported.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+    failure = job.graph.outcome.failure
+    assert failure.message == "step 2 of 3 (statement 2, line 20): no such table"
+    assert failure.error_class == "TABLE_OR_VIEW_NOT_FOUND"
     assert running(job.graph) == []
 
 
@@ -181,9 +181,9 @@ def test_records_of_scripts_survive_the_round_trip() -> None:
     ],
 )
 def test_what_is_no_script_is_reported(steps: tuple[StageSpec, ...], why: str) -> None:
-    reported = check_stages(steps)
-    assert reported is not None
-    assert why in reported
+    problems = check_stages(steps)
+    assert problems is not None
+    assert why in problems
 
 
 def test_the_time_of_a_script_is_that_of_its_steps() -> None:

@@ -147,7 +147,7 @@ def test_a_second_attempt_does_not_go_where_the_task_has_failed() -> None:
     assert job.launch("c").tasks == ((3, 2),)
 
 
-def test_both_attempts_are_wanted_judged_and_due() -> None:
+def test_both_attempts_are_wanted_judged_and_in_hand() -> None:
     job = with_second_attempt()
     first, second = HeldTask(1, 0, 3, 0), HeldTask(1, 0, 3, 1)
     assert wanted_tasks(job.graph, "a", "a1") == {first}

@@ -311,7 +311,7 @@ def test_staged_files_that_are_gone_end_streaming() -> None:
     assert isinstance(job.graph.outcome, Succeeded)
 
 
-def test_a_launch_that_got_lost_is_made_again_while_nobody_was_notified_of_it() -> None:
+def test_a_launch_that_got_lost_is_made_again_while_no_reader_depends_on_it() -> None:
     job = streaming(stage(1), stage(2), stage(3, reads=(1, 2)))
     job.launch("a")
     job.take_back(1, 1, FailureKind.LAUNCH_LOST)

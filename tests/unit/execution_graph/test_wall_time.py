@@ -14,7 +14,7 @@ LIMITS = RetryLimits(retry_pauses_ms=(500,))
 
 
 class Story:
-    """A job reported in milliseconds since its submission."""
+    """A job whose times are milliseconds since its submission."""
 
     def __init__(self) -> None:
         self.job = Job(graph=new_graph(LIMITS))

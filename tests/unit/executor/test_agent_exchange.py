@@ -17,9 +17,9 @@ async def test_what_lies_in_the_exchange_is_reported_and_what_the_dead_left_goes
     async with rig(contents=contents, heartbeat_interval_ms=20, exchange_look_ms=100) as r:
         r.gateway.clean_ups = [pb.CleanUp(job_id="job-1", dead_writers=["life-0"])]
         await eventually(lambda: r.worker.cleaned == ["job-1"])
-        reported = next(request for request in r.gateway.heartbeats if request.exchange_files)
-        assert reported.exchange.bytes == 7
-        assert [each.job_id for each in reported.exchange_files] == ["job-1"]
+        request = next(request for request in r.gateway.heartbeats if request.exchange_files)
+        assert request.exchange.bytes == 7
+        assert [each.job_id for each in request.exchange_files] == ["job-1"]
         count = len(r.gateway.heartbeats)
         await eventually(lambda: len(r.gateway.heartbeats) > count + 5)
         assert not r.gateway.heartbeats[-1].exchange_files
@@ -58,8 +58,8 @@ async def test_an_executor_whose_slots_are_always_taken_cleans_up_all_the_same()
         await eventually(lambda: len(r.worker.cleaned) == 498)
         count = len(r.gateway.heartbeats)
         await eventually(lambda: len(r.gateway.heartbeats) > count + 2)
-    reported = [job_id for request in r.gateway.heartbeats for job_id in request.cleaned_up]
-    assert sorted(reported) == sorted(r.worker.cleaned)
+    cleaned_up = [job_id for request in r.gateway.heartbeats for job_id in request.cleaned_up]
+    assert sorted(cleaned_up) == sorted(r.worker.cleaned)
 
 
 @pytest.mark.parametrize("mode", ["pull", "push"])

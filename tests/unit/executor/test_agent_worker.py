@@ -45,7 +45,7 @@ async def test_how_a_jvm_ended_is_reported_with_the_tasks_that_were_running_in_i
         assert goodbye.reason.startswith("its JVM ended with exit code 3; ")
 
 
-async def test_a_task_that_runs_alone_is_reported_so_when_the_jvm_ends():
+async def test_a_task_that_ran_alone_is_reported_as_such_when_the_jvm_ends():
     async with rig() as r:
         r.worker.ended = WorkerEnd("by SIGKILL")
         alone = task_set(1)

@@ -47,7 +47,7 @@ async def test_slots_that_the_driver_left_free_are_offered_to_the_polled_schedul
         await eventually(lambda: sum(request.freed_slots for request in polling.reports) == 2)
         assert len(acting.reported()) == 2
         assert not polling.reported()
-        assert polling.polls[-1].free_slots == 1, "the poll that waits is reported, and goes on"
+        assert polling.polls[-1].free_slots == 1, "the poll that waits says so, and goes on"
 
 
 @pytest.mark.parametrize("is_driver", [False, True])

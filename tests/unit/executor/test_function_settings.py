@@ -28,7 +28,7 @@ def test_what_is_no_duration_is_refused(text):
         timeout_of({"onager.planning.timeout": text}, 7.0)
 
 
-def reported(chunks: list[bytes]) -> tuple[list[dict], str]:
+def logged(chunks: list[bytes]) -> tuple[list[dict], str]:
     with structlog.testing.capture_logs() as events:
         printed = Printed("job-1")
         for chunk in chunks:
@@ -38,7 +38,7 @@ def reported(chunks: list[bytes]) -> tuple[list[dict], str]:
 
 
 def test_lines_are_logged_with_the_job_however_they_come():
-    events, end = reported([b"one\ntw", b"o\n\xff\x1b[2J", b"\r\nlast"])
+    events, end = logged([b"one\ntw", b"o\n\xff\x1b[2J", b"\r\nlast"])
     assert [event["line"] for event in events] == ["one", "two", "\ufffd·[2J", "last"]
     assert {event["job_id"] for event in events} == {"job-1"}
     assert end == "one\ntwo\n\ufffd\x1b[2J\r\nlast"
@@ -48,7 +48,7 @@ def test_a_long_line_that_comes_in_pieces_is_whole_in_the_log_of_the_attempt():
     logs, key = AttemptLogs(), TaskKey(JobId("job-1"), StageId(0), 0, Partition(0), 0)
     line = b"".join(b"%05d" % n for n in range(1_000))
     with working_on(logs, key):
-        reported([line[:3_000], line[3_000:] + b"\nnext", b"y" * 10_000, b"z\nlast"])
+        logged([line[:3_000], line[3_000:] + b"\nnext", b"y" * 10_000, b"z\nlast"])
     first, cut, last = logs.tail(key).splitlines()
     assert first == line.decode()
     assert cut == "next" + "y" * (LINE_BYTES - 4) + "…"
@@ -56,7 +56,7 @@ def test_a_long_line_that_comes_in_pieces_is_whole_in_the_log_of_the_attempt():
 
 
 def test_however_much_is_printed_little_is_kept():
-    events, end = reported([b"x" * 100_000] * 50 + [b"\n" + b"y\n" * 10_000] * 50 + [b"the end"])
+    events, end = logged([b"x" * 100_000] * 50 + [b"\n" + b"y\n" * 10_000] * 50 + [b"the end"])
     assert len(events) == MAX_LINES + 1
     assert max(len(event.get("line", "")) for event in events) < 600
     assert events[-1]["total_bytes"] == 50 * 100_000 + 50 * 20_001 + 7

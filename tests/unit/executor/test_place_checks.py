@@ -141,5 +141,5 @@ def test_a_failure_that_names_a_path_beginning_alike_is_not_blamed_on_a_root(tmp
 
 
 def test_the_class_of_a_failure_names_a_root_and_others_as_schedulers_of_the_version_before_know_them():
-    reported = {name: not_seen(PlaceNotSeenError(name, "no")).error_class for name in (EXCHANGE, WAREHOUSE, ROOT)}
-    assert reported == {EXCHANGE: "EXCHANGE_NOT_SEEN", WAREHOUSE: "PLACE_NOT_SEEN", ROOT: f"PLACE_NOT_SEEN.{ROOT}"}
+    classes = {name: not_seen(PlaceNotSeenError(name, "no")).error_class for name in (EXCHANGE, WAREHOUSE, ROOT)}
+    assert classes == {EXCHANGE: "EXCHANGE_NOT_SEEN", WAREHOUSE: "PLACE_NOT_SEEN", ROOT: f"PLACE_NOT_SEEN.{ROOT}"}

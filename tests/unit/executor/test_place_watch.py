@@ -305,9 +305,9 @@ async def test_a_disk_that_hangs_is_a_problem_of_its_place_alone(tmp_path, monke
     before = len(looked)
     made.watch.take(answer(id=new_nonce()))
     await eventually(lambda: len(looked) > before, "another look at the directory that answers")
-    reported = pb.PlaceVerdict(name=WAREHOUSE, id=new_nonce())
-    made.watch.take(pb.HeartbeatResponse(places=[reported]))
-    assert made.places.views()[1].wanted == reported.id  # refused by name, not sent the id for ever
+    verdict = pb.PlaceVerdict(name=WAREHOUSE, id=new_nonce())
+    made.watch.take(pb.HeartbeatResponse(places=[verdict]))
+    assert made.places.views()[1].wanted == verdict.id  # refused by name, not sent the id for ever
     may_look.set()
     await eventually(lambda: problems() == {EXCHANGE: "", WAREHOUSE: ""}, "an answer")
     running.cancel()

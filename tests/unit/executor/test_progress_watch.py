@@ -49,7 +49,7 @@ async def test_an_agent_tells_how_far_its_tasks_are() -> None:
         r.worker.permille = 300
         await r.gateway.launches.put(task_set(0))
         await eventually(lambda: r.gateway.heartbeats[-1:] and r.gateway.heartbeats[-1].progress)
-        (reported,) = r.gateway.heartbeats[-1].progress
-        assert (reported.permille, reported.rows_read, reported.task.partition) == (300, 7, 0)
+        (progress,) = r.gateway.heartbeats[-1].progress
+        assert (progress.permille, progress.rows_read, progress.task.partition) == (300, 7, 0)
         r.worker.succeed(key(0))
         await eventually(lambda: not r.gateway.heartbeats[-1].progress)

@@ -6,13 +6,13 @@ from onager.protocol import onager_pb2 as pb
 
 def test_it_is_said_once_and_once_that_it_is_over():
     notice = QuarantineNotice("e1")
-    reported = pb.Quarantine(until_ms=9_000, reason="everything fails")
+    quarantine = pb.Quarantine(until_ms=9_000, reason="everything fails")
     with capture_logs() as logs:
         for answer in (
             pb.HeartbeatResponse(),
-            pb.HeartbeatResponse(quarantine=reported),
-            pb.PollWorkResponse(quarantine=reported),
-            pb.HeartbeatResponse(quarantine=reported),
+            pb.HeartbeatResponse(quarantine=quarantine),
+            pb.PollWorkResponse(quarantine=quarantine),
+            pb.HeartbeatResponse(quarantine=quarantine),
             pb.PollWorkResponse(),
             pb.HeartbeatResponse(),
             pb.HeartbeatResponse(quarantine=pb.Quarantine(until_ms=20_000)),

@@ -99,7 +99,7 @@ def test_memory_that_an_archive_takes_is_not_the_agents(unpack):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "reported"),
+    ("name", "content", "says"),
     [
         ("a.tar", tarred(member("../astray")), "'../astray' leads outside"),
         ("a.tar", tarred(member("a/../../astray")), "leads outside"),
@@ -125,8 +125,8 @@ def test_memory_that_an_archive_takes_is_not_the_agents(unpack):
         ("a.zip", zipped(a=os.urandom(1000))[:500], "cannot be unpacked"),
     ],
 )
-def test_an_archive_that_leads_elsewhere_or_is_damaged_is_refused(tmp_path, unpack, name, content, reported):
-    with pytest.raises(PlanningError, match=f"the archive {name} .*{reported}"):
+def test_an_archive_that_leads_elsewhere_or_is_damaged_is_refused(tmp_path, unpack, name, content, says):
+    with pytest.raises(PlanningError, match=f"the archive {name} .*{says}"):
         unpack(name, content)
     assert not [path for path in tmp_path.rglob("*") if path.name == "astray"]
 

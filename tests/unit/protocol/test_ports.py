@@ -10,11 +10,9 @@ from onager.protocol.ports import unusable_address
 def test_a_port_in_use_is_reported_with_how_to_find_who_uses_it():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        reported = str(unusable_address("--listen", f"127.0.0.1:{port}"))
-    assert reported.startswith(
-        f"--listen='127.0.0.1:{port}': the address cannot be used: another process listens there"
-    )
-    assert f"ss -ltnp 'sport = :{port}'" in reported
+        error = str(unusable_address("--listen", f"127.0.0.1:{port}"))
+    assert error.startswith(f"--listen='127.0.0.1:{port}': the address cannot be used: another process listens there")
+    assert f"ss -ltnp 'sport = :{port}'" in error
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ def test_with_roots_only_what_lies_in_them_is_for_jobs(tmp_path, path, why):
     (tmp_path / "data" / "in" / "link").symlink_to(tmp_path)
     own = [tmp_path / "data" / "in" / "exchange", *SYSTEM]
     private = PrivatePaths(own, roots=[str(tmp_path / "data" / "in")], tables=str(tmp_path / "warehouse"))
-    reported = private.refusal(path.format(tmp_path))
-    assert reported is None if why is None else reported is not None and why in reported
+    error = private.refusal(path.format(tmp_path))
+    assert error is None if why is None else error is not None and why in error
 
 
 def test_without_roots_everything_but_what_is_private_is_for_jobs(tmp_path):

@@ -11,12 +11,12 @@ async def test_jobs_are_notified_of_losses_that_the_store_did_not_take_when_they
     jobs = [job_of(HERE, number) for number in range(3)]
     for job_id in jobs:
         await pair.run_job(job_id, 1)
-    adoption, reported = pair.here.adoption, []
+    adoption, received = pair.here.adoption, []
     losses = [ExecutorLost(executor_id=name, incarnation="life", reason="gone", at_ms=1) for name in ("e1", "e2")]
 
     async def lose(lost, *, jobs):
-        reported.append((lost.executor_id, sorted(jobs)))
-        if len(reported) == 1:
+        received.append((lost.executor_id, sorted(jobs)))
+        if len(received) == 1:
             raise StateUnavailableError("down")
 
     monkeypatch.setattr(pair.here.executors, "recent_losses", lambda: losses)
@@ -25,4 +25,4 @@ async def test_jobs_are_notified_of_losses_that_the_store_did_not_take_when_they
     with pytest.raises(StateUnavailableError):
         await adoption.adopt_all()
     await adoption.adopt_all()
-    assert reported == [("e1", sorted(jobs)), ("e1", sorted(jobs)), ("e2", sorted(jobs))]
+    assert received == [("e1", sorted(jobs)), ("e1", sorted(jobs)), ("e2", sorted(jobs))]

@@ -41,8 +41,8 @@ async def test_watchers_of_another_schedulers_job_share_one_request(pair, monkey
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     pair.calls.clear()
-    reported, view = [], pair.there.for_schedulers.view
-    monkeypatch.setattr(view, "progress", lambda *found, progress=view.progress: reported.append(1) or progress(*found))
+    received, view = [], pair.there.for_schedulers.view
+    monkeypatch.setattr(view, "progress", lambda *found, progress=view.progress: received.append(1) or progress(*found))
     actor = pair.here.forwarding.driver_of(job_id)
     first, *others = [asyncio.create_task(actor.progress(job_id)) for _ in range(30)]
     await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def test_watchers_of_another_schedulers_job_share_one_request(pair, monkey
     keys = await pair.fill(1)
     again, _ = await asyncio.gather(actor.progress(job_id), actor.progress(job_id))
     assert (again.progress.stages[1].running, again.log_seq) == (len(keys), found[0].log_seq + 1)
-    assert len(reported) == 2
+    assert len(received) == 2
 
 
 async def test_a_watcher_asks_again_while_a_call_is_in_flight(pair):

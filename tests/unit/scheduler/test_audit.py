@@ -71,7 +71,7 @@ async def listed(scheduler, **wanted):
     return await scheduler.service.ListAudit(pb.ListAuditRequest(**wanted), Context())
 
 
-async def reported(scheduler, **wanted):
+async def entries_of(scheduler, **wanted):
     entries = (await listed(scheduler, **wanted)).entries
     return [(e.principal, e.address, e.scheduler_id, e.action, e.target, e.detail, e.outcome) for e in entries]
 
@@ -135,7 +135,7 @@ async def test_cancels_are_reported_by_every_scheduler(scheduler, backend, clock
     await cancel(scheduler)
     await cancel(scheduler, reason="again")
     async with running_app(backend, clock, "s2") as other:
-        assert await reported(other) == [("ann", "10.0.0.7", "s1", "cancel", JOB, "enough", "done")]
+        assert await entries_of(other) == [("ann", "10.0.0.7", "s1", "cancel", JOB, "enough", "done")]
 
 
 async def test_removals_are_recorded_with_what_came_of_them(scheduler, clock):
@@ -146,7 +146,7 @@ async def test_removals_are_recorded_with_what_came_of_them(scheduler, clock):
         await remove(pb.RemoveStateRequest(path=f"JobHeads/{JOB}"), Context())
     clock.advance(1)
     await remove(pb.RemoveStateRequest(path=f"JobHeads/{JOB}", force=True), Context())
-    refused, done = await reported(scheduler)
+    refused, done = await entries_of(scheduler)
     assert refused[3:6] == ("remove_state", f"JobHeads/{JOB}", "")
     assert refused[6].startswith(f"JobHeads/{JOB} is in use: job {JOB} is active")
     assert done[3:] == ("remove_state", f"JobHeads/{JOB}", "forced", "done: 1 removed")
@@ -156,14 +156,14 @@ async def test_a_backup_is_recorded(scheduler):
     assert [
         part async for part in scheduler.service.BackupState(pb.BackupStateRequest(format=BACKUP_FORMAT), Context())
     ]
-    assert await reported(scheduler) == [("ann", "10.0.0.7", "s1", "backup", "memory:", "", "done")]
+    assert await entries_of(scheduler) == [("ann", "10.0.0.7", "s1", "backup", "memory:", "", "done")]
 
 
 async def test_a_backup_that_its_caller_leaves_stays_begun(scheduler):
     parts = scheduler.service.BackupState(pb.BackupStateRequest(format=BACKUP_FORMAT), Context())
     await anext(parts)
     await parts.aclose()
-    assert [entry[-1] for entry in await reported(scheduler)] == ["begun"]
+    assert [entry[-1] for entry in await entries_of(scheduler)] == ["begun"]
 
 
 async def test_of_a_removal_of_the_audit_its_own_record_stays(scheduler, clock):
@@ -175,7 +175,7 @@ async def test_of_a_removal_of_the_audit_its_own_record_stays(scheduler, clock):
         await remove(pb.RemoveStateRequest(path="Audit/"), Context())
     answer = await remove(pb.RemoveStateRequest(path="Audit/", force=True), Context())
     assert (answer.removed, answer.keys) == (True, 301)
-    assert [entry[3:] for entry in await reported(scheduler)] == [
+    assert [entry[3:] for entry in await entries_of(scheduler)] == [
         ("remove_state", "Audit/", "forced", "done: 301 removed")
     ]
 

@@ -17,7 +17,17 @@ from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
 from tests.support.catalogs import changes, put, table, with_catalog
 from tests.unit.scheduler.small_graphs import SLOT, planned
-from tests.unit.scheduler.test_audit import JOB, Context, ann, cancel, listed, reported, running_app, scheduler, submit
+from tests.unit.scheduler.test_audit import (
+    JOB,
+    Context,
+    ann,
+    cancel,
+    entries_of,
+    listed,
+    running_app,
+    scheduler,
+    submit,
+)
 
 __all__ = ["ann", "scheduler"]  # fixtures
 
@@ -31,14 +41,14 @@ def notes(backend, clock):
 
 async def records(scheduler, **wanted):
     await scheduler.notes.store()
-    return await reported(scheduler, **wanted)
+    return await entries_of(scheduler, **wanted)
 
 
 async def test_a_submission_is_reported_with_who_made_it_and_from_where(scheduler):
     await submit(scheduler)
     await submit(scheduler)
     assert await records(scheduler) == [("ann", "10.0.0.7", "s1", "submit", JOB, "", "done")]
-    assert await records(scheduler) == await reported(scheduler), "it is stored once"
+    assert await records(scheduler) == await entries_of(scheduler), "it is stored once"
 
 
 async def end(scheduler, event, job_id=JOB):
@@ -139,7 +149,7 @@ async def test_the_oldest_everyday_acts_go_beyond_their_limit_and_no_other(backe
         await made.notes.store()
         clock.advance(int(1000 * timing.AUDIT_COUNTED_S))
         await made.retention.limit_audit()
-        assert [(entry[3], entry[4]) for entry in await reported(made)] == [
+        assert [(entry[3], entry[4]) for entry in await entries_of(made)] == [
             ("cancel", JOB),
             *(("fetch", f"job-{n}") for n in (2, 3, 4)),
         ]

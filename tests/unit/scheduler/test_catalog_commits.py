@@ -54,10 +54,10 @@ async def test_a_write_of_unknown_outcome_is_settled_and_its_changes_are_made_on
     job = Job(unsure)
     await job.plan(changes(partitions({"k=1": {"n": 1}}, {"k=1": None})))
     unsure.script = script
-    reported = []
-    job.jobs.on_tables_changed = lambda *change: reported.append(change)
+    received = []
+    job.jobs.on_tables_changed = lambda *change: received.append(change)
     assert (await job.end()).state is JobState.SUCCESSFUL
-    assert [list(keys) for _, keys in reported] == [[TABLE]], "for the audit, once"
+    assert [list(keys) for _, keys in received] == [[TABLE]], "for the audit, once"
     assert await partitions_of(unsure) == {"k=1": {"n": 1}}
     assert len((await record_of(unsure, TABLE))["pages"]) == 1
 

@@ -152,14 +152,14 @@ async def test_a_job_of_a_newer_version_is_left_to_schedulers_that_can_read_it(b
     stored = await backend.get(Keyspace.CompletedJobs, JOB)
     header = JobHeader.decoded(stored.value, "h").model_copy(update={"schema_version": "2.0"})
     await backend.put(Keyspace.CompletedJobs, JOB, header.encoded())
-    older, reported = House(backend, clock), []
-    older.heads.listen(lambda job_id, head: reported.append((job_id, head.broken)))
+    older, received = House(backend, clock), []
+    older.heads.listen(lambda job_id, head: received.append((job_id, head.broken)))
     await older.heads.refresh()
-    reported.clear()
+    received.clear()
     for _ in range(3):
         assert not await older.keeping.prepare()
     assert not older.keeping.has_clean_ups
-    ((job_id, broken),) = reported
+    ((job_id, broken),) = received
     assert job_id == JOB
     assert "newer" in broken
 
@@ -411,8 +411,8 @@ async def test_what_the_dead_did_not_finish_goes_while_the_job_runs(house):
 async def test_a_late_task_of_an_ended_job_leaves_nothing(house):
     job = await running(house.jobs)
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
-    # It is due, and asked for so; what has come since the executor did that would be forgotten if it counted as
-    # reported.
+    # The clean-up is due, and is asked for as such. If the files counted as reported here, those that came after the
+    # executor's clean-up would be forgotten.
     assert await house.keeping.leftovers(lying(), lambda _: True) == Leftovers([], [JOB])
     await clean_up(house)
     assert await house.keeping.leftovers(lying("whoever"), lambda _: True) == to_remove(pb.CleanUp(job_id=JOB))

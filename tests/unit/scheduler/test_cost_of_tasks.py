@@ -14,7 +14,7 @@ from tests.unit.scheduler.pair import HERE, FakeContext, job_of, register, repor
 
 OURS = tuple(f"{Path(onager.__file__).parents[1]}/{name}/" for name in ("execution_graph", "onager", "scheduler"))
 MAX_CALLS = 29.5
-"""For the report of a task that was successful: one more for each task is reported here, and has to be worth it."""
+"""For the report of a task that was successful: one more for each task fails here, and has to be worth it."""
 
 
 @pytest.fixture

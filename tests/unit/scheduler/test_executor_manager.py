@@ -118,8 +118,8 @@ async def test_a_drained_executor_without_tasks_has_left_even_without_a_goodbye(
             await manager.drain(session)
             await manager.lose(session.record, Loss.PROCESS, "its process 7 died")
     assert {info.executor_id: info.state for info in manager.infos()} == {"idle": "left", "busy": "lost"}
-    reported = {line["executor_id"]: line["event"] for line in logged if line["event"].startswith("executor_l")}
-    assert reported == {"idle": "executor_left", "busy": "executor_lost"}
+    events = {line["executor_id"]: line["event"] for line in logged if line["event"].startswith("executor_l")}
+    assert events == {"idle": "executor_left", "busy": "executor_lost"}
 
 
 async def test_an_executor_that_died_has_not_left_whatever_it_said(manager):

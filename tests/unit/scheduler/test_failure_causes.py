@@ -81,12 +81,12 @@ def reader_where(*, place, may_see):
 async def test_a_directory_that_an_executor_may_come_to_see_is_waited_for_and_if_none_may_the_job_fails(
     error_class, place
 ):
-    reported = unseen(error_class)
+    error = unseen(error_class)
     job = planned(stage(1, 2))
     job.launch("a")
     for _ in range(3):
-        assert (await read(reader_where(place=place, may_see=True), job, reported)).cause is FailureCause.NO_PLACE
-    failure = await read(reader_where(place=place, may_see=False), job, reported)
+        assert (await read(reader_where(place=place, may_see=True), job, error)).cause is FailureCause.NO_PLACE
+    failure = await read(reader_where(place=place, may_see=False), job, error)
     assert failure.kind is FailureKind.USER_ERROR
     assert failure.message == "/w is not seen here; no executor sees it: mount it, and submit again"
 

@@ -141,9 +141,9 @@ def test_slots_that_are_free_at_once_go_to_clients_in_turn():
     made = FairQueue()
     submit(made, "mallory", 10)
     submit(made, "ann", 2)
-    reported = made.claims(4)
-    assert Counter(job_id.partition("-")[0] for job_id in reported) == {"mallory": 2, "ann": 2}
-    assert [made.take_job() for _ in range(4)] == reported
+    claims = made.claims(4)
+    assert Counter(job_id.partition("-")[0] for job_id in claims) == {"mallory": 2, "ann": 2}
+    assert [made.take_job() for _ in range(4)] == claims
 
 
 def test_a_client_with_more_running_tasks_in_its_job_waits_for_the_others():

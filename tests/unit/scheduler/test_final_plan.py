@@ -40,12 +40,12 @@ async def graph(blobs) -> ExecutionGraph:
     return replace(job.graph, plan=replace(job.graph.plan, explain_digest=digest_of(explained)))
 
 
-async def reported(graph, blobs, first=0) -> pb.FinalPlan:
+async def plan_of(graph, blobs, first=0) -> pb.FinalPlan:
     return await final_plan(graph, [stage_info(stage) for stage in graph.stages], blobs, first)
 
 
 async def test_stages_have_their_operators_and_what_spark_expected(graph, blobs):
-    plan = await reported(graph, blobs)
+    plan = await plan_of(graph, blobs)
     assert [stage.info.stage_id for stage in plan.stages] == [0, 1, 2, 3]
     assert (plan.next, plan.state) == (0, pb.RUNNING)
     first, second = plan.stages[1], plan.stages[2]
@@ -63,7 +63,7 @@ async def test_stages_have_their_operators_and_what_spark_expected(graph, blobs)
 
 
 async def test_what_the_store_lacks_is_left_out(graph):
-    plan = await reported(graph, BlobStore(MemoryBackend(MemoryStore())))
+    plan = await plan_of(graph, BlobStore(MemoryBackend(MemoryStore())))
     first = plan.stages[1]
     assert (first.reported, first.has_estimate) == (2, False)
     assert [(bound.tasks, list(bound.operators)) for bound in first.plans] == [(2, [])]
@@ -76,19 +76,19 @@ async def test_what_is_no_plan_is_left_out(graph, blobs):
     damaged = OperatorTotals(bound_plan=digest_of(content), tasks=1, values=())
     stage = replace(stage, ledger=replace(stage.ledger, operators=(damaged, *stage.ledger.operators)))
     graph = replace(graph, stages=(graph.stages[0], stage, *graph.stages[2:]))
-    plan = await reported(graph, blobs)
+    plan = await plan_of(graph, blobs)
     assert [len(bound.operators) for bound in plan.stages[1].plans] == [0, 3]
 
 
 async def test_a_large_plan_comes_in_pages(graph, blobs, monkeypatch):
-    whole = await reported(graph, blobs)
+    whole = await plan_of(graph, blobs)
     monkeypatch.setattr(module, "_PAGE_BYTES", 10)
     stages, first = [], 0
     for _ in range(len(whole.stages)):
-        page = await reported(graph, blobs, first)
+        page = await plan_of(graph, blobs, first)
         assert len(page.stages) == 1
         stages += page.stages
         first = page.next
     assert first == 0
     assert stages == list(whole.stages)
-    assert not (await reported(graph, blobs, 2**32 - 1)).stages
+    assert not (await plan_of(graph, blobs, 2**32 - 1)).stages

@@ -335,8 +335,8 @@ async def test_how_far_tasks_of_own_jobs_are_stays_here(pair):
     await pair.run_job(job_id, 2)
     (key,) = await pair.fill(1)
     await register(pair)
-    reported = [pb.AttemptProgress(task=task_id(key), permille=500)]
-    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=reported)
+    progress = [pb.AttemptProgress(task=task_id(key), permille=500)]
+    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=progress)
     pair.calls.clear()
     await pair.here.gateway.Heartbeat(beat, FakeContext())
     await pair.settle()

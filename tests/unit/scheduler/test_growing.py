@@ -109,7 +109,7 @@ async def test_tasks_of_several_portions_are_launched_as_several_sets(job):
     assert [each.portion.first_partition for each in sets] == [0, 2]
 
 
-async def test_what_portions_consist_of_is_kept_and_people_are_reported_that_more_may_come(job):
+async def test_what_portions_consist_of_is_kept_and_people_see_that_more_may_come(job):
     await job.reported(0, 0, pb.TaskSuccess(plan=outcome()))
     await job.reported(1, 0, found(1, 1))
     after = await job.graph()
@@ -161,5 +161,5 @@ def test_people_read_what_was_found():
         metrics=TaskMetrics(),
         at_ms=1,
     )
-    reported = what(SimpleNamespace(type=event.type, fields=json.loads(encode_event(event))))
-    assert reported == "stage 1, task 2 on e1: 3 more tasks for the stage that it feeds"
+    text = what(SimpleNamespace(type=event.type, fields=json.loads(encode_event(event))))
+    assert text == "stage 1, task 2 on e1: 3 more tasks for the stage that it feeds"

@@ -173,14 +173,14 @@ def test_the_size_of_what_lies_in_the_exchange_grows_with_each_output():
         assert sizes.of(before) == size - 2
         done = done_by(size - 1)
         after = apply_all(before, [done])
-        reported = []
+        received = []
 
         def watch():
             sizes.learn(JOB, before, after, [done])
-            reported.append(sizes.of(after))
+            received.append(sizes.of(after))
 
         taken = steps(watch)
-        assert reported == [size - 1]
+        assert received == [size - 1]
         return taken
 
     assert hardly_grows(work)

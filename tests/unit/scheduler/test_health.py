@@ -80,7 +80,7 @@ async def test_a_scheduler_that_is_gone_sees_nothing_better(two):
     assert two.elsewhere()[0] is False
 
 
-async def test_what_load_balancers_are_reported_follows_and_the_process_counts_as_alive(monkeypatch):
+async def test_what_load_balancers_see_follows_and_the_process_counts_as_alive(monkeypatch):
     monkeypatch.setattr(timing, "HEALTH_LOOK_S", 0.001)
     checks, worse = HealthServicer(), [False]
     for name in ("", LIVENESS, "service"):

@@ -50,9 +50,9 @@ def filled(message):
 def test_the_models_are_what_the_messages_are_as_json(message):
     model = answer_of(message)
     for made in (message(), filled(message())):
-        reported = plain(made)
-        again = model.model_validate(reported, strict=True).model_dump(by_alias=True, exclude_none=True)
-        assert again == reported
+        content = plain(made)
+        again = model.model_validate(content, strict=True).model_dump(by_alias=True, exclude_none=True)
+        assert again == content
     schema = model.model_json_schema()
     assert list(schema["properties"]) == [field.name for field in message.DESCRIPTOR.fields]
 
@@ -64,9 +64,9 @@ def test_the_comments_of_the_protocol_are_in_the_document():
 
 
 def test_a_job_is_flat():
-    reported = plain_job(_detail())
-    models.JobDetail.model_validate(reported, strict=True)
-    assert (reported["job_id"], reported["log_seq"], reported["schema"]) == ("text", 3, {"type": "struct"})
+    content = plain_job(_detail())
+    models.JobDetail.model_validate(content, strict=True)
+    assert (content["job_id"], content["log_seq"], content["schema"]) == ("text", 3, {"type": "struct"})
 
 
 def _detail():

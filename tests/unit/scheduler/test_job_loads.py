@@ -26,14 +26,14 @@ def test_what_another_scheduler_tells_again_is_no_news():
     loads = JobLoads(
         FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock()
     )
-    reported = []
-    loads.listen(reported.append)
+    received = []
+    loads.listen(received.append)
     load = pb.JobLoad(job_id=JOB, running=1, available=1, log_seq=7, head_revision=5)
     loads.take_loads([load])
     loads.take_loads([load])
-    assert reported == [JOB]
+    assert received == [JOB]
     loads.take_loads([pb.JobLoad(job_id=JOB, running=1, available=2, log_seq=8, head_revision=5)])
-    assert reported == [JOB, JOB]
+    assert received == [JOB, JOB]
 
 
 def test_the_end_of_a_pause_is_known_though_the_head_is_known_by_an_earlier_revision_there():
@@ -48,7 +48,7 @@ def test_the_end_of_a_pause_is_known_though_the_head_is_known_by_an_earlier_revi
     assert queue.take_job() == JOB
 
 
-def test_nothing_is_reported_of_a_job_of_which_only_the_head_was_seen():
+def test_no_load_is_known_of_a_job_of_which_only_the_head_was_seen():
     """A message has no number for an unknown load."""
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)

@@ -106,8 +106,8 @@ async def test_every_scheduler_tells_the_logs_of_all_executors_in_order(cluster)
     cluster.e1.logs = [attempt(job_id, 2, "two\n"), attempt(job_id, 0, "zero\n")]
     cluster.e2.logs = [attempt(job_id, 1, "one\n")]
     for scheduler in cluster.schedulers.values():
-        reported = await fetched(scheduler, job_id)
-        assert [(log.task.partition, log.executor_id, log.text) for log in reported] == [
+        lines = await fetched(scheduler, job_id)
+        assert [(log.task.partition, log.executor_id, log.text) for log in lines] == [
             (0, "e1", b"zero\n"),
             (1, "e2", b"one\n"),
             (2, "e1", b"two\n"),
@@ -130,8 +130,8 @@ async def test_an_executor_speaks_for_itself_and_for_jobs_that_were_asked_about_
     lie = attempt(job_id, 0)
     lie.executor_id = "e2"
     cluster.e1.logs = [lie, attempt("job-other", 0)]
-    (reported,) = await fetched(cluster.here, job_id)
-    assert (reported.executor_id, reported.task.job_id) == ("e1", job_id)
+    (line,) = await fetched(cluster.here, job_id)
+    assert (line.executor_id, line.task.job_id) == ("e1", job_id)
 
 
 async def test_what_was_kept_of_a_failed_attempt_is_reported_when_no_executor_has_it(cluster):
@@ -186,16 +186,16 @@ async def test_who_follows_gets_each_line_once_until_the_job_has_ended(cluster, 
     await cluster.run_job(job_id, tasks=1)
     keys = await cluster.fill(1)
     cluster.e1.logs = [attempt(job_id, 0, "one\n")]
-    reported = []
+    received = []
     logs = cluster.here.service.logs.fetch(pb.FetchLogsRequest(job_id=job_id, follow=True))
     async for log in logs:
-        reported.append(log)
-        if len(reported) == 1:
+        received.append(log)
+        if len(received) == 1:
             cluster.e1.logs = [attempt(job_id, 0, "two\n", end=8)]
-        elif len(reported) == 2:
+        elif len(received) == 2:
             cluster.e1.logs = [attempt(job_id, 0, "three\n", end=14)]
             await cluster.finish(keys)
-    assert b"".join(log.text for log in reported) == b"one\ntwo\nthree\n"
+    assert b"".join(log.text for log in received) == b"one\ntwo\nthree\n"
 
 
 async def test_who_resumes_gets_only_what_came_after(cluster):
@@ -230,9 +230,9 @@ async def test_an_unknown_job_is_reported(cluster):
 
 def test_what_did_not_fit_and_many_names_are_reported():
     names = [f"e{n}" for n in range(10)]
-    reported = list(notes(ran_on=names, answered=[], alive=names, left_out=5, is_any=True))
+    lines = list(notes(ran_on=names, answered=[], alive=names, left_out=5, is_any=True))
     silent = "executors e0, e1, e2, e3, e4, e5, e6, e7 and 2 more did not answer in time"
-    assert reported == [
+    assert lines == [
         f"{silent}: what tasks logged there is missing here; ask again",
         "5 more attempts did not fit: name a stage, and a partition",
     ]
@@ -298,8 +298,8 @@ async def test_who_follows_gets_at_the_end_what_was_kept_of_attempts_that_no_exe
         await record(cluster, job_id, JobCancelled(reason="enough", at_ms=30))
         cluster.e1.logs = [attempt(job_id, 1, "one\n")]
 
-    reported = await following(cluster, job_id, run)
-    assert [(log.task.partition, log.kept, log.text) for log in reported] == [
+    lines = await following(cluster, job_id, run)
+    assert [(log.task.partition, log.kept, log.text) for log in lines] == [
         (1, False, b"one\n"),
         (0, True, b"the end\n"),
     ]
@@ -313,8 +313,8 @@ async def test_what_was_kept_is_reported_once(cluster, monkeypatch):
     async def end():
         await record(cluster, job_id, JobCancelled(reason="enough", at_ms=30))
 
-    (reported,) = await following(cluster, job_id, end)
-    assert (reported.kept, reported.text) == (True, b"the end\n")
+    (line,) = await following(cluster, job_id, end)
+    assert (line.kept, line.text) == (True, b"the end\n")
 
 
 async def test_a_look_reads_of_the_history_only_what_is_new(cluster, monkeypatch):
@@ -340,7 +340,7 @@ async def test_a_look_reads_of_the_history_only_what_is_new(cluster, monkeypatch
     assert read == sorted(set(read)), "no entry is read twice"
 
 
-async def test_no_line_is_reported_twice_when_more_attempts_log_than_executors_are_asked_about(cluster, monkeypatch):
+async def test_no_line_is_sent_twice_when_more_attempts_log_than_executors_are_asked_about(cluster, monkeypatch):
     monkeypatch.setattr(timing, "LOGS_FOLLOWED_EVERY_S", 0.01)
     monkeypatch.setattr(job_logs, "_MAX_FOLLOWED", 1)
     job_id = job_of(HERE)

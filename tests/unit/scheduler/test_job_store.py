@@ -341,10 +341,10 @@ async def test_a_damaged_record_is_marked_and_raised(backend, clock, keyspace, p
     fresh = store(backend, clock)
     await fresh.heads.refresh()
     assert fresh.heads.get(JOB).broken == head.broken
-    reported = (await backend.get(Keyspace.JobHeads, JOB)).mod_revision
+    revision = (await backend.get(Keyspace.JobHeads, JOB)).mod_revision
     with pytest.raises(StateCorruptError):
         await fresh.load(JOB)
-    assert (await backend.get(Keyspace.JobHeads, JOB)).mod_revision == reported  # once is enough
+    assert (await backend.get(Keyspace.JobHeads, JOB)).mod_revision == revision  # once is enough
 
 
 async def test_a_head_that_cannot_be_read_is_written_anew_from_the_record(backend, clock):

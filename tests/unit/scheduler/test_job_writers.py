@@ -82,7 +82,7 @@ async def test_stages_are_set_running_by_the_append_that_resolves_them(jobs, clo
     assert writers.appends == 2
 
 
-async def test_every_caller_is_reported_of_an_unknown_job(backend, clock):
+async def test_every_caller_learns_that_a_job_is_unknown(backend, clock):
     writers = JobWriters(store(backend, clock), clock)
     asked = [writers.record_decision(JobId("nobody"), lambda _: Decision([])) for _ in range(3)]
     found = await asyncio.gather(*asked, return_exceptions=True)
@@ -103,8 +103,8 @@ async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
     await coordinator.launch_tasks([Share(SLOT, 1)])
     await writers.record_decision(JOB, lambda _: Decision([planned(10)]))
     await coordinator.launch_tasks([Share(SLOT, 4)])
-    reported = [succeeded(1, 0), succeeded(1, 1)]
-    launches = await coordinator.record_statuses(reported, Share(SLOT, 2), limit=lambda: 3.0)
+    statuses = [succeeded(1, 0), succeeded(1, 1)]
+    launches = await coordinator.record_statuses(statuses, Share(SLOT, 2), limit=lambda: 3.0)
     assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2
 
 

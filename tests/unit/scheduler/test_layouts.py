@@ -74,11 +74,11 @@ async def test_small_stages_are_launched_as_one_with_all_their_plans(backend, cl
     stages = [stage(1, 2), stage(2, 4, [1], may_fuse=True), stage(3, 4, [2], kind="result", may_fuse=True)]
     jobs, coordinator = await at_work(backend, clock, *stages)
     (launch,) = await coordinator.record_statuses([measured(0), measured(1)], Share(SLOT, 5))
-    reported = launch.task_set
-    assert (reported.stage_id, reported.plan_digest, reported.partitions, len(reported.tasks)) == (3, "plan-3", 1, 1)
-    assert [(each.stage_id, each.plan_digest) for each in reported.fused] == [(2, "plan-2")]
-    assert [(each.stage_id, len(each.outputs)) for each in reported.inputs] == [(1, 2)]
-    assert not reported.reads
+    task_set = launch.task_set
+    assert (task_set.stage_id, task_set.plan_digest, task_set.partitions, len(task_set.tasks)) == (3, "plan-3", 1, 1)
+    assert [(each.stage_id, each.plan_digest) for each in task_set.fused] == [(2, "plan-2")]
+    assert [(each.stage_id, len(each.outputs)) for each in task_set.inputs] == [(1, 2)]
+    assert not task_set.reads
     found = (await jobs.get(JOB)).graph
     assert {"plan-1", "plan-2", "plan-3"} <= blobs_of(found), "the plan of a fused stage is kept"
     head = head_of(found, terms_of(pb.JobSpec(), "c", 0))
@@ -114,7 +114,7 @@ async def test_sizes_are_taken_of_the_buckets_that_there_are_and_where_they_are_
 
 
 def test_a_plan_says_what_stages_allow():
-    reported = pb.PlannedStage(
+    stage = pb.PlannedStage(
         stage_id=1,
         plan_digest="d",
         partitions=1,
@@ -130,19 +130,19 @@ def test_a_plan_says_what_stages_allow():
         output=pb.OutputLayout(kind="result"),
         inputs=[pb.StageInput(stage_id=1, read="bucket", may_split=True)],
     )
-    success = pb.TaskSuccess(plan=pb.PlanOutcome(stages=[reported, reader]))
+    success = pb.TaskSuccess(plan=pb.PlanOutcome(stages=[stage, reader]))
     one, two = plan_of(TaskKey(JOB, StageId(0), 0, Partition(0), 0), "e", success, "digest", 1).stages
     assert (one.leaf_bytes, one.may_fuse, one.may_merge) == (77, True, True)
     assert (two.leaf_bytes, two.may_fuse, two.may_merge) == (0, False, False)
     assert two.inputs == (StageInput(1, "bucket", may_split=True),)
 
 
-def test_people_are_reported_how_a_stage_was_laid_out():
+def test_people_see_how_a_stage_was_laid_out():
     spec = stage(9, 1)
     assert stage_info(FusedStage(spec=spec, attempt=0, into=12)).name == "s9 (fused into stage 12)"
     fused = replace(spec, layout=StageLayout(planned_partitions=3, fused=(1, 2, 4, 5, 6, 7, 8)))
-    reported = stage_info(UnresolvedStage(spec=fused)).name
-    assert reported == "s9 (with stages 1, 2, 4, 5, 6 and 2 more, by what was measured)"
+    text = stage_info(UnresolvedStage(spec=fused)).name
+    assert text == "s9 (with stages 1, 2, 4, 5, 6 and 2 more, by what was measured)"
     reads = (TaskRead(first_bucket=0, end_bucket=200),)
     merged = replace(spec, layout=StageLayout(planned_partitions=200, reads=reads))
     assert stage_info(UnresolvedStage(spec=merged)).name == "s9 (reads 200 buckets in 1 task, by what was measured)"

@@ -39,31 +39,31 @@ async def stored(store):
 
 
 async def test_all_see_each_other_and_one_that_leaves_is_gone_at_once(store):
-    reported = []
+    received = []
     async with running(store, "a") as a, running(store, "b") as b, running(store, "c") as c:
         await eventually(lambda: all(len(one.live) == 3 for one in (a, b, c)))
-        a.listen(lambda: reported.append(sorted(a.live)))
+        a.listen(lambda: received.append(sorted(a.live)))
         assert [(info.address, info.answering) for info in b.infos()] == [("a:1", False), ("b:1", True), ("c:1", False)]
         await b.leave(20)
         assert sorted(await stored(store)) == ["a", "c"]
         await eventually(lambda: sorted(a.live) == sorted(c.live) == ["a", "c"])
-        assert reported == [["a", "c"]]
+        assert received == [["a", "c"]]
         assert sorted(b.live) == ["a", "c"]
     assert await stored(store) == {}
 
 
 @pytest.mark.parametrize("how", ["its lease ended", "an admin removed its record"])
 async def test_a_scheduler_that_is_not_listed_any_more_registers_anew_and_runs_on(store, how):
-    reported = []
+    received = []
     async with running(store, "a") as a, running(store, "b") as b:
         await eventually(lambda: a.is_registered and len(b.live) == 2)
-        b.listen(lambda: reported.append(sorted(b.live)))
+        b.listen(lambda: received.append(sorted(b.live)))
         before = a.lease
         if how == "its lease ended":
             await MemoryBackend(store).revoke(before.id)
         else:
             await MemoryBackend(store).delete(Keyspace.Schedulers, "a")
-        await eventually(lambda: reported == [["b"], ["a", "b"]])
+        await eventually(lambda: received == [["b"], ["a", "b"]])
         assert (await stored(store))["a"] == a.record
         assert (a.lease is before) == (how != "its lease ended")
         await a.leave(20)

@@ -62,7 +62,7 @@ async def stored(store):
     return await MemoryBackend(store).get(Keyspace.ExecutorLoads, "e1")
 
 
-async def reported(manager):
+async def shown_load(manager):
     await manager.refresh()
     await manager.loads.known.refresh()
     (info,) = manager.infos()
@@ -72,7 +72,7 @@ async def reported(manager):
 async def test_every_scheduler_tells_the_load_that_one_has_received(managers, session):
     session.held = {"one": 0.0}
     await say(managers[0], session, LOAD)
-    assert [await reported(manager) for manager in managers] == [(3, LOAD), (3, LOAD)]
+    assert [await shown_load(manager) for manager in managers] == [(3, LOAD), (3, LOAD)]
 
 
 async def test_without_a_load_a_scheduler_tells_what_it_knows(managers, session):
@@ -105,13 +105,13 @@ async def test_a_load_ends_with_its_life(managers, session, store):
     await say(managers[0], session, LOAD)
     again = await managers[0].register(request(incarnation="two"))
     assert await stored(store) is None
-    assert await reported(managers[1]) == (0, pb.ExecutorLoad())
+    assert await shown_load(managers[1]) == (0, pb.ExecutorLoad())
 
     await say(managers[0], again, LOAD)
-    assert await reported(managers[1]) == (3, LOAD)
+    assert await shown_load(managers[1]) == (3, LOAD)
     await managers[0].deregister("e1", "two", "")
     assert await stored(store) is None
-    assert await reported(managers[1]) == (0, pb.ExecutorLoad())
+    assert await shown_load(managers[1]) == (0, pb.ExecutorLoad())
 
 
 async def test_a_load_is_not_written_under_a_lease_that_has_ended(managers, session, store):
@@ -123,7 +123,7 @@ async def test_a_load_is_not_written_under_a_lease_that_has_ended(managers, sess
 async def test_a_load_that_cannot_be_read_is_none(managers, session, store):
     await say(managers[0], session, LOAD)
     await MemoryBackend(store).put(Keyspace.ExecutorLoads, "e2", b"{")
-    assert await reported(managers[1]) == (3, LOAD)
+    assert await shown_load(managers[1]) == (3, LOAD)
 
 
 async def test_changes_are_followed(managers, session, store):

@@ -178,42 +178,42 @@ async def test_a_heartbeat_that_the_store_has_not_taken_is_not_acknowledged(mana
 
 async def test_after_a_restart_executors_have_their_lease_to_report(manager, backend, clock):
     await manager.register(request())
-    reported = []
+    received = []
 
     async def on_lost(event):
-        reported.append(event)
+        received.append(event)
 
     successor = made(backend, clock, on_lost)
     await successor.start()
     await successor.watch.look()
     assert successor.is_alive("e1", "one")
-    assert not reported
+    assert not received
     with pytest.raises(UnknownExecutorError):
         successor.require("e1", "one")
     await successor.register(request())
-    assert not reported
+    assert not received
 
 
 async def test_a_lease_that_expired_while_no_scheduler_ran_is_renewed_once(manager, backend, clock):
     for executor_id in ("e1", "e2"):
         await manager.register(request(executor_id))
     clock.advance(60_000)
-    reported = []
+    received = []
 
     async def on_lost(event):
-        reported.append((event.executor_id, event.reason))
+        received.append((event.executor_id, event.reason))
 
     successor = made(backend, clock, on_lost)
     await successor.start()
     await notice(successor, backend)
     clock.advance(5_900)
     await successor.watch.look()
-    assert reported == []
+    assert received == []
     session = await successor.take_over("e1", "one")
     await successor.leases.renew(session)
     clock.advance(100)
     await successor.watch.look()
-    assert reported == [("e2", "executor e2: its lease ran out: it did not call in time")]
+    assert received == [("e2", "executor e2: its lease ran out: it did not call in time")]
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
 
 
@@ -230,11 +230,11 @@ async def test_an_executor_just_taken_over_is_not_lost_before_its_lease_is_renew
 
 
 async def test_a_loss_that_could_not_be_stored_is_reported_again(backend, clock):
-    reported = []
+    received = []
 
     async def on_lost(event):
-        reported.append(event)
-        if len(reported) == 1:
+        received.append(event)
+        if len(received) == 1:
             raise UnknownExecutorError("the store is away")
 
     manager = made(backend, clock, on_lost)
@@ -242,7 +242,7 @@ async def test_a_loss_that_could_not_be_stored_is_reported_again(backend, clock)
     await manager.deregister("e1", "one", "bye")
     await manager.watch.look()
     await manager.watch.look()
-    assert len(reported) == 2
+    assert len(received) == 2
 
 
 async def test_executors_lost_long_ago_are_forgotten(manager, backend, clock):

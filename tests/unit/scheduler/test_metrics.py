@@ -48,8 +48,8 @@ async def test_all_that_is_declared_is_served_and_nothing_else(clock):
         assert (family.type, family.documentation) == (declared[name].kind, declared[name].about)
         for sample in family.samples:
             assert sample.labels.keys() - {"le"} == set(declared[name].labels)
-    reported = of_registry(registry)
-    assert reported['onager_auth_refusals_total{reason="missing"}'] == 2
+    metrics = of_registry(registry)
+    assert metrics['onager_auth_refusals_total{reason="missing"}'] == 2
     for scheduler in pair.schedulers.values():
         await scheduler.close()
 
@@ -85,17 +85,17 @@ async def test_executors_and_what_they_see_of_the_exchange(clock):
         executors.registry.seen(session.record, 7)
         executors._sessions[session.executor_id] = session
     executors.session("e1").exchange = pb.ExchangeUse(bytes=7, files=2, free_bytes=9, total_bytes=90, looked_ms=1)
-    reported = of_registry(registry)
-    assert counted(reported, "onager_executors") == {
+    metrics = of_registry(registry)
+    assert counted(metrics, "onager_executors") == {
         'onager_executors{mode="pull",state="alive"}': 2,
         'onager_executors{mode="pull",state="draining"}': 1,
         'onager_executors{mode="pull",state="lost"}': 1,
     }
-    assert counted(reported, "onager_executor_slots") == {
+    assert counted(metrics, "onager_executor_slots") == {
         'onager_executor_slots{state="free"}': 8,
         'onager_executor_slots{state="closed"}': 4,
     }
-    assert counted(reported, "onager_exchange_") == {
+    assert counted(metrics, "onager_exchange_") == {
         'onager_exchange_bytes{executor_id="e1"}': 7,
         'onager_exchange_files{executor_id="e1"}': 2,
         'onager_exchange_free_bytes{executor_id="e1"}': 9,
@@ -111,12 +111,12 @@ def test_figures_are_served_over_http():
         calls.answered(0.02)
         calls.failed()
         losses.lost(Loss.LEASE)
-        reported = fetched(port)
-    assert reported['onager_executor_call_seconds_bucket{le="0.025"}'] == 1
-    assert reported['onager_executor_call_seconds_bucket{le="0.01"}'] == 0
-    assert reported["onager_executor_call_failures_total"] == 1
-    assert reported['onager_executor_lost_total{reason="lease"}'] == 1
-    assert reported["process_resident_memory_bytes"] > 0
+        metrics = fetched(port)
+    assert metrics['onager_executor_call_seconds_bucket{le="0.025"}'] == 1
+    assert metrics['onager_executor_call_seconds_bucket{le="0.01"}'] == 0
+    assert metrics["onager_executor_call_failures_total"] == 1
+    assert metrics['onager_executor_lost_total{reason="lease"}'] == 1
+    assert metrics["process_resident_memory_bytes"] > 0
 
 
 def test_a_distribution_counts_a_bound_in_its_own_bucket_and_no_time_before_0():
@@ -125,10 +125,10 @@ def test_a_distribution_counts_a_bound_in_its_own_bucket_and_no_time_before_0():
     registry.register(distribution)
     for value in (-3.0, 0.05, 0.06, 1e6):
         distribution.observe(value)
-    reported = of_registry(registry)
-    counts = [reported[f'onager_job_duration_seconds_bucket{{le="{bound}"}}'] for bound in (0.05, 0.1, 3600.0, "+Inf")]
+    metrics = of_registry(registry)
+    counts = [metrics[f'onager_job_duration_seconds_bucket{{le="{bound}"}}'] for bound in (0.05, 0.1, 3600.0, "+Inf")]
     assert counts == [2, 3, 3, 4]
-    assert reported["onager_job_duration_seconds_sum"] == pytest.approx(1e6 + 0.11)
+    assert metrics["onager_job_duration_seconds_sum"] == pytest.approx(1e6 + 0.11)
 
 
 async def test_a_blocked_event_loop_shows():
@@ -146,9 +146,9 @@ async def test_a_blocked_event_loop_shows():
     lag = asyncio.create_task(EventLoopLag(registry, SimpleNamespace(monotonic_s=now_s)).run())
     await eventually(lambda: done.is_so)
     lag.cancel()
-    reported = of_registry(registry)
-    assert reported['onager_event_loop_lag_seconds_bucket{le="0.1"}'] == 1
-    assert reported['onager_event_loop_lag_seconds_bucket{le="0.25"}'] == 2
+    metrics = of_registry(registry)
+    assert metrics['onager_event_loop_lag_seconds_bucket{le="0.1"}'] == 1
+    assert metrics['onager_event_loop_lag_seconds_bucket{le="0.25"}'] == 2
 
 
 async def test_a_lease_that_is_not_renewed_runs_out(clock):

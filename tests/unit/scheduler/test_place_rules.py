@@ -39,7 +39,7 @@ def view(**changes):
         (None, view(wanted="", id="", mark="", problem="it is not there"), False, Make),
         (None, view(), False, Begin),
         (None, view(problem="it has not answered for 15 s"), False, Make),
-        # Where there is one, it is reported; a directory without it never is the place.
+        # Where there is an id, it is sent; a directory without it never is the place.
         (Known(), view(wanted="", id="", mark=""), True, Tell),
         (Known(), view(wanted=OTHER, id=OTHER), True, Tell),
         (Known(), view(id="", mark=""), False, Refuse),

@@ -122,15 +122,15 @@ def test_a_stage_is_reported_with_what_was_wasted():
     found = apply_all(found, [planned(3)])
     found = apply_all(found, launches(found, 2))
 
-    def reported():
+    def now():
         job = SimpleNamespace(graph=found, seq=4, header=JobTerms())
         return teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress
 
-    assert not reported().stages[1].HasField("wasted")
+    assert not now().stages[1].HasField("wasted")
     cost = TaskMetrics(run_ms=70, fetch_ms=9)
     found = apply_all(found, [replace(failed(0, 5), metrics=cost), succeeded(1, 1)])
-    assert reported().stages[1].wasted == pb.TaskMetrics(run_ms=70, fetch_ms=9)
-    assert JobProgress.from_message(reported()).stages[1].wasted_ms == 70
+    assert now().stages[1].wasted == pb.TaskMetrics(run_ms=70, fetch_ms=9)
+    assert JobProgress.from_message(now()).stages[1].wasted_ms == 70
 
 
 def test_a_job_says_how_much_of_it_lies_in_the_exchange():
@@ -185,15 +185,15 @@ def test_a_task_that_ran_twice_at_once_says_so():
     found = apply_all(found, find_stragglers(found, ["e1", "e2"], 99_999))
     found = apply_all(found, [pop_next_tasks(found, ExecutorSlot("e2", "life", 1), 1, 99_999)])
 
-    def reported():
+    def now():
         job = SimpleNamespace(header=HEADER, graph=found, seq=4)
         stage = teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress.stages[1]
         task = stage.tasks[1]
         return stage.tasks_speculated, task.attempts, task.speculated, task.speculative_executor_id
 
-    assert reported() == (1, 2, True, "e2")
+    assert now() == (1, 2, True, "e2")
     found = apply_all(found, [replace(succeeded(1, 1, attempt=1), executor_id="e2")])
-    assert reported() == (1, 2, True, "")
+    assert now() == (1, 2, True, "")
     job = SimpleNamespace(header=HEADER, graph=found, seq=4)
     stage = teller().detail(job, pb.JobSpec(), UNEXPLAINED, pb.GetJobRequest()).progress.stages[1]
     assert [t.speculative_won for t in stage.tasks] == [False, True]

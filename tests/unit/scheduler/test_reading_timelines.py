@@ -130,8 +130,8 @@ async def test_a_long_job_that_ends_while_its_timeline_is_read_is_reported_as_en
         return await after(*args)
 
     monkeypatch.setattr(history, "after", and_it_ends)
-    reported = json.loads(await timelines.as_json(JOB))
-    assert (reported["is_over"], reported["state"]) == (True, "successful")
+    content = json.loads(await timelines.as_json(JOB))
+    assert (content["is_over"], content["state"]) == (True, "successful")
     assert json.loads(await timelines.as_json(JOB))["state"] == "successful"
 
 

@@ -105,7 +105,7 @@ async def test_a_look_at_a_job_does_not_decode_what_is_being_committed_here(back
     is_stored, is_read, may_answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
     put_txn, read_txn = backend.put_txn, backend.read_txn
 
-    async def reported_read_txn(*args):
+    async def noted_read_txn(*args):
         found = await read_txn(*args)
         is_read.set()
         return found
@@ -117,7 +117,7 @@ async def test_a_look_at_a_job_does_not_decode_what_is_being_committed_here(back
         return result
 
     monkeypatch.setattr(backend, "put_txn", slow_put_txn)
-    monkeypatch.setattr(backend, "read_txn", reported_read_txn)
+    monkeypatch.setattr(backend, "read_txn", noted_read_txn)
     monkeypatch.setattr(job_log, "follow", lambda *_: pytest.fail("it was decoded"))
     committing = asyncio.create_task(step(jobs, job, [succeeded(1, 0, at_ms=20)]))
     await is_stored.wait()

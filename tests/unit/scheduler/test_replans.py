@@ -89,9 +89,9 @@ async def report(backend, jobs, coordinator, success):
 async def test_the_report_that_makes_it_due_brings_the_re_plan_and_nothing_that_waits_for_it(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
     (launch,) = await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
-    reported = launch.task_set
-    assert (reported.work, reported.stage_id, len(reported.tasks)) == (pb.REPLAN, 4, 1)
-    task = reported.replan
+    task_set = launch.task_set
+    assert (task_set.work, task_set.stage_id, len(task_set.tasks)) == (pb.REPLAN, 4, 1)
+    task = task_set.replan
     assert (task.frame_digest, task.first_stage_id, task.falsify) == ("frame", 5, "")
     (begun,) = task.begun
     assert (begun.stage_id, begun.finished, begun.repeatable, begun.rows, begun.bytes) == (1, True, True, 1, 1)
@@ -152,15 +152,15 @@ async def test_a_re_plan_that_takes_too_long_is_given_up_by_whoever_launches_nex
 
 
 @pytest.mark.virtual_time
-async def test_slots_that_wait_learn_when_a_re_plan_has_had_its_time(backend, clock):
+async def test_tasks_count_as_waiting_again_when_a_re_plan_has_had_its_time(backend, clock):
     jobs, coordinator = await at_work(backend, clock)
     await coordinator.record_statuses([succeeded(1, 0)], Share(SLOT, 5))
-    job, reported = await jobs.get(JOB), []
-    queue = SimpleNamespace(update=lambda _, **load: reported.append(load["available"]), remove=lambda _: None)
+    job, received = await jobs.get(JOB), []
+    queue = SimpleNamespace(update=lambda _, **load: received.append(load["available"]), remove=lambda _: None)
     alone = SimpleNamespace(is_mine=lambda _: True, follows=lambda _: True)
     loads = JobLoads(queue, SimpleNamespace(revision=lambda _: 1), alone, clock)
     loads.on_commit(job, head_of(job.graph, terms_of(pb.JobSpec(), "c", 0)))
-    assert reported == [0], "its tasks wait"
+    assert received == [0], "its tasks wait"
     assert loads._pausing
 
 

@@ -122,8 +122,8 @@ async def test_a_caller_that_is_cancelled_is_cancelled_and_the_call_goes_on(worl
 
 
 async def test_a_watcher_who_has_gone_misses_no_failure(world, there):
-    reported = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    received = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: received.append(context))
     watcher = asyncio.create_task(world.actor.progress(JobId("job-0")))
     await eventually(lambda: there.calls == 1)
     watcher.cancel()
@@ -132,7 +132,7 @@ async def test_a_watcher_who_has_gone_misses_no_failure(world, there):
     await world.leave()
     await eventually(lambda: not world.actor._under_way)
     gc.collect()
-    assert reported == []
+    assert received == []
 
 
 async def test_an_answer_that_cannot_be_worked_off_leaves_nobody_waiting(world, there, monkeypatch):

@@ -103,8 +103,8 @@ def is_not_attended_to():
 async def test_a_scheduler_that_refuses_connections_is_dead_until_it_answers_again(store, other):
     async with attending(store) as schedulers:
         await eventually(lambda: other.calls >= 2)  # it has answered, and is attended to
-        reported = []
-        schedulers.listen(lambda: reported.append(sorted(schedulers.live)))
+        received = []
+        schedulers.listen(lambda: received.append(sorted(schedulers.live)))
         life = other.life
         await other.server.stop(0)
         await eventually(lambda: "b" not in schedulers.live)
@@ -113,7 +113,7 @@ async def test_a_scheduler_that_refuses_connections_is_dead_until_it_answers_aga
         await other.serve(incarnation=life)
         await eventually(lambda: "b" in schedulers.live)
         assert schedulers.find("b").incarnation == life
-        assert reported == [["a"], ["a", "b"]]
+        assert received == [["a"], ["a", "b"]]
 
 
 async def test_a_life_after_which_another_answers_is_over(store, other):

@@ -169,8 +169,8 @@ async def test_a_failed_step_fails_the_script_and_stops_the_others(scheduler):
     outcome = (await scheduler.jobs.fresh(P)).graph.outcome
     assert outcome.failure.message == "step 2 of 2 (right): division by zero"
     await scheduler.steps._work_off()
-    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), CONTEXT)).progress
-    assert [(s.child_job_id, s.step_state) for s in reported.stages[1:]] == [("p.1", "cancelled"), ("p.2", "failed")]
+    progress = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), CONTEXT)).progress
+    assert [(s.child_job_id, s.step_state) for s in progress.stages[1:]] == [("p.1", "cancelled"), ("p.2", "failed")]
     assert children(scheduler) == {"p.1": JobState.CANCELLED, "p.2": JobState.FAILED}
 
 
@@ -229,8 +229,8 @@ async def test_a_retry_takes_the_committed_steps_for_done(scheduler):
     await retry(scheduler)
     await scheduler.steps._work_off()
     assert set(children(scheduler, JobId("q"))) == {"q.2"}
-    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), CONTEXT)).progress
-    assert [(s.child_job_id, s.step_rows, s.state) for s in reported.stages[1:]] == [
+    progress = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), CONTEXT)).progress
+    assert [(s.child_job_id, s.step_rows, s.state) for s in progress.stages[1:]] == [
         ("p.1", 7, "successful"),
         ("q.2", 0, "running"),
         ("", 0, "unresolved"),
@@ -270,8 +270,8 @@ async def test_a_retry_waits_for_a_step_that_is_still_being_published(scheduler,
     await retry(scheduler)
     assert set(children(scheduler, JobId("q"))) == {"q.2"}
     await end(scheduler, "p.1", rows=5)
-    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), CONTEXT)).progress
-    assert [(s.child_job_id, s.step_rows) for s in reported.stages[1:]] == [("p.1", 5), ("q.2", 0)]
+    progress = (await scheduler.service.GetJob(pb.GetJobRequest(job_id="q"), CONTEXT)).progress
+    assert [(s.child_job_id, s.step_rows) for s in progress.stages[1:]] == [("p.1", 5), ("q.2", 0)]
 
 
 async def test_a_retry_of_a_retry_that_came_to_nothing_finds_what_was_done(scheduler):
@@ -417,8 +417,8 @@ async def test_the_result_of_a_script_is_gone_with_that_of_its_last_step(schedul
 async def test_a_script_whose_last_step_writes_says_where(scheduler):
     await submit(scheduler, spec_of(sql("SELECT 1")))
     await end(scheduler, "p.1", rows=3, sink=SinkSpec(path="/out", format="parquet", mode="error"))
-    reported = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), CONTEXT)).progress
-    assert (reported.sink_path, reported.result_rows) == ("/out", 3)
+    progress = (await scheduler.service.GetJob(pb.GetJobRequest(job_id=P), CONTEXT)).progress
+    assert (progress.sink_path, progress.result_rows) == ("/out", 3)
 
 
 @pytest.mark.parametrize("form", ["timeline", "timeline-svg", "spark-event-log"])
@@ -427,8 +427,8 @@ async def test_what_a_script_did_can_be_exported(scheduler, form):
     await end(scheduler, "p.1")
     await end(scheduler, "p.2", failure="no")
     request = pb.ExportJobRequest(job_id=P, format=form)
-    reported = b"".join([chunk.content async for chunk in scheduler.service.ExportJob(request, CONTEXT)])
-    assert b"step 2" in reported or b"Stage Completed" in reported or b"SparkListenerStageCompleted" in reported
+    exported = b"".join([chunk.content async for chunk in scheduler.service.ExportJob(request, CONTEXT)])
+    assert b"step 2" in exported or b"Stage Completed" in exported or b"SparkListenerStageCompleted" in exported
 
 
 async def all_reported(scheduler):
@@ -461,8 +461,8 @@ async def test_no_secret_is_shown_of_the_name_of_a_step(scheduler):
 async def test_the_plan_of_a_script_as_it_ran_is_its_steps(scheduler):
     await submit(scheduler)
     await end(scheduler, "p.1")
-    reported = await scheduler.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), CONTEXT)
-    assert [stage.info.name for stage in reported.stages] == ["plan", "step 1", "step 2", "step 3"]
+    plan = await scheduler.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=P), CONTEXT)
+    assert [stage.info.name for stage in plan.stages] == ["plan", "step 1", "step 2", "step 3"]
 
 
 async def test_events_of_a_script_are_reported_in_words(scheduler):
@@ -471,8 +471,8 @@ async def test_events_of_a_script_are_reported_in_words(scheduler):
     await end(scheduler, "p.2", failure="no")
     batches = [batch async for batch in scheduler.service.WatchEvents(pb.WatchEventsRequest(job_id=P), CONTEXT)]
     events = [JobEvent(1, 0, "s", e.type, json.loads(e.json)) for batch in batches for e in batch.events]
-    reported = [what(event) for event in events if event.type == "step_ended"]
-    assert reported == ["step 1: job p.1, 1 row", "step 2: job p.2 failed: no"]
+    texts = [what(event) for event in events if event.type == "step_ended"]
+    assert texts == ["step 1: job p.1, 1 row", "step 2: job p.2 failed: no"]
 
 
 async def test_webhooks_are_notified_of_the_script_alone(store, clock, tmp_path):

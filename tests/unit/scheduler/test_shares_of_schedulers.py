@@ -26,7 +26,7 @@ async def test_a_waiting_job_of_another_scheduler_gets_its_share_as_tasks_end(pa
         assert Counter(key.job_id for key in keys) in ({old: 2, new: 2}, {old: 3, new: 1}, {old: 1, new: 3})
 
 
-async def test_it_gets_its_share_also_where_its_own_scheduler_learns_of_no_report(pair):
+async def test_it_gets_its_share_also_where_its_own_scheduler_gets_no_report(pair):
     """All executors talk with the scheduler of the old job, and all reports are of that."""
     old, new = job_of(THERE), job_of(HERE)
     await pair.run_job(old, 100)

@@ -1,4 +1,4 @@
-"""How many slots are wanted, as KEDA is reported."""
+"""How many slots are wanted, as reported to KEDA."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def test_what_jobs_could_use_within_the_limits_of_their_sessions(claims, wanted)
 
 
 def test_a_number_that_is_only_assumed_does_not_start_executors(backend, clock):
-    """A scheduler that sees the head of a job before anybody reported it of the job's tasks asks for them."""
+    """A scheduler asks for a job's tasks if it sees the job's head before anybody reports tasks to it."""
     heads = JobHeads(backend, clock, interval_ms=500)
     ownership = SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False)
     queue = FairQueue()

@@ -50,17 +50,17 @@ async def test_an_address_that_is_not_known_yet_is_asked_for():
     assert registry.asked == 1
     await registry.streams.learn(graph, [2])
     assert registry.asked == 1
-    (reported,) = registry.streams.inputs_of(graph, 2)
+    (stream,) = registry.streams.inputs_of(graph, 2)
     tasks = [pb.StreamedTask(task_attempt=0, address="h:1"), pb.StreamedTask(task_attempt=0, address="h:2")]
-    assert reported == pb.StreamedInput(stage_id=1, stage_attempt=0, tasks=tasks)
+    assert stream == pb.StreamedInput(stage_id=1, stage_attempt=0, tasks=tasks)
 
 
 async def test_a_life_that_is_over_has_no_address():
     registry = Roster({}, {("a", "a1"): "h:1", ("b", "b2"): "h:3"})
     graph = at_work()
     await registry.streams.learn(graph, [2])
-    (reported,) = registry.streams.inputs_of(graph, 2)
-    assert [task.address for task in reported.tasks] == ["h:1", ""]
+    (stream,) = registry.streams.inputs_of(graph, 2)
+    assert [task.address for task in stream.tasks] == ["h:1", ""]
 
 
 def test_a_slot_of_an_executor_without_an_address_is_not_for_streams():

@@ -142,7 +142,7 @@ async def test_an_executor_whose_lease_ended_unnoticed_gets_another(schedulers, 
     assert not await lost_of(other)
 
 
-async def test_a_broken_connection_is_no_loss_where_another_scheduler_may_learn_of_the_executor(schedulers, clock):
+async def test_a_broken_connection_is_no_loss_where_the_executor_may_call_another_scheduler(schedulers, clock):
     first, other = schedulers
     first.executors.suspect(first.executors.require("e1", "life"))
     await other.gateway.Heartbeat(BEAT, Context())
@@ -155,7 +155,7 @@ async def test_a_broken_connection_is_no_loss_where_another_scheduler_may_learn_
     assert not (await first.gateway.Heartbeat(BEAT, Context())).cancel  # and it may come back
 
 
-async def test_a_drain_is_known_by_all(schedulers):
+async def test_all_learn_of_a_drain(schedulers):
     first, other = schedulers
     await other.gateway.Heartbeat(BEAT, Context())
     await first.gateway.Heartbeat(pb.HeartbeatRequest(executor_id="e1", incarnation="life", draining=True), Context())
@@ -197,10 +197,10 @@ async def test_only_the_tail_of_a_known_log_is_read(schedulers):
 
 async def test_an_executor_that_registered_again_after_a_mistaken_loss_loses_nothing_later(schedulers, clock):
     first, other = schedulers
-    reported = []
+    received = []
 
     async def on_lost(lost):
-        reported.append((lost.executor_id, lost.incarnation))
+        received.append((lost.executor_id, lost.incarnation))
 
     other.executors._losses._on_lost = on_lost
     await other.executors.refresh()
@@ -214,13 +214,13 @@ async def test_an_executor_that_registered_again_after_a_mistaken_loss_loses_not
     )
     clock.advance(1_000)
     await other.executors.watch.look()
-    assert reported == []
+    assert received == []
     await first.executors.deregister("e1", "life", "it was silent")
     await other.executors.refresh()
     await other.executors.watch.look()
-    assert reported == [("e1", "life")]
+    assert received == [("e1", "life")]
     await other.executors.watch.look()
-    assert len(reported) == 1
+    assert len(received) == 1
 
 
 async def test_heartbeats_bring_what_is_to_be_cleaned_up(schedulers, clock):

@@ -21,7 +21,7 @@ from onager.scheduler.api.timeline.model import MarkKind
 from onager.scheduler.api.timeline.story import MAX_BARS, Story
 from onager.scheduler.api.timeline.telling import timeline_of
 from tests.unit.execution_graph.builder import Job, chain, new_graph, planned, stage
-from tests.unit.scheduler.timelines import bars, many, marks, reported
+from tests.unit.scheduler.timelines import bars, many, marks, timeline_from_log
 
 
 def test_attempts_are_bars_in_the_lanes_of_executors():
@@ -29,7 +29,7 @@ def test_attempts_are_bars_in_the_lanes_of_executors():
     job.launch("a", limit=2)
     job.launch("b")
     job.succeed(1, 0, 2)
-    now = reported(job)
+    now = timeline_from_log(job)
     assert [lane.executor_id for lane in now.lanes] == ["planner", "a", "b"]
     assert [lane.rows for lane in now.lanes] == [1, 2, 1]
     assert [(b.lane, b.row, b.partition, b.outcome) for b in bars(now, 1)] == [
@@ -42,7 +42,7 @@ def test_attempts_are_bars_in_the_lanes_of_executors():
     assert going_on.to_ms is None
     assert not now.is_over
     job.succeed(1, 1)
-    end = reported(job)
+    end = timeline_from_log(job)
     assert end.is_over
     assert end.state == "successful"
     assert end.outcomes == {Outcome.SUCCESSFUL: 4}
@@ -56,15 +56,15 @@ def test_a_row_that_is_free_again_is_taken_again():
     for _ in range(3):
         job.launch("a", limit=1)
         job.succeed(1, next(iter(job.running(1).running)))
-    assert {bar.row for bar in bars(reported(job), 1)} == {0}
+    assert {bar.row for bar in bars(timeline_from_log(job), 1)} == {0}
 
 
 def test_another_writer_is_a_take_over():
     job = planned(stage(1, 1, kind="result"))
     job.run(1)
-    (mark,) = marks(reported(job, writers=lambda position: "s1" if position < 4 else "s2"), MarkKind.TAKE_OVER)
+    (mark,) = marks(timeline_from_log(job, writers=lambda position: "s1" if position < 4 else "s2"), MarkKind.TAKE_OVER)
     assert (mark.scheduler_id, mark.text) == ("s2", "s2 goes on after s1")
-    assert not marks(reported(job, writers=lambda position: "" if position == 3 else "s1"), MarkKind.TAKE_OVER)
+    assert not marks(timeline_from_log(job, writers=lambda position: "" if position == 3 else "s1"), MarkKind.TAKE_OVER)
 
 
 def test_a_lost_executor_takes_its_running_tasks_and_rolls_stages_back():
@@ -73,7 +73,7 @@ def test_a_lost_executor_takes_its_running_tasks_and_rolls_stages_back():
     job.launch("a", limit=1)
     job.launch("b")
     assert job.lose("a")
-    now = reported(job)
+    now = timeline_from_log(job)
     assert Counter(bar.outcome for bar in bars(now, 2)) == {Outcome.LOST: 1, Outcome.STOPPED: 1}
     assert {m.stage for m in marks(now, MarkKind.STAGE_ROLLBACK)} == {1, 2}
     (lost,) = marks(now, MarkKind.EXECUTOR_LOST)
@@ -84,7 +84,7 @@ def test_a_lost_executor_takes_its_running_tasks_and_rolls_stages_back():
         (1, 1, Outcome.RUNNING),
     ]
     job.finish()
-    end = reported(job)
+    end = timeline_from_log(job)
     assert end.is_over
     assert not [bar for bar in end.bars if bar.outcome is Outcome.RUNNING]
     assert [(s.stage, s.attempt) for s in end.stages if s.outcome is Outcome.SUCCESSFUL] == [
@@ -103,7 +103,7 @@ def test_a_failure_is_tried_again_and_a_lost_input_rolls_back():
     job.succeed(1, 0, 1)
     job.launch("b")
     assert job.feed(job.cannot_fetch(2, 0, 1, 1))
-    now = reported(job)
+    now = timeline_from_log(job)
     (retry,) = marks(now, MarkKind.TASK_RETRY)
     assert (retry.stage, retry.partition, retry.executor_id) == (1, 0, "a")
     assert "io_error: it broke" in retry.text
@@ -123,7 +123,7 @@ def test_of_two_attempts_one_wins():
     job.succeed(1, 0, 1, 2)
     job.speculate("s")
     assert job.feed(job.success(1, 3, job.second(1, 3)))
-    now = reported(job)
+    now = timeline_from_log(job)
     (first, second) = (bar for bar in bars(now, 1) if bar.partition == 3)
     assert (first.outcome, first.speculative) == (Outcome.KILLED, False)
     assert (second.outcome, second.speculative) == (Outcome.SUCCESSFUL, True)
@@ -135,7 +135,7 @@ def test_streaming_that_is_given_up_is_a_mark_and_stops_what_ran():
     job.launch("a", limit=2)
     job.launch("b")
     assert job.lose("a")
-    now = reported(job)
+    now = timeline_from_log(job)
     assert [m.text for m in marks(now, MarkKind.STREAMING_GIVEN_UP)] == ["no heartbeat"]
     assert not marks(now, MarkKind.STAGE_ROLLBACK)
     assert Counter(bar.outcome for bar in now.bars if bar.stage) == {Outcome.LOST: 2, Outcome.STOPPED: 2}
@@ -145,7 +145,7 @@ def test_who_cancelled_and_what_was_stopped():
     job = planned(stage(1, 2, kind="result"))
     job.launch("a")
     assert job.feed(JobCancelled(reason="token=abc enough", principal="eve", at_ms=job.tick()))
-    now = reported(job)
+    now = timeline_from_log(job)
     (mark,) = marks(now, MarkKind.CANCELLED)
     assert mark.text.endswith("enough, by eve")
     assert "abc" not in mark.text
@@ -159,7 +159,7 @@ def test_what_planning_ran_as_well_is_one_bar():
     spec = stage(1, 1, kind="result", plan_digest=None)
     fused = TaskOutput(nonce="f", is_shared=True, rows=1, bytes=1)
     assert job.feed(job.plan(spec, fused=fused))
-    now = reported(job)
+    now = timeline_from_log(job)
     (bar,) = now.bars
     assert (bar.stage, bar.also_stage, bar.outcome) == (0, 1, Outcome.SUCCESSFUL)
     assert [(s.stage, s.outcome) for s in now.stages] == [(0, Outcome.SUCCESSFUL), (1, Outcome.SUCCESSFUL)]
@@ -172,7 +172,7 @@ def test_what_is_asked_for_after_a_position_completes_what_was_reported_before()
     known, known_marks = {}, {}
 
     def ask(after):
-        answer = reported(job, after, story=story)
+        answer = timeline_from_log(job, after, story=story)
         for bar in answer.bars:
             known[bar.stage, bar.stage_attempt, bar.partition, bar.attempt] = bar
         known_marks.update({mark.number: mark for mark in answer.marks})
@@ -190,7 +190,7 @@ def test_what_is_asked_for_after_a_position_completes_what_was_reported_before()
     ask(second.position)
     job.finish()
     last = ask(second.position)
-    whole = reported(job)
+    whole = timeline_from_log(job)
     assert sorted(known.values(), key=repr) == sorted(whole.bars, key=repr)
     assert [known_marks[number] for number in sorted(known_marks)] == list(whole.marks)
     assert last.position == whole.position
@@ -216,7 +216,7 @@ def test_a_gap_is_reported_and_what_comes_after_it_too():
 def test_json_leaves_out_what_is_empty():
     job = planned(stage(1, 1, kind="result"))
     job.launch("a")
-    found = json.loads(reported(job).as_json())
+    found = json.loads(timeline_from_log(job).as_json())
     assert found["bars"][1] == {
         "lane": 1,
         "stage": 1,

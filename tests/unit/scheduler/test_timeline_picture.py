@@ -19,7 +19,7 @@ from onager.scheduler.jobs.history import JobHistory
 from tests.unit.execution_graph.builder import chain, new_graph, planned, stage
 from tests.unit.scheduler.small_graphs import store
 from tests.unit.scheduler.test_job_store import running
-from tests.unit.scheduler.timelines import many, reported
+from tests.unit.scheduler.timelines import many, timeline_from_log
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -41,7 +41,7 @@ def test_it_shows_attempts_marks_and_who_drove_the_job():
     job.launch("b")
     job.lose("a")
     job.finish()
-    svg = picture(reported(job, writers=lambda position: "s1" if position < 8 else "s2"))
+    svg = picture(timeline_from_log(job, writers=lambda position: "s1" if position < 8 else "s2"))
     shown = texts(svg)
     assert {"s1", "s2", "a", "b", "z", "planning", "stage 1", "stage 2"} <= set(shown)
     for said in ("task tried again: task 0 of stage 1 on a: io_error", "executor lost: a", "ended: successful"):
@@ -51,7 +51,7 @@ def test_it_shows_attempts_marks_and_who_drove_the_job():
 
 
 def test_it_is_complete_in_itself_and_has_a_dark_form():
-    svg = picture(reported(planned(stage(1, 2, kind="result"))))
+    svg = picture(timeline_from_log(planned(stage(1, 2, kind="result"))))
     assert "prefers-color-scheme:dark" in svg
     assert svg.replace("http://www.w3.org/2000/svg", "").count("http") == 0
     assert not any(name in svg for name in ("<script", "href", "url(", "@import"))
@@ -62,7 +62,7 @@ def test_a_job_with_a_strange_name_is_still_a_picture(name):
     job = planned(stage(1, 2, kind="result"))
     job.graph = replace(job.graph, name=name)
     assert job.feed(JobCancelled(reason=name[:400], at_ms=job.tick()))
-    svg = picture(reported(job))
+    svg = picture(timeline_from_log(job))
     assert "<script" not in svg
     assert not list(ET.fromstring(svg.encode()).iter(f"{SVG}script"))
 
@@ -77,7 +77,7 @@ def test_a_job_with_many_attempts_is_a_picture_of_how_busy_executors_were():
 def test_stages_of_every_kind_of_work_are_reported_and_drawn(work):
     job = planned(stage(1, 1, kind="result"))
     job.launch("a")
-    reported(job, story=(story := Story(job.graph)))
+    timeline_from_log(job, story=(story := Story(job.graph)))
     story.log.stage_runs = [dataclasses.replace(run, spec=replace(run.spec, work=work)) for run in story.log.stage_runs]
     now = timeline_of(story, job.graph)
     assert {each.work for each in now.stages} == {work}

@@ -90,7 +90,7 @@ async def test_what_cannot_be_read_is_not_reported_and_read_later(backend, clock
     assert await times.shares(job)
 
 
-async def test_a_client_that_asks_for_a_job_gets_them(backend, clock):
+async def test_a_client_that_asks_for_a_job_gets_its_shares(backend, clock):
     scheduler = SchedulerApp(
         SchedulerSettings(exchange_dir="/x", scheduler_id="s", listen="127.0.0.1:1"), backend, clock
     )
@@ -98,8 +98,8 @@ async def test_a_client_that_asks_for_a_job_gets_them(backend, clock):
     await scheduler.jobs.submit(graph(JOB))
     for page in (pb.GetJobRequest(job_id=JOB), pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1)):
         progress = (await scheduler.service.GetJob(page, FakeContext())).progress
-        reported = sum(share.ms for share in progress.time_shares)
-        assert reported == clock.now_ms() - progress.submitted_ms
+        sum_ms = sum(share.ms for share in progress.time_shares)
+        assert sum_ms == clock.now_ms() - progress.submitted_ms
     await scheduler.close()
 
 

@@ -72,11 +72,11 @@ async def test_who_comes_later_gets_what_is_read_after_that(looks, monkeypatch):
     """It may have seen more at another scheduler."""
     real, fresh = looks._progress, []
 
-    async def reported(job_id, seq, *, is_fresh):
+    async def noted(job_id, seq, *, is_fresh):
         fresh.append(is_fresh)
         return await real(job_id, seq, is_fresh=is_fresh)
 
-    monkeypatch.setattr(looks, "_progress", reported)
+    monkeypatch.setattr(looks, "_progress", noted)
     async with aclosing(looks.progress(JOB)) as first, aclosing(looks.progress(JOB)) as second:
         await anext(first)
         assert fresh == [True]
@@ -89,12 +89,12 @@ async def test_what_cannot_be_read_is_reported_to_all(scheduler):
         async with aclosing(scheduler.service.queries.progress(JobId("nobody"))) as messages:
             await anext(messages)
 
-    reported = await asyncio.gather(watch(), watch(), return_exceptions=True)
-    assert [type(error) for error in reported] == [JobNotFoundError, JobNotFoundError]
+    results = await asyncio.gather(watch(), watch(), return_exceptions=True)
+    assert [type(error) for error in results] == [JobNotFoundError, JobNotFoundError]
     assert scheduler.service.queries._followers == 0
 
 
-def test_the_more_watch_the_less_often_each_learns():
+def test_the_more_watch_the_less_often_each_gets_a_message():
     assert pace_s(1) == pace_s(50) == timing.WATCH_EVERY_S
     assert 1_200 / pace_s(1_200) <= 500
 
@@ -108,23 +108,23 @@ async def test_a_job_that_changes_all_the_time_is_reported_at_that_pace(follower
     await scheduler.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=SPEC), FakeContext())
     await scheduler.local.fill_reservations(JOB, [ExecutorReservation.of(SLOT)])
     await scheduler.writers.record_decision(JOB, lambda _: Decision([planned(100)]))
-    reported_s = [[] for _ in range(followers)]
+    times_s = [[] for _ in range(followers)]
 
-    async def watch(reported):
+    async def watch(times):
         async for _ in scheduler.service.queries.shared_progress(JOB):
-            reported.append(clock.monotonic_s())
+            times.append(clock.monotonic_s())
 
-    watching = [asyncio.create_task(watch(reported)) for reported in reported_s]
+    watching = [asyncio.create_task(watch(times)) for times in times_s]
     await asyncio.sleep(5)
-    for reported in reported_s:
-        reported.clear()
+    for times in times_s:
+        times.clear()
     for _ in range(100):
         await scheduler.local.fill_reservations(JOB, [ExecutorReservation.of(SLOT)])
         await asyncio.sleep(0.05)
     await scheduler.service.CancelJob(pb.CancelJobRequest(job_id=JOB), FakeContext())
     await asyncio.gather(*watching)
-    for reported in reported_s:
-        gaps = [after - before for before, after in pairwise(reported[:-1])]  # the end is reported at once
+    for times in times_s:
+        gaps = [after - before for before, after in pairwise(times[:-1])]  # the end is reported at once
         assert pace_s(followers) - 0.001 < min(gaps)
         assert max(gaps) < pace_s(followers) + 0.1
 

@@ -134,9 +134,9 @@ async def test_an_end_is_reported_with_a_signature_that_receivers_can_check(sche
     content = f"job-1.{headers['webhook-timestamp']}.".encode() + body
     expected = base64.b64encode(hmac.new(SECRET, content, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
-    reported = json.loads(body)
-    assert reported["type"] == "job.ended"
-    assert (reported["data"]["job_id"], reported["data"]["state"]) == ("job-1", "cancelled")
+    notice = json.loads(body)
+    assert notice["type"] == "job.ended"
+    assert (notice["data"]["job_id"], notice["data"]["state"]) == ("job-1", "cancelled")
     assert b"hunter2" not in body
 
 
@@ -150,7 +150,7 @@ async def test_a_refused_delivery_is_tried_again_with_the_same_id_and_redirects_
     assert receiver.ids() == ["job-1"] * 4
 
 
-async def test_what_a_scheduler_due_when_it_died_another_one_tells(schedulers, receiver):
+async def test_what_was_due_when_a_scheduler_died_another_one_sends(schedulers, receiver):
     receiver.answers = [500] * 1000
     first = await schedulers("s1", receiver.url)
     at_work = Delivering(first)
@@ -166,10 +166,10 @@ async def test_what_a_scheduler_due_when_it_died_another_one_tells(schedulers, r
     await is_reported(second)
     await is_reported(second, "job-2")
     await at_work.kill()
-    reported = [headers["webhook-id"] for headers, _ in receiver.got if headers["path"].endswith("/again")]
-    assert sorted(reported) == ["job-1", "job-2"]
+    ids = [headers["webhook-id"] for headers, _ in receiver.got if headers["path"].endswith("/again")]
+    assert sorted(ids) == ["job-1", "job-2"]
     third = await schedulers("s3", receiver.url)
-    assert not third.webhooks.deliveries._due, "once reported, it is not reported again"
+    assert not third.webhooks.deliveries._due, "what was sent once is not sent again"
 
 
 async def test_who_dies_between_telling_and_noting_is_followed_by_a_repeat_with_the_same_id(
@@ -195,7 +195,7 @@ async def test_who_dies_between_telling_and_noting_is_followed_by_a_repeat_with_
     assert receiver.got[0][1] == receiver.got[1][1]
 
 
-async def test_a_receiver_that_is_gone_does_not_keep_others_from_learning_and_is_given_up(schedulers, receiver):
+async def test_a_receiver_that_is_gone_does_not_keep_others_from_being_notified_and_is_given_up(schedulers, receiver):
     closed = Receiver()
     closed.close()
     scheduler = await schedulers("s1", closed.url, receiver.url, webhook_give_up_s=0)

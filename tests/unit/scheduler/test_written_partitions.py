@@ -90,7 +90,7 @@ def test_two_that_add_to_old_and_to_the_same_new_partitions_both_win(t):
     assert t.places() == {"k=a": f"{WHERE}/k=a", "k=b": f"{WHERE}/v-1/k=b", "k=new": f"{WHERE}/k=new"}
 
 
-def test_one_that_adds_is_reported_when_a_partition_moved_or_went_after_it_has_looked(t):
+def test_one_that_adds_gets_an_error_when_a_partition_moved_or_went_after_it_has_looked(t):
     for change in ({"b": at(f"{WHERE}/v-2/k=b")}, {"b": None}):
         planned, places = t.planned(), TablePlaces(KEY, "nothing", "", {"k=b": Place(f"{WHERE}/v-1/k=b", "x")})
         t.set(**change)
@@ -98,7 +98,7 @@ def test_one_that_adds_is_reported_when_a_partition_moved_or_went_after_it_has_l
             t.merge(with_written(planned, places))
 
 
-def test_of_two_that_replace_a_partition_the_second_is_reported_and_others_are_not(t):
+def test_of_two_that_replace_a_partition_the_second_gets_an_error_and_others_do_not(t):
     first, second, third = t.planned(), t.planned(), t.planned()
     t.write(first, ["k=a"], "written", at=f"{WHERE}/v-2")
     with pytest.raises(CatalogConflictError, match="partition k=a was altered"):
@@ -108,7 +108,7 @@ def test_of_two_that_replace_a_partition_the_second_is_reported_and_others_are_n
     t.write(t.planned(), ["k=a"], "written", at=f"{WHERE}/v-5")
 
 
-def test_one_that_replaces_a_partition_that_has_another_name_by_then_is_reported(t):
+def test_one_that_replaces_a_partition_that_has_another_name_by_then_gets_an_error(t):
     for replaces, within in (("written", ""), ("matching", "k=a"), ("matching", "")):
         planned = t.planned()
         places = {} if replaces == "matching" and not within else {"k=a": Place(f"{WHERE}/v-2/k=a", f"{WHERE}/k=a")}
@@ -118,7 +118,7 @@ def test_one_that_replaces_a_partition_that_has_another_name_by_then_is_reported
         t.set(a=at(f"{WHERE}/k=a"), c=None)
 
 
-def test_one_that_replaces_partitions_below_a_name_is_reported_when_one_of_them_has_gone(t):
+def test_one_that_replaces_partitions_below_a_name_gets_an_error_when_one_of_them_has_gone(t):
     planned = t.planned()
     t.set(b=None)
     with pytest.raises(CatalogConflictError, match="partitions of it were removed"):

@@ -15,7 +15,7 @@ from tests.unit.execution_graph.builder import planned, stage
 JOB = JobId("job-1")
 
 
-def reported(job, after=0, *, story=None, writers=None):
+def timeline_from_log(job, after=0, *, story=None, writers=None):
     """The timeline of a job whose log is committed one event a batch."""
     story = story or Story(job.graph)
     for position, event in enumerate(job.log, 1):

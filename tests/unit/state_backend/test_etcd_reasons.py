@@ -14,7 +14,7 @@ LAST = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-def reported(words: str, tls: Tls | None = None, code: grpc.StatusCode = UNAVAILABLE) -> str:
+def text_of(words: str, tls: Tls | None = None, code: grpc.StatusCode = UNAVAILABLE) -> str:
     return reason(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=words), tls)
 
 
@@ -48,20 +48,20 @@ def reported(words: str, tls: Tls | None = None, code: grpc.StatusCode = UNAVAIL
     ],
 )
 def test_what_is_known_is_reported_with_what_to_do(words, tls, meaning):
-    assert reported(LAST + words, tls).startswith(meaning)
-    assert reported(words, tls).startswith(meaning)
+    assert text_of(LAST + words, tls).startswith(meaning)
+    assert text_of(words, tls).startswith(meaning)
 
 
 def test_grpcs_own_words_follow_without_what_is_said_of_every_failure():
-    assert reported(f"{LAST}CERTIFICATE_VERIFY_FAILED: certificate has expired: OK", SERVER_ONLY).endswith(
+    assert text_of(f"{LAST}CERTIFICATE_VERIFY_FAILED: certificate has expired: OK", SERVER_ONLY).endswith(
         "(CERTIFICATE_VERIFY_FAILED: certificate has expired)"
     )
 
 
 def test_what_is_not_known_is_reported_as_it_is():
-    assert reported(f"{LAST}the moon is full") == "UNAVAILABLE: the moon is full"
-    assert reported("", code=grpc.StatusCode.INTERNAL) == "INTERNAL: no reason given"
+    assert text_of(f"{LAST}the moon is full") == "UNAVAILABLE: the moon is full"
+    assert text_of("", code=grpc.StatusCode.INTERNAL) == "INTERNAL: no reason given"
 
 
 def test_silence_is_reported_as_that():
-    assert reported("Deadline Exceeded", code=grpc.StatusCode.DEADLINE_EXCEEDED) == "it did not answer in time"
+    assert text_of("Deadline Exceeded", code=grpc.StatusCode.DEADLINE_EXCEEDED) == "it did not answer in time"

@@ -193,7 +193,7 @@ async def test_a_decision_to_write_nothing_is_the_result(honest):
     assert (await honest.get(*A)).mod_revision == 1
 
 
-async def test_who_is_never_first_is_reported_so(honest, monkeypatch):
+async def test_who_is_never_first_gets_an_error_that_says_so(honest, monkeypatch):
     monkeypatch.setattr(transactions, "_PAUSE_S", 0)
     with pytest.raises(StateUnavailableError, match="the number changes too often: others were first 20 times"):
         await count(honest, honest, others=99)

@@ -28,9 +28,9 @@ def test_rows_are_a_multiset():
 
 
 def test_a_swapped_multiplicity_is_a_difference_though_the_sets_are_equal():
-    reported = compare([(1, 1), (1, 1), (2, 2)], [(1, 1), (2, 2), (2, 2)])
-    assert "missing: 1" in reported
-    assert "too many: 1" in reported
+    text = compare([(1, 1), (1, 1), (2, 2)], [(1, 1), (2, 2), (2, 2)])
+    assert "missing: 1" in text
+    assert "too many: 1" in text
 
 
 def test_doubles_may_differ_by_rounding_alone():
@@ -72,8 +72,8 @@ def test_order_counts_where_the_query_orders_and_ties_may_come_in_any():
     by_k = Order(keys=(0,))
     assert compare([rows[1], rows[0], rows[2]], rows, order=by_k) is None
     assert compare([rows[1], rows[0], rows[2]], rows, order=by_k, ordered=True) is not None
-    reported = compare([rows[0], rows[2], rows[1]], rows, order=by_k)
-    assert reported.startswith("the rows are the same, but not their order: row 1 of 3 is\n  (2, 3)")
+    text = compare([rows[0], rows[2], rows[1]], rows, order=by_k)
+    assert text.startswith("the rows are the same, but not their order: row 1 of 3 is\n  (2, 3)")
     assert compare([rows[0], rows[2], rows[1]], rows, order=by_k, ordered=False) is None
     assert compare([rows[2], rows[0], rows[1]], rows) is None
     assert compare([rows[2], rows[0], rows[1]], rows, ordered=True) is not None
@@ -105,6 +105,6 @@ def test_rows_without_columns_are_counted():
 
 @pytest.mark.parametrize("rows", [3, 400])
 def test_many_rows_that_differ_are_shown_by_some(rows):
-    reported = compare([(i, 0) for i in range(rows)], [(i, 1) for i in range(rows)])
-    assert f"missing: {rows}" in reported
-    assert reported.count("\n  (") == 2 * min(rows, 5)
+    text = compare([(i, 0) for i in range(rows)], [(i, 1) for i in range(rows)])
+    assert f"missing: {rows}" in text
+    assert text.count("\n  (") == 2 * min(rows, 5)

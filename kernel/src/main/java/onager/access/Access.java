@@ -28,7 +28,7 @@ public final class Access {
     private static volatile Access current;
 
     private final SparkEnv env;
-    private final String reported;
+    private final String privateText;
     private final List<String> privates;
     /** Null: any place that is not private. */
     private final List<String> roots;
@@ -42,7 +42,7 @@ public final class Access {
 
     private Access(SparkEnv env, SparkConf conf) {
         this.env = env;
-        this.reported = conf.get(PRIVATE, "");
+        this.privateText = conf.get(PRIVATE, "");
         this.privates = lines(conf, PRIVATE);
         this.roots = conf.contains("spark.onager.roots") ? lines(conf, "spark.onager.roots") : null;
         this.warehouse = lines(conf, "spark.onager.warehouse");
@@ -60,7 +60,7 @@ public final class Access {
     static Access current() {
         SparkEnv env = SparkEnv.get();
         Access known = current;
-        if (env == null || (known != null && known.env == env && known.reported.equals(env.conf().get(PRIVATE, "")))) {
+        if (env == null || (known != null && known.env == env && known.privateText.equals(env.conf().get(PRIVATE, "")))) {
             return env == null ? null : known;
         }
         current = known = new Access(env, env.conf());

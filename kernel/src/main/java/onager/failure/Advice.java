@@ -12,7 +12,7 @@ public final class Advice {
 
     /** Return *message*, that of *error*, with what to do instead. */
     public static String with(String message, Object error) {
-        String condition = error instanceof SparkThrowable reported ? reported.getCondition() : null;
+        String condition = error instanceof SparkThrowable known ? known.getCondition() : null;
         String instead = condition == null ? null : INSTEAD.get(condition);
         return instead == null ? message : message + "\n" + instead;
     }

@@ -298,9 +298,9 @@ public final class Failures {
         if (fetch != null) {
             return fetch.getMessage();
         }
-        for (var reported : List.of(ExchangeFailure.class, BrokenStream.class)) {
-            if (has(chain, reported)) {
-                return first(chain, reported).getMessage();
+        for (var kind : List.of(ExchangeFailure.class, BrokenStream.class)) {
+            if (has(chain, kind)) {
+                return first(chain, kind).getMessage();
             }
         }
         if (isWorkerCrash(chain)) {

@@ -5,7 +5,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.TaskContext;
 
-/** The tasks of runs that run in this process, to know how much they have read so far. */
+/** The tasks of runs that run in this process, so that it is known how much they have read so far. */
 public final class Readings {
     private static final Set<Reading> RUNNING = ConcurrentHashMap.newKeySet();
 

@@ -60,17 +60,17 @@ public final class Tracker extends SparkListener {
     @Override
     public void onTaskEnd(SparkListenerTaskEnd e) {
         Place ended;
-        BiConsumer<String, Integer> reported;
+        BiConsumer<String, Integer> listener;
         synchronized (this) {
             ended = running.remove(e.taskInfo().taskId());
             if (ended != null) { // unless it runs again; its run may have been forgotten before it began
                 tasks.remove(ended.run + "/" + ended.partition, e.taskInfo().taskId());
             }
-            reported = whenEnded;
+            listener = whenEnded;
             notifyAll();
         }
         if (ended != null) {
-            reported.accept(ended.run, ended.partition);
+            listener.accept(ended.run, ended.partition);
         }
     }
 
@@ -79,9 +79,9 @@ public final class Tracker extends SparkListener {
         return running.containsValue(new Place(run, partition));
     }
 
-    /** Call *reported* with the run and the partition of each task that has ended, without a lock. */
-    public synchronized void whenEnded(BiConsumer<String, Integer> reported) {
-        whenEnded = reported;
+    /** Call *listener* with the run and the partition of each task that has ended, without a lock. */
+    public synchronized void whenEnded(BiConsumer<String, Integer> listener) {
+        whenEnded = listener;
     }
 
     /** Wait until all that Spark has done up to now is known here, at most *waitMs*. */

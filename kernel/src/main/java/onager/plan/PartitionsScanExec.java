@@ -96,8 +96,8 @@ public final class PartitionsScanExec extends OwnExec {
     }
 
     static long bytes(Scan scan) {
-        return scan instanceof SupportsReportStatistics reported
-                ? Math.min(UNKNOWN, reported.estimateStatistics().sizeInBytes().orElse(UNKNOWN))
+        return scan instanceof SupportsReportStatistics known
+                ? Math.min(UNKNOWN, known.estimateStatistics().sizeInBytes().orElse(UNKNOWN))
                 : UNKNOWN;
     }
 

@@ -25,12 +25,12 @@ import org.apache.spark.sql.execution.exchange.Exchange;
 /** Plans the rest of a query again from its `Frame`, with what the stages that have begun measured. */
 public final class Replanning {
     /** A stage that has begun. *rows* below 0: any number. */
-    public record Reported(int stage, boolean done, boolean sorted, int buckets, long bytes, long rows) {}
+    public record BegunStage(int stage, boolean done, boolean sorted, int buckets, long bytes, long rows) {}
 
     private final SparkSession session;
     private final Frame frame;
     private final IdentityHashMap<SparkPlan, LogicalPlan> links = new IdentityHashMap<>();
-    private final Map<Integer, Reported> reported = new LinkedHashMap<>();
+    private final Map<Integer, BegunStage> begun = new LinkedHashMap<>();
     private final Map<SparkPlan, Integer> stageOf = new IdentityHashMap<>();
     private final List<SparkPlan> put = new ArrayList<>();
     private final TreeSet<Integer> putIn = new TreeSet<>();
@@ -40,11 +40,11 @@ public final class Replanning {
     private final SparkPlan after;
     private boolean mayCostMore;
 
-    /** Plan in *session*, which must be active, from *stored*; *stages*: those that have begun, as JSON of `Reported`. */
+    /** Plan in *session*, which must be active, from *stored*; *stages*: those that have begun, as JSON of `BegunStage`. */
     public Replanning(SparkSession session, byte[] stored, String stages) throws Exception {
         this.session = session;
-        for (Reported each : Json.read(stages, Reported[].class)) {
-            reported.put(each.stage, each);
+        for (BegunStage each : Json.read(stages, BegunStage[].class)) {
+            begun.put(each.stage, each);
         }
         this.frame = Serialization.decode(stored);
         var live = new IdentityHashMap<LogicalPlan, LogicalPlan>();
@@ -120,7 +120,7 @@ public final class Replanning {
 
     /** Return *node* of the frame, made anew because transient fields are null after decoding, with stages put in. */
     private SparkPlan live(SparkPlan node, Map<SparkPlan, LogicalPlan> linked) {
-        Reported stage = reported.get(stageOf.getOrDefault(node, 0));
+        BegunStage stage = begun.get(stageOf.getOrDefault(node, 0));
         SparkPlan made;
         if (stage != null) {
             var exchange = (Exchange) node;

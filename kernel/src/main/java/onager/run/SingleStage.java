@@ -52,7 +52,7 @@ public final class SingleStage {
     public static byte[] run(SparkContext sc, Store store, Outputs outputs, JobGroups groups, SparkSession session, QueryExecution query,
             String spec) throws Exception {
         SparkPlan plan = query.executedPlan();
-        Spec reported = Json.read(spec, Spec.class);
+        Spec given = Json.read(spec, Spec.class);
         Outcome made = groups.progress().followed(exchanges(plan) + 1, () -> {
             long started = System.currentTimeMillis();
             OutputSpec output = Json.read(spec, OutputSpec.class);
@@ -61,10 +61,10 @@ public final class SingleStage {
                 rows = sc.parallelize(Seqs.seq(), 1, Seqs.tag(InternalRow.class)); // as in Spark, a file tells the columns
             }
             var bound = new Bound(session, plan, rows, List.of(), null, 0L);
-            var whole = new SingleStage(sc, store, output, reported.nonce, bound.partitions());
+            var whole = new SingleStage(sc, store, output, given.nonce, bound.partitions());
             return whole.run(bound, outputs, started);
         });
-        var measured = reported.metrics == null || reported.metrics == BoundPlan.Wanted.OFF ? null : BoundPlan.measured(plan);
+        var measured = given.metrics == null || given.metrics == BoundPlan.Wanted.OFF ? null : BoundPlan.measured(plan);
         if (measured != null) {
             made.fields().put("operators", measured.nodes());
             made.fields().put("op_metrics", measured.metrics());

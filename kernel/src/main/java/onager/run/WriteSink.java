@@ -48,7 +48,7 @@ final class WriteSink extends Task {
         boolean written = false;
         context.killTaskIfInterrupted(); // else it would recreate the directory of a job that has ended
         try {
-            reported(() -> makeStaging(fs));
+            explained(() -> makeStaging(fs));
             List<String> names = writeFiles(context, new SinkFiles(staging, nonce, partition), attempt, fs, rows, done);
             context.killTaskIfInterrupted();
             for (String name : names) {
@@ -88,7 +88,7 @@ final class WriteSink extends Task {
         return isMade;
     }
 
-    /** Make what was written survive a loss of power: once it is reported, nobody writes it again. */
+    /** Make what was written survive a loss of power: once it is explained, nobody writes it again. */
     private boolean sync(FileSystem fs, List<String> names) throws IOException {
         java.nio.file.Path local = local(fs, new Path(staging));
         if (local != null) {
@@ -99,20 +99,20 @@ final class WriteSink extends Task {
 
     private List<String> writeFiles(TaskContext context, SinkFiles files, TaskAttemptContext attempt, FileSystem fs,
             Iterator<InternalRow> rows, Written done) throws Exception {
-        FileFormatDataWriter writer = reported(() -> files.writer(description, attempt));
+        FileFormatDataWriter writer = explained(() -> files.writer(description, attempt));
         long begunNs;
         try {
             while (rows.hasNext()) {
                 InternalRow row = rows.next();
-                reported(() -> {
+                explained(() -> {
                     writer.write(row);
                     return null;
                 });
                 check(context, ++done.rows);
             }
             begunNs = System.nanoTime();
-            reported(writer::commit);
-            reported(() -> sync(fs, files.names()));
+            explained(writer::commit);
+            explained(() -> sync(fs, files.names()));
         } catch (Throwable e) {
             try {
                 writer.abort();
@@ -126,7 +126,7 @@ final class WriteSink extends Task {
     }
 
     /** Call *write*; turn an error about missing space into a `NoSpace` that names the place. */
-    private <T> T reported(Callable<T> write) throws Exception {
+    private <T> T explained(Callable<T> write) throws Exception {
         try {
             return write.call();
         } catch (Exception e) {

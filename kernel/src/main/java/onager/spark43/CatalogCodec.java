@@ -57,9 +57,9 @@ public final class CatalogCodec {
         texts(node, "partitionColumnNames", table.partitionColumnNames());
         if (table.bucketSpec().isDefined()) {
             BucketSpec buckets = table.bucketSpec().get();
-            ObjectNode reported = node.putObject("bucketSpec").put("numBuckets", buckets.numBuckets());
-            texts(reported, "bucketColumnNames", buckets.bucketColumnNames());
-            texts(reported, "sortColumnNames", buckets.sortColumnNames());
+            ObjectNode spec = node.putObject("bucketSpec").put("numBuckets", buckets.numBuckets());
+            texts(spec, "bucketColumnNames", buckets.bucketColumnNames());
+            texts(spec, "sortColumnNames", buckets.sortColumnNames());
         }
         node.put("owner", table.owner()).put("createTime", table.createTime()).put("lastAccessTime", table.lastAccessTime());
         node.put("createVersion", table.createVersion());
@@ -201,9 +201,9 @@ public final class CatalogCodec {
         }
         var columns = new HashMap<String, CatalogColumnStat>();
         node.path("columns").properties().forEach(each -> {
-            Option<CatalogColumnStat> reported = CatalogColumnStat.fromMap("", "c", texts(each.getValue()));
-            if (reported.isDefined()) {
-                columns.put(each.getKey(), reported.get());
+            Option<CatalogColumnStat> stat = CatalogColumnStat.fromMap("", "c", texts(each.getValue()));
+            if (stat.isDefined()) {
+                columns.put(each.getKey(), stat.get());
             }
         });
         Option<BigInt> rows = node.has("rowCount") ? Option.apply(new BigInt(node.path("rowCount").bigIntegerValue())) : Option.empty();

@@ -169,10 +169,10 @@ public final class ConnectSession implements AutoCloseable {
             }
             var response = observer.consumeResponse(next);
             if (response.isDefined()) {
-                ExecutePlanResponse reported = response.get().response();
+                ExecutePlanResponse sent = response.get().response();
                 next++;
-                if (!reported.hasResultComplete() && !reported.hasExecutionProgress()) {
-                    found.add(reported.toBuilder().clearSessionId().clearServerSideSessionId().clearOperationId().clearResponseId().build().toByteArray());
+                if (!sent.hasResultComplete() && !sent.hasExecutionProgress()) {
+                    found.add(sent.toBuilder().clearSessionId().clearServerSideSessionId().clearOperationId().clearResponseId().build().toByteArray());
                 }
                 continue;
             }
@@ -200,9 +200,9 @@ public final class ConnectSession implements AutoCloseable {
         return (Exception) cause;
     }
 
-    /** Return the error of which *reported* is what goes over gRPC: Spark keeps it for those who ask for its details. */
-    private Throwable cause(Throwable reported) {
-        return holder.errorIdToError().asMap().values().stream().findFirst().orElse(reported);
+    /** Return the error of which *sent* goes over gRPC: Spark keeps the error itself for those who ask for its details. */
+    private Throwable cause(Throwable sent) {
+        return holder.errorIdToError().asMap().values().stream().findFirst().orElse(sent);
     }
 
     /** Return the columns of an encoded DataType, a struct, as CREATE TABLE has them. */
@@ -236,8 +236,8 @@ public final class ConnectSession implements AutoCloseable {
 
     /** Return what Spark's server would tell of *error*: its class, its state, its message, and an encoded FetchErrorDetailsResponse of at most *most* bytes. */
     public static List<Object> describe(Throwable error, int most) {
-        String kind = error instanceof SparkThrowable reported && reported.getCondition() != null ? reported.getCondition() : "";
-        String state = error instanceof SparkThrowable reported && reported.getSqlState() != null ? reported.getSqlState() : "";
+        String kind = error instanceof SparkThrowable known && known.getCondition() != null ? known.getCondition() : "";
+        String state = error instanceof SparkThrowable known && known.getSqlState() != null ? known.getSqlState() : "";
         String message = Advice.with(error.getMessage() == null ? error.toString() : error.getMessage(), error);
         byte[] details = details(error, message, true);
         details = details.length > most ? details(error, message, false) : details;
@@ -245,11 +245,11 @@ public final class ConnectSession implements AutoCloseable {
     }
 
     private static byte[] details(Throwable error, String message, boolean hasTraces) {
-        FetchErrorDetailsResponse.Builder reported = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, hasTraces).toBuilder();
-        if (error.getMessage() != null && reported.getErrorsCount() > 0) {
-            reported.getErrorsBuilder(reported.getRootErrorIdx()).setMessage(message);
+        FetchErrorDetailsResponse.Builder answer = ErrorUtils$.MODULE$.throwableToFetchErrorDetailsResponse(error, hasTraces).toBuilder();
+        if (error.getMessage() != null && answer.getErrorsCount() > 0) {
+            answer.getErrorsBuilder(answer.getRootErrorIdx()).setMessage(message);
         }
-        return reported.build().toByteArray();
+        return answer.build().toByteArray();
     }
 
     /** A setting that sessions have; without a value it is undefined. */

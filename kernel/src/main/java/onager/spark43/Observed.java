@@ -14,7 +14,7 @@ public final class Observed {
 
     /** Returns what *plan*, which has run, has observed: an encoded ExecutePlanResponse with nothing else; empty if it observes nothing. */
     public static byte[] of(SparkPlan plan) {
-        ExecutePlanResponse.Builder reported = ExecutePlanResponse.newBuilder();
+        ExecutePlanResponse.Builder response = ExecutePlanResponse.newBuilder();
         for (var found : Seqs.each(CollectMetricsExec$.MODULE$.collect(plan).iterator())) {
             var metrics = ExecutePlanResponse.ObservedMetrics.newBuilder().setName(found._1());
             Row row = found._2();
@@ -23,8 +23,8 @@ public final class Observed {
                 metrics.addKeys(schema.apply(i).name());
                 metrics.addValues(LiteralValueProtoConverter$.MODULE$.toLiteralProto(row.get(i), schema.apply(i).dataType()));
             }
-            reported.addObservedMetrics(metrics);
+            response.addObservedMetrics(metrics);
         }
-        return reported.build().toByteArray();
+        return response.build().toByteArray();
     }
 }

@@ -110,9 +110,9 @@ public final class Variables extends VariableSubstitution {
         if (value.isDefined()) {
             return new SetCommand(Option.apply(new Tuple2<>(KEPT + name(key), value)));
         }
-        String reported = value(session.sessionState().conf(), name(key));
+        String shown = value(session.sessionState().conf(), name(key));
         return new Project(Seqs.<NamedExpression>seq(Expressions.alias(Literal$.MODULE$.apply(key), "key"),
-                Expressions.alias(Literal$.MODULE$.apply(reported.isEmpty() ? "<undefined>" : reported), "value")), new OneRowRelation());
+                Expressions.alias(Literal$.MODULE$.apply(shown.isEmpty() ? "<undefined>" : shown), "value")), new OneRowRelation());
     }
 
     /** Throws if a session with *conf* would be shown settings that are hidden by what the executors' settings say. */
