@@ -88,7 +88,7 @@ final class WriteSink extends Task {
         return isMade;
     }
 
-    /** Make what was written survive a loss of power: once it is explained, nobody writes it again. */
+    /** Make what was written survive a loss of power: once its task is reported, nobody writes it again. */
     private boolean sync(FileSystem fs, List<String> names) throws IOException {
         java.nio.file.Path local = local(fs, new Path(staging));
         if (local != null) {
