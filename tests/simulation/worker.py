@@ -416,11 +416,11 @@ class SimulatedWorker:
 
 def _place(key: TaskKey, assignment: Assignment) -> list[int]:
     """Return the portion that a task reads, and its place there, as its task set says."""
-    portion = assignment.task_set.portion
-    _, stage_id, portion, partitions = json.loads(assignment.blobs[portion.digest])
+    named = assignment.task_set.portion
+    _, stage_id, portion, partitions = json.loads(assignment.blobs[named.digest])
     assert stage_id == key.stage_id, "a portion of another stage is read"
-    assert portion.partitions == partitions > key.partition - portion.first_partition >= 0, "another portion is read"
-    return [portion, key.partition - portion.first_partition]
+    assert named.partitions == partitions > key.partition - named.first_partition >= 0, "another portion is read"
+    return [portion, key.partition - named.first_partition]
 
 
 def part_of(read: "pb.TaskRead | TaskRead") -> Read:
