@@ -11,7 +11,10 @@ from onager.state_backend.etcd import calls
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
-SHIPPED = [*(path for path in ROOT.glob("deploy/**/*") if path.is_file()), ROOT / "docker-compose.yml"]
+SHIPPED = [
+    *(path for path in ROOT.glob("deploy/**/*") if path.is_file() and path.suffix != ".pyc"),
+    ROOT / "docker-compose.yml",
+]
 SOURCES = [
     *SHIPPED,
     *ROOT.glob("docs/**/*.py"),

@@ -16,7 +16,7 @@ from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import OneExecutor
 from tests.support.waiting import until
 
-SLOW = "levenshtein(repeat('ab', 10000), repeat('ba', 10000))"
+SLOW = "levenshtein(repeat('ab', 6000), repeat('ba', 6000))"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_request_is_answered_once_the_tasks_of_its_spark_jobs_have_ended(
     """Spark ends a job without waiting for its tasks, and nothing looks for a cancellation within an expression."""
     slow, slower, sooner = (
         f"levenshtein(repeat('ab', cast({length} + id AS int)), repeat('ba', cast({length} + id AS int)))"
-        for length in (6000, 12_000, 1500)
+        for length in (5000, 7000, 1500)
     )
     text = {"stopped": slower, "failed": f"IF(id = 0, {slow}, raise_error(CAST({sooner} AS string)))"}[how]
     clock = ManualClock()

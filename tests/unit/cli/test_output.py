@@ -47,7 +47,7 @@ def test_tables_align_numbers_to_the_right_and_cut_long_texts(capsys):
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**20, "5.0 MiB"), (2**50, "1024.0 TiB")],
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**20, "5.0 MiB"), (2**60, "1024.0 PiB")],
 )
 def test_sizes_are_reported_in_units_for_people(count, text):
     assert size(count) == text
