@@ -288,7 +288,7 @@ class TaskLedger(Record, frozen=True, kw_only=True):
     tasks_failed: int = 0
     tasks_lost: int = 0
     metrics: TaskMetrics = NO_METRICS
-    """Of the first success of each partition."""
+    """Of the first success of each partition. Of an output taken from another job: that job's rows and bytes."""
     wasted: TaskMetrics = NO_METRICS
     """Of failed attempts, and of successes of partitions that had succeeded before. Of an attempt that was stopped
     because another one won there is only `run_ms`: the time since its launch."""

@@ -13,6 +13,7 @@ class TaskMetrics(Record, frozen=True):
     run_ms: Annotated[int, sum] = 0
     rows_out: Annotated[int, sum] = 0
     bytes_out: Annotated[int, sum] = 0
+    """Compressed bytes of the output, whatever its kind: of the exchange, a result, a dataset, or streamed."""
     bytes_in: Annotated[int, sum] = 0
     spill_bytes: Annotated[int, sum] = 0
     peak_memory_bytes: Annotated[int, max] = 0

@@ -2,10 +2,10 @@
 
 
 def size(count: int) -> str:
-    """Return a number of bytes for people: ``0 B``, ``12.3 MiB``."""
+    """Return a number of bytes for people: ``0 B``, ``12.3 MiB``, as the page does (`page/src/lib/format.js`)."""
     amount, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024 or unit == "TiB":  # noqa: PLR2004 - what a unit is
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if amount < 1024 or unit == "PiB":  # noqa: PLR2004 - what a unit is
             break
         amount /= 1024
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"

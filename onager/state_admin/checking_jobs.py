@@ -30,8 +30,8 @@ from onager.state_admin.contents import StoreContents
 from onager.state_admin.findings import Findings
 from onager.state_backend import Keyspace, KeyValue
 
-_CHANGED_LATER: Final = {"clean_up", "has_result", "reusable", "has_history", "broken", "schema_version"}
-"""Fields of a head that housekeeping changes on its own."""
+_NOT_OF_THE_GRAPH: Final = {"clean_up", "has_result", "reusable", "has_history", "broken", "schema_version"}
+"""Fields of a head that housekeeping changes on its own, or that heads written by an earlier release lack."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,7 +202,7 @@ class _JobCheck:
         if head.broken is not None:
             return  # reported already
         said, is_so = head.model_dump(), due.model_dump()
-        differs = [name for name in is_so if name not in _CHANGED_LATER and said[name] != is_so[name]]
+        differs = [name for name in is_so if name not in _NOT_OF_THE_GRAPH and said[name] != is_so[name]]
         for name in differs:
             message = f"says {name} {said[name]!s:.80}, but the graph says {is_so[name]!s:.80}"
             self._found.error("inconsistent", Keyspace.JobHeads, head.job_id, message)

@@ -82,7 +82,11 @@ class JobTerms(Record):
 
 
 class JobHead(JobTerms):
-    """What schedulers need to know of a job without reading its graph."""
+    """What schedulers need to know of a job without reading its graph.
+
+    Every change of a head is a write, and wakes all schedulers. So no field may change with each task, and `head_of`
+    may look at each stage, but not at each task.
+    """
 
     job_id: str
     name: Annotated[str, AfterValidator(shown_name)]
@@ -166,7 +170,10 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
 
 
 def shows(head: JobHead, graph: ExecutionGraph) -> bool:
-    """Return whether *graph* can be the one that *head* was written with; a later or earlier graph often cannot."""
+    """Return whether *graph* can be the one that *head* was written with; a later or earlier graph often cannot.
+
+    It compares fields that change seldom, and that any graph with this head has: a mistaken no costs a read.
+    """
     return (head.state, head.has_runnable_work, head.stages, head.started_ms) == (
         graph.state,
         has_runnable_work(graph),

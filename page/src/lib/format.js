@@ -12,7 +12,7 @@ export function many(value, one, more = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : more}`;
 }
 
-/** Bytes: "12.3 MiB". */
+/** Bytes: "12.3 MiB", as `onager.client.amounts` does it. */
 export function size(bytes) {
   let amount = bytes ?? 0;
   let unit = 0;
@@ -20,7 +20,7 @@ export function size(bytes) {
     amount /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? amount : amount.toFixed(amount < 10 ? 2 : 1)} ${UNITS[unit]}`;
+  return `${unit === 0 ? amount : amount.toFixed(1)} ${UNITS[unit]}`;
 }
 
 /** Milliseconds: "120 ms", "4.2 s", "3 m 05 s", "2 h 04 m", "3 d 2 h". */
