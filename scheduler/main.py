@@ -34,6 +34,7 @@ from onager.scheduler.health import serving_health, tell_health
 from onager.scheduler.server import SERVICES, serve
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace, StateBackendClient, open_backend
+from onager.state_backend.urls import FORMS
 from onager.supervision import EXIT_FAILED, LoopEndedError, run_loops
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ async def _run(settings: SchedulerSettings) -> int:
     access = ServerAccess(settings.server_security, settings.listen)
     check_local("--exchange-dir", settings.exchange_dir)
     if settings.backend.startswith("memory:"):
-        log.warning("jobs_are_lost_with_this_process", advice="keep them: --backend leveldb:DIR, or etcd://HOST:PORT,…")
+        log.warning("jobs_are_lost_with_this_process", advice=f"keep them: --backend {FORMS}")
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(await open_backend(settings.backend, clock=clock))

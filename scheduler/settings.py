@@ -14,6 +14,7 @@ from onager.protocol.call_limits import STREAM_SHARE_PERCENT
 from onager.protocol.security import ClientSecurity, ServerSecurity
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.settings import ProcessSettings
+from onager.state_backend.urls import FORMS, state_directory
 
 _HOUR_S = 3600
 _DAY_S = 24 * _HOUR_S
@@ -180,7 +181,7 @@ class SchedulerSettings(ProcessSettings):
     @classmethod
     def _names_a_store(cls, value: str) -> str:
         if ":" not in value:
-            raise ValueError("give etcd://HOST:PORT/NAMESPACE, leveldb:DIR or memory:")
+            raise ValueError(f"give {FORMS}")
         return value
 
     @property
@@ -191,10 +192,9 @@ class SchedulerSettings(ProcessSettings):
     @property
     def private(self) -> PrivatePaths:
         """Return the files and directories that no job's output may meet."""
-        state = self.backend.removeprefix("leveldb:") if self.backend.startswith("leveldb:") else None
         files = (self.auth_token_file, self.outgoing_auth_token_file, self.tls_key, self.outgoing_tls_key)
         secrets = (*files, self.webhook_secret_file)
-        return PrivatePaths([self.exchange_dir, state], secrets, shared=(self.exchange_dir,))
+        return PrivatePaths([self.exchange_dir, state_directory(self.backend)], secrets, shared=(self.exchange_dir,))
 
     @property
     def scaler_security(self) -> ServerSecurity:

@@ -3,8 +3,6 @@
 Import from here; `open_backend` turns ``etcd://…``, ``leveldb:DIR`` or ``memory:`` into a client.
 """
 
-from pathlib import Path
-
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
 from onager.state_backend.kept_lease import KeptLease, keep_lease
@@ -39,6 +37,7 @@ from onager.state_backend.model import (
 from onager.state_backend.paging import each_page
 from onager.state_backend.port import StateBackendClient
 from onager.state_backend.transactions import Write, commit_settled, revision_found, revision_of, transact
+from onager.state_backend.urls import FORMS, state_directory
 
 __all__ = [
     "ABSENT",
@@ -85,18 +84,17 @@ async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendC
     (`onager.state_backend.etcd.EtcdBackend.open`, `onager.state_backend.leveldb.LevelDBBackend.open`). The embedded
     stores use *clock*; etcd uses its own.
     """
+    directory = state_directory(url)
+    if directory is not None:
+        from onager.state_backend.leveldb import LevelDBBackend
+
+        return await LevelDBBackend.open(directory, clock=clock)
     scheme, _, rest = url.partition(":")
     match scheme:
         case "memory" if not rest:
             from onager.state_backend.memory import MemoryBackend, MemoryStore
 
             return MemoryBackend(MemoryStore(clock))
-        case "leveldb" if rest:
-            from onager.state_backend.leveldb import LevelDBBackend
-
-            return await LevelDBBackend.open(Path(rest), clock=clock)
-        case "leveldb":
-            raise InvalidSettingError("--backend", url, "name the state directory: leveldb:DIR")
         case "etcd":
             from onager.state_backend.etcd import EtcdBackend
 
@@ -104,8 +102,4 @@ async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendC
         case _:
             from onager.state_backend.etcd.url import without_password
 
-            raise InvalidSettingError(
-                "--backend",
-                without_password(url),
-                "use etcd://HOST:PORT[,HOST:PORT…][/NAMESPACE], leveldb:DIR, or memory: to keep nothing",
-            )
+            raise InvalidSettingError("--backend", without_password(url), f"use {FORMS}; memory: keeps nothing")

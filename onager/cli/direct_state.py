@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +19,7 @@ from onager.state_admin.admin import StateAdmin, without_credentials
 from onager.state_admin.backup_file import BackupFile, BackupReader
 from onager.state_admin.restoring import Target, look_at_target, new_mark, restore_records
 from onager.state_backend import StateBackendClient, open_backend
+from onager.state_backend.urls import FORMS, state_directory
 
 
 class DirectState(ClusterState):
@@ -49,7 +49,7 @@ class DirectState(ClusterState):
     @property
     def is_shared(self) -> bool:
         """Return whether other processes, such as schedulers, may use the store at the same time."""
-        return not self.url.startswith("leveldb:")
+        return state_directory(self.url) is None
 
     def __enter__(self) -> Self:
         return self
@@ -112,12 +112,9 @@ def _as_a_guest(url: str) -> str:
 
 def _check_url(url: str, *, may_be_new: bool) -> None:
     if url.startswith("memory:"):
-        raise InvalidSettingError(
-            "--backend", url, "a memory store keeps nothing: give leveldb:DIR or etcd://HOST:PORT"
-        )
-    scheme, _, path = url.partition(":")
-    if scheme != "leveldb" or not path or may_be_new:
+        raise InvalidSettingError("--backend", url, f"a memory store keeps nothing: give {FORMS}")
+    directory = state_directory(url)
+    if directory is None or may_be_new:
         return
-    directory = Path(path)
     if not (directory / "CURRENT").is_file() and not any(directory.glob("*.ldb")) and not any(directory.glob("*.log")):
         raise InvalidSettingError("--backend", url, "the directory has no store; give the directory of the scheduler")

@@ -27,6 +27,7 @@ from onager.protocol.ports import can_listen
 from onager.protocol.security import ClientSecurity
 from onager.protocol.security.clients import is_set
 from onager.protocol.security.places import is_loopback
+from onager.state_backend.urls import LEVELDB, state_directory
 
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
@@ -41,7 +42,6 @@ _PAGE: Final = "page at "
 """What it prints before the address of its page, and before it listens."""
 _PAGE_LISTEN: Final = "127.0.0.1:50080"
 _FAILED_START_GRACE_S: Final = 1.0
-_LEVELDB: Final = "leveldb:"
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not listened on
 _EXECUTORS_TOKEN: Final = "ONAGER_EXECUTOR_AUTH_TOKEN_FILE"  # noqa: S105 - the name of a variable
 _SECRETS: Final = ("AUTH_TOKEN_FILE", "OUTGOING_AUTH_TOKEN_FILE", "TLS_KEY", "OUTGOING_TLS_KEY", "WEBHOOK_SECRET_FILE")
@@ -72,11 +72,8 @@ def layout(backend: str | None, state_dir: str | None, exchange_dir: str | None)
         raise InvalidSettingError(
             "--state-dir", state_dir, "--backend already says where the state is; give only one of them"
         )
-    if backend is not None and backend.startswith(_LEVELDB):
-        state_dir = backend.removeprefix(_LEVELDB)
-        if not state_dir:
-            raise InvalidSettingError("--backend", backend, "give the state directory: leveldb:DIR")
-        backend = None
+    if backend is not None and (named := state_directory(backend)) is not None:
+        state_dir, backend = str(named), None
     base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "onager"
     state = Path(state_dir).expanduser().absolute() if state_dir else base / "state"
     if exchange_dir:
@@ -86,7 +83,7 @@ def layout(backend: str | None, state_dir: str | None, exchange_dir: str | None)
         exchange = state.with_name(f"{state.name}-exchange") if state_dir else base / "exchange"
     if backend is not None:
         return Layout(backend, None, exchange)
-    return Layout(f"{_LEVELDB}{state}", state, exchange)
+    return Layout(f"{LEVELDB}{state}", state, exchange)
 
 
 @dataclass(slots=True)

@@ -190,7 +190,7 @@ class JobLoads:
             weight=head.weight,
             running=load.running,
             available=0 if job_id in self._resting else load.available,
-            client=head.principal,
+            principal=head.principal,
             session=head.session,
             session_max_tasks=head.session_max_tasks,
         )

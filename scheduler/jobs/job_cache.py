@@ -43,7 +43,10 @@ class JobCache:
     def _learn(
         self, job: StoredJob, head: JobHead, head_revision: int | None, batches: Sequence[EventBatch] = ()
     ) -> None:
-        """Cache a state of a job, unless a later one is cached; *batches*, if they are known, led to it."""
+        """Cache a state of a job, unless a later one is cached; *batches*, if they are known, led to it.
+
+        Listeners may learn of a job here before its head is known.
+        """
         job_id = JobId(job.header.job_id)
         known = self.cached(job_id)
         if known is not None and (known.seq > job.seq or known.header.generation > job.header.generation):

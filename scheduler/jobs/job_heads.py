@@ -94,6 +94,7 @@ class JobHead(JobTerms):
     state: JobState
     submitted_ms: int
     started_ms: int | None = None
+    """When its first stage was set running, which a takeover does, too; perhaps no executor has a task of it yet."""
     ended_ms: int | None = None
     stages: int = 1
     stages_done: int = 0

@@ -1,6 +1,6 @@
 """Which job gets a free slot: the one with the fewest running tasks for its weight, then the longest waiting.
 
-Where jobs of several clients have an equal claim, the clients take turns, however many jobs each has.
+Where jobs of several principals have an equal claim, the principals take turns, however many jobs each has.
 The queue holds all active jobs of the cluster, whichever scheduler drives them. A job whose session is at its limit of
 running tasks waits for one of them to end.
 """
@@ -32,11 +32,11 @@ class _Session:
     """The tasks that its jobs have running, or were granted."""
     jobs: int = 0
     barred: dict[tuple[int, str], list[_Entry]] = field(default_factory=dict)
-    """Jobs that wait until the session has fewer running tasks than the key says, by client, the best claim on top."""
+    """Jobs that wait until the session has fewer running tasks than the key says, by principal, best claim on top."""
 
 
 @dataclass(slots=True, eq=False)
-class _Client:
+class _Principal:
     name: str
     turn: int
     """When a job of its was last given a slot, or when its first one joined, counted in such turns."""
@@ -52,7 +52,7 @@ class _Share:
     weight: float
     running: int
     available: int
-    client: _Client
+    principal: _Principal
     planned: int = 0
     """Slots granted to it and not committed yet."""
     version: int = 0
@@ -77,16 +77,16 @@ class _Share:
 
     @property
     def claim(self) -> tuple[float, int, int, int, str]:
-        """Return its claim among jobs of all clients."""
-        return (self.load, self.client.turn, self.granted, self.submitted_ms, self.job_id)
+        """Return its claim among jobs of all principals."""
+        return (self.load, self.principal.turn, self.granted, self.submitted_ms, self.job_id)
 
 
 class FairQueue:
-    """The active jobs that this scheduler knows, by their claim to the next slot; O(clients + log jobs) for a slot."""
+    """The active jobs that this scheduler knows, by their claim to the next slot, in O(principals + log jobs)."""
 
     def __init__(self) -> None:
         self._shares: dict[JobId, _Share] = {}
-        self._clients: dict[str, _Client] = {}
+        self._principals: dict[str, _Principal] = {}
         self._turns = 0
         self._has_admitted = False
         self._waiting = 0
@@ -102,14 +102,14 @@ class FairQueue:
         weight: float,
         running: int,
         available: int,
-        client: str = "",
+        principal: str = "",
         session: str = "",
         session_max_tasks: int = 0,
     ) -> None:
-        """Update how many tasks of a job of *client* run and wait."""
+        """Update how many tasks of a job of *principal* run and wait."""
         share = self._shares.get(job_id)
         if share is None:
-            mine = self._clients.setdefault(client, _Client(client, self._turns))
+            mine = self._principals.setdefault(principal, _Principal(principal, self._turns))
             mine.jobs += 1
             share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available, mine)
             share.session, share.session_max_tasks = session, session_max_tasks
@@ -128,9 +128,9 @@ class FairQueue:
         if share is None:
             return
         self._waiting -= share.waiting
-        share.client.jobs -= 1
-        if not share.client.jobs:
-            del self._clients[share.client.name]
+        share.principal.jobs -= 1
+        if not share.principal.jobs:
+            del self._principals[share.principal.name]
         session = self._sessions[share.session]
         session.jobs -= 1
         self._count(share, 0)
@@ -156,20 +156,20 @@ class FairQueue:
             best = share if share.load < best.load or is_patient else best
         best.planned += 1
         self._turns += 1
-        best.client.turn = self._turns
+        best.principal.turn = self._turns
         self._push(best)
         return best.job_id
 
     def claims(self, slots: int) -> list[JobId]:
         """Return the jobs that would get the next *slots* slots, in order."""
         found: list[JobId] = []
-        turns = [(client, client.turn) for client in self._clients.values()]
+        turns = [(principal, principal.turn) for principal in self._principals.values()]
         while len(found) < slots and (job_id := self.take_job()) is not None:
             found.append(job_id)
         for job_id, taken in Counter(found).items():
             self.give_back_slots(job_id, taken)
-        for client, turn in turns:
-            client.turn = turn
+        for principal, turn in turns:
+            principal.turn = turn
         return found
 
     def plan_slots(self, job_id: JobId, slots: int) -> None:
@@ -243,7 +243,7 @@ class FairQueue:
         if share is not None and tasks:
             share.granted = self._granted
             self._turns += 1
-            share.client.turn = self._turns
+            share.principal.turn = self._turns
             self._push(share)
 
     def allowance(self, job_id: JobId) -> float:
@@ -262,8 +262,8 @@ class FairQueue:
         best = self._best()
         if best is None or best.job_id != job_id:
             return best
-        # Its own entry is on top: the next best of its client is somewhere behind it.
-        heap = best.client.heap
+        # Its own entry is on top: the next best of its principal is somewhere behind it.
+        heap = best.principal.heap
         entry = heapq.heappop(heap)
         other = self._best()
         heapq.heappush(heap, entry)
@@ -290,15 +290,15 @@ class FairQueue:
         share.waiting = waiting
         self._count(share, share.running + share.planned)
         self._enter(share)
-        heap = share.client.heap
-        if len(heap) > 64 + 4 * share.client.jobs:
+        heap = share.principal.heap
+        if len(heap) > 64 + 4 * share.principal.jobs:
             heap[:] = set(filter(self._is_current, heap))
             heapq.heapify(heap)
 
     def _enter(self, share: _Share) -> None:
         share.version += 1
         if share.available > share.planned:
-            heapq.heappush(share.client.heap, (share.key, share.version, share.job_id))
+            heapq.heappush(share.principal.heap, (share.key, share.version, share.job_id))
 
     def _count(self, share: _Share, slots: int) -> None:
         """Count *slots* of the job in its session; the next barred job may go on if there is room now."""
@@ -308,24 +308,24 @@ class FairQueue:
         self._admit(session)
 
     def _admit(self, session: _Session) -> None:
-        """Let the barred job with the best claim, of each client, go on while its session has room.
+        """Let the barred job with the best claim, of each principal, go on while its session has room.
 
         The next one follows when that job has got a slot, or has no use for the free ones. So a freed slot costs the
         same, however many jobs of the session wait.
         """
-        for (most, client), barred in list(session.barred.items()):
+        for (most, principal), barred in list(session.barred.items()):
             while barred and session.slots < most:
                 entry = heapq.heappop(barred)
                 if self._is_current(entry):
-                    heapq.heappush(self._clients[client].heap, entry)
+                    heapq.heappush(self._principals[principal].heap, entry)
                     self._has_admitted = True
                     break
             if not barred:
-                del session.barred[most, client]
+                del session.barred[most, principal]
 
     def _bar(self, share: _Share, entry: _Entry) -> None:
         session = self._sessions[share.session]
-        barred = session.barred.setdefault((share.session_max_tasks, share.client.name), [])
+        barred = session.barred.setdefault((share.session_max_tasks, share.principal.name), [])
         heapq.heappush(barred, entry)
         if len(barred) > 64 + 4 * session.jobs:
             barred[:] = set(filter(self._is_current, barred))
@@ -340,12 +340,12 @@ class FairQueue:
         while True:
             found = None
             self._has_admitted = False
-            for client in self._clients.values():
-                share = self._best_of(client.heap, fits)
+            for principal in self._principals.values():
+                share = self._best_of(principal.heap, fits)
                 if found is None or (share is not None and share.claim < found.claim):
                     found = share
-            # A client that was looked at before may have another job that can go on.
-            if not self._has_admitted or len(self._clients) == 1:
+            # A principal that was looked at before may have another job that can go on.
+            if not self._has_admitted or len(self._principals) == 1:
                 return found
 
     def _best_of(self, heap: list[_Entry], fits: Callable[[JobId], bool]) -> _Share | None:

@@ -22,7 +22,7 @@ import plyvel
 
 from onager.clock import Clock, SystemClock
 from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
-from onager.state_backend.leveldb.directory import StateDirectory, damaged, reason, refused
+from onager.state_backend.leveldb.directory import StateDirectory, damaged, reason
 from onager.state_backend.local import Command, Engine, Group, LocalBackend, WatchHub
 
 T = TypeVar("T")
@@ -103,9 +103,6 @@ class _Worker:
             self._group_number = int(self._table.get(_GROUP_NUMBER) or 0)
             self.engine = Engine(self._table, clock)
             self._is_broken = False
-        except plyvel.IOError as error:
-            directory.close()
-            raise refused(directory.path, reason(error)) from error
         except BaseException:
             directory.close()
             raise

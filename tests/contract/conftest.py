@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 
 from onager.state_backend import StateBackendClient
-from tests.contract.stores import EtcdHarness, Harness, LevelDBHarness, MemoryHarness, WrappedHarness
-
-BACKENDS = ["memory", "wrapped", "leveldb", "etcd", "etcd3"]
-"""The stores of the contract suite: etcd with one and with three members, and memory also with wrappers."""
+from tests.contract.stores import KINDS, Harness, Kind
 
 
-@pytest.fixture(params=BACKENDS)
-def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Harness]:
+@pytest.fixture(params=KINDS)
+def store_kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def new_harness(store_kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Harness]:
     """Return a factory of empty stores, which the caller stops."""
     numbers = itertools.count()
-    match request.param:
-        case "memory":
-            return MemoryHarness
-        case "wrapped":
-            return WrappedHarness
-        case "leveldb":
-            return lambda: LevelDBHarness(tmp_path / f"state{next(numbers)}")
+    match store_kind.needs:
+        case None:
+            return store_kind.harness
+        case "directory":
+            return lambda: store_kind.harness(tmp_path / f"state{next(numbers)}")
         case cluster:
-            return functools.partial(EtcdHarness, request.getfixturevalue(cluster))
+            return functools.partial(store_kind.harness, request.getfixturevalue(cluster))
 
 
 @pytest.fixture

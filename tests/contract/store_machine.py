@@ -21,7 +21,7 @@ from onager.state_backend import (
     StateBackendClient,
 )
 from onager.state_backend.model import Fenced
-from tests.contract.stores import Harness, LevelDBHarness
+from tests.contract.stores import Harness
 from tests.support.waiting import HANGS_S
 
 KEYSPACES = [Keyspace.JobLog, Keyspace.Heartbeats]
@@ -349,7 +349,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- restarts
 
-    @precondition(lambda self: isinstance(self.harness, LevelDBHarness))
+    @precondition(lambda self: self.harness.survives_restart)
     @rule()
     def restart(self):
         async def stop():

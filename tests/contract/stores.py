@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,6 +29,9 @@ _LARGE_BYTES = 1024 * 1024
 class Harness(ABC):
     has_manual_clock: ClassVar[bool] = False
     """Whether time passes at once, and only when it is let."""
+
+    survives_restart: ClassVar[bool] = False
+    """Whether it can be stopped, and then connected to again, with all that was acknowledged."""
 
     ttl_s: float
     """A time to live that is granted as it is, and is no longer to wait for than it must be."""
@@ -90,6 +95,8 @@ class WrappedHarness(MemoryHarness):
 
 
 class LevelDBHarness(_OnManualClock):
+    survives_restart = True
+
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
@@ -165,3 +172,26 @@ class EtcdHarness(Harness):
             for lease in found.leases
         ]
         return {answer.ID: answer.TTL for answer in answers if answer.grantedTTL}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of store. Where calls take longer, tests make fewer examples; the gate makes half of them."""
+
+    harness: Callable[..., Harness]
+    examples: int
+    """Sequences of calls that are compared with a dictionary."""
+    histories: int
+    """Histories of concurrent clients that are checked for linearizability."""
+    needs: str | None = None
+    """What *harness* is given: a `directory` of its own, or the fixture of that name."""
+
+
+KINDS = {
+    "memory": Kind(MemoryHarness, 40, 30),
+    "wrapped": Kind(WrappedHarness, 20, 20),
+    "leveldb": Kind(LevelDBHarness, 20, 15, "directory"),
+    "etcd": Kind(EtcdHarness, 15, 8, "etcd"),
+    "etcd3": Kind(EtcdHarness, 10, 8, "etcd3"),
+}
+"""The stores of the contract suite: memory also with all wrappers, etcd with one and with three members."""

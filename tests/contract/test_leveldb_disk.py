@@ -11,6 +11,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from tests.support.waiting import HANGS_S
+
 ROOT = Path(__file__).parents[2]
 _UNSHARE = ["unshare", "--mount", "--map-root-user"]
 
@@ -40,7 +42,11 @@ async def on_small_disk(disk: Path, size: str, code: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await process.communicate()
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), HANGS_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
     assert process.returncode == 0, err.decode()
     disk.rmdir()  # noqa: ASYNC240 it is empty: all was on the small disk
     return out.decode()

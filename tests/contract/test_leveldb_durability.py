@@ -25,6 +25,7 @@ from onager.state_backend import ABSENT, Committed, Keyspace, Put, open_backend
 from onager.state_backend.leveldb import LevelDBBackend
 from onager.state_backend.model import Fenced
 from tests.contract.leveldb_directories import LOG, fill, read_all
+from tests.support.waiting import HANGS_S
 
 HEADS, BEATS = Keyspace.JobHeads, Keyspace.Heartbeats
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,15 @@ def python(code: str, *args: object, **kwargs) -> subprocess.Popen[str]:
         text=True,
         **kwargs,
     )
+
+
+async def output_of(code: str, *args: object) -> tuple[str, str]:
+    """Return what a process that runs *code* wrote, to its output and as errors."""
+    with python(code, *args) as process:
+        try:
+            return await asyncio.to_thread(process.communicate, timeout=HANGS_S)
+        finally:
+            process.kill()
 
 
 # -- restarts
@@ -184,7 +194,7 @@ async def test_a_second_process_is_refused_by_name(tmp_path):
             await LevelDBBackend.open(tmp_path / "link")
         # Refusing this process must not have let go of the lock that keeps the others out.
         for _ in range(2):
-            out, err = await asyncio.to_thread(python(open_it, path).communicate)
+            out, err = await output_of(open_it, path)
             assert f"state directory {path} is open in another process: stop the Onager scheduler" in out, err
             assert "give this one a directory of its own" in out
         assert await backend.put(HEADS, "job", b"2")
@@ -274,7 +284,7 @@ FULL_DISK = """
 
 
 async def test_a_full_disk_refuses_writes_and_serves_again_with_space(tmp_path):
-    out, err = await asyncio.to_thread(python(FULL_DISK, tmp_path).communicate)
+    out, err = await output_of(FULL_DISK, tmp_path)
     assert out, err
     done, refused, _, message = out.split(maxsplit=3)
     assert int(done) >= 20

@@ -18,9 +18,6 @@ from tests.support.selection import IS_ALL
 CLIENTS = 5
 OPERATIONS = 60
 KEYS = ["a", "b"]
-EXAMPLES = {"memory": 30, "wrapped": 20, "leveldb": 15, "etcd": 8, "etcd3": 5}
-EXAMPLES_IN_THE_GATE = EXAMPLES | {"memory": 15, "wrapped": 10, "leveldb": 8, "etcd": 4, "etcd3": 4}
-"""Where calls take longer there are fewer."""
 RATES = {
     FaultKind.UNAVAILABLE: 0.05,
     FaultKind.SLOW_REQUEST: 0.1,
@@ -50,10 +47,10 @@ def with_faults(client, seed):
 
 
 @pytest.mark.parametrize("wrap", [lambda client, _: client, with_faults], ids=["", "with faults"])
-def test_concurrent_clients_seem_to_take_turns(new_harness, request, tmp_path, tell, wrap):
-    counts, examples = Counter(), EXAMPLES if IS_ALL else EXAMPLES_IN_THE_GATE
+def test_concurrent_clients_seem_to_take_turns(new_harness, store_kind, tmp_path, tell, wrap):
+    counts = Counter()
 
-    @settings(max_examples=examples[request.node.callspec.params["new_harness"]], deadline=None, database=None)
+    @settings(max_examples=store_kind.histories // (1 if IS_ALL else 2), deadline=None, database=None)
     @given(seed=st.integers(0, 2**32 - 1))
     def histories(seed):
         async def run():

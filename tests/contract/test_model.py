@@ -25,16 +25,12 @@ from tests.contract.store_machine import StoreMachine
 from tests.contract.stores import MemoryHarness
 from tests.support.selection import IS_ALL
 
-EXAMPLES = {"memory": 40, "wrapped": 20, "leveldb": 20, "etcd": 15, "etcd3": 10}
-"""Where calls take longer there are fewer; the gate takes half of them."""
 
-
-def test_any_sequence_of_calls_does_what_it_does_to_a_dictionary(new_harness, request):
-    backend = request.node.callspec.params["new_harness"]
+def test_any_sequence_of_calls_does_what_it_does_to_a_dictionary(new_harness, store_kind):
     run_state_machine_as_test(
         lambda: StoreMachine(new_harness),
         settings=settings(
-            max_examples=EXAMPLES[backend] // (1 if IS_ALL else 2),
+            max_examples=store_kind.examples // (1 if IS_ALL else 2),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -39,7 +39,7 @@ def test_with_etcd_only_the_exchange_has_a_directory(monkeypatch, tmp_path):
     ("given", "why"),
     [
         (("etcd://h:1", "d"), "--backend already says where the state is"),
-        (("leveldb:", None), "give the state directory"),
+        (("leveldb:", None), "name the state directory"),
     ],
 )
 def test_the_state_is_in_one_place(given, why):

@@ -115,9 +115,9 @@ def test_ten_thousand_waiting_jobs_cost_no_more_a_slot():
     assert order == sorted(order)
 
 
-def submit(made, client, jobs):
+def submit(made, principal, jobs):
     for n in range(jobs):
-        made.update(JobId(f"{client}-{n}"), submitted_ms=n, weight=1, running=0, available=1, client=client)
+        made.update(JobId(f"{principal}-{n}"), submitted_ms=n, weight=1, running=0, available=1, principal=principal)
 
 
 def test_clients_take_turns_however_many_jobs_each_has():
@@ -148,23 +148,23 @@ def test_slots_that_are_free_at_once_go_to_clients_in_turn():
 
 def test_a_client_with_more_running_tasks_in_its_job_waits_for_the_others():
     made = FairQueue()
-    made.update(A, submitted_ms=0, weight=1, running=2, available=1, client="ann")
-    made.update(B, submitted_ms=1, weight=1, running=1, available=2, client="bob")
-    made.update(C, submitted_ms=2, weight=1, running=1, available=1, client="bob")
+    made.update(A, submitted_ms=0, weight=1, running=2, available=1, principal="ann")
+    made.update(B, submitted_ms=1, weight=1, running=1, available=2, principal="bob")
+    made.update(C, submitted_ms=2, weight=1, running=1, available=1, principal="bob")
     assert [made.take_job() for _ in range(4)] == [B, C, A, B]
 
 
 def claim(share, queued):
     running, planned, weight, submitted_ms = share["running"], share["planned"], share["weight"], share["submitted_ms"]
     known = queued._shares[share["job_id"]]
-    return (running + planned) / weight, known.client.turn, known.granted, submitted_ms
+    return (running + planned) / weight, known.principal.turn, known.granted, submitted_ms
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
     """Against a model that looks at all jobs: sessions fill and empty, jobs come, go, and fit or not.
 
-    Of an even seed all jobs are of one client.
+    Of an even seed all jobs are of one principal.
     """
     rng = random.Random(seed)
     made, jobs = FairQueue(), {}
@@ -179,7 +179,7 @@ def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
                 session = rng.choice(["", "s", "t"])
                 share = {
                     "job_id": JobId(f"j{number}"),
-                    "client": rng.choice(["", "ann", "bob"]) if seed % 2 else "",
+                    "principal": rng.choice(["", "ann", "bob"]) if seed % 2 else "",
                     "submitted_ms": number,
                     "weight": 1,
                     "running": 0,
@@ -212,5 +212,5 @@ def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
                 job_id = rng.choice(sorted(jobs))
                 jobs[job_id] |= {"running": rng.randrange(3), "available": rng.randrange(4)}
         for job_id, share in jobs.items():
-            names = ("submitted_ms", "weight", "running", "available", "client", "session")
+            names = ("submitted_ms", "weight", "running", "available", "principal", "session")
             made.update(job_id, **{name: share[name] for name in names}, session_max_tasks=share["most"])
