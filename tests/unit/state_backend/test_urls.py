@@ -15,7 +15,7 @@ from onager.state_backend.urls import state_directory
     ("url", "directory"),
     [("leveldb:a/b", "a/b"), ("leveldb:/a/b", "/a/b"), ("memory:", None), ("etcd://h:1/leveldb:", None), ("", None)],
 )
-def test_a_store_in_a_directory_is_told_from_others(url, directory):
+def test_a_store_in_a_directory_is_recognized(url, directory):
     assert state_directory(url) == (None if directory is None else Path(directory))
 
 
