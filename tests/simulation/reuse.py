@@ -31,7 +31,11 @@ def is_reusing(seed: int) -> bool:
 
 def reusable(plan: JobPlan, rng: random.Random) -> JobPlan:
     """Return *plan* as one whose outputs other jobs may take, if it has any."""
-    return plan if plan.is_fused or plan.growth else replace(plan, is_reusable=True, is_shared=rng.random() < 0.9)
+    if plan.is_fused or plan.growth:
+        return plan
+    is_shared = rng.random() < 0.9
+    # A result in a file has to outlive its executor.
+    return replace(plan, is_reusable=True, is_shared=is_shared, is_inline=plan.is_inline or not is_shared)
 
 
 def add_fingerprints(outcome: pb.PlanOutcome, plan: JobPlan | None) -> None:
