@@ -22,7 +22,7 @@ from tests.support.catalog import MemoryCatalog
 from tests.support.spark.one_executor import CUT, OneExecutor
 from tests.support.waiting import HANGS_S, until
 
-SLOW = "levenshtein(repeat('ab', 6000), repeat('ba', 6000))"
+SLOW = "levenshtein(repeat('ab', 10000), repeat('ba', 10000))"
 """The optimizer folds it, and looks at no interrupt meanwhile."""
 LIMIT_S, GRACE_S = 90, 5
 TASKS = {

@@ -15,7 +15,6 @@ from onager.scheduler.jobs.job_log import JobHeader
 from onager.scheduler.jobs.job_store import Committed, Lost
 from onager.state_backend import ABSENT, Keyspace, Put
 from onager.state_backend.memory import MemoryStore
-from tests.support.large_jobs import LargeJob
 from tests.unit.scheduler.small_graphs import SLOT, UnsureBackend, append, graph, keys, planned, store, succeeded
 
 JOB = JobId("job-1")
@@ -498,17 +497,3 @@ async def test_a_cancelled_read_does_not_stop_other_readers(backend, clock, monk
     gate.set()
     assert (await second).seq == 3
     assert first.cancelled()
-
-
-async def test_tasks_that_succeed_leave_the_head_as_it_is(backend):
-    """Each change of a head is one more write, and wakes all schedulers."""
-    job = await LargeJob.submitted(backend, "job", 40, 2)
-
-    async def revision():
-        return (await backend.get(Keyspace.JobHeads, "job")).mod_revision
-
-    planned = await revision()
-    await job.run(39, a_batch=1)
-    assert await revision() == planned, "its stage goes on"
-    await job.run(1, a_batch=1)
-    assert await revision() > planned, "the stage is done"
