@@ -11,7 +11,9 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 
 OnReport = Callable[[pb.TaskReport], None]
-"""Takes the report of one task; may be called from any thread, once per task."""
+"""Takes the report of one task; may be called from any thread, once per task.
+
+In an executor it is `onager.executor.agent.tasks_in_hand.TasksInHand._report_from_any_thread`."""
 
 
 class WorkerDiedError(Exception):
@@ -59,7 +61,10 @@ class Assignment:
 
 
 class Worker(Protocol):
-    """Runs tasks; a task's errors are in its report, not raised. Callable from any thread."""
+    """Runs tasks; a task's errors are in its report, not raised. Callable from any thread.
+
+    An executor's is `onager.executor.spark.worker.SparkWorker`, and `TasksInHand` calls it.
+    """
 
     @property
     def stream_address(self) -> str:

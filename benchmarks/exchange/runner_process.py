@@ -22,11 +22,11 @@ from pyspark.sql import SparkSession
 from benchmarks.exchange.stages import encoded_stages
 from onager.clock import SystemClock
 from onager.executor.spark import plan_codec
-from onager.executor.spark.running.runs import OnReport
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
 from onager.executor.spark.stage_plan import StagePlan
+from onager.executor.work import OnReport
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key

@@ -158,7 +158,7 @@ class Agent:
             self._threads,
             executor_id=self._id,
             spawn=self._spawn,
-            on_report=self._reporter.wake,
+            on_report_due=self._reporter.wake,
             on_no_space=self._watches.space.doubt,
             on_failure=self._watches.places.doubt,
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
@@ -346,9 +346,9 @@ class Agent:
             await asyncio.sleep(self._pace.wait_s(now_s))
 
     def answer_poll(self, request: pb.AnswerPollRequest) -> None:
-        """Take the answer to a poll; `UnknownExecutorError` when it is for another life of this executor.
+        """Take the answer to a poll in push mode; `UnknownExecutorError` when it is for another life of this executor.
 
-        It is taken even if the poll no longer waits.
+        `ExecutorService` calls it. It is taken even if the poll no longer waits.
         """
         if (request.executor_id, request.incarnation) != (self._id, self._identity.incarnation) or self._ended.done():
             raise UnknownExecutorError(request.executor_id)

@@ -25,6 +25,8 @@ log = structlog.get_logger()
 class SchedulerGateway:
     """Calls the scheduler that answered last; if it does not answer, each of the others once.
 
+    The other side is `onager.scheduler.api.gateway.ExecutorGateway`, which has the methods that `_call` names.
+
     If a scheduler does not answer one call, and another scheduler does, the other calls that wait for the first are
     given up, too, and made elsewhere: otherwise each of them would notice a hung scheduler in its own time. If none
     answers, they go on waiting: all schedulers are slow, and repeated calls would make them slower.

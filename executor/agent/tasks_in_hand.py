@@ -39,7 +39,7 @@ class TasksInHand:
         *,
         executor_id: str,
         spawn: Callable[[Coroutine[None, None, None]], object],
-        on_report: Callable[[], None],
+        on_report_due: Callable[[], None],
         on_no_space: Callable[[], None],
         on_failure: Callable[[], None],
         on_death: Callable[[str], None],
@@ -49,10 +49,11 @@ class TasksInHand:
     ) -> None:
         """Make it.
 
-        *spawn* runs work in the background. *on_report* is called when there is a report to send, *on_no_space* when a
-        task found no space to write into, *on_failure* when one failed, and *on_death* with the reason why the worker
-        cannot run anything any more. *logs* has what attempts logged, of which the end goes with the report of a failed
-        one. Jobs are planned with what *catalog* reads. *is_quiet* returns whether the worker does nothing but tasks.
+        `Agent` says what each callback is. *spawn* runs work in the background. *on_report_due* is called when there is
+        a report to send, *on_no_space* when a task found no space to write into, *on_failure* when one failed, and
+        *on_death* with the reason why the worker cannot run anything any more. *logs* has what attempts logged, of
+        which the end goes with the report of a failed one. Jobs are planned with what *catalog* reads. *is_quiet*
+        returns whether the worker does nothing but tasks.
         """
         self._attempts = attempts
         self._worker = worker
@@ -60,7 +61,7 @@ class TasksInHand:
         self._clock = clock
         self._threads = threads
         self._spawn = spawn
-        self._on_report = on_report
+        self._on_report_due = on_report_due
         self._on_no_space = on_no_space
         self._on_failure = on_failure
         self._on_death = on_death
@@ -85,7 +86,7 @@ class TasksInHand:
             launch = self._attempts.accept(task_set, refuses_all=is_leaving)
             if launch.known:
                 self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
-                self._on_report()
+                self._on_report_due()
             if launch.refused:
                 why = "the executor has no slot for the task"
                 why = "the executor runs another task alone" if self._attempts.has_lone else why
@@ -230,7 +231,7 @@ class TasksInHand:
         for report in reports:
             self._logs.end(task_key(report.task))
             if self._attempts.finish(within_limits(report)):
-                self._on_report()
+                self._on_report_due()
         self.start()
 
 

@@ -23,7 +23,7 @@ from onager.protocol.task_keys import task_id, task_keys
 log = structlog.get_logger()
 
 Action = Callable[[TaskKey, Assignment, Cancellation], pb.TaskSuccess]
-"""Does the work of one task and returns its success; raises when it fails."""
+"""Does the work of one task and returns its success; raises when it fails. `SparkWorker` has one for each kind."""
 
 _CLOSE_S = 5.0
 

@@ -59,7 +59,7 @@ from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
 from onager.executor.spark.stage_plan import MetricsWanted
-from onager.executor.work import Assignment, CatalogReader, OnReport, WorkerDiedError, WorkerEnd
+from onager.executor.work import Assignment, CatalogReader, OnReport, Worker, WorkerDiedError, WorkerEnd
 from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
 from onager.job_settings import PLANNING_TIMEOUT, may_be_reused
 from onager.manifests import Manifest
@@ -94,7 +94,7 @@ class WorkerSettings:
     allow: Sequence[str] = ()
 
 
-class SparkWorker:
+class SparkWorker(Worker):
     """Runs tasks in its own SparkSession, which the constructor starts and warms up.
 
     The constructor raises `WorkerDiedError` when the JVM is killed meanwhile.

@@ -38,7 +38,7 @@ Call = pb.HeartbeatRequest | pb.PollWorkRequest | pb.ReportTasksRequest | pb.Rea
 
 @dataclass(eq=False, repr=False)
 class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
-    """The service for executors."""
+    """The service for executors; they call it through `onager.executor.agent.gateway.SchedulerGateway`."""
 
     settings: SchedulerSettings
     executors: ExecutorManager

@@ -14,7 +14,10 @@ class NotDrivingError(Exception):
 
 
 class JobDriver(Protocol):
-    """Drives jobs; a method may raise `NotDrivingError`, and then it is unknown whether the call took effect."""
+    """Drives jobs; a method may raise `NotDrivingError`, and then it is unknown whether the call took effect.
+
+    `LocalDriver` is this scheduler, `RemoteDriver` another one; `TaskManager` chooses.
+    """
 
     async def update_task_statuses(self, executor: ExecutorSlot, reports: Reports, freed: int) -> Updated:
         """Apply the reports of *executor*, and assign up to *freed* next tasks of the same jobs to it."""

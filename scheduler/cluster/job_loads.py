@@ -67,7 +67,7 @@ class JobLoads:
         self._listeners: list[Callable[[JobId], None]] = []
 
     def listen(self, listener: Callable[[JobId], None]) -> None:
-        """Call *listener* after every change."""
+        """Call *listener*, which is `SchedulerApp._on_load`, after every change."""
         self._listeners.append(listener)
 
     # ---------------------------------------------------------------- learning

@@ -34,6 +34,7 @@ _ANSWER_BYTES: Final = 64 * 1024
 @dataclass(slots=True)
 class _Part:
     field: str
+    """Its list in `ForwardRequest`, and that of its answer in `ForwardResponse`."""
     message: Any
     done: "asyncio.Future[Any]"
 
@@ -50,7 +51,10 @@ class _Part:
 
 
 class RemoteDriver:
-    """One other scheduler."""
+    """One other scheduler.
+
+    There `onager.scheduler.api.scheduler_gateway.SchedulerGatewayService.Forward` gives the work to its `LocalDriver`.
+    """
 
     def __init__(self, scheduler_id: SchedulerId, own_id: SchedulerId, calls: SchedulerCalls, loads: JobLoads) -> None:
         self.scheduler_id = scheduler_id

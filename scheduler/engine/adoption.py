@@ -34,11 +34,11 @@ class Adoption:
     def __init__(
         self,
         store: Store,
-        cluster: ClusterView,
+        view: ClusterView,
         local: LocalDriver,
     ) -> None:
         self._store = store
-        self._cluster = cluster
+        self._view = view
         self._local = local
         self.waiting: dict[JobId, None] = {}
         """The jobs that the loop takes next."""
@@ -52,7 +52,7 @@ class Adoption:
         may be seen before the store has acknowledged the write; then there is nothing to read.
         """
         cached = self._store.jobs.cached(job_id)
-        if not self._cluster.ownership.is_mine(job_id) or (cached is not None and shows(head, cached.graph)):
+        if not self._view.ownership.is_mine(job_id) or (cached is not None and shows(head, cached.graph)):
             return
         is_new = cached is None and head.state is JobState.QUEUED
         if not is_new and not self._store.writers.is_writing(job_id):
@@ -89,14 +89,14 @@ class Adoption:
         return [
             job_id
             for job_id in active
-            if self._cluster.ownership.is_mine(job_id) and not self._cluster.ownership.follows(job_id)
+            if self._view.ownership.is_mine(job_id) and not self._view.ownership.follows(job_id)
         ]
 
     def _adopt_if_behind(self, job_id: JobId) -> None:
         self._later.discard(job_id)
         head, cached = self._store.heads.get(job_id), self._store.jobs.cached(job_id)
         is_known = head is not None and cached is not None and shows(head, cached.graph)
-        if not (is_known and self._cluster.ownership.follows(job_id)):
+        if not (is_known and self._view.ownership.follows(job_id)):
             self._adopt(job_id)
 
     def _adopt(self, job_id: JobId) -> None:
@@ -112,7 +112,7 @@ class Adoption:
                 del self.waiting[job_id]
             try:
                 await asyncio.gather(*(self._local.adopt(job_id) for job_id in some))
-                for lost in self._cluster.executors.recent_losses():
+                for lost in self._view.executors.recent_losses():
                     await self._local.lose_executor(lost, jobs=some)
             except Exception:
                 self.waiting |= dict.fromkeys(some)  # nothing of it is harmful twice

@@ -39,10 +39,10 @@ class Leftovers(NamedTuple):
 class CleanUps:
     """Clean-up of ended jobs."""
 
-    def __init__(self, env: Env, store: Store, cluster: ClusterView) -> None:
+    def __init__(self, env: Env, store: Store, view: ClusterView) -> None:
         self._env = env
         self._store = store
-        self._cluster = cluster
+        self._view = view
         self._due: dict[JobId, JobHead] = {}
         self._due_since_s: dict[JobId, float] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
@@ -80,7 +80,7 @@ class CleanUps:
         waiting: list[tuple[JobId, JobHead]] = []
         for job_id in [j for j in self._due if j not in self._prepared and not self._store.heads.may_be_read(j)]:
             waited_s = self._env.clock.monotonic_s() - self._due_since_s.get(job_id, 0.0)
-            if self._cluster.precedence.has_come(job_id, waited_s, timing.CLEAN_UP_MOMENT_S):
+            if self._view.precedence.has_come(job_id, waited_s, timing.CLEAN_UP_MOMENT_S):
                 waiting.append((job_id, self._due[job_id]))
         found = False
         for start in range(0, len(waiting), _PREPARED_AT_ONCE):

@@ -42,7 +42,7 @@ class Dispatcher:
         self._rounds = Background()
 
     def wake(self) -> None:
-        """Wake the loop: tasks or slots may have become free."""
+        """Wake the loop: tasks or slots may have become free. `SchedulerApp` does so after commits."""
         self._wake.set()
 
     def nudge(self, matches: Callable[[ExecutorSession], bool], *, at_most: int | None = None) -> None:

@@ -18,12 +18,12 @@ class JobChecks:
     """The jobs that this scheduler drives."""
 
     def __init__(
-        self, env: Env, store: Store, cluster: ClusterView, local: LocalDriver, on_abandoned: Callable[[JobId], None]
+        self, env: Env, store: Store, view: ClusterView, local: LocalDriver, on_abandoned: Callable[[JobId], None]
     ) -> None:
         """Make it; *on_abandoned* is called once for each job that was seen streaming and no longer streams."""
         self._env = env
         self._store = store
-        self._cluster = cluster
+        self._view = view
         self._local = local
         self._on_abandoned = on_abandoned
         self._streaming: set[JobId] = set()
@@ -32,11 +32,11 @@ class JobChecks:
 
     async def check_all(self) -> None:
         """Check each job once, as far as possible without asking the store."""
-        known = [(job_id, self._store.jobs.cached(job_id)) for job_id in self._cluster.ownership.followed]
+        known = [(job_id, self._store.jobs.cached(job_id)) for job_id in self._view.ownership.followed]
         checked = [(j, job.graph) for j, job in known if job is not None and _needs_checks(job)]
         if not checked:
             return
-        executors, streaming = self._cluster.executors.taking_work(), self._cluster.executors.streaming()
+        executors, streaming = self._view.executors.taking_work(), self._view.executors.streaming()
         for job_id, graph in checked:
             coordinator = self._local.coordinator(job_id)
             try:
@@ -59,7 +59,7 @@ class JobChecks:
             self._streaming.discard(job_id)
             if graph.streaming is not None and graph.streaming.reason:
                 log.info("streaming_abandoned", job_id=job_id, reason=graph.streaming.reason)
-                self.abandoned += self._cluster.ownership.follows(job_id)
+                self.abandoned += self._view.ownership.follows(job_id)
                 self._on_abandoned(job_id)
 
 

@@ -27,7 +27,7 @@ class Polls:
         self,
         env: Env,
         store: Store,
-        cluster: ClusterView,
+        view: ClusterView,
         reconciler: Reconciler,
         dispatcher: Dispatcher,
         clean_ups: CleanUps,
@@ -35,7 +35,7 @@ class Polls:
     ) -> None:
         self._env = env
         self._store = store
-        self._cluster = cluster
+        self._view = view
         self._reconciler = reconciler
         self._dispatcher = dispatcher
         self._clean_ups = clean_ups
@@ -71,12 +71,12 @@ class Polls:
             try:
                 await self._dispatcher.wait_for_work(offer, wait_ms / 1000)
             except asyncio.CancelledError:
-                self._cluster.executors.suspect(session)
+                self._view.executors.suspect(session)
                 raise
             answer.task_sets.extend(offer.launches)
             await self._add_news(session, answer)
         self.add_specs(answer)
-        if session.is_gone and not self._cluster.executors.is_alive(request.executor_id, request.incarnation):
+        if session.is_gone and not self._view.executors.is_alive(request.executor_id, request.incarnation):
             raise UnknownExecutorError(request.executor_id)
         return answer
 
@@ -139,7 +139,7 @@ class Polls:
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
         answer.task_sets.extend(self._reconciler.take_late(session))
         answer.cancel.extend(await self.unwanted(session))
-        self._cluster.executors.add_quarantine(session, answer)
+        self._view.executors.add_quarantine(session, answer)
         if not session.is_draining:
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
 

@@ -42,14 +42,14 @@ class Reconciler:
         self,
         env: Env,
         store: Store,
-        cluster: ClusterView,
+        view: ClusterView,
         local: LocalDriver,
         forwarding: Forwarding,
         dispatcher: Dispatcher,
     ) -> None:
         self._env = env
         self._store = store
-        self._cluster = cluster
+        self._view = view
         self._local = local
         self._forwarding = forwarding
         self._dispatcher = dispatcher
@@ -73,7 +73,7 @@ class Reconciler:
             if key in late or (now_s - at_s < timing.LAUNCH_YOUNG_S and key not in session.listed)
         }
         lost = (key for key in missing if key not in young and key not in session.listed)
-        suspicious = {self._cluster.ownership.scheduler_of(key.job_id) for key in lost}
+        suspicious = {self._view.ownership.scheduler_of(key.job_id) for key in lost}
         session.listed, session.in_doubt = frozenset(listed), frozenset(young)
         session.held = {
             **{key: session.held[key] for key in session.held if key in young},
@@ -171,11 +171,11 @@ class Reconciler:
 
     def _is_due(self, session: ExecutorSession, scheduler_id: SchedulerId) -> bool:
         return _is_new(session, scheduler_id) or any(
-            self._cluster.ownership.scheduler_of(key.job_id) == scheduler_id for key in session.held
+            self._view.ownership.scheduler_of(key.job_id) == scheduler_id for key in session.held
         )
 
     async def _compare(self, is_due: Callable[[ExecutorSession, SchedulerId], bool]) -> None:
-        sessions = list(self._cluster.executors.sessions)
+        sessions = list(self._view.executors.sessions)
         work = [self._tell_here(session) for session in sessions if _is_new(session, _HERE)]
         for scheduler_id, driver in self._forwarding.drivers().items():
             if self._has_jobs(scheduler_id):
@@ -205,7 +205,7 @@ class Reconciler:
         scheduler_id, slot = driver.scheduler_id, session.slot
         # An answer on its way may hold launches that the list cannot have.
         disproves = _is_new(session, scheduler_id) and not driver.is_busy_with(session.executor_id)
-        held = [key for key in sorted(session.held) if self._cluster.ownership.scheduler_of(key.job_id) == scheduler_id]
+        held = [key for key in sorted(session.held) if self._view.ownership.scheduler_of(key.job_id) == scheduler_id]
         try:
             try:
                 compared = await driver.compare_tasks(slot, held, disproves=disproves)
@@ -222,11 +222,11 @@ class Reconciler:
 
     def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:
         active = (JobId(head.job_id) for head in self._store.heads.active())
-        return [job_id for job_id in active if self._cluster.ownership.scheduler_of(job_id) == scheduler_id]
+        return [job_id for job_id in active if self._view.ownership.scheduler_of(job_id) == scheduler_id]
 
     def _has_jobs(self, scheduler_id: SchedulerId) -> bool:
         return any(
-            self._cluster.ownership.scheduler_of(JobId(h.job_id)) == scheduler_id for h in self._store.heads.active()
+            self._view.ownership.scheduler_of(JobId(h.job_id)) == scheduler_id for h in self._store.heads.active()
         )
 
     def begin_again(self) -> None:
@@ -235,7 +235,7 @@ class Reconciler:
         asyncio.get_running_loop().call_later(timing.LISTS_SETTLED_S, self._forget_compared)
 
     def _forget_compared(self) -> None:
-        for session in self._cluster.executors.sessions:
+        for session in self._view.executors.sessions:
             session.compared.clear()
 
 

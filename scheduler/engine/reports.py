@@ -81,7 +81,7 @@ class ReportReader:
         *,
         private: PrivatePaths = NO_PATHS,
     ) -> None:
-        """Make a reader; *on_outcomes* gets what it has read. No plan may write to *private* paths."""
+        """Make a reader; *on_outcomes* (`Quarantine`) gets what it has read. No plan may write to *private* paths."""
         self._executors = executors
         self._private = private
         self._on_outcomes = on_outcomes

@@ -47,10 +47,10 @@ _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspa
 class Retention:
     """Removes results, histories, and later records, whose time is over."""
 
-    def __init__(self, env: Env, store: Store, cluster: ClusterView) -> None:
+    def __init__(self, env: Env, store: Store, view: ClusterView) -> None:
         self._env = env
         self._store = store
-        self._cluster = cluster
+        self._view = view
         self._archive = HistoryArchive(store.backend, env.settings.history_dir) if env.settings.history_dir else None
         self._due: list[tuple[int, JobId]] = []
         """A heap of the times at which to look at each job that has ended and is not removed."""
@@ -117,7 +117,7 @@ class Retention:
     def _is_due(self, head: JobHead, now_ms: int) -> bool:
         """Return whether a retention is over and it is this scheduler's turn."""
         waited_ms = now_ms - self._over_ms(head)
-        return waited_ms >= 0 and self._cluster.precedence.has_come(
+        return waited_ms >= 0 and self._view.precedence.has_come(
             head.job_id, waited_ms, 2 * self._env.settings.sweep_interval_ms
         )
 
@@ -128,7 +128,7 @@ class Retention:
         """
         now_ms = self._env.clock.now_ms()
         until_s = self._env.clock.monotonic_s() + self._env.settings.sweep_interval_ms / 1000
-        if self._cluster.executors.is_space_short:
+        if self._view.executors.is_space_short:
             await self._store.heads.put([head.withdrawn() for head in self._store.heads if head.reusable])
         while self._env.clock.monotonic_s() <= until_s and (due := self._take_due(now_ms)):
             batches = [due[n : n + _REMOVED_AT_ONCE] for n in range(0, len(due), _REMOVED_AT_ONCE)]
@@ -247,7 +247,7 @@ class Retention:
         now_ms = self._env.clock.now_ms()
         waited_ms = now_ms - self._audit_over_ms
         moment_ms = 2 * self._env.settings.sweep_interval_ms
-        if waited_ms < 0 or not self._cluster.precedence.has_come("audit", waited_ms, moment_ms):
+        if waited_ms < 0 or not self._view.precedence.has_come("audit", waited_ms, moment_ms):
             return
         try:
             while self._env.clock.monotonic_s() <= until_s:

@@ -62,10 +62,10 @@ _UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 class Steps:
     """The steps of the scripts that this scheduler drives."""
 
-    def __init__(self, env: Env, store: Store, cluster: ClusterView, new_jobs: NewJobs, local: LocalDriver) -> None:
+    def __init__(self, env: Env, store: Store, view: ClusterView, new_jobs: NewJobs, local: LocalDriver) -> None:
         self._env = env
         self._store = store
-        self._cluster = cluster
+        self._view = view
         self._new_jobs = new_jobs
         self._local = local
         self._waiting: dict[JobId, None] = {}
@@ -110,14 +110,14 @@ class Steps:
             script_id = script_of(head.job_id)
             if script_id is not None:
                 found.add(script_id)
-        for job_id in self._cluster.ownership.followed:
+        for job_id in self._view.ownership.followed:
             job = self._store.jobs.cached(job_id)
             if job is not None and job.graph.is_script:
                 found.add(job_id)
         self._look_at(sorted(found))
 
     def _look_at(self, scripts: Iterable[JobId]) -> None:
-        mine = [script_id for script_id in scripts if self._cluster.ownership.is_mine(script_id)]
+        mine = [script_id for script_id in scripts if self._view.ownership.is_mine(script_id)]
         if mine:
             self._waiting |= dict.fromkeys(mine)
             self._wake.set()
@@ -148,7 +148,7 @@ class Steps:
         now_ms = self._env.clock.now_ms()
         due = [(job_id, at_ms) for job_id, at_ms in self._deadlines.items() if at_ms <= now_ms]
         for job_id, deadline_ms in due:
-            if not self._cluster.ownership.is_mine(job_id):
+            if not self._view.ownership.is_mine(job_id):
                 continue
             try:
                 await self._store.writers.record_decision(job_id, partial(_late, deadline_ms, now_ms))
@@ -172,7 +172,7 @@ class Steps:
 
     async def _advance(self, script_id: JobId) -> None:
         """Do what is due for the script, as it is stored: submit jobs, take in their ends, or stop them."""
-        if not self._cluster.ownership.is_mine(script_id):
+        if not self._view.ownership.is_mine(script_id):
             return
         try:
             job = await self._stored(script_id)
@@ -194,7 +194,7 @@ class Steps:
             await self._store.writers.record_decision(script_id, lambda _: Decision(ended))
 
     async def _stored(self, script_id: JobId) -> StoredJob:
-        if self._cluster.ownership.follows(script_id):
+        if self._view.ownership.follows(script_id):
             return await self._store.jobs.get(script_id)
         return await self._store.jobs.fresh(script_id)
 

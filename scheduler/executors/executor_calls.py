@@ -57,6 +57,7 @@ class ExecutorCalls:
     async def answer_poll(self, record: ExecutorRecord, list_number: int, answer: pb.PollWorkResponse) -> None:
         """Send *answer* to the executor, whose poll had list *list_number*.
 
+        `onager.executor.agent.push.ExecutorService` takes it there.
         `ExecutorUnreachableError` when it is not known to have arrived, `UnknownExecutorError` when another life of the
         executor answers.
         """

@@ -274,6 +274,7 @@ class Offer:
     session: ExecutorSession
     credit: int
     launches: list[pb.TaskSet] = field(default_factory=list)
+    """`Dispatcher` puts them here, and `Polls` into the answer."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the answer has content."""
     is_nudged: bool = False

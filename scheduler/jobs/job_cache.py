@@ -33,7 +33,7 @@ class JobCache:
         self.recent = RecentBatches(clock)
 
     def listen(self, listener: CommitListener) -> None:
-        """Call *listener* after every change of a job that this scheduler learns of."""
+        """Call *listener* after every change of a job that this scheduler learns of: `SchedulerApp._on_commit`."""
         self._listeners.append(listener)
 
     def cached(self, job_id: JobId) -> StoredJob | None:

@@ -40,7 +40,9 @@ class Recorded(NamedTuple):
 
 
 Decide = Callable[[ExecutionGraph], Decision]
-"""Looks at a committed graph and returns what happened. Pure; may be called again, and then its last answer counts."""
+"""Looks at a committed graph and returns what happened; `QueryCoordinator` makes most of them.
+
+Pure; may be called again, and then its last answer counts."""
 
 MAX_EVENTS_PER_APPEND: Final = 4_096
 """A round with this many events is committed before more is decided."""

@@ -12,7 +12,9 @@ from onager.executor.spark.kernel.classes import KERNEL
 
 Spec = Mapping[str, Any]
 Event = tuple[dict[str, Any], bytes]
-"""The outcome of a partition or of a run, and its inline result (empty if there is none)."""
+"""The outcome of a partition or of a run, and its inline result (empty if there is none).
+
+Its fields come from Java's `Task.apply` and `Runs.json`; those of a failure from `Failures.describe`."""
 
 _LENGTH_BYTES: Final = 4
 
@@ -74,15 +76,21 @@ class Kernel:
         return json.loads(text) if text else None
 
     def submit(self, bound: JavaObject, spec: Spec, expression: bytes) -> None:
-        """Start partitions of a bound stage; *spec* has the fields of Java's `OutputSpec`, run, partitions, nonces."""
+        """Start partitions of a bound stage (Java's `Runs.submit`).
+
+        *spec* has the fields of Java's `OutputSpec`, run, partitions, nonces.
+        """
         self._runs.submit(bound, json.dumps(spec), expression)
 
     def cancel(self, run: str, partitions: Iterable[int]) -> None:
-        """Stop *partitions* of a run; the others continue."""
+        """Stop *partitions* of a run (Java's `Runs.cancel`); the others continue."""
         self._runs.cancel(run, self._jvm.java_list(partitions))
 
     def take(self, wait_ms: int) -> list[Event]:
-        """Wait up to *wait_ms* for events of runs, and return them in order; partition -1: the run has ended."""
+        """Wait up to *wait_ms* for events of runs (Java's `Runs.take`), and return them in order.
+
+        Partition -1: the run has ended.
+        """
         return _unpacked(bytes(self._runs.take(wait_ms)))
 
     def run_single_stage(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:

@@ -1,18 +1,15 @@
 """Task sets that run, and the reports of their tasks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from onager.executor.spark.running.binder import BoundPlan, FusedPlans, StageKey
 from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.stage_plan import MadeBy
+from onager.executor.work import OnReport
 from onager.ids import Nonce, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
-
-OnReport = Callable[[pb.TaskReport], None]
-"""Takes the report of one task; may be called from any thread, once per task."""
 
 
 @dataclass(slots=True)

@@ -37,11 +37,12 @@ from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.place_checks import check_places, check_task_set, lost_place
 from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.readings import by_run, progress_of
-from onager.executor.spark.running.runs import OnReport, Run, named_attempts, report_of, run_metrics
+from onager.executor.spark.running.runs import Run, named_attempts, report_of, run_metrics
 from onager.executor.spark.running.sink_layout import sink_layout
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
+from onager.executor.work import OnReport
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_REPORTED_ATTEMPTS
