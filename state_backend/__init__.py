@@ -39,43 +39,6 @@ from onager.state_backend.port import StateBackendClient
 from onager.state_backend.transactions import Write, commit_settled, revision_found, revision_of, transact
 from onager.state_backend.urls import FORMS, state_directory
 
-__all__ = [
-    "ABSENT",
-    "MAX_REQUEST_BYTES",
-    "MAX_TXN_OPS",
-    "VALUE_CHUNK_BYTES",
-    "Committed",
-    "Conflict",
-    "Delete",
-    "DeleteRange",
-    "EventKind",
-    "KeptLease",
-    "KeyRange",
-    "KeyValue",
-    "Keyspace",
-    "LeaseId",
-    "LockToken",
-    "Move",
-    "Op",
-    "OutcomeUnknown",
-    "Put",
-    "Snapshot",
-    "StateBackendClient",
-    "Write",
-    "acquire_lock",
-    "commit_settled",
-    "each_page",
-    "keep_lease",
-    "op_bytes",
-    "open_backend",
-    "request_bytes",
-    "revision_found",
-    "revision_of",
-    "split_ops",
-    "split_value",
-    "transact",
-]
-
 
 async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendClient:
     """Return the client that *url* names: ``etcd://h:p,h:p/namespace``, ``leveldb:DIR`` or ``memory:``.

@@ -13,27 +13,3 @@ from onager.executor.exchange.partitions import HeldPartitions, held_partitions
 from onager.executor.exchange.publish import carry_out, check_appended, check_target, plan_publish
 from onager.executor.exchange.table_folders import remove_table_folder
 from onager.executor.exchange.taking_back import take_back
-
-__all__ = [
-    "Contents",
-    "Description",
-    "HeldPartitions",
-    "JobFiles",
-    "carry_out",
-    "check_appended",
-    "check_exchange_dir",
-    "check_target",
-    "describe",
-    "has_odd_keys",
-    "held_partitions",
-    "look_through",
-    "null_text",
-    "plan_publish",
-    "read_description",
-    "remove_job_data",
-    "remove_output",
-    "remove_staging",
-    "remove_table_folder",
-    "remove_unfinished",
-    "take_back",
-]

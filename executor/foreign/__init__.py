@@ -3,5 +3,3 @@
 from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalog
 from onager.executor.foreign.tables import ForeignTables, PlanningTables
 from onager.executor.foreign.writes import ForeignWrite, WriteLayout
-
-__all__ = ["ForeignCatalog", "ForeignTables", "ForeignWrite", "PlanningTables", "WriteLayout", "parse_catalog"]

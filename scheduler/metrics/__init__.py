@@ -2,5 +2,3 @@
 
 from onager.scheduler.metrics.observing import observe
 from onager.scheduler.metrics.serving import process_registry, serving_metrics
-
-__all__ = ["observe", "process_registry", "serving_metrics"]

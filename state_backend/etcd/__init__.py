@@ -7,5 +7,3 @@ say.
 
 from onager.state_backend.etcd.backend import EtcdBackend
 from onager.state_backend.etcd.url import EtcdUrl
-
-__all__ = ["EtcdBackend", "EtcdUrl"]

@@ -5,5 +5,3 @@ finds damage that LevelDB itself ignores.
 """
 
 from onager.state_backend.leveldb.backend import LevelDBBackend
-
-__all__ = ["LevelDBBackend"]

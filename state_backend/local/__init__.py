@@ -7,5 +7,3 @@ from onager.state_backend.local.backend import Command, LocalBackend
 from onager.state_backend.local.engine import Engine, Group
 from onager.state_backend.local.hub import WatchHub
 from onager.state_backend.local.table import DictTable, Table
-
-__all__ = ["Command", "DictTable", "Engine", "Group", "LocalBackend", "Table", "WatchHub"]

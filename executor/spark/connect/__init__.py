@@ -3,5 +3,3 @@
 from onager.executor.spark.connect.operations import connect_query
 from onager.executor.spark.connect.requests import ConnectRequests, failure_of
 from onager.executor.spark.connect.sessions import opened
-
-__all__ = ["ConnectRequests", "connect_query", "failure_of", "opened"]

@@ -2,5 +2,3 @@
 
 from onager.executor.spark.functions.calls import FunctionCalls, timeout_of
 from onager.executor.spark.functions.processes import FunctionProcesses
-
-__all__ = ["FunctionCalls", "FunctionProcesses", "timeout_of"]

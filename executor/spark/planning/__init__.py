@@ -2,5 +2,3 @@
 
 from onager.executor.spark.planning.plan_job import PlanTerms, plan_job
 from onager.executor.spark.planning.replan import replan
-
-__all__ = ["PlanTerms", "plan_job", "replan"]

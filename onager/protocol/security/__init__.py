@@ -10,18 +10,3 @@ from onager.protocol.security.principal import Caller, caller, caller_of, note_a
 from onager.protocol.security.roles import Role
 from onager.protocol.security.servers import ServerAccess, ServerSecurity
 from onager.protocol.security.tokens import TokenFile
-
-__all__ = [
-    "Caller",
-    "ClientAccess",
-    "ClientSecurity",
-    "Role",
-    "ServerAccess",
-    "ServerSecurity",
-    "TokenFile",
-    "caller",
-    "caller_of",
-    "note_address",
-    "principal",
-    "reached_at",
-]
