@@ -77,7 +77,7 @@ lint: setup-dev
 	.venv/bin/lint-imports --no-cache
 
 check: lint
-	$(with_java) $(PYTHON) -m pytest -q tests/unit tests/property
+	$(with_java) $(PYTHON) -m pytest -q --numprocesses 4 tests/unit tests/property
 
 format: setup-dev
 	$(PYTHON) -m ruff format .
