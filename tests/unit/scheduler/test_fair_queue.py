@@ -120,7 +120,7 @@ def submit(made, principal, jobs):
         made.update(JobId(f"{principal}-{n}"), submitted_ms=n, weight=1, running=0, available=1, principal=principal)
 
 
-def test_clients_take_turns_however_many_jobs_each_has():
+def test_principals_take_turns_however_many_jobs_each_has():
     made, served = FairQueue(), []
     submit(made, "mallory", 750)
     for n in range(20):
@@ -137,7 +137,7 @@ def test_clients_take_turns_however_many_jobs_each_has():
     assert Counter(served[13:17]) == {"mallory": 2, "ann": 2}
 
 
-def test_slots_that_are_free_at_once_go_to_clients_in_turn():
+def test_slots_that_are_free_at_once_go_to_principals_in_turn():
     made = FairQueue()
     submit(made, "mallory", 10)
     submit(made, "ann", 2)
@@ -146,7 +146,7 @@ def test_slots_that_are_free_at_once_go_to_clients_in_turn():
     assert [made.take_job() for _ in range(4)] == claims
 
 
-def test_a_client_with_more_running_tasks_in_its_job_waits_for_the_others():
+def test_a_principal_with_more_running_tasks_in_its_job_waits_for_the_others():
     made = FairQueue()
     made.update(A, submitted_ms=0, weight=1, running=2, available=1, principal="ann")
     made.update(B, submitted_ms=1, weight=1, running=1, available=2, principal="bob")
