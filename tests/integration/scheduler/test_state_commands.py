@@ -335,7 +335,7 @@ async def test_a_directory_that_a_scheduler_holds(tmp_path):
 @pytest.mark.parametrize(
     ("backend", "message"),
     [
-        ("memory:", "a memory store keeps nothing: give etcd://HOST:PORT"),
+        ("memory:", "a memory store keeps nothing: give etcd://HOST:PORT[,HOST:PORT…][/NAMESPACE] or leveldb:DIR"),
         ("leveldb:/nowhere/state", "the directory has no store"),
         ("leveldb:", "name the state directory"),
         ("redis://h", "use etcd://HOST:PORT"),
