@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.support.selection import IS_ALL
+from tests.support.selection import IS_ALL, some
 from tests.support.waiting import HANGS_S
 
 CHECKS = [
@@ -69,7 +69,7 @@ def url(tmp_path_factory):
     assert "call_failed" not in log.read_text()
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("mode", some([GenerationMode.NEGATIVE, GenerationMode.POSITIVE]))
 def test_every_answer_is_one_that_the_document_tells_of(url, mode):
     failed = []
     tried = 0

@@ -159,6 +159,7 @@ def test_a_result_of_zero_columns(cluster, conf):
     assert (table.num_columns, job.progress().result_rows) == (0, 3)
 
 
+@pytest.mark.long
 def test_a_sql_text_of_five_megabytes(cluster):
     literals = ", ".join(f"({i}, 'a literal that takes some room, number {i}')" for i in range(100_000))
     text = f"SELECT count(*) AS n, max(a) AS m FROM VALUES {literals} AS t(a, b)"

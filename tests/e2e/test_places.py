@@ -97,6 +97,7 @@ def waits_for(client, job) -> str:
     return progress.waiting_for if "does not see" in progress.waiting_for else ""
 
 
+@pytest.mark.long
 def test_files_of_a_root_are_read_where_it_is_mounted_and_in_each_version_that_its_owner_puts_there(cluster):
     data, away = cluster.directory / "shared" / "data", cluster.directory / "shared" / "version-1"
     files = f"parquet.`{data}/*`"
@@ -134,6 +135,7 @@ def test_a_copy_of_the_directories_is_refused(cluster):
     until(lambda: "is a copy of the cluster's exchange directory" in why(cluster, "e-3"), "the third executor")
 
 
+@pytest.mark.long
 def test_all_processes_are_killed_and_find_their_directories_again(cluster):
     for process in [*cluster.executors.values(), cluster.scheduler]:
         process.kill()

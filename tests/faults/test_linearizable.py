@@ -72,7 +72,7 @@ async def hurt(cluster: EtcdCluster, fault: str, seed: int, done: list[int]) -> 
         await asyncio.to_thread(cluster.heal)
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", some(["kill", "pause"]))
 async def test_while_members_come_and_go(three, namespace, tell, tmp_path, fault):
     urls = [
         three.url(namespace, endpoints=three.endpoints[n % 3 :] + three.endpoints[: n % 3], timeout="3s")

@@ -47,7 +47,7 @@ def plain(executor: OneExecutor) -> Iterator[SparkSession]:
         session.sql(f"DROP {'VIEW' if is_view else 'TABLE'} {row.tableName}")
 
 
-@pytest.mark.parametrize("name", some(SCRIPTS))
+@pytest.mark.parametrize("name", some(SCRIPTS, one_in=6))
 def test_gives_what_plain_spark_gives(
     executor: OneExecutor, catalog: MemoryCatalog, plain: SparkSession, data: Path, name: str
 ) -> None:

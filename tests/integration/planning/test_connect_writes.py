@@ -137,7 +137,7 @@ def comparison(executor: OneExecutor, client: ConnectClient, tmp_path: Path) -> 
     plain.sql("DROP DATABASE IF EXISTS shop CASCADE")
 
 
-@pytest.mark.parametrize("name", some(CALLS, one_in=2))
+@pytest.mark.parametrize("name", some(CALLS, one_in=4))
 def test_a_writer_does_what_it_does_in_plain_spark(name: str, comparison: Comparison) -> None:
     rows = "spark.sql(\"SELECT 1 AS a, 'x' AS b, 2 AS k\")"
     for text in CALLS[name].split("\n")[1:]:

@@ -19,6 +19,7 @@ from onager.ids import BlobDigest
 from onager.job_settings import PLANNING_TIMEOUT
 from onager.protocol import onager_pb2 as pb
 from tests.support.catalog import MemoryCatalog
+from tests.support.selection import some
 from tests.support.spark.one_executor import CUT, OneExecutor
 from tests.support.waiting import HANGS_S, until
 
@@ -58,7 +59,7 @@ def worker(executor: OneExecutor, clock: ManualClock, monkeypatch: pytest.Monkey
     made._runner.close()
 
 
-@pytest.mark.parametrize("work", TASKS)
+@pytest.mark.parametrize("work", some(TASKS))
 def test_what_plans_for_too_long_is_stopped_and_then_costs_the_jvm(
     executor: OneExecutor, worker: SparkWorker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:

@@ -35,7 +35,6 @@ def losses(cluster: Cluster, job_id: str) -> list[str]:
     return [e.fields["reason"] for e in cluster.client.job(job_id).events() if e.type == "executor_lost"]
 
 
-@pytest.mark.long
 def test_a_query_that_needs_too_much_memory_fails_by_itself_and_nothing_beside_it(cluster, executor, gate):
     arguments = {"gate": str(gate.directory), "partitions": 1, "held": 0}
     beside = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)

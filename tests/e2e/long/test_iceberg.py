@@ -80,7 +80,6 @@ def read_in_python(spark):
     return spark.table("ice.shop.by_day").orderBy("day")
 
 
-@pytest.mark.long
 def test_a_program_reads_and_writes_tables_and_others_read_them(cluster, catalog):
     import pyarrow as pa
 
@@ -106,7 +105,6 @@ def test_a_program_reads_and_writes_tables_and_others_read_them(cluster, catalog
     assert sales.refresh().scan().to_arrow().num_rows == 0
 
 
-@pytest.mark.long
 def test_a_program_of_pyspark_reads_and_writes_tables(cluster, catalog):
     import pyarrow as pa
 
@@ -133,7 +131,6 @@ def test_a_job_commits_once_when_its_executor_dies_before_it_can_say_so(cluster,
     assert (published["attempts"], published["state"]) == (2, "successful")
 
 
-@pytest.mark.long
 def test_a_catalog_that_is_not_there_and_a_table_that_is_dropped_are_reported(cluster, catalog):
     with pytest.raises(JobFailedError, match=r"the catalog gone cannot be used: .*unable to open database file"):
         cluster.client.sql("SELECT * FROM gone.shop.sales").wait()
