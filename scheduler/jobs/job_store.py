@@ -476,7 +476,7 @@ class JobStore(JobCache):
                 if head.broken:
                     self.heads.seen(head, stored.mod_revision)
                     return  # it is marked already: otherwise every reader of the record would mark it again and again
-        head = head.model_copy(update={"broken": why, "has_runnable_work": False})
+        head = head.model_copy(update={"broken": why, "has_runnable_work": False, "reuses": ()})
         revision = stored.mod_revision if stored is not None else ABSENT
         result = await self._backend.put_txn(
             [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head))], expect={(Keyspace.JobHeads, job_id): revision}

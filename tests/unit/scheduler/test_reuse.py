@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from onager.cli.events import what
 from onager.client.events import JobEvent
+from onager.errors import StateCorruptError
 from onager.execution_graph import (
     ExecutorSlot,
     OutputsTaken,
@@ -214,6 +215,19 @@ async def test_files_stay_for_others_and_for_as_long_as_somebody_reads_them(clus
     await cluster.finish(launched)
     assert (await cluster.asked())[A] == []
     assert await cluster.run("c") == [1, 2, 3]
+
+
+async def test_files_do_not_stay_for_a_job_whose_record_is_damaged(cluster):
+    await cluster.run(A)
+    await cluster.begin(B)
+    cluster.clock.advance(DAY_MS)
+    await cluster.app.retention.sweep()
+    backend = cluster.app._backend
+    (chunk,) = (await backend.scan(Keyspace.GraphChunks, f"{B}/", limit=2)).items
+    await backend.put(Keyspace.GraphChunks, chunk.key, b"rubbish")
+    with pytest.raises(StateCorruptError):
+        await cluster.app.jobs.load(B)
+    assert (await cluster.asked())[A] == []
 
 
 async def test_files_stay_until_it_is_known_who_has_taken_them(cluster):
