@@ -13,6 +13,8 @@ DIRECTORY: Final = "{dir}"
 ACTIONS: Final = ("show()", "collect()", "count()", "toPandas()")
 _FORMATS: Final = ("parquet", "parquet", "orc", "json", "csv", "PARQUET")
 _ODD_FORMATS: Final = ("text", "noop", "nosuch", "binaryFile")
+_TOO_MANY_BUCKETS: Final = 200_000
+"""Spark refuses them. Of zero buckets PySpark's Connect client says nothing to its server, so that is another call."""
 _MODES: Final = ("append", "append", "overwrite", "overwrite", "error", "ignore")
 _COLUMNS: Final = {"a": "INT", "b": "STRING", "k": "INT"}
 _VALUES: Final = {
@@ -121,7 +123,7 @@ class Drawn:
         if self._may(chance):
             text += f".partitionBy({self._some(('k', 'k', 'b', 'a', 'K', 'nope'))})"
         if self._may(chance / 3):
-            text += f".bucketBy({self._one((2, 2, 3, 0))}, {self._some(('a', 'a', 'k', 'nope'))})"
+            text += f".bucketBy({self._one((2, 2, 3, _TOO_MANY_BUCKETS))}, {self._some(('a', 'a', 'k', 'nope'))})"
         if self._may(chance / 5):
             text += f".sortBy({self._some(('b', 'a'))})"
         return text
