@@ -23,7 +23,11 @@ def generate(scale_factor: float, below: Path = DATA_DIR) -> Path:
         made = Path(scratch) / "data"
         command = [_generator(), "tpch", "parquet", "-s", f"{scale_factor:g}", f"--output-dir={made}"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        made.rename(target)
+        try:
+            made.rename(target)
+        except OSError:
+            if not target.is_dir():  # another process was faster
+                raise
     return target
 
 
