@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,9 @@ def test_a_program_sees_the_same_while_scheduler_and_executors_are_killed(make_c
     ended, kills = threading.Event(), []
 
     def kill() -> None:
-        while not ended.wait(4.0):
+        pause_s = 4.0
+        while not ended.wait(pause_s):
+            killed_s = time.monotonic()
             if len(kills) % 3 == 0:
                 cluster.scheduler.kill()
                 cluster.start_scheduler()
@@ -77,6 +80,8 @@ def test_a_program_sees_the_same_while_scheduler_and_executors_are_killed(make_c
                 cluster.executors[name].kill()
                 cluster.start_executor(name, slots=1)
             kills.append(len(kills))
+            # On a machine where an executor takes long to start, so does the program's next step.
+            pause_s = max(4.0, 2 * (time.monotonic() - killed_s))
 
     killer = threading.Thread(target=kill)
     killer.start()

@@ -1,10 +1,8 @@
 """Release 0.1, as processes: its code out of git, run by this environment, which has all that it needs."""
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +25,8 @@ class EarlierRelease:
         assert archive.returncode == 0, (
             f"commit {COMMIT} is not in this clone ({archive.stderr.decode().strip()}): git fetch --unshallow gets it"
         )
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(directory, filter="tar")
+        directory.mkdir(exist_ok=True)
+        subprocess.run(["tar", "-x", "-C", str(directory)], input=archive.stdout, check=True)
         self._directory = directory
         # The directory comes before the installed release, in which a child would find the new one.
         self._environment = {**os.environ, "PYTHONPATH": str(directory)}
