@@ -19,7 +19,6 @@ CLOCKS = ("monotonic", "perf_counter", "process_time", "thread_time", "time")
 SIGNS = re.compile(rf"timeout|within_s|wait_for|\b(join|wait|result|end)\((\w+, )?[\dA-Z]|({'|'.join(CLOCKS)})\(\).*<")
 """A file without any of them has no limit: to parse all files would take long."""
 EXCEPTIONS = {
-    "e2e/long/test_connect_program.py: wait 4.0": "a pause",
     "e2e/long/test_rolling_restart.py: wait REST_S": "a pause",
     "support/etcd/cluster.py: timeout=2.0": "it is asked again until HANGS_S",
     "support/processes/cluster.py: timeout=1": "it is tried again until HANGS_S",
