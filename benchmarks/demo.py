@@ -117,7 +117,7 @@ def _run(client: onager.OnagerClient, number: int, tables: dict[str, str]) -> Ti
     _show(result)
     plan, *stages = progress.stages
     planning_s = (plan.ended_ms - plan.started_ms) / 1000
-    # Those that others took over by what was measured have never begun.
+    # A stage that another one took over has not begun.
     stages_s = (max(s.ended_ms for s in stages) - min(s.started_ms for s in stages if s.started_ms)) / 1000
     return Timing(
         query=f"q{number}",

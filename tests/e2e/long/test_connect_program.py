@@ -80,7 +80,7 @@ def test_a_program_sees_the_same_while_scheduler_and_executors_are_killed(make_c
                 cluster.executors[name].kill()
                 cluster.start_executor(name, slots=1)
             kills.append(len(kills))
-            # On a machine where an executor takes long to start, so does the program's next step.
+            # On a slow machine executors start slowly, and the program needs more time between two kills.
             pause_s = max(4.0, 2 * (time.monotonic() - killed_s))
 
     killer = threading.Thread(target=kill)
