@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from onager.clock import SystemClock
@@ -27,6 +28,8 @@ class ScriptedWorker:
         self.ran = []
         self.cancelled = []
         self.going_on = []
+        self._cancels = threading.Lock()
+        """Held by a call of `cancel`: the agent makes two at once, and both may name one task."""
 
     def start(self, assignment, on_report):
         for task, key in zip(assignment.task_set.tasks, task_keys(assignment.task_set), strict=True):
@@ -43,10 +46,12 @@ class ScriptedWorker:
             on_report(run(task_set, task))
 
     def cancel(self, tasks):
-        for entry in [e for e in self.going_on if e[2] in tasks]:
-            self.going_on.remove(entry)
-            self.cancelled.append(entry[2])
-            entry[3](pb.TaskReport(task=task_id(entry[2]), failure=pb.Failure(kind="task_killed", message="killed")))
+        with self._cancels:
+            for entry in [e for e in self.going_on if e[2] in tasks]:
+                self.going_on.remove(entry)
+                self.cancelled.append(entry[2])
+                killed = pb.Failure(kind="task_killed", message="killed")
+                entry[3](pb.TaskReport(task=task_id(entry[2]), failure=killed))
 
     def connect(self, _call, _catalog):
         return pb.ConnectReply(failure=pb.ConnectFailure(message="there is no Spark here"))
