@@ -12,7 +12,6 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
-from pyspark.errors.exceptions.captured import CapturedException
 
 from onager.errors import (
     ExchangeFullError,
@@ -26,6 +25,7 @@ from onager.errors import (
 )
 from onager.execution_graph.failures import FailureCause, FailureKind
 from onager.executor.spark import plan_codec
+from onager.executor.spark.jvm import jvm_error
 from onager.executor.spark.kernel.execution import Kernel
 from onager.executor.spark.stage_plan import MadeBy
 from onager.place_files import EXCHANGE, NO_EXCHANGE, NO_PLACE, is_root
@@ -65,8 +65,8 @@ def from_exception(kernel: Kernel, error: BaseException, made_by: MadeBy | None 
 
 
 def _classified(kernel: Kernel, error: BaseException, made_by: MadeBy | None) -> pb.Failure:
-    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    if isinstance(error, Py4JJavaError | CapturedException) and origin is not None:
+    origin = jvm_error(error)
+    if origin is not None:
         return _with_notes(from_kernel(kernel.describe(origin), made_by), error)
     kind, cause = _kind_of(error)
     message = str(error) or type(error).__name__

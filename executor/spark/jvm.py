@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaMember
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 from pyspark.sql.profiler import AccumulatorProfilerCollector
 
@@ -86,6 +88,16 @@ def to_list(found: Any) -> list[Any]:
 def class_name(thing: Any) -> str:
     """Return the simple class name of a JVM object, such as ``FilterExec``."""
     return str(thing.getClass().getSimpleName())
+
+
+def jvm_error(error: BaseException) -> JavaObject | None:
+    """Return the JVM's exception that *error* wraps; None for an error of Python.
+
+    PySpark turns what it knows, `IllegalArgumentException` among it, into errors of its own; py4j wraps the rest.
+    """
+    if isinstance(error, Py4JJavaError):
+        return error.java_exception
+    return error._origin if isinstance(error, CapturedException) else None  # noqa: SLF001 - PySpark hides it
 
 
 def jvm_session(session: SparkSession) -> JavaObject:

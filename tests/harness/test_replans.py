@@ -3,6 +3,8 @@
 Some queries in one of the ways, in turns; with ``ONAGER_TESTS=all`` (`make test-all`) all of them in all ways.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from onager.testing import DistributedRunError, HarnessConfig, assert_distributed_eq, create_stages
@@ -20,15 +22,20 @@ WAYS = ("larger", "smaller", "mixed")
 SMALLER = HarnessConfig(replans="smaller", conf={"spark.sql.autoBroadcastJoinThreshold": "500"})
 """Sides of joins are broadcast because they are said to be tiny."""
 EVERY_SHAPE = SHAPES | MORE_SHAPES | ORDERED | MORE_ORDERED
-SOME_SHAPES = ("left join of nothing", "nested scalar subqueries", "reused exchange", "union of aggregates", "top")
+SOME_SHAPES = ("left join of nothing", "scalar in an aggregate", "reused exchange", "union of aggregates", "top")
 JOINED = """
     select g.label, count(*) n from (select distinct k, id from sales) s
     join (select distinct k, label from groups) g on s.k = g.k group by g.label"""
 
 
-def ways(number, most_broadcast="500", **fields):
+def ways(number, most_broadcast="500"):
     conf = {"spark.sql.autoBroadcastJoinThreshold": most_broadcast}
-    return [HarnessConfig(replans=way, conf=conf, **fields) for way in (WAYS if IS_ALL else WAYS[number % 3 :][:1])]
+    return [HarnessConfig(replans=way, conf=conf) for way in (WAYS if IS_ALL else WAYS[number % 3 :][:1])]
+
+
+def ways_of(frame, number):
+    """Return the ways for a query that may be one stage, with what they make of it."""
+    return [replace(way, single_stage=not create_stages(frame, way).is_cut) for way in ways(number)]
 
 
 @pytest.mark.parametrize("number", range(1, 23) if IS_ALL else (21,))
@@ -44,17 +51,16 @@ def test_query(spark, tpch, number, tell):
 @pytest.mark.parametrize("name", EVERY_SHAPE if IS_ALL else SOME_SHAPES)
 def test_shape(spark, tables, name):
     frame = spark.sql(EVERY_SHAPE[name])
-    query, is_cut = Comparison(frame), create_stages(frame).is_cut
-    for config in ways(list(EVERY_SHAPE).index(name), single_stage=not is_cut):
+    query = Comparison(frame)
+    for config in ways_of(frame, list(EVERY_SHAPE).index(name)):
         query.check(config)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS if IS_ALL else ("udf in a subquery",))
+@pytest.mark.parametrize("name", FUNCTIONS if IS_ALL else ("Arrow aggregate",))
 def test_function(spark, tables, name):
     with as_before(spark):
         frame = query_of(FUNCTIONS[name])(spark, {})
-        is_cut = create_stages(frame).is_cut
-        for config in ways(list(FUNCTIONS).index(name), single_stage=not is_cut):
+        for config in ways_of(frame, list(FUNCTIONS).index(name)):
             assert_distributed_eq(frame, config)
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -20,6 +20,7 @@ from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import is_unanswered
+from onager.executor.spark.jvm import jvm_error
 from onager.executor.spark.kernel.access import kept_as, refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
 from onager.executor.spark.kernel.execution import Kernel
@@ -207,7 +208,7 @@ def _applied(call: pb.ConnectCall, carried: Carried) -> pb.ConnectReply:
 
 def failure_of(spark: SparkSession, error: BaseException) -> pb.ConnectFailure:
     """Return *error* as a client gets it: an error of Spark with all that Spark's own server would tell."""
-    origin: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    origin = jvm_error(error)
     if origin is not None:
         try:
             condition, state, message, details = connect_error(spark, origin, MAX_DETAILS_BYTES)

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from onager.errors import OnagerError, SideEffectError, UserCodeError
 from onager.executor.spark.functions import job_spark
-from onager.executor.spark.functions.user_code import call_function, jvm_error, make_importable
+from onager.executor.spark.functions.user_code import call_function, make_importable
+from onager.executor.spark.jvm import jvm_error
 from onager.protocol import onager_pb2 as pb
 
 _LENGTH: Final = struct.Struct("!Q")

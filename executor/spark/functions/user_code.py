@@ -12,13 +12,12 @@ from typing import Any
 
 import py4j
 import pyspark
-from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import OnagerError, PlanningError, UserCodeError
+from onager.executor.spark.jvm import jvm_error
 from onager.protocol import onager_pb2 as pb
 
 OURS = str(Path(__file__).parent)
@@ -148,13 +147,6 @@ def _run(function: pb.PythonFunction, action: Callable[[], Any]) -> Any:
         condition = e.getCondition() if isinstance(e, PySparkException) else None
         raised = condition or type(e).__qualname__
         raise UserCodeError(f"{_name(function)} raised {last}", _traceback(e, hidden), raised=raised) from e
-
-
-def jvm_error(error: BaseException) -> Any:
-    """Return the JVM's exception that *error* wraps; None for an error of Python."""
-    if isinstance(error, Py4JJavaError):
-        return error.java_exception
-    return error._origin if isinstance(error, CapturedException) else None  # noqa: SLF001 - PySpark hides it
 
 
 def _traceback(error: BaseException, hidden: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from onager.errors import CatalogConflictError, OnagerError, StateCorruptError
 from onager.executor.foreign import ForeignTables, ForeignWrite, WriteLayout
 from onager.executor.foreign.iceberg import ANSWER_S, FILES_S, awaited
-from onager.executor.spark.jvm import JavaObject, jvm_session, session_over
+from onager.executor.spark.jvm import JavaObject, jvm_error, jvm_session, session_over
 from onager.executor.spark.kernel.catalog import JavaCatalog
 from onager.executor.spark.kernel.classes import CATALOG_MOVED
 from onager.executor.spark.place_checks import NoteRead
@@ -255,7 +255,7 @@ def _text_of(record: pb.CatalogRecord) -> str:
 
 
 def _is_moved(error: BaseException) -> bool:
-    origin: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    origin = jvm_error(error)
     while origin is not None:
         if origin.getClass().getName() == CATALOG_MOVED:
             return True

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import structlog
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_error, jvm_session
 from onager.executor.spark.kernel.queries import FrameTools
 from onager.executor.spark.plan_codec import here
 from onager.executor.spark.planning.cut_stages import Cut, CutStage, CutTerms
@@ -121,8 +122,8 @@ def first_frame(session: SparkSession, execution: Any, plan: Any, cut: Cut, term
         target = Path(scratch, "frame")
         try:
             why_not = tools.write(java, execution, plan, cut.exchanges, target)
-        except Py4JJavaError as e:  # the query runs all the same
-            why_not = str(e.java_exception)
+        except (Py4JJavaError, CapturedException) as e:  # the query runs all the same
+            why_not = str(jvm_error(e) or e)
         if why_not:
             log.info("frame_not_kept", why=why_not)
             return None

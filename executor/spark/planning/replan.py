@@ -11,11 +11,12 @@ from zlib import crc32
 
 import structlog
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import plan_codec
-from onager.executor.spark.jvm import Jvm, jvm_session
+from onager.executor.spark.jvm import Jvm, jvm_error, jvm_session
 from onager.executor.spark.kernel.classes import REFUSED
 from onager.executor.spark.kernel.queries import FrameTools, NewPlan
 from onager.executor.spark.planning.boundaries import BegunStages
@@ -57,10 +58,11 @@ def replan(task: pb.ReplanTask, spark: SparkSession, blobs: Mapping[BlobDigest, 
             return _kept(why) if why else _taken(new, frame, task, session, Path(scratch))
         except UnsupportedPlanError as e:
             return _kept(f"the new plan cannot be distributed: {e}")
-        except Py4JJavaError as e:
-            if str(e.java_exception.getClass().getName()) != REFUSED:
+        except (Py4JJavaError, CapturedException) as e:
+            origin = jvm_error(e)
+            if origin is None or origin.getClass().getName() != REFUSED:
                 raise
-            return _kept(str(e.java_exception.getMessage()))
+            return _kept(str(origin.getMessage()))
 
 
 def _kept(why: str) -> pb.PlanOutcome:

@@ -9,6 +9,7 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.api.python.PythonAccumulatorV2;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.serializer.SerializerInstance;
 import scala.reflect.ClassTag$;
@@ -37,7 +38,8 @@ public final class Serialization {
     }
 
     /**
-     * Refuses broadcast variables: they are serialised as a number, which would mean another value in another process.
+     * Refuses broadcast variables: they are serialised as a number, which would mean another value in another process. Leaves out the
+     * accumulators of Python's functions: nobody reads their updates, and Spark can send one only once.
      */
     private static final class Encoder extends ObjectOutputStream {
         Encoder(OutputStream out) throws IOException {
@@ -50,7 +52,7 @@ public final class Serialization {
             if (object instanceof Broadcast) {
                 throw new NotSerializableException(Broadcast.class.getName());
             }
-            return object;
+            return object instanceof PythonAccumulatorV2 ? null : object;
         }
     }
 }
