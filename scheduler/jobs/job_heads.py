@@ -324,16 +324,19 @@ class JobHeads:
         """Return the jobs whose heads cannot be read, with these heads' revisions."""
         return [(j, r) for j, r in self._damaged.items() if self.revision(j) == r]
 
+    def _is_whole(self, job_id: JobId) -> bool:
+        return not self.is_newer(job_id) and self._damaged.get(job_id) != self.revision(job_id)
+
     async def put(
         self, heads: Sequence[JobHead], beside: Callable[[JobHead], Sequence[Op]] = lambda _: ()
     ) -> list[JobHead]:
         """Write *heads* over those last seen, each in one transaction with the ops of *beside*; return those written.
 
-        A head that another scheduler has written meanwhile is left as it is, and so is that of a job which only a newer
-        version can read: it is not known whole here.
+        A head that another scheduler has written meanwhile is left as it is. So is one that is not known whole here: a
+        damaged one, which can be mended, and that of a job which only a newer version can read.
         """
         written: list[JobHead] = []
-        heads = [head for head in heads if not self.is_newer(JobId(head.job_id))]
+        heads = [head for head in heads if self._is_whole(JobId(head.job_id))]
         at = {head.job_id: self.revision(JobId(head.job_id)) for head in heads}
         for start in range(0, len(heads), _WRITTEN_AT_ONCE):
             some = heads[start : start + _WRITTEN_AT_ONCE]

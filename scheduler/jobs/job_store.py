@@ -443,12 +443,16 @@ class JobStore(JobCache):
     async def mend_heads(self) -> None:
         """Write unreadable heads again from the jobs' records; where those are unreadable, too, mark the job broken.
 
-        If another scheduler has written the head since, or the job is gone, nothing is left to do.
+        A head without a record says so, until its retention. If another scheduler has written the head since, nothing
+        is left to do.
         """
         for job_id, revision in self.heads.damaged:
-            with contextlib.suppress(JobNotFoundError, StateCorruptError, SchemaVersionError):
-                job = await self.load(job_id)
-                head = self._with_due(head_of(job.graph, job.header))
+            with contextlib.suppress(StateCorruptError, SchemaVersionError):
+                try:
+                    job = await self.load(job_id)
+                    head = self._with_due(head_of(job.graph, job.header))
+                except JobNotFoundError:
+                    head = unreadable_head(job_id, "its record is gone")
                 result = await self._backend.put_txn(
                     [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head))],
                     expect={(Keyspace.JobHeads, job_id): revision},

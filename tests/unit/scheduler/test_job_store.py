@@ -371,6 +371,29 @@ async def test_a_head_that_others_have_mended_is_left_alone(backend, clock):
     assert (await backend.get(Keyspace.JobHeads, JOB)).mod_revision == revision
 
 
+async def test_nobody_writes_over_a_head_that_can_be_mended(backend, clock):
+    await running(store(backend, clock))
+    await damage(backend, Keyspace.JobHeads, "", b"rubbish")
+    jobs = store(backend, clock)
+    await jobs.heads.refresh()
+    placeholder = jobs.heads.get(JOB)
+    assert await jobs.heads.put([placeholder.model_copy(update={"ended_ms": 1})]) == []
+    await jobs.mend_heads()
+    assert jobs.heads.get(JOB).is_active
+
+
+async def test_a_head_without_a_record_is_broken_and_can_be_dated(backend, clock):
+    await running(store(backend, clock))
+    await damage(backend, Keyspace.JobHeads, "", b"rubbish")
+    await backend.delete(Keyspace.ActiveJobs, JOB)
+    jobs = store(backend, clock)
+    await jobs.heads.refresh()
+    await jobs.mend_heads()
+    head = jobs.heads.get(JOB)
+    assert head.broken == "its record is gone"
+    assert [each.ended_ms for each in await jobs.heads.put([head.model_copy(update={"ended_ms": 1})])] == [1]
+
+
 async def test_a_gap_in_the_log_is_damage(backend, clock):
     await running(store(backend, clock))
     first = (await backend.scan_keys(Keyspace.JobLog, "job-1/", limit=1)).items[0]
