@@ -88,7 +88,7 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     if name == "create_dataframe_view":
         what = GLOBAL_VIEW if command.create_dataframe_view.is_global else VIEW
         view = _Made(what, command.create_dataframe_view.name.strip("`").lower())
-        reads = session.connect.reads("Command", command.SerializeToString())
+        reads = session.reads("Command", command.SerializeToString())
         session.make(reads if command.create_dataframe_view.replace else {*reads, f"{what} {view.name}"})
         return _leaving(view, content, command, session)
     if name in _FUNCTIONS:
@@ -152,9 +152,13 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
     check_reads_only(statement, plan)
     if gives_rows(plan):
         return Carried(session.connect.execute(content))
-    if plan.named in _VARIABLES:
-        raise refused("variables of SQL", "use values of the program, bound with args")
     check_harmless(statement, plan, has_catalog=tables is not None, may_set=True)
+    return _of_variables(content, session) if plan.named in _VARIABLES else _of_session(content, request, plan, session)
+
+
+def _of_session(content: bytes, request: Any, plan: Parsed, session: ConnectSession) -> Carried:
+    """Carry out a statement that changes nothing but its session."""
+    jvm = Jvm.of(session.spark)
     named = QueryTools(jvm).named(plan.plan())
     if plan.named == "CacheTable" and not named.isLazy():
         name = ".".join(quoted(str(part)) for part in jvm.items(named.multipartIdentifier()))
@@ -163,6 +167,14 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
     if plan.kind == "ClearCacheCommand":
         return Carried(session.connect.execute(content), removed=entries.to_be_cached(session.stored))
     return _carried(content, request, session, _made(jvm, plan, named, session))
+
+
+def _of_variables(content: bytes, session: ConnectSession) -> Carried:
+    """Carry out DECLARE, SET VAR or DROP VARIABLE; the values stay that it gave."""
+    responses = session.connect.execute(content)
+    values = {name: alike.encode() for name, alike in session.connect.variables().items()}
+    put, removed = entries.set_to(session.stored, values)
+    return Carried(responses, put=put, removed=removed)
 
 
 def _job_of_statement(*, is_bound: bool) -> Carried:
@@ -250,7 +262,7 @@ def _change(made: _Made, command: Any, session: ConnectSession) -> entries.Chang
     encoded = command.SerializeToString()
     if made.is_dropped:
         return entries.dropped(session.stored, made.kind, made.name, encoded)
-    return entries.made(session.stored, made.kind, made.name, encoded, session.connect.reads("Command", encoded))
+    return entries.made(session.stored, made.kind, made.name, encoded, session.reads("Command", encoded))
 
 
 _NO_COLUMNS: Final = Relation(local_relation={"schema": "struct<>"}).SerializeToString()

@@ -5,7 +5,7 @@ it matters if a later one that matters reads what it made; then the later one of
 ``name~2``. One that drops matters where there is something to drop. A request needs, of those, what it reads.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -14,10 +14,13 @@ from onager.protocol.spark_connect import KEPT, PERSISTED
 
 VIEW: Final = "view"
 GLOBAL_VIEW: Final = "global_view"
+VARIABLE: Final = "variable"
+"""A variable of SQL: its value, and not what gave it."""
 CACHED: Final = "cached"
 """A table of which a program has asked that it be cached: it matters only to who asks whether it is."""
 _NAMED: Final = (CACHED, KEPT, PERSISTED)
 """What nobody reads who does not name it; it stays until a program takes it back."""
+_NO_VARIABLE: Final = b"[]"
 ANYTHING: Final = "*"
 """What a command reads of which nobody knows what it reads."""
 
@@ -46,6 +49,31 @@ def made(session: pb.ConnectSession, kind: str, name: str, command: bytes, reads
 def dropped(session: pb.ConnectSession, kind: str, name: str, command: bytes) -> Change:
     """Return the change for *command* that drops the *kind* called *name*."""
     return _change(session, kind, pb.ConnectMade(name=name, command=command, drops=True))
+
+
+def set_to(session: pb.ConnectSession, variables: Mapping[str, bytes]) -> Change:
+    """Return the change by which *session* has *variables*, by name what sets each, and no others."""
+    now = pb.ConnectSession()
+    now.CopyFrom(session)
+    before = {entry.made.name: entry.made for entry in map(_left, session.entries) if entry.kind == VARIABLE}
+    for name, command in variables.items():
+        if name not in before or before[name].drops or before[name].command != command:
+            _apply(now, made(now, VARIABLE, name, command, ()))
+    for name, was in before.items():
+        if name not in variables and not was.drops:
+            _apply(now, dropped(now, VARIABLE, name, _NO_VARIABLE))
+    left = list(now.entries)
+    return Change(
+        [entry for entry in left if entry not in session.entries],
+        [entry for entry in session.entries if entry not in left],
+    )
+
+
+def _apply(session: pb.ConnectSession, change: Change) -> None:
+    gone = {(entry.kind, entry.name) for entry in (*change.put, *change.removed)}
+    left = [entry for entry in session.entries if (entry.kind, entry.name) not in gone]
+    del session.entries[:]
+    session.entries.extend([*left, *change.put])
 
 
 def _change(session: pb.ConnectSession, kind: str, left: pb.ConnectMade) -> Change:
@@ -83,6 +111,11 @@ def to_be_cached(session: pb.ConnectSession) -> list[pb.ConnectEntry]:
 def cached(session: pb.ConnectSession) -> set[str]:
     """Return, as reads, what a program has asked to be cached."""
     return _keys_of(session, CACHED)
+
+
+def variables(session: pb.ConnectSession) -> set[str]:
+    """Return, as reads, the variables of SQL that the session has, or had."""
+    return _keys_of(session, VARIABLE)
 
 
 def _keys_of(session: pb.ConnectSession, *kinds: str) -> set[str]:

@@ -82,7 +82,7 @@ def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCa
         made.make_all(command.SerializeToString())
     match plan.work:
         case "":
-            made.make(made.connect.reads("Relation", request.plan.root))
+            made.make(made.reads("Relation", request.plan.root))
             return JobQuery(_query(made, request.plan.root), None)
         case work if work == STATEMENT:
             text = statement_of(request, made) if request.plan.root else text_of(command.sql_command)[1]

@@ -150,7 +150,7 @@ class ConnectRequests:
 
 
 def _analyzed(call: pb.ConnectCall, session: ConnectSession) -> pb.ConnectReply:
-    session.make(session.connect.reads("AnalyzePlanRequest", call.analyze))
+    session.make(session.reads("AnalyzePlanRequest", call.analyze))
     return pb.ConnectReply(analyzed=session.connect.analyze(call.analyze))
 
 

@@ -15,7 +15,7 @@ from onager.errors import PlanningError
 from onager.exchange_layout import checkpoint, join, local_path
 from onager.executor.exchange import read_description
 from onager.executor.spark.connect import entries
-from onager.executor.spark.connect.entries import ANYTHING, VIEW, needed
+from onager.executor.spark.connect.entries import ANYTHING, VARIABLE, VIEW, needed
 from onager.executor.spark.connect.program_files import ProgramFiles, artifact_path
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.access import kept_as
@@ -49,11 +49,17 @@ class ConnectSession:
 
         If *cached*, also what is to be cached.
         """
-        named = self.connect.reads("Command", command) if command else ()
+        named = self.reads("Command", command) if command else ()
         self.make({ANYTHING, *named, *(entries.cached(self.stored) if cached else ())})
 
+    def reads(self, kind: str, message: bytes) -> set[str]:
+        """Return what a Command, Relation or AnalyzePlanRequest reads, as `JavaConnect.reads` does."""
+        variables = entries.variables(self.stored)
+        found = self.connect.reads(kind, message, has_variables=bool(variables))
+        return {read for read in found if read in variables or not read.startswith(f"{VARIABLE} ")}
+
     def make(self, reads: Iterable[str]) -> None:
-        """Make again, once, what is read, as `JavaConnect.reads` tells, and what it was made of.
+        """Make again, once, what is read, as `reads` tells, and what it was made of.
 
         Each command is carried out under what the session had when it was made. A view of a table that was dropped
         since is an error only for who reads it.
@@ -66,6 +72,8 @@ class ConnectSession:
             try:
                 if kind == KEPT and not made.drops:
                     self._keep(made.name)
+                elif kind == VARIABLE:
+                    self.connect.set_variables(made.name, made.command.decode())
                 else:
                     self.connect.execute(request_of(made.command))
             except (PySparkException, Py4JJavaError, PlanningError) as error:

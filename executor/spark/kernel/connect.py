@@ -22,6 +22,7 @@ class JavaConnect:
         self._reads = self._jvm.java_class("onager.plan.ConnectReads")
         self._plans = self._jvm.java_class("onager.spark43.WriterPlans")
         self._checkpoints = self._jvm.java_class("onager.plan.Checkpoints")
+        self._variables = self._jvm.java_class("onager.spark43.SessionVariables")
 
     def analyze(self, request: bytes) -> bytes:
         """Return the AnalyzePlanResponse to an AnalyzePlanRequest."""
@@ -48,12 +49,25 @@ class JavaConnect:
         """Carry out an ExecutePlanRequest, and return the ExecutePlanResponses but the last, ResultComplete."""
         return [bytes(response) for response in to_list(self._java.execute(request))]
 
-    def reads(self, kind: str, message: bytes) -> set[str]:
+    def reads(self, kind: str, message: bytes, *, has_variables: bool) -> set[str]:
         """Return kind and name of what a Command, Relation or AnalyzePlanRequest reads, such as ``view sales``.
 
-        ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell.
+        ``*`` stands for all that there is: a statement that shows, or a name that only a run could tell. If it
+        *has_variables*, each name of a column may be that of a variable.
         """
-        return {str(name) for name in to_list(self._reads.of(jvm_session(self._session), kind, message))}
+        found = self._reads.of(jvm_session(self._session), kind, message, has_variables)
+        return {str(name) for name in to_list(found)}
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of the session's SQL, as `set_variables` takes them, by their names in lower case."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for each in json.loads(str(self._variables.all(jvm_session(self._session)))):
+            found.setdefault(each["name"].lower(), []).append(each)
+        return {name: json.dumps(alike) for name, alike in found.items()}
+
+    def set_variables(self, name: str, alike: str) -> None:
+        """Have, of the variables called *name* in any case, just *alike*, of `variables`; ``[]`` for none."""
+        self._variables.make(jvm_session(self._session), name, alike)
 
     def check_result(self, schema: JavaObject) -> None:
         """Raise Spark's error for a column of a result of a type that is switched off."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onager.executor.spark.connect.entries import dropped, made, needed
+from onager.executor.spark.connect.entries import dropped, made, needed, set_to
 from onager.protocol import onager_pb2 as pb
 
 
@@ -23,6 +23,9 @@ class Session:
 
     def drop(self, name, kind="view"):
         self._change(dropped(self.message, kind, name, f"drop {name}".encode()))
+
+    def set_to(self, **variables):
+        self._change(set_to(self.message, {name: text.encode() for name, text in variables.items()}))
 
     def commands(self):
         return [pb.ConnectMade.FromString(entry.command).command.decode() for entry in self.message.entries]
@@ -148,3 +151,32 @@ def test_what_only_who_names_it_reads_stays_until_it_is_taken_back(session):
     assert session.commands() == ["relation 1", "sales", "other", "drop one"]
     session.drop("sales")
     assert session.commands() == ["other"]
+
+
+def test_only_the_last_value_of_a_variable_stays(session):
+    session.set_to(x="1", y="1")
+    session.set_to(x="2", y="1")
+    assert session.commands() == ["1", "2"]
+    session.set_to(x="2")
+    assert session.commands() == ["2"]
+    session.set_to()
+    assert not session.message.entries
+
+
+def test_a_frame_keeps_the_value_of_a_variable_that_it_was_made_of(session):
+    session.set_to(x="1")
+    session.make("fixed", "fixed", "variable x")
+    for value in ("2", "3"):
+        session.set_to(x=value)
+    assert session.commands() == ["1", "fixed", "3"]
+    session.set_to()
+    assert session.commands() == ["1", "fixed", "[]"]
+    session.set_to(x="4")
+    assert session.commands() == ["1", "fixed", "[]", "4"]
+    session.drop("fixed")
+    assert session.commands() == ["4"]
+
+
+def test_a_variable_that_is_as_it_was_changes_nothing(session):
+    session.set_to(x="1", y="2")
+    assert set_to(session.message, {"x": b"1", "y": b"2"}) == ([], [])

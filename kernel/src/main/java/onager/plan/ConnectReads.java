@@ -15,6 +15,7 @@ import org.apache.spark.connect.proto.CallFunction;
 import org.apache.spark.connect.proto.Catalog;
 import org.apache.spark.connect.proto.Command;
 import org.apache.spark.connect.proto.Expression.ExpressionString;
+import org.apache.spark.connect.proto.Expression.UnresolvedAttribute;
 import org.apache.spark.connect.proto.Read.DataSource;
 import org.apache.spark.connect.proto.Read.NamedTable;
 import org.apache.spark.connect.proto.Relation;
@@ -40,7 +41,7 @@ import scala.Option;
 import scala.Product;
 import scala.collection.immutable.Seq;
 
-/** Which views, functions, data sources and checkpoints a command of Spark Connect reads, by the names in it. */
+/** Which views, functions, data sources, variables and checkpoints a command of Spark Connect reads, by the names in it. */
 public final class ConnectReads {
     private static final String ANYTHING = "*";
     /** Statements of which it is known what they read. */
@@ -48,22 +49,25 @@ public final class ConnectReads {
 
     private final Set<String> found = new TreeSet<>();
     private final ParserInterface parser;
+    private final boolean hasVariables;
 
-    private ConnectReads(ParserInterface parser) {
+    private ConnectReads(ParserInterface parser, boolean hasVariables) {
         this.parser = parser;
+        this.hasVariables = hasVariables;
     }
 
     /**
      * Returns kind and name of each that an encoded Command, Relation or AnalyzePlanRequest, the *kind* of *message*, reads, such as
-     * "view sales", in lower case; "*" for whatever there is. Texts are parsed as in *session*.
+     * "view sales", in lower case; "*" for whatever there is. Texts are parsed as in *session*. *hasVariables*: any name of a column may be
+     * that of a variable.
      */
-    public static List<String> of(SparkSession session, String kind, byte[] message) throws IOException {
+    public static List<String> of(SparkSession session, String kind, byte[] message, boolean hasVariables) throws IOException {
         ConnectSession.Parser<Message> parser = switch (kind) {
             case "Command" -> Command::parseFrom;
             case "Relation" -> Relation::parseFrom;
             default -> AnalyzePlanRequest::parseFrom;
         };
-        ConnectReads reads = new ConnectReads(session.sessionState().sqlParser());
+        ConnectReads reads = new ConnectReads(session.sessionState().sqlParser(), hasVariables);
         reads.message(ConnectSession.parsed(message, parser));
         return List.copyOf(reads.found);
     }
@@ -84,6 +88,10 @@ public final class ConnectReads {
             function(function.getFunctionName());
         } else if (message instanceof Catalog) {
             found.add(ANYTHING);
+        } else if (message instanceof UnresolvedAttribute attribute) {
+            if (hasVariables) {
+                parsed(parser::parseMultipartIdentifier, attribute.getUnparsedIdentifier(), this::variable);
+            }
         } else if (message instanceof CallFunction call) {
             function(call.getFunctionName());
         } else if (message instanceof ExpressionString text) {
@@ -124,6 +132,8 @@ public final class ConnectReads {
             function(function.nameParts());
         } else if (part instanceof UnresolvedGenerator generator) {
             function(generator.name().funcName());
+        } else if (part instanceof org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute attribute) {
+            variable(attribute.nameParts());
         } else if (part instanceof CreateTempViewUsing view) {
             add("data_source", view.provider());
         } else if (part instanceof CreateSQLFunctionCommand function) {
@@ -145,6 +155,12 @@ public final class ConnectReads {
         if (name.size() > 1) {
             add("global_view", name.last());
             add("data_source", name.head()); // of a path: format.`path`
+        }
+    }
+
+    private void variable(Seq<String> name) {
+        if (hasVariables) { // of which fields may be asked for
+            Seqs.list(name).forEach(part -> add("variable", part));
         }
     }
 

@@ -66,6 +66,7 @@ public final class Lookups {
         rules(session);
         PythonSources.check();
         ProgramFiles.check();
+        SessionVariables.check();
         var missing = names.stream().filter(name -> !isThere(name)).toList();
         if (!missing.isEmpty()) {
             throw new IllegalStateException("there is no class " + String.join(", ", missing) + " here");
