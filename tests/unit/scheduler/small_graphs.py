@@ -14,6 +14,8 @@ from onager.execution_graph import (
     TaskOutput,
     TaskSucceeded,
     apply_all,
+    pop_next_tasks,
+    revive,
     submit,
 )
 from onager.scheduler.cluster.live_schedulers import LiveSchedulers
@@ -157,3 +159,26 @@ async def forget(backend, job_id="job-1"):
         found = [Delete(keyspace, key) for key in gone if job_id in key.split("/")]
         if found:
             await backend.put_txn(found)
+
+
+def launches(found, limit=1):
+    """Return the events that launch the next tasks."""
+    started = revive(found, 2)
+    events = [started] if started else []
+    launched = pop_next_tasks(apply_all(found, events), SLOT, limit, 3)
+    return [*events, launched]
+
+
+async def step(jobs, job, events):
+    """Commit *events*; return the job with them."""
+    result = await append(jobs, job, events)
+    assert isinstance(result, job_store.Committed)
+    return result.job
+
+
+async def running(jobs, tasks=3):
+    """Return a job whose *tasks* are all in the executor's hands."""
+    job, _ = await jobs.submit(graph())
+    job = await step(jobs, job, launches(job.graph))
+    job = await step(jobs, job, [planned(tasks)])
+    return await step(jobs, job, launches(job.graph, tasks))
