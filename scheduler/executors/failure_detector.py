@@ -78,8 +78,7 @@ class FailureDetector:
         self._lateness.note(now_s)
         for session in self._executors.sessions:
             await self._look_at(session, now_s)
-        if any(not self._executors.registry.is_beating(executor_id) for executor_id in self._silent_since_s):
-            await self.expire_lost()
+        await self.expire_lost()
         await self._executors.tell_losses()
         await self._forget_dead()
 

@@ -64,6 +64,6 @@ class ExecutorLeases:
             is_granted = latest is not None and latest.lease_id != known.lease_id
             return is_granted and self._registry.is_alive(executor_id, session.incarnation)
         self._registry.seen(record, result.revision)
-        self._registry.beats(executor_id)
+        self._registry.beats(executor_id, result.revision)
         log.info("executor_lease_granted_again", executor_id=executor_id)
         return True

@@ -281,7 +281,7 @@ class ExecutorManager:
         )
         self._sessions[session.executor_id] = session
         self._registry.seen(record, revision)
-        self._registry.beats(record.executor_id)
+        self._registry.beats(record.executor_id, revision)
         return session
 
     # ---------------------------------------------------------------- life
@@ -397,6 +397,7 @@ class ExecutorManager:
                 raise
             if isinstance(result, Committed):
                 self._registry.seen(gone, result.revision)
+                self._registry.stopped(executor_id, result.revision)
                 self._losses.observer.lost(Loss.LEFT if has_left else how)
             else:
                 self._registry.withdraw(gone, known)
@@ -404,7 +405,6 @@ class ExecutorManager:
                 if self.is_alive(executor_id, record.incarnation):
                     return  # a scheduler has learned of it meanwhile
                 is_mine = False  # another scheduler was first, and tells the jobs
-            self._registry.stopped(executor_id)
             await self._backend.revoke(LeaseId(known.lease_id))
         session = self._sessions.get(executor_id)
         if session is not None and session.incarnation == record.incarnation:

@@ -25,7 +25,8 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
         super().__init__(backend, Keyspace.Executors, ExecutorRecord, "executor_id", self._changed)
         self._on_record = on_change
         self._on_silence = on_silence
-        self._hearts: set[str] = set()
+        self._hearts: dict[str, tuple[int, bool]] = {}
+        """By executor: whether it has a lease, and the latest revision of which that is known."""
         self._is_one_machine: bool | None = None
         """Whether all are on one machine, until a record changes."""
 
@@ -49,13 +50,15 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
 
     def is_beating(self, executor_id: str) -> bool:
         """Return whether the executor's lease has not ended."""
-        return executor_id in self._hearts
+        return self._hearts.get(executor_id, (0, False))[1]
 
     # ---------------------------------------------------------------- changes
 
-    def _changed(self, _: str, record: ExecutorRecord | None, before: ExecutorRecord | None) -> None:
+    def _changed(self, executor_id: str, record: ExecutorRecord | None, before: ExecutorRecord | None) -> None:
         self._is_one_machine = None
-        if record is not None and record != before:
+        if record is None:
+            self._hearts.pop(executor_id, None)
+        elif record != before:
             self._on_record(record, before)
 
     def expect(self, record: ExecutorRecord) -> None:
@@ -68,23 +71,27 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
         if self.find(expected.executor_id) is expected:
             self.expect(before)
 
-    def beats(self, executor_id: str) -> None:
-        """Note that the executor has a lease."""
-        self._hearts.add(executor_id)
+    def beats(self, executor_id: str, revision: int) -> None:
+        """Note that the executor has a lease as of *revision*; what is known of a later one stays."""
+        self._note_heart(executor_id, revision, is_beating=True)
 
-    def stopped(self, executor_id: str) -> None:
-        """Note that the executor has no lease."""
-        self._hearts.discard(executor_id)
+    def stopped(self, executor_id: str, revision: int) -> None:
+        """Note that the executor has no lease as of *revision*; what is known of a later one stays."""
+        self._note_heart(executor_id, revision, is_beating=False)
+
+    def _note_heart(self, executor_id: str, revision: int, *, is_beating: bool) -> None:
+        if revision >= self._hearts.get(executor_id, (0, False))[0]:
+            self._hearts[executor_id] = (revision, is_beating)
 
     # ---------------------------------------------------------------- the store
 
     async def refresh(self, *, is_strict: bool = False) -> int:
         """Read all executors and their heartbeats; return the revision to watch from."""
         hearts = await self._backend.get_from_prefix(Keyspace.Heartbeats, "")
+        beating = {item.key for item in hearts}
+        for executor_id in beating | self._hearts.keys():
+            self._note_heart(executor_id, hearts.revision, is_beating=executor_id in beating)
         await super().refresh(is_strict=is_strict)
-        self._hearts = {item.key for item in hearts} | {
-            e for e, (revision, r) in self._records.items() if revision > hearts.revision and r.state != "lost"
-        }
         return hearts.revision
 
     async def read(self, executor_id: str) -> None:
@@ -95,10 +102,7 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
         is_gone = found is None or not self.take(executor_id, found.value, found.mod_revision)
         if is_gone and self.revision(executor_id) <= snapshot.revision:
             self.forget(executor_id)
-        if snapshot.values[heart] is not None:
-            self.beats(executor_id)
-        elif self.revision(executor_id) <= snapshot.revision:
-            self.stopped(executor_id)
+        self._note_heart(executor_id, snapshot.revision, is_beating=snapshot.values[heart] is not None)
 
     async def run(self) -> None:
         """Watch records and heartbeats for as long as the scheduler lives."""
@@ -110,9 +114,9 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
         async with self._backend.watch(Keyspace.Heartbeats, from_revision=revision + 1) as events:
             async for event in events:
                 if event.kind is EventKind.PUT:
-                    self.beats(event.key)
+                    self.beats(event.key, event.mod_revision)
                     if not self.is_alive(event.key, event.value.decode(errors="replace")):
                         await self.read(event.key)  # it registered with another scheduler
-                elif await self._backend.get(Keyspace.Heartbeats, event.key) is None:
-                    self.stopped(event.key)
+                else:
+                    self.stopped(event.key, event.mod_revision)
                     await self._on_silence()

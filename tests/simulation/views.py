@@ -57,7 +57,7 @@ def _known(scheduler: SchedulerApp, keyspace: Keyspace) -> Mapping[str, float]:
         case Keyspace.Executors:
             return registry.revisions()
         case Keyspace.Heartbeats:
-            return dict.fromkeys(registry._hearts, float("inf"))  # of which only it is known whether they beat
+            return {key: float("inf") for key in registry._hearts if registry.is_beating(key)}  # not since when
         case Keyspace.ExecutorLoads:
             return scheduler.executors.loads.known.revisions()
         case _:

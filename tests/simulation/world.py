@@ -28,7 +28,7 @@ from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import REPORTED_OF_IT, Damage
 from tests.simulation.data import Exchange, JobPlan, StagePlan, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
-from tests.simulation.network import Channel, Network
+from tests.simulation.network import KEEPALIVE_S, Channel, Network
 from tests.simulation.observer import QUARANTINE_S, Observer, Violation
 from tests.simulation.oracles import Oracles
 from tests.simulation.pace import LOOK_S, Pace
@@ -371,6 +371,7 @@ class World:
         """Have some leave by a signal, and others because a scheduler asks them to."""
         for executor in self.executors:
             executor.wants_to_live = False
+        await asyncio.sleep(KEEPALIVE_S)  # who waits on a call that was lost in silence learns of it by then
         await self._settle(lambda: all(e.is_registered for e in self._running()), "executors do not register")
         for executor in self._running():
             if (self.seed + executor.number) % 2:

@@ -79,6 +79,52 @@ async def test_silence_past_the_lease_is_a_loss(manager, clock, backend, lost):
         manager.require("e1", "one")
 
 
+async def test_an_executor_whose_record_changes_while_it_is_silent_is_lost_all_the_same(manager, clock, backend, lost):
+    session = await manager.register(request())
+    await watched(manager, clock, 5_000)
+    manager.note_call(session)
+    await watched(manager, clock, 2_000)
+    await backend.put(Keyspace.Sessions, "any", b"")
+    await manager.refresh()
+    await manager.watch.look()
+    assert not lost, "it called less than a lease ago"
+    await manager.note_space(session, "the disk is full")
+    await watched(manager, clock, 7_000)
+    assert "lease" in lost[0].reason
+
+
+async def test_a_record_written_while_heartbeats_are_read_is_no_heartbeat(manager, clock, backend):
+    session, registry = await manager.register(request()), manager.registry
+    clock.advance(7_000)
+    await backend.put(Keyspace.Sessions, "any", b"")
+    read = backend.get_from_prefix
+
+    async def read_before_a_write(keyspace, prefix):
+        found = await read(keyspace, prefix)
+        if keyspace is Keyspace.Heartbeats:
+            await manager.note_space(session, "the disk is full")
+        return found
+
+    with mock.patch.object(backend, "get_from_prefix", read_before_a_write):
+        await registry.refresh()
+    assert registry.find("e1").no_space
+    assert not registry.is_beating("e1")
+
+
+async def test_a_heartbeat_that_begins_while_others_are_read_stays(manager, backend):
+    registry, read = manager.registry, backend.get_from_prefix
+
+    async def read_before_a_registration(keyspace, prefix):
+        found = await read(keyspace, prefix)
+        if keyspace is Keyspace.Heartbeats:
+            await manager.register(request())
+        return found
+
+    with mock.patch.object(backend, "get_from_prefix", read_before_a_registration):
+        await registry.refresh()
+    assert registry.is_beating("e1")
+
+
 async def test_a_scheduler_that_was_held_up_takes_no_silence_of_its_own_for_a_loss(manager, clock, backend, lost):
     await manager.register(request())
     clock.advance(60_000)
