@@ -182,7 +182,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "text": Text(MAX_JOB_SPEC_BYTES),
         "statements": Many(MAX_STATEMENTS, Number(MAX_STATEMENTS)),
         "parameters": Many(MAX_PARAMETERS, PART),
+        "settled": Many(MAX_STATEMENTS, PART),
     },
+    "SettledStatement": {"number": Number(MAX_STATEMENTS), "variables": Pairs(10_000, LINE, Text(MIB))},
     "SqlParameter": {"name": LINE, "type": WORD, "value": Text(64 * KIB)},
     "PythonFunction": {
         "source": CODE,

@@ -65,14 +65,31 @@ class View(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., format: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SqlScript(_message.Message):
-    __slots__ = ("text", "statements", "parameters")
+    __slots__ = ("text", "statements", "parameters", "settled")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STATEMENTS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
     text: str
     statements: _containers.RepeatedScalarFieldContainer[int]
     parameters: _containers.RepeatedCompositeFieldContainer[SqlParameter]
-    def __init__(self, text: _Optional[str] = ..., statements: _Optional[_Iterable[int]] = ..., parameters: _Optional[_Iterable[_Union[SqlParameter, _Mapping]]] = ...) -> None: ...
+    settled: _containers.RepeatedCompositeFieldContainer[SettledStatement]
+    def __init__(self, text: _Optional[str] = ..., statements: _Optional[_Iterable[int]] = ..., parameters: _Optional[_Iterable[_Union[SqlParameter, _Mapping]]] = ..., settled: _Optional[_Iterable[_Union[SettledStatement, _Mapping]]] = ...) -> None: ...
+
+class SettledStatement(_message.Message):
+    __slots__ = ("number", "variables")
+    class VariablesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    variables: _containers.ScalarMap[str, str]
+    def __init__(self, number: _Optional[int] = ..., variables: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class PythonFunction(_message.Message):
     __slots__ = ("source", "pickled", "function", "arguments_json", "file_name")

@@ -47,6 +47,7 @@ def spec_of_child(script: bytes, step: bytes, stage_name: str) -> pb.JobSpec:
         spec.conf.pop(DEADLINE, None)
         spec.sql.ClearField("statements")
         spec.sql.statements.extend(sql.statements)
+        spec.sql.settled.extend(sql.settled)
         if sink is not None:
             spec.sink.CopyFrom(sink)
     spec.name = (f"{stage_name} of {whole.name}" if whole.name else stage_name)[:_NAME_CHARS]

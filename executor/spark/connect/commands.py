@@ -15,9 +15,10 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.access import VARIABLE
 from onager.executor.spark.kernel.queries import Parsed, QueryTools
 from onager.executor.spark.planning.catalog import PlanningCatalog
-from onager.executor.spark.planning.job_session import own_settings
+from onager.executor.spark.planning.job_session import java_session, own_settings
 from onager.executor.spark.planning.names import quoted
 from onager.executor.spark.planning.parameters import parser_with
+from onager.executor.spark.planning.statement_classes import VARIABLES
 from onager.executor.spark.planning.statements import (
     alters_temporary_view,
     changes_catalog,
@@ -48,7 +49,6 @@ _PASSING: Final = frozenset({_RELEASE, "get_resources_command", "ml_command"})
 """What makes nothing."""
 _OF_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "CreateFunctionCommand", "DropFunctionCommand"})
 _OF_CACHE: Final = frozenset({"CacheTable", "UncacheTable"})
-_VARIABLES: Final = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
     if gives_rows(plan):
         return Carried(session.connect.execute(content))
     check_harmless(statement, plan, has_catalog=tables is not None, may_set=True)
-    return _of_variables(content, session) if plan.named in _VARIABLES else _of_session(content, request, plan, session)
+    return _of_variables(content, session) if plan.named in VARIABLES else _of_session(content, request, plan, session)
 
 
 def _of_session(content: bytes, request: Any, plan: Parsed, session: ConnectSession) -> Carried:
@@ -172,7 +172,7 @@ def _of_session(content: bytes, request: Any, plan: Parsed, session: ConnectSess
 def _of_variables(content: bytes, session: ConnectSession) -> Carried:
     """Carry out DECLARE, SET VAR or DROP VARIABLE; the values stay that it gave."""
     responses = session.connect.execute(content)
-    values = {name: alike.encode() for name, alike in session.connect.variables().items()}
+    values = {name: alike.encode() for name, alike in java_session(session.spark).variables().items()}
     put, removed = entries.set_to(session.stored, values)
     return Carried(responses, put=put, removed=removed)
 

@@ -20,6 +20,7 @@ from onager.executor.spark.connect.program_files import ProgramFiles, artifact_p
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.access import kept_as
 from onager.executor.spark.kernel.connect import JavaConnect, files_given
+from onager.executor.spark.planning.job_session import java_session
 from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
 from onager.program_files import program_file
@@ -73,7 +74,7 @@ class ConnectSession:
                 if kind == KEPT and not made.drops:
                     self._keep(made.name)
                 elif kind == VARIABLE:
-                    self.connect.set_variables(made.name, made.command.decode())
+                    java_session(self.spark).set_variable(made.name, made.command.decode())
                 else:
                     self.connect.execute(request_of(made.command))
             except (PySparkException, Py4JJavaError, PlanningError) as error:

@@ -22,7 +22,6 @@ class JavaConnect:
         self._reads = self._jvm.java_class("onager.plan.ConnectReads")
         self._plans = self._jvm.java_class("onager.spark43.WriterPlans")
         self._checkpoints = self._jvm.java_class("onager.plan.Checkpoints")
-        self._variables = self._jvm.java_class("onager.spark43.SessionVariables")
 
     def analyze(self, request: bytes) -> bytes:
         """Return the AnalyzePlanResponse to an AnalyzePlanRequest."""
@@ -57,17 +56,6 @@ class JavaConnect:
         """
         found = self._reads.of(jvm_session(self._session), kind, message, has_variables)
         return {str(name) for name in to_list(found)}
-
-    def variables(self) -> dict[str, str]:
-        """Return the variables of the session's SQL, as `set_variables` takes them, by their names in lower case."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for each in json.loads(str(self._variables.all(jvm_session(self._session)))):
-            found.setdefault(each["name"].lower(), []).append(each)
-        return {name: json.dumps(alike) for name, alike in found.items()}
-
-    def set_variables(self, name: str, alike: str) -> None:
-        """Have, of the variables called *name* in any case, just *alike*, of `variables`; ``[]`` for none."""
-        self._variables.make(jvm_session(self._session), name, alike)
 
     def check_result(self, schema: JavaObject) -> None:
         """Raise Spark's error for a column of a result of a type that is switched off."""

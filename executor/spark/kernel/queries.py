@@ -41,6 +41,10 @@ class Parsed:
         """Return whether `view` is now a temporary view of the session."""
         return bool(self.view) and bool(self.java.hasView(self.view))
 
+    def reads_rows(self) -> bool:
+        """Return whether the value that it gives, a SET VAR, comes from a table, a view or files; Spark's errors."""
+        return bool(self.java.readsRows(self.place))
+
     def rows(self) -> JavaObject:
         """Return the dataset of it, or of the query that its directory gets; a command runs now."""
         return self.java.rows(self.place)

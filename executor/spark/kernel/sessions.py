@@ -12,6 +12,7 @@ class JavaSession:
 
     def __init__(self, jvm: Jvm, session: JavaObject) -> None:
         self._java = jvm.java_class("onager.plan.Sessions")
+        self._variables = jvm.java_class("onager.spark43.SessionVariables")
         self._session = session
 
     def activate(self) -> JavaObject:
@@ -29,6 +30,23 @@ class JavaSession:
     def change(self, changes: Mapping[str, str | None]) -> None:
         """Change settings; None unsets one."""
         self._java.change(self._session, json.dumps(changes))
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of its SQL, as `set_variable` takes them, by their names in lower case."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for each in json.loads(str(self._variables.all(self._session))):
+            found.setdefault(each["name"].lower(), []).append(each)
+        return {name: json.dumps(alike) for name, alike in found.items()}
+
+    def set_variables(self, variables: Mapping[str, str]) -> None:
+        """Have just *variables*, as `variables` returned them."""
+        gone = self.variables().keys() - variables.keys()
+        for name, alike in {**dict.fromkeys(gone, "[]"), **variables}.items():
+            self.set_variable(name, alike)
+
+    def set_variable(self, name: str, alike: str) -> None:
+        """Have, of the variables called *name* in any case, just *alike*, of `variables`; ``[]`` for none."""
+        self._variables.make(self._session, name, alike)
 
     def read(self, file_format: str, options: Mapping[str, str], schema: Any, path: str) -> JavaObject:
         """Return the dataset of the files at *path*; *schema*: a StructType, or None to find it. Spark's errors."""

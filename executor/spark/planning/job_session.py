@@ -72,14 +72,14 @@ def session_with(base: SparkSession, conf: Mapping[str, str]) -> Iterator[SparkS
     """
     session = session_over(base, jvm_session(base).newSession())
     with active(session):
-        _java(session).change(conf)
+        java_session(session).change(conf)
         yield session
 
 
 @contextmanager
 def active(session: SparkSession) -> Iterator[None]:
     """Make *session* the active one of this thread within the context."""
-    java = _java(session)
+    java = java_session(session)
     before = java.activate()
     try:
         yield
@@ -87,7 +87,8 @@ def active(session: SparkSession) -> Iterator[None]:
         java.restore(before)
 
 
-def _java(session: SparkSession) -> JavaSession:
+def java_session(session: SparkSession) -> JavaSession:
+    """Return the access to *session* in the JVM."""
     return JavaSession(Jvm.of(session), jvm_session(session))
 
 
@@ -123,18 +124,18 @@ def _why_fixed(session: SparkSession, key: str) -> str:
 
 def own_settings(session: SparkSession) -> dict[str, str]:
     """Return the settings that were set in *session* or for its process; defaults are left out."""
-    return _java(session).settings()
+    return java_session(session).settings()
 
 
 def planned_settings(session: SparkSession) -> dict[str, str]:
     """Return all settings under which a stage that was planned in *session* must run."""
-    return _java(session).settings(SHIPPED_ALWAYS)
+    return java_session(session).settings(SHIPPED_ALWAYS)
 
 
 @contextmanager
 def changed_settings(session: SparkSession, before: Mapping[str, str], changes: Mapping[str, str]) -> Iterator[None]:
     """Set *changes* in *session* within the context, then restore the settings *before*."""
-    java = _java(session)
+    java = java_session(session)
     java.change(changes)
     try:
         yield
@@ -175,7 +176,7 @@ def register_view(
     has_schema = described is not None and not says(view.options, "inferSchema")
     known = StructType.fromJson(json.loads(described.schema)) if described and has_schema else _SCHEMAS.get(key)
     try:
-        frame = DataFrame(_java(session).read(file_format, options, known, view.path), session)
+        frame = DataFrame(java_session(session).read(file_format, options, known, view.path), session)
     except PySparkException as e:
         e.add_note(f"in view {view.name}: executors read {view.path} on their own machines")
         raise

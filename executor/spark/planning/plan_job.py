@@ -172,6 +172,7 @@ def _query(
         spec.sql.text,
         tables,
         only=frozenset(spec.sql.statements),
+        settled={each.number: each.variables for each in spec.sql.settled},
         parameters=spec.sql.parameters,
         may_step=terms.may_step and not spec.sql.statements,
     )

@@ -2,10 +2,11 @@
 
 A step is stored without what it has in common with its script: it names the statements to run, the one with its effect
 last. The job of a step also runs the statements before it that change only the session, so each step is planned in a
-session of its own that is as it would have been; and those that change the catalog since the step before.
+session of its own that is as it would have been; and those that change the catalog since the step before. A statement
+that gave a variable its value does not run again: it could give another one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from google.protobuf import json_format
@@ -27,6 +28,8 @@ class ScriptStep:
     """The numbers of those that its job runs: those of the session, what changes the catalog before it, and itself."""
     is_query: bool
     """Whether it gives the rows of the script's result."""
+    settled: Mapping[int, Mapping[str, str]]
+    """By the numbers of statements that gave variables their values: the variables after it, which each job has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,9 @@ def steps_outcome(script: ScriptSteps, output: pb.Sink | None) -> pb.PlanOutcome
         )
     outcome = pb.PlanOutcome(plan="\n".join(f"{step.name}: {_line(step.text)}" for step in script.steps))
     for stage_id, step in enumerate(script.steps, start=1):
-        spec = pb.JobSpec(sql=pb.SqlScript(statements=step.statements), sink=output if step.is_query else None)
+        settled = [pb.SettledStatement(number=number, variables=values) for number, values in step.settled.items()]
+        sql = pb.SqlScript(statements=step.statements, settled=settled)
+        spec = pb.JobSpec(sql=sql, sink=output if step.is_query else None)
         content = json_format.MessageToJson(spec, preserving_proto_field_name=True, indent=None).encode()
         digest = plan_codec.digest(content)
         outcome.blobs.add(digest=digest, content=content)

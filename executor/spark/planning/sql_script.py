@@ -8,8 +8,9 @@ its private copy of the catalog.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,9 +19,10 @@ from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.queries import Parsed
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.foreign import foreign_rows
+from onager.executor.spark.planning.job_session import java_session
 from onager.executor.spark.planning.parameters import Parser, parser_with
 from onager.executor.spark.planning.script_steps import ScriptStep, ScriptSteps, check_statements
-from onager.executor.spark.planning.statement_classes import IGNORED, MOVING, SHOWING, TRUNCATING
+from onager.executor.spark.planning.statement_classes import IGNORED, MOVING, SHOWING, TRUNCATING, VARIABLES
 from onager.executor.spark.planning.statements import (
     Statement,
     changes_catalog,
@@ -39,6 +41,10 @@ from onager.executor.spark.planning.statements import (
     writes_table,
 )
 from onager.protocol import onager_pb2 as pb
+
+NO_VALUES: Final[Mapping[int, Mapping[str, str]]] = MappingProxyType({})
+_READS_LATE: Final = "reads a table, a view or files after a statement that writes, and each later step needs the value"
+_VALUE_ADVICE: Final = "write the query where the value is used, or set the variable before any statement writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,7 @@ def plan_script(
     catalog: PlanningCatalog | None = None,
     *,
     only: Collection[int] = (),
+    settled: Mapping[int, Mapping[str, str]] = NO_VALUES,
     parameters: Sequence[pb.SqlParameter] = (),
     may_step: bool = False,
 ) -> JobQuery | ScriptSteps:
@@ -72,7 +79,8 @@ def plan_script(
 
     Of the statements, *only* those with these numbers count, if any are given. A script with an effect before its last
     statement becomes steps, if it *may_step*; then its statements from the first effect on do not run here, but for
-    settings, which the parser reads. *parameters* are bound to their places in all statements.
+    settings, which the parser reads, and for what gives variables their values. *settled*: the variables after those
+    statements that gave values in the planning of the script. *parameters* are bound to their places in all statements.
 
     Each statement is parsed after those before it have run, since Spark's parser reads settings and variables.
     Statements about databases, tables, views and functions change *catalog*, that of the session. Raises
@@ -87,25 +95,28 @@ def plan_script(
         statements = _those(statements, only)
     parser = parser_with(session, jvm, parameters, statements=len(statements))
     *before, last = statements
-    changing: dict[int, bool] = {}
+    found = _Steps(session, parser)
     for statement in before:
+        if statement.number in settled:
+            java_session(session).set_variables(settled[statement.number])
+            continue
         check_not_last(statement)
         with placed(statement):
             plan = parse(parser, statement)
         if may_step and is_effect(plan, has_catalog=catalog is not None):
-            return _steps(parser, statements, changing, statement, has_catalog=catalog is not None)
+            return found.of(statements, statement, has_catalog=catalog is not None)
         if catalog is not None and changes_catalog(statement, plan):
             _changed(session, statement, plan, catalog)
-            changing[statement.number] = plan.kind in MOVING
+            found.changing[statement.number] = plan.kind in MOVING
             continue
         check_harmless(statement, plan, has_catalog=catalog is not None)
+        found.replayed.append(statement.number)
         if plan.named not in IGNORED:
-            with placed(statement):
-                plan.rows()
+            found.run(statement, plan)
     with placed(last, is_alone=not before):
         plan = parse(parser, last)
-    if may_step and any(changing.values()) and writes_table(plan):
-        return _steps(parser, statements, changing, last, has_catalog=True)
+    if may_step and any(found.changing.values()) and writes_table(plan):
+        return found.of(statements, last, has_catalog=True)
     return _planned(session, last, plan, catalog, is_alone=not before)
 
 
@@ -134,80 +145,88 @@ def _those(statements: Sequence[Statement], numbers: Collection[int]) -> list[St
     return found
 
 
-def _steps(
-    parser: Parser,
-    statements: Sequence[Statement],
-    changing: Mapping[int, bool],
-    first: Statement,
-    *,
-    has_catalog: bool,
-) -> ScriptSteps:
-    """Return the steps of a script from its *first* effect on files.
-
-    Those before it have run here; the numbers *changing* among them change the catalog, those with True in a way that
-    rows may lie elsewhere since. They belong to the step that comes after them, which makes their changes, but for
-    those with True before a table is written; those of the session are run again in each step. Whatever would be
-    refused later is refused now, before anything has an effect.
-    """
-    check_statements(len(statements))
-    at = statements.index(first)
-    found = _Steps([each.number for each in statements[:at] if each.number not in changing], dict(changing))
-    made: set[str] = set()
-    for statement in statements[at:]:
-        is_last = statement is statements[-1]
-        if not is_last:
-            check_not_last(statement)
-        with placed(statement):
-            plan = parse(parser, statement)
-        if is_effect(plan, has_catalog=has_catalog):
-            _check_effect(statement, plan)
-            if any(found.changing.values()) and writes_table(plan):
-                found.add_changes(statements)
-            found.add(statement)
-        elif has_catalog and not statement.analyzed_from and changes_catalog(statement, plan, made):
-            found.changing[statement.number] = plan.kind in MOVING
-        elif is_last and gives_rows(plan):
-            last_query(statement, plan, has_catalog=has_catalog)
-            found.add(statement, is_query=True)
-        else:
-            check_harmless(statement, plan, made, has_catalog=has_catalog)
-            found.replayed.append(statement.number)
-            if name := temporary_view(plan):
-                made.add(name)
-            if plan.kind in {"SetCommand", "ResetCommand"}:
-                with placed(statement):
-                    plan.rows()
-    found.add_changes(statements)
-    return ScriptSteps(found.steps)
-
-
-@dataclass(slots=True)
 class _Steps:
     """The steps of a script, as far as it has been read."""
 
-    replayed: list[int]
-    """The numbers of statements that change only the session."""
-    changing: dict[int, bool]
-    """Those that change the catalog since the last step, and whether rows may lie elsewhere since."""
-    steps: list[ScriptStep] = field(default_factory=list)
+    def __init__(self, session: SparkSession, parser: Parser) -> None:
+        self._session = session
+        self._parser = parser
+        self._steps: list[ScriptStep] = []
+        self._settled: dict[int, Mapping[str, str]] = {}
+        """By the numbers of statements that gave variables their values: all variables after it."""
+        self.replayed: list[int] = []
+        """The numbers of statements that change only the session."""
+        self.changing: dict[int, bool] = {}
+        """Those that change the catalog since the last step, and whether rows may lie elsewhere since."""
 
-    def add(self, statement: Statement, *, is_query: bool = False) -> None:
+    def run(self, statement: Statement, plan: Parsed) -> None:
+        """Run a statement that changes only the session."""
+        with placed(statement):
+            plan.rows()
+        if plan.named in VARIABLES:
+            self._settled[statement.number] = java_session(self._session).variables()
+
+    def of(self, statements: Sequence[Statement], first: Statement, *, has_catalog: bool) -> ScriptSteps:
+        """Return the steps of a script from its *first* effect on files.
+
+        Those before it have run here. Those that change the catalog belong to the step that comes after them, which
+        makes their changes, but for those after which rows may lie elsewhere, before a table is written. Those of the
+        session are run again in each step, unless they gave a variable its value. Whatever would be refused later is
+        refused now, before anything has an effect.
+        """
+        check_statements(len(statements))
+        made: set[str] = set()
+        for statement in statements[statements.index(first) :]:
+            is_last = statement is statements[-1]
+            if not is_last:
+                check_not_last(statement)
+            with placed(statement):
+                plan = parse(self._parser, statement)
+            if is_effect(plan, has_catalog=has_catalog):
+                _check_effect(statement, plan)
+                if any(self.changing.values()) and writes_table(plan):
+                    self._add_changes(statements)
+                self._add(statement)
+            elif has_catalog and not statement.analyzed_from and changes_catalog(statement, plan, made):
+                self.changing[statement.number] = plan.kind in MOVING
+            elif is_last and gives_rows(plan):
+                last_query(statement, plan, has_catalog=has_catalog)
+                self._add(statement, is_query=True)
+            else:
+                check_harmless(statement, plan, made, has_catalog=has_catalog)
+                self._replay(statement, plan)
+                if name := temporary_view(plan):
+                    made.add(name)
+        self._add_changes(statements)
+        return ScriptSteps(self._steps)
+
+    def _replay(self, statement: Statement, plan: Parsed) -> None:
+        self.replayed.append(statement.number)
+        if plan.named == "SetVariable":
+            with placed(statement):
+                if plan.reads_rows():
+                    raise SideEffectError(str(statement), _VALUE_ADVICE, _READS_LATE)
+        if plan.kind in {"SetCommand", "ResetCommand"} or plan.named in VARIABLES:
+            self.run(statement, plan)
+
+    def _add(self, statement: Statement, *, is_query: bool = False) -> None:
         """Add a step with *statement*, and what has changed the catalog before it."""
-        before = (number for number in self.replayed if number < statement.number)
-        self.steps.append(
+        before = [number for number in self.replayed if number < statement.number]
+        self._steps.append(
             ScriptStep(
                 name=f"statement {statement.number}, line {statement.line}",
                 text=statement.text,
                 statements=tuple(sorted({*before, *self.changing, statement.number})),
                 is_query=is_query,
+                settled={number: self._settled[number] for number in before if number in self._settled},
             )
         )
         self.changing.clear()
 
-    def add_changes(self, statements: Sequence[Statement]) -> None:
+    def _add_changes(self, statements: Sequence[Statement]) -> None:
         """Add a step with what has changed the catalog, if anything has."""
         if self.changing:
-            self.add(next(each for each in statements if each.number == max(self.changing)))
+            self._add(next(each for each in statements if each.number == max(self.changing)))
 
 
 def _check_effect(statement: Statement, plan: Parsed) -> None:

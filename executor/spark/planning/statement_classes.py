@@ -16,6 +16,9 @@ HARMLESS = frozenset(
 )
 """Commands that change only the job's own session."""
 
+VARIABLES = frozenset({"CreateVariable", "DropVariable", "SetVariable"})
+"""Those of them about variables."""
+
 SHOWING = frozenset(
     {
         "DescribeColumn",

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from google.protobuf import json_format
 from pyspark.errors import AnalysisException, ParseException
 
 from onager.errors import PlanningError, SideEffectError
@@ -168,6 +169,39 @@ def test_a_statement_that_the_catalog_refuses_is_refused_before_the_first_effect
         split(executor, f"CREATE TABLE nowhere.t (a INT) USING parquet; {effect}; {effect}")
     with planned_with(executor), pytest.raises(SideEffectError, match="does not carry out: read the files in a query"):
         split(executor, f"{effect}; LOAD DATA INPATH '/tmp/x' INTO TABLE t; {effect}")
+
+
+VARIABLES = """\
+DECLARE x DOUBLE;
+SET VAR x = rand();
+DECLARE t TIMESTAMP DEFAULT now();
+DECLARE n INT;
+SET VAR n = (SELECT count(*) FROM csv.`{out}/one.csv`);
+INSERT OVERWRITE DIRECTORY '{out}/a' USING csv SELECT x, n;
+SET VAR x = x + 1;
+SELECT x, t, n"""
+
+
+def test_what_gave_a_variable_its_value_is_not_run_again_in_a_step(executor, tmp_path):
+    (tmp_path / "one.csv").write_text("1\n2\n3\n")
+    text = VARIABLES.format(out=tmp_path)
+    specs = [json_format.ParseDict(spec, pb.JobSpec()) for _, spec in split(executor, text)]
+    assert [[each.number for each in spec.sql.settled] for spec in specs] == [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 7]]
+    (tmp_path / "one.csv").write_text("1\n")
+    for spec in specs:
+        spec.sql.text = text
+    [once, again] = [executor.run(executor.plan(specs[1])) for _ in range(2)]
+    assert once == again
+    assert once[0][2] == 3
+    assert specs[0].sql.settled[1].variables["x"] != specs[1].sql.settled[5].variables["x"]
+
+
+@pytest.mark.parametrize("made", ["CREATE TEMP VIEW v AS SELECT 1 AS a", "SET some.key = 1"])
+def test_a_variable_that_would_be_of_what_a_step_writes_is_refused(executor, tmp_path, made):
+    effect = f"INSERT OVERWRITE DIRECTORY '{tmp_path}/o' USING csv SELECT 1"
+    value = "SELECT a FROM v" if "v" in made.split() else f"SELECT count(*) FROM csv.`{tmp_path}`"
+    with pytest.raises(SideEffectError, match=r"statement 4 \(line 1\).* reads a table, a view or files after"):
+        split(executor, f"DECLARE x INT; {effect}; {made}; SET VAR x = ({value}); {effect}")
 
 
 def test_too_many_statements_are_refused(executor, tmp_path, monkeypatch):

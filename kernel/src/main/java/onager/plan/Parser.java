@@ -17,11 +17,16 @@ import org.apache.spark.sql.catalyst.plans.logical.CreateFunction;
 import org.apache.spark.sql.catalyst.plans.logical.DropTable;
 import org.apache.spark.sql.catalyst.plans.logical.DropView;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoDir;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Range;
 import org.apache.spark.sql.catalyst.plans.logical.RenameTable;
+import org.apache.spark.sql.catalyst.plans.logical.SetVariable;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.execution.command.CreateFunctionCommand;
 import org.apache.spark.sql.execution.command.CreateSQLFunctionCommand;
 import org.apache.spark.sql.execution.command.CreateViewCommand;
@@ -82,6 +87,19 @@ public final class Parser {
     /** Returns the rows of the statement at *place*, or of its query that a directory gets; a command runs now. */
     public Dataset<Row> rows(int place) {
         return Dataset.ofRows(session, query(parsed.get(place)));
+    }
+
+    /** Whether the value that the SET VAR at *place* gives comes from a table, a view or files, which need not be there. */
+    public boolean readsRows(int place) {
+        LogicalPlan source = ((SetVariable) parsed.get(place)).sourceQuery();
+        return !Queries.firstOf(source, "UnresolvedRelation").isEmpty()
+                || readsRows(session.sessionState().executePlan(source, CommandExecutionMode.SKIP()).analyzed());
+    }
+
+    private static boolean readsRows(LogicalPlan plan) {
+        List<LogicalPlan> below = Queries.below(plan).toList();
+        boolean isOfValues = plan instanceof OneRowRelation || plan instanceof LocalRelation || plan instanceof Range;
+        return below.isEmpty() ? !isOfValues : below.stream().anyMatch(Parser::readsRows);
     }
 
     /** Returns the query that a directory gets, or else *plan*. */
