@@ -66,7 +66,7 @@ spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 checkpoint = spark.range(3).checkpoint()
 asked = [
     lambda: spark.sql("CREATE GLOBAL TEMPORARY VIEW g AS SELECT 1"),
-    lambda: spark.sql("DECLARE VARIABLE x INT DEFAULT 1"),
+    lambda: spark.sql("EXECUTE IMMEDIATE 'SELECT 1'"),
     lambda: spark.sql("BEGIN SELECT 1; END"),
     lambda: spark.readStream.format("rate").load().writeStream.format("console").start(),
     lambda: spark.range(3).write.bucketBy(2, "id").parquet(sys.argv[2]),
@@ -177,7 +177,7 @@ def test_what_is_not_done_is_refused_by_name_and_has_no_effect(cluster, tmp_path
         .splitlines()
     )
     assert not (tmp_path / "out").exists()
-    words = ["global view", "variable", "BEGIN", "streaming", "bucketby"]
+    words = ["global view", "IMMEDIATE", "BEGIN", "streaming", "bucketby"]
     words += ["InsertIntoDir", "CreateViewCommand", "cannot be read"]
     assert len(printed) == len(words) + 1
     for word, line in zip(words, printed, strict=False):
