@@ -35,6 +35,7 @@ from onager.scheduler.cluster.scheduler_watch import SchedulerWatch
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.operations import Operations
+from onager.scheduler.connect.program_calls import ProgramCalls
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
@@ -78,6 +79,7 @@ from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.loops import every, whenever
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.input_locality import InputLocality
+from onager.scheduler.programs import Programs
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
 from onager.state_admin.restoring import check_no_restore_pending
@@ -219,6 +221,7 @@ class SchedulerApp:
         new_jobs = NewJobs(settings, self.jobs, self.blobs, clock)
         self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
+        self.programs = Programs(self._backend, clock, retention_s=settings.program_retention_s)
         self.service = self._make_service(submissions, progress)
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
         self.results.check_exchange = self.places.check_exchange
@@ -282,6 +285,7 @@ class SchedulerApp:
             audit,
             self.notes,
             CatalogQueries(backend),
+            self.programs,
         )
 
     def _make_spark_connect(self, submissions: Submissions) -> SparkConnectService:
@@ -303,7 +307,8 @@ class SchedulerApp:
         )
         artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
-        return SparkConnectService(sessions, operations, running, artifacts, checkpoints)
+        calls = ProgramCalls(backend, clock)
+        return SparkConnectService(sessions, operations, running, artifacts, checkpoints, self.programs, calls)
 
     # ---------------------------------------------------------------- life
 

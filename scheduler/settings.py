@@ -75,6 +75,8 @@ class SchedulerSettings(ProcessSettings):
     """How long an ended job stays known; longer than any client repeats its submission."""
     connect_session_retention_s: int = Field(default=24 * _HOUR_S, ge=60)
     """How long a session of Spark Connect that nobody uses is kept."""
+    program_retention_s: int = Field(default=7 * 24 * _HOUR_S, ge=60)
+    """How long the calls of a program that has ended are kept."""
     history_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
     """How long the events of an ended job can be read; no longer than its record is kept."""
     history_dir: Path | None = None

@@ -64,6 +64,12 @@ def from_exception(kernel: Kernel, error: BaseException, made_by: MadeBy | None 
         return _failure(kind=FailureKind.IO_ERROR, message=message)
 
 
+def is_passing(kernel: Kernel, error: BaseException) -> bool:
+    """Return whether *error*, of a request of a session, lies with files, this executor or a catalog: it may pass."""
+    failure = from_exception(kernel, error)
+    return failure.kind != FailureKind.USER_ERROR and failure.cause != FailureCause.INTERNAL_ERROR
+
+
 def _classified(kernel: Kernel, error: BaseException, made_by: MadeBy | None) -> pb.Failure:
     origin = jvm_error(error)
     if origin is not None:

@@ -227,6 +227,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "RetryJobRequest": {"job_id": ID, "new_job_id": ID, "client_id": Text(256, is_line=True)},
     "FetchLogsRequest": {"job_id": ID, **_LOGS_WANTED},
     "DrainExecutorRequest": {"executor_id": ID, "reason": REASON},
+    "BeginProgramRequest": {"program_id": ID, "secret": WORD, "user": LINE},
+    "EndProgramRequest": {"program_id": ID, "attempt": Number(10**6), "secret": WORD, "exit_code": Number(255)},
     "WatchJobRequest": {"job_id": ID},
     "WatchEventsRequest": {"job_id": ID},
     "GetFinalPlanRequest": {"job_id": ID},

@@ -848,6 +848,48 @@ class DrainExecutorResponse(_message.Message):
     others: int
     def __init__(self, was_leaving: _Optional[bool] = ..., running: _Optional[int] = ..., others: _Optional[int] = ...) -> None: ...
 
+class BeginProgramRequest(_message.Message):
+    __slots__ = ("program_id", "secret", "user")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    program_id: str
+    secret: str
+    user: str
+    def __init__(self, program_id: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+
+class BeginProgramResponse(_message.Message):
+    __slots__ = ("attempt", "seed", "calls", "ended", "exit_code", "why_ended")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    WHY_ENDED_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    seed: str
+    calls: int
+    ended: bool
+    exit_code: int
+    why_ended: str
+    def __init__(self, attempt: _Optional[int] = ..., seed: _Optional[str] = ..., calls: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ...) -> None: ...
+
+class EndProgramRequest(_message.Message):
+    __slots__ = ("program_id", "attempt", "secret", "exit_code")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    program_id: str
+    attempt: int
+    secret: str
+    exit_code: int
+    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., secret: _Optional[str] = ..., exit_code: _Optional[int] = ...) -> None: ...
+
+class EndProgramResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class GetCatalogRequest(_message.Message):
     __slots__ = ("database", "name", "partitions", "limit", "cursor")
     DATABASE_FIELD_NUMBER: _ClassVar[int]
@@ -2408,16 +2450,18 @@ class ConnectJob(_message.Message):
     def __init__(self, work: _Optional[str] = ..., responses: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ConnectFailure(_message.Message):
-    __slots__ = ("error_class", "sql_state", "message", "details")
+    __slots__ = ("error_class", "sql_state", "message", "details", "is_passing")
     ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
     SQL_STATE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
+    IS_PASSING_FIELD_NUMBER: _ClassVar[int]
     error_class: str
     sql_state: str
     message: str
     details: bytes
-    def __init__(self, error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[bytes] = ...) -> None: ...
+    is_passing: bool
+    def __init__(self, error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[bytes] = ..., is_passing: _Optional[bool] = ...) -> None: ...
 
 class ConnectDefaults(_message.Message):
     __slots__ = ("spark_version", "conf", "fixed", "known", "set")

@@ -148,6 +148,16 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorResponse.FromString,
                 _registered_method=True)
+        self.BeginProgram = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/BeginProgram',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.BeginProgramRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.BeginProgramResponse.FromString,
+                _registered_method=True)
+        self.EndProgram = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/EndProgram',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.EndProgramRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.EndProgramResponse.FromString,
+                _registered_method=True)
 
 
 class OnagerSchedulerServicer:
@@ -306,6 +316,20 @@ class OnagerSchedulerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginProgram(self, request, context):
+        """Begins an attempt of a program whose calls of Spark Connect are recorded; earlier attempts change nothing any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndProgram(self, request, context):
+        """A program has ended by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OnagerSchedulerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -418,6 +442,16 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.DrainExecutor,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorResponse.SerializeToString,
+            ),
+            'BeginProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginProgram,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.BeginProgramRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.BeginProgramResponse.SerializeToString,
+            ),
+            'EndProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndProgram,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.EndProgramRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.EndProgramResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1016,6 +1050,60 @@ class OnagerScheduler:
             '/onager.v1.OnagerScheduler/DrainExecutor',
             onager_dot_protocol_dot_onager__pb2.DrainExecutorRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.DrainExecutorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/BeginProgram',
+            onager_dot_protocol_dot_onager__pb2.BeginProgramRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.BeginProgramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/EndProgram',
+            onager_dot_protocol_dot_onager__pb2.EndProgramRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.EndProgramResponse.FromString,
             options,
             channel_credentials,
             insecure,

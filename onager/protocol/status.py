@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Never
 import grpc
 from grpc import StatusCode
 
-from onager import access_errors, errors
+from onager import access_errors, errors, program_errors
 from onager.errors import OnagerError, SchedulerUnreachableError
 
 ERROR_KEY: Final = "onager-error-bin"
@@ -95,6 +95,8 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.FetchFailedError: Codes(StatusCode.DATA_LOSS, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.SinkError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.TargetExistsError: Codes(StatusCode.ALREADY_EXISTS, HTTPStatus.CONFLICT),
+    program_errors.AttemptSupersededError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
+    program_errors.NotDeterministicError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
 }
 """Every class of the tree; a test fails on a missing one."""
 

@@ -35,12 +35,15 @@ _JOB_RECORDS: Final = {
 _FIRST_COME: Final = (
     "the first process that looks would decide which directory it is: stop executors that see a wrong one"
 )
+_PROGRAM: Final = "a program that is begun again does again what it had done: let it end"
 _SESSION: Final = "programs that use the session fail, or go on without what it held: let its client end it"
 _FORGOTTEN: Final = {
     Keyspace.Catalog: "the catalog would forget it; DROP in a job removes what goes with it, and knows who uses it",
     Keyspace.ConnectSessions: _SESSION,
     Keyspace.ConnectEntries: _SESSION,
     Keyspace.ConnectOperations: _SESSION,
+    Keyspace.Programs: _PROGRAM,
+    Keyspace.ProgramCalls: _PROGRAM,
     Keyspace.Audit: "who changed what, and when, would be forgotten; only this removal itself is recorded",
 }
 
@@ -149,6 +152,8 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             | Keyspace.ConnectSessions
             | Keyspace.ConnectEntries
             | Keyspace.ConnectOperations
+            | Keyspace.Programs
+            | Keyspace.ProgramCalls
             | Keyspace.Audit
         ):
             return [_FORGOTTEN[keyspace]]

@@ -33,6 +33,7 @@ from onager.scheduler.jobs.audit_notes import FETCH, AuditNotes
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, stream_result
+from onager.scheduler.programs import Programs
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
 
@@ -62,6 +63,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     audit: Audit
     notes: AuditNotes
     catalog: CatalogQueries
+    programs: Programs
 
     @property
     def stream_share_percent(self) -> int:
@@ -175,6 +177,17 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
         """Return executors, including those lost lately, and how many there are of each state."""
         return list_executors(self.executors, request, self.schedulers.clock.now_ms())
+
+    @translated
+    async def BeginProgram(self, request: pb.BeginProgramRequest, context: Context) -> pb.BeginProgramResponse:  # noqa: ARG002, N802
+        """Begin an attempt of a program."""
+        return await self.programs.begin(principal(), request)
+
+    @translated
+    async def EndProgram(self, request: pb.EndProgramRequest, context: Context) -> pb.EndProgramResponse:  # noqa: ARG002, N802
+        """Note that a program has ended by itself."""
+        await self.programs.end(principal(), request)
+        return pb.EndProgramResponse()
 
     @translated
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802

@@ -65,15 +65,47 @@ class ConnectError(Exception):
         classes: tuple[str, ...] = _SQL,
         code: grpc.StatusCode = grpc.StatusCode.INTERNAL,
         details: bytes = b"",
+        is_passing: bool = False,
     ) -> None:
-        """*details*: all that Spark reported, a `FetchErrorDetailsResponse`."""
+        """*details*: all that Spark reported, a `FetchErrorDetailsResponse`. If it *is_passing*, a try later may do."""
         super().__init__(message)
         self.error_class, self.sql_state, self.classes, self.code = error_class, sql_state, classes, code
+        self.is_passing = is_passing
         self.details = _details(details, self)
         root = self.details.errors[self.details.root_error_idx].spark_throwable
         if root.error_class:  # what Spark's server would tell, also where the job's failure tells another one
             self.error_class, self.sql_state = root.error_class, root.sql_state or sql_state
         self.error_id = ""
+
+
+def encoded(error: ConnectError) -> bytes:
+    """Return *error* as it is stored."""
+    return json.dumps(
+        {
+            "error_class": error.error_class,
+            "message": str(error),
+            "sql_state": error.sql_state,
+            "classes": error.classes,
+            "code": error.code.name,
+            "details": base64.b64encode(error.details.SerializeToString()).decode(),
+            "error_id": error.error_id,
+        }
+    ).encode()
+
+
+def decoded(content: bytes) -> ConnectError:
+    """Return the error that `encoded` has stored."""
+    stored = json.loads(content)
+    error = ConnectError(
+        stored["error_class"],
+        stored["message"],
+        stored["sql_state"],
+        classes=tuple(stored["classes"]),
+        code=grpc.StatusCode[stored["code"]],
+        details=base64.b64decode(stored["details"]),
+    )
+    error.error_id = stored["error_id"]
+    return error
 
 
 def failed(error_class: str, sql_state: str, why: str, **more: Any) -> ConnectError:
@@ -93,15 +125,19 @@ def unsupported(feature: str) -> ConnectError:
     return failed("UNSUPPORTED_FEATURE", "0A000", why, classes=_UNSUPPORTED)
 
 
-def too_large(what: str, size: int, most: int, unit: str = "bytes") -> ConnectError:
-    """Return the error for something over a limit."""
+def too_large(what: str, size: int, most: int, unit: str = "bytes", *, is_passing: bool = False) -> ConnectError:
+    """Return the error for something over a limit; *is_passing*: for now."""
     why = f"{what} has {size:,} {unit}, more than the limit of {most:,}."
-    return failed("CONNECT_LIMIT_EXCEEDED", "54000", why, code=grpc.StatusCode.RESOURCE_EXHAUSTED)
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    return failed("CONNECT_LIMIT_EXCEEDED", "54000", why, code=code, is_passing=is_passing)
 
 
 def from_reply(failure: pb.ConnectFailure) -> ConnectError:
     """Return the error that an executor's reply tells."""
-    return _error_of_spark(failure.error_class, failure.message or "Spark failed", failure.sql_state, failure.details)
+    message = failure.message or "Spark failed"
+    error = _error_of_spark(failure.error_class, message, failure.sql_state, failure.details)
+    error.is_passing = failure.is_passing
+    return error
 
 
 def _error_of_spark(
@@ -114,6 +150,10 @@ def _error_of_spark(
     return failed(condition, state, message, classes=classes)
 
 
+OF_CALL: Final = "call/"
+"""The id of an error that is the outcome of a program's call: this, the task and the number."""
+RECORDED_KEY: Final = "onager-recorded"
+"""Trailing metadata of an error that is the outcome of a program's call: a program tries again after any other."""
 OF_OPERATION: Final = "operation/"
 """The id of an error with which a job failed: this, and the operation's id. So any scheduler finds it."""
 
@@ -148,8 +188,10 @@ def _details(details: bytes, error: ConnectError) -> Any:
     return answer
 
 
-def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
-    """Return code, message and trailing metadata of *error*."""
+def status_of(
+    error: ConnectError, *, is_recorded: bool = False
+) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
+    """Return code, message and trailing metadata of *error*; *is_recorded*: as the outcome of a program's call."""
     root = error.details.errors[error.details.root_error_idx]
     classes = list(root.error_type_hierarchy)[:_CLASSES] or list(error.classes)
     metadata = {"classes": json.dumps(classes), "errorId": error.error_id}
@@ -163,7 +205,8 @@ def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[st
     status = status_pb2.Status(code=error.code.value[0], message=message)
     info = error_details_pb2.ErrorInfo(reason=classes[0], domain="org.apache.spark", metadata=metadata)
     status.details.add().Pack(info)
-    return error.code, message, ((_STATUS_KEY, status.SerializeToString()),)
+    recorded = ((RECORDED_KEY, "yes"),) if is_recorded else ()
+    return error.code, message, ((_STATUS_KEY, status.SerializeToString()), *recorded)
 
 
 def status_of_ours(error: OnagerError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:

@@ -19,8 +19,9 @@ from onager.protocol.limits import MIB
 from onager.protocol.security import note_address
 from onager.protocol.serving import counted, read_all, write_all
 from onager.protocol.spark_connect import METHODS, SERVICE, request_of
-from onager.scheduler.connect.failures import ConnectError, status_of, status_of_ours, too_large
+from onager.scheduler.connect.failures import OF_CALL, ConnectError, status_of, status_of_ours, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES
+from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.service import SparkConnectService
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,8 @@ class _Call:
     context: Any
     request: Any = None
     """The request, or the first one, once it is decoded."""
+    of_program: ProgramCall | None = None
+    """The call of a program that it is."""
 
 
 _Serve = Callable[[_Call, Any], Awaitable[Any]]
@@ -80,7 +83,7 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             try:
                 return await serve(call, content)
             except Exception as error:  # noqa: BLE001 - the caller gets every error
-                refusal = self._refusal(call, error)
+                refusal = await self._refusal(call, error)
             call = content = None  # type: ignore[assignment] # gRPC keeps the stack of what `abort` raises
             return await context.abort(*refusal)
 
@@ -90,15 +93,19 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     async def _answer(self, call: _Call, content: bytes) -> bytes:
         with self._room.taken(len(content)):
-            call.request = await _decoded(call.name, content)
-            answer = await getattr(self._service, call.name)(call.request, content)
-            return answer if isinstance(answer, bytes) else bytes(answer.SerializeToString())
+            await self._begin(call, await _decoded(call.name, content))
+
+            async def serve() -> Any:
+                return await getattr(self._service, call.name)(call.request, content, call.of_program)
+
+            return await _outcome(call, serve)
 
     async def _stream(self, call: _Call, content: bytes) -> None:
         with counted(self, "operations", CONNECT_OPERATIONS):
             with self._room.taken(len(content)):
-                call.request = await _decoded(call.name, content)
-            async with aclosing(getattr(self._service, call.name)(call.request, content)) as answers:
+                await self._begin(call, await _decoded(call.name, content))
+            answers = getattr(self._service, call.name)(call.request, content, call.of_program)
+            async with aclosing(answers):
                 await self._write(answers, call.context)
 
     async def _upload(self, call: _Call, contents: AsyncIterator[bytes]) -> bytes:
@@ -108,13 +115,21 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         with counted(self, "uploads", CONNECT_UPLOADS):
             requests = decoded()
-            call.request = await anext(requests, None)
-            if call.request is None:
+            if (first := await anext(requests, None)) is None:
                 raise InvalidRequestError("no file came")
-            answer = await self._service.AddArtifacts(call.request, requests)
-            return bytes(answer.SerializeToString())
+            await self._begin(call, first)
+
+            async def serve() -> Any:
+                return await self._service.AddArtifacts(call.request, requests, call.of_program)
+
+            return await _outcome(call, serve)
 
     # ---------------------------------------------------------------- parts
+
+    async def _begin(self, call: _Call, request: Any) -> None:
+        """Note what is asked for, and which call of a program it is, if any."""
+        call.request = request
+        call.of_program = await self._service.of_program(call.name, request, call.context.invocation_metadata())
 
     async def _write(self, answers: AsyncIterator[bytes], context: Any) -> None:
         """Write what *answers* yields; `BusyError` for a client that takes nothing for long: it comes again."""
@@ -140,18 +155,47 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 coming.cancel()
                 await asyncio.wait([coming])
 
-    def _refusal(self, call: _Call, error: Exception) -> Any:
+    async def _refusal(self, call: _Call, error: Exception) -> Any:
         name = call.name
         if isinstance(error, ConnectError):
+            try:
+                is_recorded = await _settled(call, error)
+            except Exception as why:  # noqa: BLE001 - the caller gets it instead, and asks again
+                return await self._refusal(_Call(name, call.context), why)
             if call.request is not None:
-                self._service.note(call.request, error)
-            return status_of(error)
+                self._service.note(call.request, call.of_program, error)
+            return status_of(error, is_recorded=is_recorded)
         if not isinstance(error, OnagerError):
             incident = secrets.token_hex(4)
             log.error("call_failed", call=name, incident=incident, exc_info=error)
             error = OnagerError(f"the process that serves {name} failed: its log has more of incident {incident}")
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return status_of_ours(error)
+
+
+async def _outcome(call: _Call, serve: Callable[[], Awaitable[Any]]) -> bytes:
+    """Return what was recorded of a program's call, or else serve it, and record what comes of it."""
+    recorded = call.of_program
+    if recorded is None or not recorded.name.is_recorded:
+        return _encoded(await serve())
+    if not recorded.record.is_done:
+        await recorded.settle([_encoded(await serve())])
+    (answer,) = recorded.outcome()
+    return answer
+
+
+async def _settled(call: _Call, error: ConnectError) -> bool:
+    """Record the error of a program's call; return whether it is recorded."""
+    recorded = call.of_program
+    if recorded is None or not recorded.name.is_recorded or error.is_passing:
+        return False
+    error.error_id = f"{OF_CALL}{recorded.name.task}/{recorded.name.number}"
+    await recorded.settle(error=error)
+    return recorded.is_outcome(error)
+
+
+def _encoded(answer: Any) -> bytes:
+    return answer if isinstance(answer, bytes) else bytes(answer.SerializeToString())
 
 
 async def _decoded(name: str, content: bytes) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from onager.clock import Clock
-from onager.errors import JobConflictError, JobNotFoundError
+from onager.errors import BusyError, JobConflictError, JobNotFoundError
 from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.job_settings import PREFIX
@@ -25,8 +25,9 @@ from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
 from onager.scheduler.connect.failures import ConnectError, failed, from_job, from_reply, invalid, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
+from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
-from onager.scheduler.connect.responses import Cursor, Ids, cursor_after, progress, rows
+from onager.scheduler.connect.responses import Cursor, Ids, Kept, after, cursor_after, progress, rows
 from onager.scheduler.connect.running import LABEL_CHARS, OPERATION, SESSION, TAG, USER, RunningOperations, job_id_of
 from onager.scheduler.connect.sessions import Session, Sessions, end_of
 from onager.scheduler.connect.settings import check_settings
@@ -36,7 +37,7 @@ from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, result_batches, result_schema
 from onager.scheduler.records import NOTHING_MORE, Expected, Extra
-from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient
+from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient, commit_settled
 
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
@@ -52,6 +53,8 @@ class Operation:
     key: SessionKey
     server_side_session_id: str
     operation_id: str
+    call: ProgramCall | None = None
+    """The call of a program that it is."""
 
     @property
     def job_id(self) -> JobId:
@@ -61,7 +64,27 @@ class Operation:
     @property
     def place(self) -> tuple[Keyspace, str]:
         """Return where its record is."""
+        if self.call is not None:
+            return self.call.place
         return Keyspace.ConnectOperations, f"{self.key.path}/{self.operation_id}"
+
+    def is_taken(self, digest: str, by: str | None) -> bool:
+        """Return whether another plan than that of *digest* has its id, one of the digest *by*.
+
+        The calls of a program are held against what was recorded, and their plans may differ.
+        """
+        return self.call is None and by != digest
+
+    def recorded(self, *, work: str, **outcome: Any) -> OperationRecord:
+        """Return what records it: a command whose job is to do *work*, or which is done."""
+        if self.call is None:
+            return OperationRecord(work=work, **outcome)
+        return self.call.record.model_copy(update={**outcome, "work": work, "is_done": not work})
+
+    @property
+    def fenced(self) -> Expected:
+        """Return what its writes expect besides."""
+        return {} if self.call is None else self.call.fence.expected
 
     @property
     def ids(self) -> Ids:
@@ -127,12 +150,12 @@ class Operations:
         """Yield the responses of an operation, which begins unless it has begun before."""
         digest = digest_of_plan(request)
         if kind == "relation":
-            await self._submit(session.message, operation, request, digest, "", NOTHING_MORE)
-            async for response in self._of_job(operation, Cursor()):
+            await self._submit_query(session, operation, request, digest)
+            async for response in self._of_query(operation, ""):
                 yield response
             return
         found = await self._find(operation)
-        if found is not None and found.record.digest != digest:
+        if found is not None and operation.is_taken(digest, found.record.digest):
             raise _taken(operation)
         done = found or await self._apply(session, operation, request, digest)
         if isinstance(done, _Recorded):
@@ -144,6 +167,19 @@ class Operations:
         for response in _numbered(operation.ids, done, "!"):
             yield response
         yield operation.ids.complete()
+
+    async def _submit_query(self, session: Session, operation: Operation, request: Any, digest: str) -> None:
+        extra = NOTHING_MORE
+        if operation.call is not None:
+            await operation.call.look()
+            if operation.call.revision != ABSENT:
+                return  # it was submitted, once and for all
+            extra = operation.call.extra(is_begun=True)
+        try:
+            await self._submit(session.message, operation, request, digest, "", extra)
+        except BusyError:
+            if operation.call is None or not await operation.call.look():
+                raise
 
     async def _apply(
         self, session: Session, operation: Operation, request: Any, digest: str
@@ -162,23 +198,23 @@ class Operations:
             responses = job.responses if job.work else applied.responses
             if (size := sum(map(len, responses))) > MAX_RESPONSES_BYTES:
                 raise too_large("the answer to the command", size, MAX_RESPONSES_BYTES)
-            if not job.work and not applied.changes and len(responses) <= 1:
+            if not job.work and not applied.changes and len(responses) <= 1 and operation.call is None:
                 return list(responses)
-            record = OperationRecord(
+            record = operation.recorded(
                 digest=digest,
                 at_ms=self.clock.now_ms(),
                 responses=tuple(base64.b64encode(response).decode() for response in responses),
                 work=job.work,
                 session=base64.b64encode(session.message.SerializeToString()).decode() if job.work else "",
             )
-            put, expected = Put(*operation.place, record.encoded()), {operation.place: ABSENT}
+            put, expected = Put(*operation.place, record.encoded()), {operation.place: ABSENT, **operation.fenced}
             if applied.changes:
                 if (changed := await self.sessions.apply(session, applied, ([put], expected))) is not None:
                     return _Recorded(record, changed.mod_revision)
-            elif isinstance(written := await self.backend.put_txn([put], expect=expected), Committed):
+            elif isinstance(written := await commit_settled(self.backend, [put], expected), Committed):
                 return _Recorded(record, written.revision)
             if (found := await self._find(operation)) is not None:
-                if found.record.digest != digest:
+                if operation.is_taken(digest, found.record.digest):
                     raise _taken(operation)
                 return found
             return None
@@ -186,6 +222,9 @@ class Operations:
         return await self.sessions.until_done(session, tried)
 
     async def _find(self, operation: Operation) -> _Recorded | None:
+        if (call := operation.call) is not None:
+            await call.look()
+            return None if call.revision == ABSENT else _Recorded(call.record, call.revision)
         found = await self.backend.get(*operation.place)
         if found is None:
             return None
@@ -197,18 +236,19 @@ class Operations:
         record = recorded.record
         begun = Put(*operation.place, record.model_copy(update={"is_begun": True}).encoded())
         as_it_was = pb.ConnectSession.FromString(base64.b64decode(record.session))
-        extra: Extra = ([begun], {operation.place: recorded.mod_revision})
+        extra: Extra = ([begun], {operation.place: recorded.mod_revision, **operation.fenced})
         await self._submit(as_it_was, operation, request, record.digest, record.work, extra)
 
     async def _submit(
         self, session: pb.ConnectSession, operation: Operation, request: Any, digest: str, work: str, extra: Extra
     ) -> None:
         if (head := self.heads.get(operation.job_id)) is not None:
-            if head.labels.get(_PLAN) != digest:
+            if operation.is_taken(digest, head.labels.get(_PLAN)):
                 raise _taken(operation)
             return
         if (running := sum(1 for _ in self.running.as_last_seen(operation.key))) >= MAX_OPERATIONS:
-            raise too_large("the session", running + 1, MAX_OPERATIONS, "operations that run at a time")
+            unit = "operations that run at a time"
+            raise too_large("the session", running + 1, MAX_OPERATIONS, unit, is_passing=True)
         content = request.SerializeToString()
         plan = pb.ConnectPlan(request=content, session=session, work=work)
         if (size := plan.ByteSize()) > MAX_PLAN_BYTES:
@@ -236,7 +276,7 @@ class Operations:
         except JobConflictError:
             # The session may have changed since the operation began. What counts is its plan.
             job = await self.queries.fresh(operation.job_id)
-            if job.header.labels.get(_PLAN) != digest:
+            if operation.is_taken(digest, job.header.labels.get(_PLAN)):
                 raise _taken(operation) from None
 
     # ---------------------------------------------------------------- answering
@@ -247,13 +287,12 @@ class Operations:
             yield operation.ids.complete()
             return
         found = await self._find(operation)
-        if found is None:
-            cursor = cursor_after(last_response_id)
-            async for response in self._of_job(operation, cursor):
+        if found is None or (operation.call is not None and not found.record.digest):
+            async for response in self._of_query(operation, last_response_id):
                 yield response
             return
-        after = last_response_id.removeprefix("+")
-        async for response in self._of_record(operation, found.record, int(after) if after.isdecimal() else 0):
+        number = last_response_id.removeprefix("+")
+        async for response in self._of_record(operation, found.record, int(number) if number.isdecimal() else 0):
             yield response
 
     async def _of_record(
@@ -264,9 +303,35 @@ class Operations:
             async for response in self._until_ended(operation, is_begun=record.is_begun):
                 yield response
             observed = _observed(await self._succeeded(operation))
+            if operation.call is not None:
+                await operation.call.settle_command(observed)
+        elif operation.call is not None:
+            observed = base64.b64decode(operation.call.record.observed)
         for response in list(_numbered(operation.ids, map(base64.b64decode, record.responses), ""))[after:]:
             yield response
         yield operation.ids.complete() + observed
+
+    async def _of_query(self, operation: Operation, last_response_id: str) -> AsyncGenerator[bytes, None]:
+        """Yield how far a query is, and its rows after the response that the client had last.
+
+        Few rows of a program's query are kept with its call.
+        """
+        call = operation.call
+        if call is None:
+            async for response in self._of_job(operation, cursor_after(last_response_id)):
+                yield response
+            return
+        if not call.record.is_done:
+            kept = Kept(is_whole=not last_response_id)
+            async with aclosing(self._of_job(operation, cursor_after(last_response_id))) as responses:
+                async for response in responses:
+                    kept.add(response)
+                    yield response
+            if kept.is_whole:
+                await call.settle(kept.responses)
+            return
+        for response in after(call.outcome(), last_response_id):
+            yield response
 
     async def _until_ended(self, operation: Operation, *, is_begun: bool = False) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, until it has ended; *is_begun*: it was submitted, if its record is gone by now."""
@@ -291,7 +356,7 @@ class Operations:
 
     async def _of_job(self, operation: Operation, cursor: Cursor) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, and then its rows."""
-        async for response in self._until_ended(operation):
+        async for response in self._until_ended(operation, is_begun=operation.call is not None):
             yield response
         job = await self._succeeded(operation)
         graph = job.graph

@@ -85,6 +85,8 @@ class SessionRecord(Record):
     """Of a clone: the other id of its model."""
     is_made: bool = True
     """False while a clone is being made: it counts as ended until then, and goes with the ended ones."""
+    program: str = ""
+    """The path of the program whose it is; with that it stays, however long it is not used."""
     written_by: str = ""
     """Drawn for each write, to find out what became of one whose outcome was unknown."""
 

@@ -15,12 +15,14 @@ from typing import Any, Final, NamedTuple
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MIB
 from onager.protocol.spark_connect import ExecutePlanResponse
-from onager.scheduler.connect.failures import failed
+from onager.scheduler.connect.failures import ConnectError, failed
 from onager.scheduler.connect.schemas import schema_message
 from onager.scheduler.jobs.results import ResultBatch
 
 START: Final = "start"
 END: Final = "end"
+MAX_KEPT_BYTES: Final = 64 * 1024
+"""The responses of a program's query that are kept with its call; those of a larger one stay with its job."""
 _CURSOR: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,18})(?:\.(\d{1,9}))?")
 _PIECE_BYTES: Final = 4 * MIB
 """The size of pieces, where the client takes them; other clients get batches as they are."""
@@ -58,6 +60,40 @@ class Ids(NamedTuple):
         return bytes(response.SerializeToString())
 
 
+class Kept:
+    """The responses of an operation with few rows, kept as they were sent, without those that tell how far it is."""
+
+    def __init__(self, *, is_whole: bool) -> None:
+        """*is_whole*: all of them come."""
+        self.is_whole = is_whole
+        """Whether all are kept: there were no more than fit."""
+        self.responses: list[bytes] = []
+        self._left = MAX_KEPT_BYTES
+
+    def add(self, response: bytes) -> None:
+        """Keep a response."""
+        self._left -= len(response)
+        self.is_whole = self.is_whole and self._left >= 0
+        if not self.is_whole:
+            self.responses.clear()
+        elif _id_of(response) != START:
+            self.responses.append(response)
+
+
+def after(responses: Sequence[bytes], response_id: str) -> Sequence[bytes]:
+    """Return those of *responses* that come after *response_id*; `ConnectError` for an id that is none of theirs."""
+    if response_id in ("", START):
+        return responses
+    ids = [_id_of(response) for response in responses]
+    if response_id not in ids:
+        raise _no_cursor(response_id)
+    return responses[ids.index(response_id) + 1 :]
+
+
+def _id_of(response: bytes) -> str:
+    return str(ExecutePlanResponse.FromString(response).response_id)
+
+
 class Cursor(NamedTuple):
     """Where to go on in the rows of a result."""
 
@@ -80,12 +116,16 @@ def cursor_after(response_id: str) -> Cursor:
         return Cursor(has_schema=True)
     found = _CURSOR.fullmatch(response_id)
     if found is None:
-        why = f"The cursor is invalid. {response_id[:80]!r} is no response of the operation."
-        raise failed("INVALID_CURSOR.POSITION_NOT_FOUND", "HY109", why)
+        raise _no_cursor(response_id)
     partition, batch, rows = (int(found[at]) for at in (1, 2, 3))
     if found[4]:
         return Cursor(partition, batch, rows, int(found[4]), has_schema=True)
     return Cursor(partition, batch + 1, rows, has_schema=True)
+
+
+def _no_cursor(response_id: str) -> ConnectError:
+    why = f"The cursor is invalid. {response_id[:80]!r} is no response of the operation."
+    return failed("INVALID_CURSOR.POSITION_NOT_FOUND", "HY109", why)
 
 
 def progress(ids: Ids, job: pb.JobProgress) -> bytes:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,14 +13,17 @@ from onager.protocol.security import principal
 from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
-from onager.scheduler.connect.failures import OF_OPERATION, ConnectError, invalid
+from onager.scheduler.connect.failures import OF_CALL, OF_OPERATION, ConnectError, invalid
 from onager.scheduler.connect.operations import Operation, Operations
 from onager.scheduler.connect.plans import checked
+from onager.scheduler.connect.program_calls import ProgramCall, ProgramCalls, call_name
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.connect.settings import Defaults, check_settings
+from onager.scheduler.programs import Programs
 
+Metadata = Iterable[tuple[str, Any]] | None
 _KEPT_ERRORS: Final = 500
 _USER_CHARS: Final = 256
 _BY_TAG, _BY_OPERATION = 2, 3
@@ -42,44 +45,53 @@ class SparkConnectService:
     running: RunningOperations
     artifacts: Artifacts
     checkpoints: Checkpoints
+    programs: Programs
+    calls: ProgramCalls
 
     def __post_init__(self) -> None:
         self._defaults = Defaults(self.operations.describe)
         self._errors: OrderedDict[str, tuple[SessionKey, ConnectError]] = OrderedDict()
 
+    async def of_program(self, method: str, request: Any, metadata: Metadata) -> ProgramCall | None:
+        """Return the call of a program that a request of *method* is, by its *metadata*; None if it is none."""
+        name = call_name(metadata or ())
+        return None if name is None else await self.calls.find(principal(), name, method, request)
+
     # ---------------------------------------------------------------- plans
 
-    async def ExecutePlan(self, request: Any, _: bytes) -> AsyncIterator[bytes]:  # noqa: N802
+    async def ExecutePlan(self, request: Any, _: bytes, call: ProgramCall | None = None) -> AsyncIterator[bytes]:  # noqa: N802
         """Begin an operation, or find it again, and yield its responses."""
+        _raise_recorded(call)
         kind = checked(request)
         if not request.operation_id:
             request.operation_id = str(uuid.uuid4())
         _check_operation_id(request.operation_id)
-        session = await self._open(request)
+        session = await self._open(request, call)
         operation = _operation(session, request.operation_id)
         async for response in self.operations.execute(session, operation, request, kind):
             yield response
 
-    async def ReattachExecute(self, request: Any, _: bytes) -> AsyncIterator[bytes]:  # noqa: N802
+    async def ReattachExecute(self, request: Any, _: bytes, call: ProgramCall | None = None) -> AsyncIterator[bytes]:  # noqa: N802
         """Yield the responses of an operation from where its client has got to."""
+        _raise_recorded(call)
         _check_operation_id(request.operation_id)
-        session = await self._open(request)
+        session = await self._open(request, call)
         operation = _operation(session, request.operation_id)
         async for response in self.operations.reattach(operation, request.last_response_id):
             yield response
 
-    async def ReleaseExecute(self, request: Any, _: bytes) -> Any:  # noqa: N802
+    async def ReleaseExecute(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Cancel an operation that its client gives up; what has ended is kept for as long as any job's result."""
-        is_all = request.WhichOneof("release") == "release_all"
-        session = None if is_all else self.sessions.at_hand(self._key(request))
-        session = session or await self._open(request)
+        is_all = request.WhichOneof("release") == "release_all" and call is None  # a later attempt may wait for it
+        session = None if is_all else self.sessions.at_hand(self._key(request, call))
+        session = session or await self._open(request, call)
         if is_all:
             await self.running.interrupt(session.key, operation_id=request.operation_id.lower())
         return self._answer(session, sc.ReleaseExecuteResponse(operation_id=request.operation_id))
 
-    async def AnalyzePlan(self, request: Any, content: bytes) -> Any:  # noqa: N802
+    async def AnalyzePlan(self, request: Any, content: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Have Spark analyse a plan."""
-        session = await self._open(request)
+        session = await self._open(request, call)
         answer = sc.AnalyzePlanResponse()
         if request.WhichOneof("analyze") == "spark_version":
             answer.spark_version.version = (await self._defaults.get()).spark_version
@@ -98,9 +110,9 @@ class SparkConnectService:
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
         return reply.analyzed + self._answer(session, answer).SerializeToString()
 
-    async def Interrupt(self, request: Any, _: bytes) -> Any:  # noqa: N802
+    async def Interrupt(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Cancel operations of a session."""
-        session = await self._open(request)
+        session = await self._open(request, call)
         wanted: dict[str, str] = {}
         if request.interrupt_type == _BY_TAG:
             wanted["tag"] = request.operation_tag
@@ -109,9 +121,9 @@ class SparkConnectService:
         interrupted = [] if "" in wanted.values() else await self.running.interrupt(session.key, **wanted)
         return self._answer(session, sc.InterruptResponse(interrupted_ids=interrupted))
 
-    async def GetStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
+    async def GetStatus(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Tell the states of operations."""
-        session = await self._open(request)
+        session = await self._open(request, call)
         answer = sc.GetStatusResponse()
         if request.HasField("operation_status"):
             asked = {given.lower(): given for given in request.operation_status.operation_ids}
@@ -124,9 +136,9 @@ class SparkConnectService:
 
     # ---------------------------------------------------------------- sessions
 
-    async def Config(self, request: Any, content: bytes) -> Any:  # noqa: N802
+    async def Config(self, request: Any, content: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Read or change settings."""
-        session = await self._open(request)
+        session = await self._open(request, call)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
             check_settings({pair.key: pair.value for pair in request.operation.set.pairs})
             answer = sc.ConfigResponse.FromString(await self.operations.configure(session, content))
@@ -134,9 +146,11 @@ class SparkConnectService:
             answer = await self._defaults.read(session, request.operation)
         return self._answer(session, answer)
 
-    async def ReleaseSession(self, request: Any, _: bytes) -> Any:  # noqa: N802
-        """End a session, and what it runs."""
-        key = self._key(request)
+    async def ReleaseSession(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
+        """End a session, and what it runs; sessions of a program end with the program."""
+        key = self._key(request, call)
+        if call is not None:
+            return self._answer(await self._open(request, call), sc.ReleaseSessionResponse())
         session = await self.sessions.close(key)
         await self.running.interrupt(key)  # from now on, none begins
         answer = sc.ReleaseSessionResponse(session_id=key.session_id)
@@ -144,9 +158,9 @@ class SparkConnectService:
             answer.server_side_session_id = session.record.server_side_session_id
         return answer
 
-    async def CloneSession(self, request: Any, _: bytes) -> Any:  # noqa: N802
+    async def CloneSession(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Make a session like another one."""
-        session = await self._open(request)
+        session = await self._open(request, call)
         new = SessionKey(session.key.user, request.new_session_id.lower() or str(uuid.uuid4()))
         made = await self.sessions.clone(session, new)
         answer = sc.CloneSessionResponse(
@@ -154,14 +168,16 @@ class SparkConnectService:
         )
         return self._answer(session, answer)
 
-    async def AddArtifacts(self, first: Any, requests: AsyncIterator[Any]) -> Any:  # noqa: N802
+    async def AddArtifacts(  # noqa: N802
+        self, first: Any, requests: AsyncIterator[Any], call: ProgramCall | None = None
+    ) -> Any:
         """Take files into a session: those of *first*, the first message of the call, and of *requests*."""
-        session = await self._open(first)
+        session = await self._open(first, call)
         return self._answer(session, await self.artifacts.add(session, first, requests))
 
-    async def ArtifactStatus(self, request: Any, _: bytes) -> Any:  # noqa: N802
+    async def ArtifactStatus(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Tell which files are there."""
-        session = await self._open(request)
+        session = await self._open(request, call)
         names = {artifact.name for artifact in session.record.artifacts}
         answer = sc.ArtifactStatusesResponse()
         for name in request.names:
@@ -170,12 +186,14 @@ class SparkConnectService:
 
     # ---------------------------------------------------------------- errors
 
-    async def FetchErrorDetails(self, request: Any, _: bytes) -> Any:  # noqa: N802
+    async def FetchErrorDetails(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """Tell all that is known of an error; nothing of one that only another scheduler knows."""
-        session = await self._open(request)
+        session = await self._open(request, call)
         answer = sc.FetchErrorDetailsResponse()
         error: ConnectError | None = None
-        if request.error_id.startswith(OF_OPERATION):
+        if request.error_id.startswith(OF_CALL):
+            error = None if call is None else await call.error_of(request.error_id)
+        elif request.error_id.startswith(OF_OPERATION):
             error = await self.operations.failure(session.key, request.error_id.removeprefix(OF_OPERATION))
         else:
             key, found = self._errors.get(request.error_id, (None, None))
@@ -184,24 +202,28 @@ class SparkConnectService:
             answer.CopyFrom(error.details)
         return self._answer(session, answer)
 
-    def note(self, request: Any, error: ConnectError) -> None:
+    def note(self, request: Any, call: ProgramCall | None, error: ConnectError) -> None:
         """Cache the error for FetchErrorDetails."""
         if not error.error_id:
             error.error_id = str(uuid.uuid4())
-            self._errors[error.error_id] = (self._key(request), error)
+            self._errors[error.error_id] = (self._key(request, call), error)
             if len(self._errors) > _KEPT_ERRORS:
                 self._errors.popitem(last=False)
 
     # ---------------------------------------------------------------- parts
 
-    async def _open(self, request: Any) -> Session:
+    async def _open(self, request: Any, call: ProgramCall | None = None) -> Session:
         observed = getattr(request, "client_observed_server_side_session_id", "")
-        return await self.sessions.open(self._key(request), observed)
+        return await self.sessions.open(self._key(request, call), observed, call)
 
     @staticmethod
-    def _key(request: Any) -> SessionKey:
-        """Return whose session is meant: a token says whose, and without names of tokens the client does."""
+    def _key(request: Any, call: ProgramCall | None = None) -> SessionKey:
+        """Return whose session is meant: a token says whose, and without names of tokens the client does.
+
+        A program's are those of who began it.
+        """
         user = principal() or request.user_context.user_id
+        user = user if call is None else call.program.user
         if len(user) > _USER_CHARS:
             raise invalid("FORMAT", user[:80], f"A user's name has at most {_USER_CHARS} characters.")
         return SessionKey(user, request.session_id.lower())
@@ -214,7 +236,7 @@ class SparkConnectService:
 
     async def sweep(self, *, with_files: bool) -> None:
         """Forget what is past its retention; *with_files*: and remove the files that no session has any more."""
-        kept = await self.sessions.sweep()
+        kept = await self.sessions.sweep(await self.programs.sweep())
         self.checkpoints.note(kept)
         if with_files:
             try:
@@ -224,7 +246,13 @@ class SparkConnectService:
 
 
 def _operation(session: Session, operation_id: str) -> Operation:
-    return Operation(session.key, session.record.server_side_session_id, operation_id.lower())
+    call = session.call if session.call is not None and session.call.name.is_recorded else None
+    return Operation(session.key, session.record.server_side_session_id, operation_id.lower(), call)
+
+
+def _raise_recorded(call: ProgramCall | None = None) -> None:
+    if call is not None and call.record.error:
+        call.outcome()
 
 
 def _check_operation_id(operation_id: str) -> None:

@@ -5,8 +5,8 @@ import re
 import secrets
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -18,6 +18,7 @@ from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import KEPT
 from onager.scheduler.connect.failures import invalid, too_large
+from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import (
     MAX_CONF,
     MAX_CONF_BYTES,
@@ -69,6 +70,8 @@ class Session:
     mod_revision: int
     message: pb.ConnectSession
     """As Spark needs it; not to be changed."""
+    call: ProgramCall | None = None
+    """The call of a program for which it was opened: nothing is written for one of an earlier attempt."""
 
     @property
     def key(self) -> SessionKey:
@@ -114,24 +117,26 @@ class Sessions:
         """Return a session as last seen here, which need not be as it is now."""
         return self._at_hand.get(key)
 
-    async def open(self, key: SessionKey, observed: str = "") -> Session:
+    async def open(self, key: SessionKey, observed: str = "", call: ProgramCall | None = None) -> Session:
         """Return a session, which is made if there is none; *observed* is its other id as the client knows it.
 
-        `ConnectError` for one that has ended, or that is another one by now.
+        *call*: the call of a program for which it is opened. `ConnectError` for one that has ended, or that is another
+        one by now.
         """
         _check_id(key.session_id)
         for _ in range(_TRIES):
-            session = await self.find(key)
+            session = _for_call(await self.find(key), call)
             if session is None and not observed:
-                session = await self._make(key)
+                session = await self._make(key, call)
                 if session is None:
+                    await _check_counts(call)
                     continue
             if session is None or (observed and session.record.server_side_session_id != observed):
                 raise invalid("SESSION_CHANGED", key.session_id, "The session is gone, or another one took its place.")
             if session.record.closed_ms:
                 raise invalid("SESSION_CLOSED", key.session_id, "Session was closed.")
             if self._clock.now_ms() - session.record.used_ms > _USED_EVERY_MS:
-                session = await self._write(session, session.record) or await self.find(key) or session
+                session = await self._write(session, session.record) or _for_call(await self.find(key), call) or session
             return session
         raise BusyError(f"session {key.session_id} changes too often to be opened")
 
@@ -144,10 +149,12 @@ class Sessions:
 
     # ---------------------------------------------------------------- changing
 
-    async def _make(self, key: SessionKey) -> Session | None:
+    async def _make(self, key: SessionKey, call: ProgramCall | None) -> Session | None:
         await self._check_room(key)
         record = SessionRecord(user=key.user, session_id=key.session_id, server_side_session_id=str(uuid.uuid4()))
-        session = Session(record.model_copy(update={"created_ms": self._clock.now_ms()}), ABSENT, pb.ConnectSession())
+        program = "" if call is None else call.fence.key.path
+        record = record.model_copy(update={"created_ms": self._clock.now_ms(), "program": program})
+        session = Session(record, ABSENT, pb.ConnectSession(), call)
         made = await self._write(session, session.record)
         if made is not None:
             log.info("connect_session_opened", user=key.user, session=key.session_id)
@@ -157,7 +164,8 @@ class Sessions:
         prefix = f"{key.path.rpartition('/')[0]}/"
         of_user = await self._backend.scan_keys(Keyspace.ConnectSessions, prefix, limit=MAX_SESSIONS)
         if len(of_user) >= MAX_SESSIONS:
-            raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, "sessions (end some of them)")
+            unit = "sessions (end some of them)"
+            raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, unit, is_passing=True)
 
     async def change(self, session: Session, changed: Mapping[str, Any]) -> Session | None:
         """Write a session with *changed* fields of its record; None when it is not as it was read."""
@@ -203,7 +211,8 @@ class Sessions:
             return done
         async with self._turns.setdefault(session.key, asyncio.Lock()):
             for _ in range(_CHANGE_TRIES):
-                if (done := await tried(await self.open(session.key))) is not None:
+                await _check_counts(session.call)
+                if (done := await tried(await self.open(session.key, call=session.call))) is not None:
                     return done
         raise BusyError("the session changes too often: try again")
 
@@ -224,10 +233,10 @@ class Sessions:
     async def clone(self, session: Session, to: SessionKey) -> Session:
         """Make a session of *session* as it is; the same call again returns the one that was made, while it is new."""
         _check_id(to.session_id)
-        found = await self.find(to)
+        found = _for_call(await self.find(to), session.call)
         if found is None:
             await self._check_room(to)
-            found = await self._begin_clone(session, to) or await self.find(to)
+            found = await self._begin_clone(session, to) or _for_call(await self.find(to), session.call)
         if found is None or not _is_new_clone(found.record, session.record):
             raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
         if found.record.is_made:
@@ -237,7 +246,13 @@ class Sessions:
             for entry, message in zip(session.record.entries, session.message.entries, strict=True)
         ]
         await self._backend.put_all(stored)
-        own = {"user", "session_id", "server_side_session_id", "created_ms", "cloned_from"}
+        own = {
+            "user",
+            "session_id",
+            "server_side_session_id",
+            "created_ms",
+            "cloned_from",
+        }
         record = session.record.model_copy(update=found.record.model_dump(include=own))
         made = await self._write(found, record)
         if made is None:
@@ -257,7 +272,7 @@ class Sessions:
             cloned_from=session.record.server_side_session_id,
             is_made=False,
         )
-        return await self._write(Session(record, ABSENT, pb.ConnectSession()), record)
+        return await self._write(Session(record, ABSENT, pb.ConnectSession(), session.call), record)
 
     async def _write(
         self, session: Session, record: SessionRecord, ops: Sequence[Op] = (), extra: Extra = NOTHING_MORE
@@ -266,18 +281,19 @@ class Sessions:
         record = record.model_copy(update={"used_ms": self._clock.now_ms(), "written_by": mine})
         place = (Keyspace.ConnectSessions, record.key.path)
         more, expected = extra
-        ops, expect = [Put(*place, record.encoded()), *ops, *more], {place: session.mod_revision, **expected}
+        fenced = {} if session.call is None else session.call.fence.expected
+        ops, expect = [Put(*place, record.encoded()), *ops, *more], {place: session.mod_revision, **fenced, **expected}
         if isinstance(await commit_settled(self._backend, ops, expect), Conflict):
             return None
         self._at_hand.pop(record.key, None)
-        return await self.find(record.key)
+        return _for_call(await self.find(record.key), session.call)
 
     # ---------------------------------------------------------------- age
 
-    async def sweep(self) -> set[str]:
+    async def sweep(self, programs: Collection[str] = ()) -> set[str]:
         """Forget sessions that are past their retention; return the digests of the files of the others.
 
-        And the jobs that have made their checkpoints.
+        And the jobs that have made their checkpoints. Sessions of *programs*, by their paths, stay.
         """
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
@@ -290,7 +306,7 @@ class Sessions:
                     kept.update(found.decode() for found in _NAMES.findall(item.value))
                     continue
                 is_over = record.closed_ms and now_ms - record.closed_ms > _TOMBSTONE_MS
-                if is_over or now_ms - record.used_ms > self._retention_ms:
+                if record.program not in programs and (is_over or now_ms - record.used_ms > self._retention_ms):
                     await self._forget(item.key, item.mod_revision)
                 else:
                     kept.update(artifact.digest for artifact in record.artifacts)
@@ -305,6 +321,15 @@ class Sessions:
             DeleteRange(Keyspace.ConnectOperations, f"{path}/"),
         ]
         await self._backend.put_txn(ops, expect={(Keyspace.ConnectSessions, path): mod_revision})
+
+
+def _for_call(session: Session | None, call: ProgramCall | None) -> Session | None:
+    return session if session is None or session.call is call else replace(session, call=call)
+
+
+async def _check_counts(call: ProgramCall | None) -> None:
+    if call is not None:
+        await call.check()
 
 
 def end_of(key: SessionKey) -> tuple[Keyspace, str]:

@@ -16,7 +16,7 @@ EARLIER = {
     r"peers?": "scheduler, executor, address",
     r"pipelin(e|es|ed|ing)": "streaming",
     r"aside": "quarantined",
-    r"programs? (spec|steps?|plan|id)|client program|steps? of (a program|programs)|program s steps?": "script",
+    r"programs? (spec|steps?|plan)|client program|steps? of (a program|programs)|program s steps?": "script",
     r"(un)?told": "reported, sent, notified",
     r"(un)?hear(d|s|ing)?": "received, learned",
     r"ow(e|ed|es|ing)": "due",

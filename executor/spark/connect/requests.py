@@ -19,7 +19,7 @@ from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect.commands import Carried, carry_out
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.deadlines import Deadlines
-from onager.executor.spark.failures import is_unanswered
+from onager.executor.spark.failures import is_passing, is_unanswered
 from onager.executor.spark.jvm import jvm_error
 from onager.executor.spark.kernel.access import kept_as, refused_setting
 from onager.executor.spark.kernel.connect import connect_error, connect_settings
@@ -80,7 +80,9 @@ class ConnectRequests:
         except Exception as error:
             if is_unanswered(error):
                 raise SparkLostError(str(error)) from error
-            return pb.ConnectReply(failure=failure_of(self._spark, error))
+            failure = failure_of(self._spark, error)
+            failure.is_passing = is_passing(self._kernel, error)
+            return pb.ConnectReply(failure=failure)
 
     @contextmanager
     def _limited(self, limit_s: float) -> Iterator[None]:

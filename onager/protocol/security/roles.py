@@ -54,6 +54,8 @@ _BY_SERVICE: Final = {
         "FetchLogs": _LOOKERS,
         "DrainExecutor": _OPERATORS,
         "GetCatalog": _LOOKERS,
+        "BeginProgram": _CLIENTS,
+        "EndProgram": _CLIENTS,
     },
     "OnagerExecutorGateway": {
         "RegisterExecutor": _EXECUTORS,

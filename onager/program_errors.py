@@ -1,0 +1,28 @@
+"""Errors of programs that outlive their processes."""
+
+from onager.errors import OnagerError
+
+
+class AttemptSupersededError(OnagerError):
+    """Another attempt of the program counts, or the program has ended: this attempt has to end."""
+
+    def __init__(self, program_id: str, attempt: int, counts: int, *, has_ended: bool = False) -> None:
+        why = "has ended" if has_ended else f"is at attempt {counts}"
+        super().__init__(f"program {program_id} {why}: attempt {attempt} does not count any more")
+        self.program_id = program_id
+        self.attempt = attempt
+        self.counts = counts
+        self.has_ended = has_ended
+
+
+class NotDeterministicError(OnagerError):
+    """A program that was begun again makes another call than the one that was recorded."""
+
+    def __init__(self, call: str, before: str, now: str) -> None:
+        super().__init__(
+            f"the program is not deterministic: {call} was {before}, and is {now} now; decide by what Spark answers, "
+            "or by onager.once, and start threads in one order"
+        )
+        self.call = call
+        self.before = before
+        self.now = now

@@ -1,0 +1,89 @@
+"""What a call of a program is, and what it writes to: by this a replayed call is held against the recorded one.
+
+Plans are not compared: they hold ids, seeds, paths and timestamps that may differ from one attempt to the next.
+"""
+
+import re
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from onager.protocol.spark_connect import Relation
+from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.plans import checked
+
+_ONEOFS: Final = {"AnalyzePlan": "analyze", "Interrupt": "interrupt"}
+_COMMENT: Final = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
+_NAME: Final = r"(?:`[^`]*`|[\w$-]+)(?:\s*\.\s*(?:`[^`]*`|[\w$-]+))*"
+_WRITES: Final = re.compile(
+    rf"""\s*(?P<verb>
+        insert\s+(?:into|overwrite)(?:\s+table)? | merge\s+into | delete\s+from | update | truncate\s+table
+        | (?:create(?:\s+or\s+replace)?|replace|drop|alter)
+          (?:\s+(?:external|temporary|temp|global))*\s+(?:table|view|database|schema|function)
+    )(?:\s+if\s+(?:not\s+)?exists)?\s+(?P<name>{_NAME})""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_DIRECTORY: Final = re.compile(
+    r"\s*insert\s+overwrite\s+(?:local\s+)?directory\s+(?P<name>'[^']*'|\"[^\"]*\")", re.IGNORECASE
+)
+_QUOTES: Final = re.compile(r"[`\s]")
+_TARGET_CHARS: Final = 512
+
+
+def kind_of(method: str, request: Any) -> str:
+    """Return what kind of call a request of *method* is."""
+    if method == "ExecutePlan":
+        try:
+            return f"{method} {checked(request)}"
+        except ConnectError:
+            return f"{method} refused"
+    if method == "Config":
+        return f"{method} {request.operation.WhichOneof('op_type') or ''}"
+    oneof = _ONEOFS.get(method)
+    return method if oneof is None else f"{method} {request.WhichOneof(oneof) or ''}".strip()
+
+
+def target_of(request: Any) -> str:
+    """Return what a request writes to or makes; "" for one that does not, or of which that is not known."""
+    if request.DESCRIPTOR.name != "ExecutePlanRequest" or request.plan.WhichOneof("op_type") != "command":
+        return ""
+    command = request.plan.command
+    match command.WhichOneof("command_type"):
+        case "write_operation":
+            write = command.write_operation
+            name = write.path or write.table.table_name
+        case "write_operation_v2":
+            name = command.write_operation_v2.table_name
+        case "create_dataframe_view":
+            name = command.create_dataframe_view.name
+        case "register_function":
+            name = command.register_function.function_name
+        case "sql_command":
+            name = _of_statement(_text(command.sql_command))
+        case _:
+            name = ""
+    return str(name)[:_TARGET_CHARS]
+
+
+def _text(command: Any) -> str:
+    if not command.input:
+        return str(command.sql)
+    try:
+        relation = Relation.FromString(command.input)
+        if relation.WhichOneof("rel_type") == "with_relations":
+            relation = Relation.FromString(relation.with_relations.root)
+    except DecodeError:
+        return ""
+    return str(relation.sql.query)
+
+
+def _of_statement(text: str) -> str:
+    plain = _COMMENT.sub(" ", text)
+    found = _DIRECTORY.match(plain)
+    if found is not None:
+        return f"directory {found['name'][1:-1]}"
+    found = _WRITES.match(plain)
+    if found is None:
+        return ""
+    verb = " ".join(found["verb"].split()).lower().replace(" table", "")
+    return f"{verb} {_QUOTES.sub('', found['name']).lower()}"

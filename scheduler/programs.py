@@ -1,0 +1,248 @@
+"""Programs that outlive their processes, and the attempt of each that counts.
+
+``Programs/OWNER/ID`` is the record of a program. Only the beginning of an attempt, and the end, change it. Each write
+of a call expects it as the call's attempt has left it: so an earlier attempt, which perhaps just woke up, changes
+nothing.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import InvalidRequestError, NotFoundError, OnagerError, StateUnavailableError
+from onager.ids import may_be_drawn
+from onager.program_errors import AttemptSupersededError
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.records import Expected, Record
+from onager.state_backend import (
+    ABSENT,
+    Committed,
+    Delete,
+    DeleteRange,
+    Keyspace,
+    Op,
+    Put,
+    StateBackendClient,
+    commit_settled,
+    each_page,
+)
+
+log = structlog.get_logger(__name__)
+
+MAX_BARREN: Final = 4
+"""Attempts in a row that record nothing new end a program."""
+_SECRET: Final = re.compile(r"[0-9a-f]{32,64}")
+_TRIES: Final = 20
+_PAGE: Final = 500
+
+
+class ProgramKey(NamedTuple):
+    """Whose program it is, by the name of a token (empty without tokens), and its id."""
+
+    owner: str
+    program_id: str
+
+    @property
+    def path(self) -> str:
+        """Return the key in the store."""
+        return f"{quote(self.owner, safe='') or '%'}/{self.program_id}"
+
+    @property
+    def place(self) -> tuple[Keyspace, str]:
+        """Return where its record is."""
+        return Keyspace.Programs, self.path
+
+
+class ProgramRecord(Record):
+    """A program, and the attempt of it that counts."""
+
+    owner: str
+    program_id: str
+    user: str
+    """Whose its sessions are: who began it, whoever goes on with it."""
+    seed: str
+    """What its own random numbers follow from."""
+    attempt: int
+    secret_digest: str
+    """SHA-256 of what only this attempt knows."""
+    calls_before: int = 0
+    """Calls that were recorded when the attempt began."""
+    barren: int = 0
+    """Attempts before it, in a row, that recorded nothing new."""
+    began_ms: int = 0
+    """When the first attempt began."""
+    attempt_ms: int = 0
+    """When this one did."""
+    ended_ms: int = 0
+    """When the program ended; 0: it has not."""
+    exit_code: int = 0
+    why_ended: str = ""
+    """Why, unless it ended by itself."""
+
+    @property
+    def key(self) -> ProgramKey:
+        """Return the program's key."""
+        return ProgramKey(self.owner, self.program_id)
+
+
+class Fence(NamedTuple):
+    """What a write of an attempt expects, so that none of an earlier attempt has an effect."""
+
+    key: ProgramKey
+    revision: int
+
+    @property
+    def expected(self) -> Expected:
+        """Return what a transaction expects."""
+        return {self.key.place: self.revision}
+
+
+class Programs:
+    """The programs of all owners."""
+
+    def __init__(self, backend: StateBackendClient, clock: Clock, *, retention_s: int) -> None:
+        """A program is forgotten *retention_s* after its end."""
+        self._backend = backend
+        self._clock = clock
+        self._retention_ms = retention_s * 1000
+
+    # ---------------------------------------------------------------- attempts
+
+    async def begin(self, owner: str, request: pb.BeginProgramRequest) -> pb.BeginProgramResponse:
+        """Begin an attempt, which counts from now on, alone; the same request again is the same attempt.
+
+        Nothing begins of a program that has ended, and one is ended whose attempts record nothing.
+        """
+        key = ProgramKey(owner, request.program_id)
+        if not may_be_drawn(key.program_id):
+            raise InvalidRequestError("the id of a program is 1 to 63 of a-z 0-9 -, and begins with a letter or digit")
+        if not is_secret(request.secret):
+            raise InvalidRequestError("the secret of an attempt is 32 to 64 of 0-9 a-f")
+        for _ in range(_TRIES):
+            before, revision = await self._read(key)
+            calls = await self._count(key)
+            if before is not None and (before.ended_ms or knows(before, request.secret)):
+                return _begun(before, calls)
+            record = self._next(key, request, before, calls)
+            written = await commit_settled(self._backend, [Put(*key.place, record.encoded())], {key.place: revision})
+            if isinstance(written, Committed):
+                log.info("program_attempt", program_id=key.program_id, attempt=record.attempt, calls=calls)
+                return _begun(record, calls)
+        raise StateUnavailableError(f"attempts of program {key.program_id} begin too often: try again")
+
+    def _next(
+        self, key: ProgramKey, request: pb.BeginProgramRequest, before: ProgramRecord | None, calls: int
+    ) -> ProgramRecord:
+        now_ms = self._clock.now_ms()
+        digest = _digest(request.secret)
+        if before is None:
+            return ProgramRecord(
+                owner=key.owner,
+                program_id=key.program_id,
+                user=key.owner or request.user,
+                seed=secrets.token_hex(16),
+                attempt=1,
+                secret_digest=digest,
+                began_ms=now_ms,
+                attempt_ms=now_ms,
+            )
+        barren = before.barren + 1 if calls == before.calls_before else 0
+        if barren == MAX_BARREN:
+            why = f"{MAX_BARREN} attempts in a row ended before they had made a new call"
+            return before.model_copy(update={"ended_ms": now_ms, "exit_code": 1, "why_ended": why})
+        attempt = {"attempt": before.attempt + 1, "secret_digest": digest, "attempt_ms": now_ms}
+        return before.model_copy(update={**attempt, "calls_before": calls, "barren": barren})
+
+    async def end(self, owner: str, request: pb.EndProgramRequest) -> None:
+        """Note that a program has ended by itself; `AttemptSupersededError` if another attempt counts."""
+        key = ProgramKey(owner, request.program_id)
+        for _ in range(_TRIES):
+            record, revision = await self._read(key)
+            if record is None:
+                raise unknown(key)
+            if not knows(record, request.secret):
+                raise superseded(record, request.attempt)
+            if record.ended_ms:
+                return
+            ended = record.model_copy(update={"ended_ms": self._clock.now_ms(), "exit_code": request.exit_code})
+            ops = [Put(*key.place, ended.encoded())]
+            if isinstance(await commit_settled(self._backend, ops, {key.place: revision}), Committed):
+                log.info("program_ended", program_id=key.program_id, exit_code=request.exit_code)
+                return
+        raise StateUnavailableError(f"the end of program {key.program_id} could not be noted: try again")
+
+    async def _read(self, key: ProgramKey) -> tuple[ProgramRecord | None, int]:
+        found = await self._backend.get(*key.place)
+        if found is None:
+            return None, ABSENT
+        return ProgramRecord.decoded(found.value, f"Programs/{found.key}"), found.mod_revision
+
+    async def _count(self, key: ProgramKey) -> int:
+        pages = each_page(self._backend.scan_keys, Keyspace.ProgramCalls, f"{key.path}/", limit=_PAGE)
+        return sum([len(page) async for page in pages])
+
+    # ---------------------------------------------------------------- age
+
+    async def sweep(self) -> set[str]:
+        """Forget programs that are past their retention; return the paths of those that go on."""
+        going_on: set[str] = set()
+        now_ms = self._clock.now_ms()
+        async for page in each_page(self._backend.scan, Keyspace.Programs, limit=_PAGE):
+            for item in page:
+                try:
+                    record = ProgramRecord.decoded(item.value, f"Programs/{item.key}")
+                except OnagerError as error:
+                    log.warning("program_unreadable", key=item.key, error=str(error))
+                    going_on.add(item.key)
+                    continue
+                if not record.ended_ms:
+                    going_on.add(item.key)
+                elif now_ms - record.ended_ms > self._retention_ms:
+                    await self._forget(item.key, item.mod_revision)
+        return going_on
+
+    async def _forget(self, path: str, revision: int) -> None:
+        ops: list[Op] = [Delete(Keyspace.Programs, path), DeleteRange(Keyspace.ProgramCalls, f"{path}/")]
+        await self._backend.put_txn(ops, expect={(Keyspace.Programs, path): revision})
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def knows(record: ProgramRecord, secret: str) -> bool:
+    """Return whether *secret* is that of the attempt that counts."""
+    return hmac.compare_digest(record.secret_digest, _digest(secret))
+
+
+def _begun(record: ProgramRecord, calls: int) -> pb.BeginProgramResponse:
+    return pb.BeginProgramResponse(
+        attempt=record.attempt,
+        seed=record.seed,
+        calls=calls,
+        ended=bool(record.ended_ms),
+        exit_code=record.exit_code,
+        why_ended=record.why_ended,
+    )
+
+
+def superseded(record: ProgramRecord, attempt: int) -> AttemptSupersededError:
+    """Return the error of an *attempt* that does not count any more."""
+    return AttemptSupersededError(record.program_id, attempt, record.attempt, has_ended=bool(record.ended_ms))
+
+
+def unknown(key: ProgramKey) -> NotFoundError:
+    """Return the error for a program that is not there."""
+    whose = f" of {key.owner}" if key.owner else ""
+    return NotFoundError(f"there is no program {key.program_id}{whose}")
+
+
+def is_secret(text: str) -> bool:
+    """Return whether *text* can be the secret of an attempt."""
+    return _SECRET.fullmatch(text) is not None

@@ -1,0 +1,216 @@
+"""A program whose calls are recorded, at two schedulers, whose Spark answers each question otherwise every time."""
+
+import asyncio
+import base64
+import uuid
+from types import SimpleNamespace
+
+import pyarrow as pa
+from msgspec.structs import replace
+
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.spark_connect import (
+    AnalyzePlanResponse,
+    ConfigRequest,
+    ConfigResponse,
+    ExecutePlanRequest,
+    ExecutePlanResponse,
+    request_of,
+)
+from onager.scheduler.connect.failures import RECORDED_KEY
+from onager.scheduler.connect.handler import SparkConnectHandler
+from onager.scheduler.connect.program_calls import CALL_HEADER, LINE_HEADER, PROGRAM_HEADER
+from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.connect.running import job_id_of
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.state_backend import Keyspace
+from tests.unit.scheduler.pair import SLOT
+from tests.unit.scheduler.small_graphs import planned
+
+SESSION = str(uuid.UUID(int=0xABC))
+PROGRAM = "nightly"
+KEY = SessionKey("ann", SESSION)
+SERVICE = "/spark.connect.SparkConnectService/"
+SCHEMA = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}}]}'
+
+
+class Spark:
+    """Answers otherwise each time; a statement says what comes of it."""
+
+    def __init__(self):
+        self.asked = 0
+        self.before_answer = None
+
+    async def call(self, call, *_):
+        self.asked += 1
+        if self.before_answer is not None:
+            act, self.before_answer = self.before_answer, None
+            await act()
+        if call.HasField("describe"):
+            return pb.ConnectReply(defaults=pb.ConnectDefaults(spark_version="4.3.0"))
+        if call.HasField("analyze"):
+            answer = AnalyzePlanResponse()
+            answer.tree_string.tree_string = f"answer {self.asked}"
+            return pb.ConnectReply(analyzed=answer.SerializeToString())
+        applied = pb.ConnectApplied(changes=True, conf=call.session.conf, responses=[b""])
+        if call.HasField("configure"):
+            for pair in ConfigRequest.FromString(call.configure).operation.set.pairs:
+                applied.conf[pair.key] = pair.value
+            return pb.ConnectReply(applied=applied)
+        return self._carried_out(call, applied)
+
+    def _carried_out(self, call, applied):
+        text = ExecutePlanRequest.FromString(call.apply).plan.command.sql_command.sql
+        response = ExecutePlanResponse()
+        response.sql_command_result.relation = f"answer {self.asked}".encode()
+        verb, *words = text.split()
+        match verb:
+            case "FAIL" | "BUSY":
+                failure = pb.ConnectFailure(error_class="TABLE_OR_VIEW_NOT_FOUND", message=f"no {words[0]}: {text}")
+                failure.is_passing = verb == "BUSY"
+                return pb.ConnectReply(failure=failure)
+            case "INSERT":
+                return pb.ConnectReply(job=pb.ConnectJob(work="write", responses=[response.SerializeToString()]))
+            case "SET":
+                applied.conf[words[0]] = words[1]
+                applied.responses[:] = [response.SerializeToString()]
+                return pb.ConnectReply(applied=applied)
+        unchanged = pb.ConnectApplied(conf=call.session.conf, responses=[response.SerializeToString()])
+        return pb.ConnectReply(applied=unchanged)
+
+
+class RefusedError(Exception):
+    def __init__(self, code, message, metadata):
+        super().__init__(message)
+        self.code = code
+        self.metadata = dict(metadata)
+        self.is_recorded = RECORDED_KEY in self.metadata
+
+
+class Context:
+    def __init__(self, metadata):
+        self._metadata = metadata
+        self.written = []
+
+    def peer(self):
+        return "ipv4:192.0.2.1:1"
+
+    def invocation_metadata(self):
+        return self._metadata
+
+    async def write(self, message):
+        self.written.append(message)
+
+    async def abort(self, code, message, metadata=()):
+        raise RefusedError(code, message, metadata)
+
+
+class Attempt:
+    """A process of the program, which makes one call after the other at any scheduler."""
+
+    def __init__(self, pair, spark, secret):
+        self.pair, self.spark, self.secret = pair, spark, secret
+        self.number = 0
+
+    async def begin(self, user="ann"):
+        request = pb.BeginProgramRequest(program_id=PROGRAM, secret=self.secret, user=user)
+        self.begun = await self.pair.here.programs.begin("", request)
+        return self
+
+    async def end(self, code=0):
+        request = pb.EndProgramRequest(
+            program_id=PROGRAM, attempt=self.begun.attempt, secret=self.secret, exit_code=code
+        )
+        await self.pair.there.programs.end("", request)
+
+    async def ask(self, method, *, at=None, number=None, user="ann", **fields):
+        """Make the next call, or that of *number* (0: one without a number); return its answers."""
+        if number is None:
+            self.number += 1
+            number = self.number
+        request = fields.pop("request", None) or request_of(method)(**fields)
+        request.session_id = SESSION
+        request.user_context.user_id = user
+        metadata = [(PROGRAM_HEADER, f"{PROGRAM}/{self.begun.attempt}/{self.secret}")]
+        if number:
+            metadata += [(CALL_HEADER, f"0/{number}"), (LINE_HEADER, f"app.py:{number}".encode())]
+        scheduler = at or self.pair.here
+        handler = SparkConnectHandler(scheduler.spark_connect, asyncio.Event(), 100)
+        rpc = handler.service(SimpleNamespace(method=f"{SERVICE}{method}"))
+        context = Context(metadata)
+        if rpc.unary_stream is not None:
+            await rpc.unary_stream(request.SerializeToString(), context)
+            return context.written
+        return [await rpc.unary_unary(request.SerializeToString(), context)]
+
+    async def set(self, **pairs):
+        request = ConfigRequest()
+        for key, value in pairs.items():
+            request.operation.set.pairs.add(key=key, value=value)
+        return await self.ask("Config", request=request)
+
+    async def get(self, key):
+        request = ConfigRequest()
+        request.operation.get_option.keys.append(key)
+        (answer,) = await self.ask("Config", request=request)
+        return [pair.value for pair in ConfigResponse.FromString(answer).pairs]
+
+    async def analyze(self, **more):
+        request = request_of("AnalyzePlan")()
+        request.tree_string.plan.root = b"relation"
+        (answer,) = await self.ask("AnalyzePlan", request=request, **more)
+        return AnalyzePlanResponse.FromString(answer).tree_string.tree_string
+
+    async def sql(self, text, **more):
+        request = ExecutePlanRequest(operation_id=operation(more.get("number") or self.number + 1))
+        request.plan.command.sql_command.sql = text
+        return await self.ask("ExecutePlan", request=request, **more)
+
+    async def query(self, plan=b"relation", **more):
+        request = ExecutePlanRequest(operation_id=operation(more.get("number") or self.number + 1))
+        request.plan.root = plan
+        return await self.ask("ExecutePlan", request=request, **more)
+
+
+def operation(number):
+    return str(uuid.UUID(int=0xF000 + number))
+
+
+def job_of(number):
+    return job_id_of(KEY, operation(number))
+
+
+async def again(attempt, letter="b"):
+    return await Attempt(attempt.pair, attempt.spark, letter * 32).begin()
+
+
+async def conf(pair):
+    return dict((await pair.there.spark_connect.sessions.find(KEY)).message.conf)
+
+
+async def finish(pair, number, rows=None):
+    """Plan the job of a call, which gives *rows*."""
+    schema = base64.b64encode(pa.schema([pa.field("n", pa.int64())]).serialize().to_pybytes()).decode()
+    event = planned(0)
+    summary = replace(event.summary, arrow_schema=schema, schema_json=SCHEMA)
+    for scheduler in pair.schedulers.values():
+        if (await scheduler.jobs.load(job_of(number))).graph.is_active and scheduler.ownership.is_mine(job_of(number)):
+            await scheduler.local.fill_reservations(job_of(number), [ExecutorReservation.of(SLOT)])
+            await scheduler.writers.record_decision(
+                job_of(number), lambda _: Decision([replace(event, summary=summary)])
+            )
+
+
+async def doing(attempt, work, number):
+    """Make a call whose job ends while it is waited for."""
+    asked = asyncio.ensure_future(work)
+    await submitted(attempt.pair, number)
+    await finish(attempt.pair, number)
+    return await asked
+
+
+async def submitted(pair, number):
+    """Wait until the job of a call is there."""
+    while not await pair.here._backend.get(Keyspace.ActiveJobs, job_of(number)):  # noqa: ASYNC110 - it is in the store
+        await asyncio.sleep(0)
