@@ -21,6 +21,7 @@ from onager.cli.access import (
 from onager.cli.catalog_app import app as catalog_app
 from onager.cli.executors_app import app as executors_app
 from onager.cli.exits import ExitCode, errors_as_exit_codes, fail, one_of, pairs
+from onager.cli.run_command import run
 from onager.cli.state_app import app as state_app
 from onager.protocol.limits import DEFAULT_ADDRESS
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.add_typer(state_app, name="state")
 app.add_typer(executors_app, name="executors")
 app.add_typer(catalog_app, name="catalog")
+app.command(context_settings={"allow_interspersed_args": False})(run)
 
 _EXCHANGE_HELP: Final = "Where stages write their output; all executors and schedulers share it."
 _SERVE_CERT_HELP: Final = "Certificate to serve with: encrypt."

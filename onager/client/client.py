@@ -247,6 +247,20 @@ class OnagerClient:
             if not answer.next:
                 return
 
+    def begin_program(self, program_id: str, secret: str, user: str) -> pb.BeginProgramResponse:
+        """Begin an attempt of a program, whose calls show *secret*: earlier attempts have no effect any more.
+
+        *user* is whose sessions it has, unless a token says it. The same call again is the same attempt.
+        """
+        request = pb.BeginProgramRequest(program_id=program_id, secret=secret, user=user)
+        answer: pb.BeginProgramResponse = self._connection.call("BeginProgram", request)
+        return answer
+
+    def end_program(self, program_id: str, attempt: int, secret: str, exit_code: int) -> None:
+        """Say that a program has ended by itself; `AttemptSupersededError` if another attempt counts."""
+        request = pb.EndProgramRequest(program_id=program_id, attempt=attempt, secret=secret, exit_code=exit_code)
+        self._connection.call("EndProgram", request)
+
     def drain_executor(self, executor_id: str, reason: str = "") -> pb.DrainExecutorResponse:
         """Have an executor take no more work, finish what it runs, and leave; for operators. Returns at once.
 

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, Row, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 - as its users write
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, StructField, StructType
 
 DAY = dt.date(2026, 3, 1)

@@ -1,0 +1,104 @@
+"""``onager run --local``: a program of PySpark in a process of this machine, which goes on where it was killed."""
+
+import getpass
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import onager
+from onager.cli.exits import ExitCode, fail
+from onager.client import OnagerClient
+from onager.client.connection import parse_addresses
+from onager.clock import SystemClock
+from onager.ids import new_job_id
+from onager.program_errors import AttemptSupersededError
+from onager.protocol.security import ClientAccess, ClientSecurity
+
+
+def run(scheduler: str, path: Path, arguments: Sequence[str], program_id: str) -> None:
+    """Run the program until it ends by itself, and end this process with its exit code."""
+    if not path.is_file():
+        fail(f"{path} is no file: name the program, a file of Python", ExitCode.USAGE)
+    program_id = program_id or new_job_id(SystemClock())
+    with onager.connect(scheduler) as client:
+        _say(f"program {program_id}: if this process dies, `onager run --local --id {program_id} {path} …` goes on")
+        sys.exit(_run(client, parse_addresses(scheduler), path, arguments, program_id))
+
+
+def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: Sequence[str], program_id: str) -> int:
+    user = os.environ.get("SPARK_USER") or getpass.getuser()
+    while True:
+        secret = secrets.token_hex(16)
+        begun = client.begin_program(program_id, secret, user)
+        if begun.ended:
+            why = f": {begun.why_ended}" if begun.why_ended else ""
+            _say(f"program {program_id} has ended with {begun.exit_code}{why}; a new program needs another --id")
+            return begun.exit_code
+        if begun.attempt > 1:
+            _say(f"attempt {begun.attempt} goes on behind {begun.calls:,} recorded calls")
+        terms = {
+            "program_id": program_id,
+            "attempt": begun.attempt,
+            "secret": secret,
+            "seed": begun.seed,
+            "user": user,
+            **_access(addresses),
+        }
+        code = _process(terms, path, arguments)
+        if code == ExitCode.DETACHED:  # interrupted
+            _say(f"program {program_id} has not ended: `onager run --local --id {program_id} {path} …` goes on")
+            return code
+        if code >= 0:
+            try:
+                client.end_program(program_id, begun.attempt, secret, code)
+            except AttemptSupersededError as error:
+                _say(str(error))
+                return ExitCode.JOB_FAILED
+            return code
+        _say(f"the process of the program was killed by {signal.Signals(-code).name}")
+
+
+def _process(terms: dict[str, object], path: Path, arguments: Sequence[str]) -> int:
+    """Run an attempt; return its exit code, or a signal's number with a minus."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as given:
+        command = [sys.executable, "-m", "onager.programs", str(reader), str(path), *arguments]
+        # Its memory and environment hold no secret of others; the terms come by the pipe.
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        process = subprocess.Popen(command, pass_fds=[reader], env=environment)  # noqa: S603 - the user's own program
+        os.close(reader)
+        json.dump(terms, given)
+    while True:
+        with suppress(KeyboardInterrupt):  # the process gets it, too
+            return process.wait()
+
+
+def _access(addresses: Sequence[str]) -> dict[str, str]:
+    """Return where the schedulers are, and what is shown to them."""
+    security = ClientSecurity.from_environment()
+    files = {"ca": security.tls_ca, "cert": security.tls_cert, "key": security.tls_key}
+    return {
+        "address": addresses[0],
+        "target": addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(map(_resolved, addresses))}",
+        "authorization": dict(ClientAccess(security, addresses).metadata()).get("authorization", ""),
+        **{name: str(path.resolve()) for name, path in files.items() if path is not None},
+    }
+
+
+def _resolved(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    try:
+        return f"{socket.gethostbyname(host)}:{port}"
+    except OSError as error:
+        fail(f"the address of {host} is not known: {error}", ExitCode.UNREACHABLE)
+
+
+def _say(text: str) -> None:
+    print(f"onager: {text}", file=sys.stderr, flush=True)

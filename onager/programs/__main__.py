@@ -1,0 +1,75 @@
+"""The process of a program.
+
+    python -m onager.programs FD APP.PY [ARGUMENT…]
+
+The file descriptor FD gives the terms, as JSON (`Terms`).
+"""
+
+import builtins
+import json
+import os
+import random
+import signal
+import sys
+import traceback
+import types
+import uuid
+
+from onager.programs.changes import change_pyspark
+from onager.programs.stub import Program, say
+from onager.programs.tasks import CURRENT, Task, follow_tasks
+from onager.programs.terms import Terms
+
+
+def _seed_all(terms: Terms, root: Task) -> None:
+    """Have what the program draws by itself follow from its seed."""
+    random.seed(f"{terms.seed}/program")
+    uuid.uuid4 = lambda: (CURRENT.get(None) or root).uuid4()
+    uuid.uuid1 = lambda node=None, clock_seq=None: uuid.uuid4()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(int(terms.seed[:8], 16))
+
+
+def run(terms: Terms, path: str, arguments: list[str]) -> int:
+    """Run the program of the file *path*; return its exit code."""
+    Program.file = path = os.path.abspath(path)
+    try:
+        with open(path, "rb") as file:
+            code = builtins.compile(file.read(), path, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError) as error:
+        say(f"{path} cannot be run: {error}")
+        return 2
+    root = Task("0", terms.seed)
+    CURRENT.set(root)
+    follow_tasks()
+    change_pyspark(terms)
+    _seed_all(terms, root)
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=path, __builtins__=builtins)
+    sys.modules["__main__"] = module
+    sys.argv = [path, *arguments]
+    sys.path[0] = os.path.dirname(path)
+    try:
+        exec(code, module.__dict__)  # noqa: S102 - this is what it is for
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return int(end.code or 0)
+    except BaseException as error:
+        own = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        traceback.print_exception(type(error), error, own)
+        return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def main() -> None:
+    """Run the program that the command line names."""
+    number, path, *arguments = sys.argv[1:]
+    with os.fdopen(int(number)) as given:
+        terms = Terms(**json.load(given))
+    sys.exit(run(terms, path, arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""What is changed in PySpark 4.3, in memory, so that a later attempt of a program makes the same calls.
+
+A test holds `DRAWING` against PySpark's sources: a module that draws anew is found there.
+"""
+
+import functools
+import hashlib
+import importlib
+import os
+import random
+import types
+import uuid
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from onager.programs.stub import PROGRAM_HEADER, Stub
+from onager.programs.tasks import current
+from onager.programs.terms import Terms
+
+
+class _OfTask:
+    """Stands for a module that draws, in PySpark's modules: what it draws follows from the task."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def uuid4(self) -> uuid.UUID:
+        return current().uuid4()
+
+    def randint(self, low: int, high: int) -> int:
+        return current().draws.randint(low, high)
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return the jitter of a retry, which nothing follows from."""
+        return random.SystemRandom().uniform(low, high)
+
+
+class _PerTask:
+    """An attribute of which each task has its own value: else who asks first would be a race."""
+
+    def __init__(self, default: Any) -> None:
+        self._default = default
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_onager{name}"
+
+    def __get__(self, thing: Any, owner: Any = None) -> Any:
+        if thing is None:
+            return self
+        return thing.__dict__.get(self._name, {}).get(current().path, self._default)
+
+    def __set__(self, thing: Any, value: Any) -> None:
+        thing.__dict__.setdefault(self._name, {})[current().path] = value
+
+
+DRAWING = (
+    ("pyspark.sql.connect.client.core", "uuid"),
+    ("pyspark.sql.connect.client.retries", "random"),
+    ("pyspark.sql.connect.dataframe", "random"),
+    ("pyspark.sql.dataframe", "random"),
+    ("pyspark.sql.connect.functions.builtin", "py_random"),
+    ("pyspark.sql.connect.observation", "uuid"),
+    ("pyspark.sql.connect.sql_formatter", "uuid"),
+)
+"""Modules of PySpark, and the names in them of modules that draw."""
+CACHES = (
+    ("pyspark.sql.connect.dataframe", "DataFrame", "_cached_schema", None),
+    ("pyspark.sql.connect.dataframe", "DataFrame", "_cached_schema_serialized", None),
+    ("pyspark.sql.connect.client.core", "SparkConnectClient", "_plan_compression_threshold", None),
+    ("pyspark.sql.connect.client.core", "SparkConnectClient", "_plan_compression_algorithm", None),
+)
+"""What PySpark keeps of answers, for all threads."""
+
+
+def change_pyspark(terms: Terms) -> None:
+    """Change PySpark in memory, so that it names its calls and draws from tasks."""
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    for variable in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "MASTER"):
+        os.environ.pop(variable, None)
+    for module, name in DRAWING:
+        found = importlib.import_module(module)
+        setattr(found, name, _OfTask(getattr(found, name)))
+    for module, owner, name, default in CACHES:
+        kept = _PerTask(default)
+        kept.__set_name__(object, name)
+        setattr(getattr(importlib.import_module(module), owner), name, kept)
+    _change_client(terms)
+    _change_sessions(terms)
+    from pyspark.cloudpickle import cloudpickle
+    from pyspark.sql.connect.expressions import UnresolvedNamedLambdaVariable
+    from pyspark.sql.connect.plan import LogicalPlan
+
+    LogicalPlan._fresh_plan_id = staticmethod(lambda: current().plan_id())
+    UnresolvedNamedLambdaVariable.fresh_var_name = staticmethod(lambda name: f"{name}_{current().variable()}")
+    cloudpickle.uuid = types.SimpleNamespace(uuid4=_Trackers(terms.seed).uuid4)
+
+
+class _Trackers:
+    """Ids of classes that cloudpickle sends by value: by their order, as the program makes them."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        self._numbers = count()
+
+    def uuid4(self) -> uuid.UUID:
+        digest = hashlib.sha256(f"{self._seed}/class {next(self._numbers)}".encode()).digest()
+        return uuid.UUID(bytes=digest[:16], version=4)
+
+
+def _change_client(terms: Terms) -> None:
+    from pyspark.sql.connect.client import core
+    from pyspark.sql.connect.proto import base_pb2_grpc
+
+    make = base_pb2_grpc.SparkConnectServiceStub
+    base_pb2_grpc.SparkConnectServiceStub = lambda channel: Stub(channel, make)
+    client, builder = core.SparkConnectClient, core.DefaultChannelBuilder
+    init = client.__init__
+
+    def made(self: Any, connection: Any, *arguments: Any, **named: Any) -> None:
+        built = builder(terms.remote)
+        if getattr(connection, "session_id", None) is None:
+            built.set(core.ChannelBuilder.PARAM_SESSION_ID, current().session_id())
+        else:
+            built.set(core.ChannelBuilder.PARAM_SESSION_ID, connection.session_id)
+        init(self, built, *arguments, **named)
+        self._use_reattachable_execute = False
+
+    client.__init__ = made
+    client._on_exit = lambda self: None
+    builder.toChannel = lambda self: grpc.intercept_channel(_channel(self, terms), _Shown(terms))
+
+
+def _channel(builder: Any, terms: Terms) -> Any:
+    options = [*builder._effective_channel_options(), ("grpc.default_authority", terms.address)]
+    if not terms.ca:
+        return grpc.insecure_channel(terms.target, options=options)
+    content = [Path(path).read_bytes() if path else None for path in (terms.ca, terms.key, terms.cert)]
+    return grpc.secure_channel(terms.target, grpc.ssl_channel_credentials(*content), options=options)
+
+
+class _Shown(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor):
+    """Shows with every call which attempt makes it, and the token; also with the calls of finalizers."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._shown = [(PROGRAM_HEADER, f"{terms.program_id}/{terms.attempt}/{terms.secret}")]
+        if terms.authorization:
+            self._shown.append(("authorization", terms.authorization))
+
+    def intercept_unary_unary(self, go_on: Any, details: Any, request: Any) -> Any:
+        return go_on(_Details(details, self._shown), request)
+
+    intercept_unary_stream = intercept_stream_unary = intercept_unary_unary
+
+
+class _Details(grpc.ClientCallDetails):
+    def __init__(self, given: Any, shown: Any) -> None:
+        self.method, self.timeout, self.credentials = given.method, given.timeout, given.credentials
+        self.wait_for_ready, self.compression = given.wait_for_ready, given.compression
+        self.metadata = [*(given.metadata or ()), *shown]
+
+
+def _change_sessions(terms: Terms) -> None:
+    from pyspark.sql import session as classic
+    from pyspark.sql.connect import session as connect
+
+    for builder in (classic.SparkSession.Builder, connect.SparkSession.Builder):
+        builder.master = lambda self, master: self
+        builder.remote = lambda self, url: self
+    for owner in (classic.SparkSession.Builder, connect.SparkSession.Builder):
+        for name in ("getOrCreate", "create"):
+            if (given := owner.__dict__.get(name)) is not None:
+                setattr(owner, name, _with_remote(given, terms.remote))
+
+
+def _with_remote(given: Callable[..., Any], remote: str) -> Callable[..., Any]:
+    @functools.wraps(given)
+    def wrapped(self: Any) -> Any:
+        self._options = {key: value for key, value in self._options.items() if key != "spark.master"}
+        self._options["spark.remote"] = remote
+        return given(self)
+
+    return wrapped

@@ -1,0 +1,189 @@
+"""PySpark's calls of Spark Connect: each has a name, and is asked until there is an outcome."""
+
+import functools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from onager.programs.tasks import current
+
+PROGRAM_HEADER = "onager-program"
+CALL_HEADER = "onager-call"
+LINE_HEADER = "onager-line-bin"
+RECORDED = "onager-recorded"
+"""Trailing metadata of an error that is the outcome of a call."""
+ERROR = "onager-error-bin"
+LOST = 71
+"""The exit code of an attempt that does not count any more."""
+REFUSED = 70
+"""The exit code of a program that cannot go on: another call than was recorded, or one that the cluster refuses."""
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_UNNUMBERED = frozenset({"ArtifactStatus", "FetchErrorDetails", "GetStatus", "ReleaseExecute"})
+"""Calls that change nothing, and are asked anew."""
+_FATAL = (
+    "UNAUTHENTICATED",
+    "PERMISSION_DENIED",
+    "UNIMPLEMENTED",
+    "NOT_FOUND",
+    "FAILED_PRECONDITION",
+    "INVALID_ARGUMENT",
+)
+"""Codes of errors that no later try changes."""
+
+
+class Program:
+    """Where the program's own code is."""
+
+    file = ""
+
+
+class Stub:
+    """PySpark's stub, whose calls are named, and asked until there is an outcome."""
+
+    def __init__(self, channel: Any, make: Callable[[Any], Any]) -> None:
+        self._stub = make(channel)
+
+    def __getattr__(self, method: str) -> Any:
+        if method == "ExecutePlan":
+            return self._execute
+        if method == "AddArtifacts":
+            return self._upload
+        return functools.partial(self._unary, method)
+
+    def _unary(self, method: str, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
+        naming = () if method in _UNNUMBERED else _naming()
+        ask = getattr(self._stub, method)
+        return _until_outcome(lambda: ask(request, metadata=(*metadata, *naming), timeout=timeout, **more))
+
+    def _upload(self, requests: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
+        """Send files; what is cached by its content is sent anew whenever it is missing."""
+        with tempfile.TemporaryFile() as spool:
+            sizes: list[int] = []
+            kind: Any = None
+            is_cached = True
+            for request in requests:
+                content = request.SerializeToString()
+                kind = type(request)
+                spool.write(content)
+                sizes.append(len(content))
+                names = [each.name for each in request.batch.artifacts]
+                names += [request.begin_chunk.name] if request.HasField("begin_chunk") else []
+                is_cached = is_cached and all(name.startswith("cache/") for name in names)
+            naming = () if is_cached else _naming()
+
+            def again() -> Iterator[Any]:
+                spool.seek(0)
+                for size in sizes:
+                    yield kind.FromString(spool.read(size))
+
+            return _until_outcome(
+                lambda: self._stub.AddArtifacts(again(), metadata=(*metadata, *naming), timeout=timeout, **more)
+            )
+
+    def _execute(self, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Iterator[Any]:
+        is_release = request.plan.command.HasField("remove_cached_remote_relation_command")
+        naming = () if is_release else _naming()
+        if naming:
+            request.operation_id = current().uuid_of(f"operation {naming[0][1]}")
+        return self._responses(request, (*metadata, *naming))
+
+    def _responses(self, request: Any, metadata: Any) -> Iterator[Any]:
+        """Yield the responses, going on after the last one when the stream breaks."""
+        from pyspark.sql.connect.proto import ReattachExecuteRequest
+
+        last = ""
+        request.request_options.add().reattach_options.reattachable = True
+        pause = Pause()
+        while True:
+            try:
+                if not last:
+                    stream = self._stub.ExecutePlan(request, metadata=metadata)
+                else:
+                    onward = ReattachExecuteRequest(
+                        session_id=request.session_id,
+                        user_context=request.user_context,
+                        operation_id=request.operation_id,
+                        client_type=request.client_type,
+                        last_response_id=last,
+                    )
+                    stream = self._stub.ReattachExecute(onward, metadata=metadata)
+                for response in stream:
+                    pause = Pause()
+                    last = response.response_id
+                    yield response
+                    if response.HasField("result_complete"):
+                        return
+            except Exception as error:
+                _judge(error)
+            pause.sleep()
+
+
+class Pause:
+    """Grows from one try to the next."""
+
+    def __init__(self) -> None:
+        self._tries = 0
+
+    def sleep(self) -> None:
+        """Wait before the next try."""
+        time.sleep(_PAUSES_S[min(self._tries, len(_PAUSES_S) - 1)])
+        self._tries += 1
+
+
+def _until_outcome(ask: Callable[[], Any]) -> Any:
+    pause = Pause()
+    while True:
+        try:
+            return ask()
+        except Exception as error:
+            _judge(error)
+        pause.sleep()
+
+
+def _judge(error: Exception) -> None:
+    """Return if a later try may do; raise an outcome; end the process if the program cannot go on."""
+    import grpc
+
+    if not isinstance(error, grpc.RpcError):
+        raise error
+    failed: Any = error
+    trailing = dict(failed.trailing_metadata() or ())
+    if RECORDED in trailing:
+        raise error
+    name = ""
+    if ERROR in trailing:
+        name = str(json.loads(trailing[ERROR]).get("class", ""))
+    if name == "AttemptSupersededError":
+        say(f"another attempt of the program counts: {failed.details()}")
+        os._exit(LOST)
+    if failed.code().name in _FATAL:
+        say(f"the program cannot go on: {failed.details()}")
+        os._exit(REFUSED)
+
+
+def say(text: str) -> None:
+    """Tell the program's user."""
+    sys.stdout.flush()
+    print(f"onager: {text}", file=sys.stderr, flush=True)
+
+
+def _naming() -> tuple[tuple[str, Any], ...]:
+    return (CALL_HEADER, current().call()), (LINE_HEADER, _line().encode())
+
+
+def _line() -> str:
+    """Return the file and the line of the program that calls PySpark."""
+    frame: Any = sys._getframe(1)
+    found = ""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name == Program.file:
+            return f"{os.path.basename(name)}:{frame.f_lineno}"
+        if not found and "pyspark" not in name and name != __file__ and "/lib/python" not in name:
+            found = f"{os.path.basename(name)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return found

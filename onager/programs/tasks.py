@@ -1,0 +1,204 @@
+"""The tasks of a program: who makes a call.
+
+A task is a path: who started it, and as which of its tasks. Threads, calls of pools and coroutines are tasks; the
+threads that pools and libraries start for themselves are none. What PySpark draws follows from the task, and so is the
+same in each attempt.
+"""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import hashlib
+import multiprocessing.pool
+import os
+import random
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+_PLANS = 2**20
+"""Ids of plans that a task may draw."""
+
+
+class Task:
+    """A thread, a call of a pool, or a coroutine of the program."""
+
+    def __init__(self, path: str, seed: str) -> None:
+        self.path = path
+        self._seed = seed
+        self._tasks = count()
+        self._calls = count(1)
+        self._sessions = count()
+        self._plans = count(1)
+        self._variables = count()
+        self.draws = random.Random(f"{seed}/{path}")
+
+    def new(self) -> "Task":
+        """Return the next task that this one starts."""
+        return Task(f"{self.path}.{next(self._tasks)}", self._seed)
+
+    def run(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Call *function* as this task."""
+        before = CURRENT.set(self)
+        try:
+            return function(*arguments, **named)
+        finally:
+            CURRENT.reset(before)
+
+    def call(self) -> str:
+        """Return the name of the task's next call."""
+        return f"{self.path}/{next(self._calls)}"
+
+    def session_id(self) -> str:
+        """Return the id of the task's next session."""
+        return self.uuid_of(f"session {next(self._sessions)}")
+
+    def uuid_of(self, what: str) -> str:
+        """Return the uuid of something that the task names."""
+        digest = hashlib.sha256(f"{self._seed}/{self.path}/{what}".encode()).digest()
+        return str(uuid.UUID(bytes=digest[:16], version=4))
+
+    def uuid4(self) -> uuid.UUID:
+        """Draw a uuid."""
+        return uuid.UUID(int=self.draws.getrandbits(128), version=4)
+
+    def plan_id(self) -> int:
+        """Return the next id of a plan, which no other task has."""
+        high = int.from_bytes(hashlib.sha256(self.path.encode()).digest()[:4], "big")
+        return high * _PLANS + next(self._plans)
+
+    def variable(self) -> int:
+        """Return the next number of a variable of a lambda."""
+        return next(self._variables)
+
+
+CURRENT: contextvars.ContextVar[Task] = contextvars.ContextVar("onager_task")
+_is_starting_workers = threading.local()
+_pid = os.getpid()
+
+
+def current() -> Task:
+    """Return the task that runs; raises for a thread of unknown origin, and for a forked process."""
+    if os.getpid() != _pid:
+        raise RuntimeError("a process that the program forked cannot use its Spark sessions: use threads")
+    task = CURRENT.get(None)
+    if task is None:
+        name = threading.current_thread().name
+        raise RuntimeError(
+            f"the thread {name} was not started by threading, concurrent.futures, ThreadPool or asyncio, "
+            "so its calls of Spark have no name that a later attempt would find: start it by one of these"
+        )
+    return task
+
+
+def follow_tasks() -> None:
+    """Have whatever starts work of the program name it."""
+    start, inner = threading.Thread.start, threading.Thread._bootstrap_inner
+
+    def started(thread: threading.Thread) -> None:
+        task = CURRENT.get(None)
+        is_own = not (getattr(_is_starting_workers, "now", False) or _is_of_library(sys._getframe(1)))
+        if task is not None and is_own:
+            thread._onager_task = task.new()
+        start(thread)
+
+    def bootstrapped(thread: threading.Thread) -> None:
+        if (task := getattr(thread, "_onager_task", None)) is not None:
+            CURRENT.set(task)
+        inner(thread)
+
+    threading.Thread.start = started
+    threading.Thread._bootstrap_inner = bootstrapped
+    _follow_pools()
+    _follow_coroutines()
+
+
+def _is_of_library(frame: Any) -> bool:
+    """Return whether gRPC or PySpark starts a thread, which need not do so in each attempt."""
+    return any(f"{os.sep}{name}{os.sep}" in frame.f_code.co_filename for name in ("grpc", "pyspark"))
+
+
+def _starting_workers(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        before = getattr(_is_starting_workers, "now", False)
+        _is_starting_workers.now = True
+        try:
+            return function(*arguments, **named)
+        finally:
+            _is_starting_workers.now = before
+
+    return wrapped
+
+
+def _as_task(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *function* as the next task of the current one, if there is one."""
+    task = CURRENT.get(None)
+    return function if task is None else functools.partial(task.new().run, function)
+
+
+class _Each:
+    """Calls a function with each item as the item's own task."""
+
+    def __init__(self, function: Callable[..., Any], *, is_star: bool = False) -> None:
+        self._function = function
+        self._is_star = is_star
+
+    def __call__(self, named: Any) -> Any:
+        task, item = named
+        arguments = item if self._is_star else (item,)
+        return self._function(*arguments) if task is None else task.run(self._function, *arguments)
+
+
+def _named(items: Any) -> Iterator[Any]:
+    task = CURRENT.get(None)
+    for item in items:
+        yield (None if task is None else task.new()), item
+
+
+def _follow_pools() -> None:
+    executor = concurrent.futures.ThreadPoolExecutor
+    submit = _starting_workers(executor.submit)
+    executor.submit = lambda self, function, /, *arguments, **named: submit(
+        self, _as_task(function), *arguments, **named
+    )
+    pool = multiprocessing.pool.ThreadPool
+    pool.__init__ = _starting_workers(pool.__init__)
+    apply_async, map_async = pool.apply_async, pool._map_async
+    imap, imap_unordered = pool.imap, pool.imap_unordered
+    pool.apply_async = lambda self, func, args=(), kwds={}, callback=None, error_callback=None: apply_async(
+        self, _as_task(func), args, kwds, callback, error_callback
+    )
+
+    def mapped(self: Any, func: Any, iterable: Any, mapper: Any, *more: Any) -> Any:
+        is_star = mapper is multiprocessing.pool.starmapstar
+        each = _Each(func, is_star=is_star)
+        return map_async(self, each, list(_named(iterable)), multiprocessing.pool.mapstar, *more)
+
+    pool._map_async = mapped
+    pool.imap = lambda self, func, iterable, chunksize=1: imap(self, _Each(func), list(_named(iterable)), chunksize)
+    pool.imap_unordered = lambda self, func, iterable, chunksize=1: imap_unordered(
+        self, _Each(func), list(_named(iterable)), chunksize
+    )
+
+
+def _follow_coroutines() -> None:
+    to_thread, create_task = asyncio.to_thread, asyncio.BaseEventLoop.create_task
+
+    async def to_thread_as_task(function: Any, /, *arguments: Any, **named: Any) -> Any:
+        return await to_thread(_as_task(function), *arguments, **named)
+
+    def create_as_task(self: Any, coroutine: Any, *, name: Any = None, context: Any = None) -> Any:
+        task = CURRENT.get(None)
+        if task is not None:
+            context = contextvars.copy_context() if context is None else context.copy()
+            context.run(CURRENT.set, task.new())
+        return create_task(self, coroutine, name=name, context=context)
+
+    asyncio.to_thread = to_thread_as_task
+    asyncio.threads.to_thread = to_thread_as_task
+    asyncio.BaseEventLoop.create_task = create_as_task
