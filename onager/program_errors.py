@@ -20,8 +20,8 @@ class NotDeterministicError(OnagerError):
 
     def __init__(self, call: str, before: str, now: str) -> None:
         super().__init__(
-            f"the program is not deterministic: {call} was {before}, and is {now} now; decide by what Spark answers, "
-            "or by onager.once, and start threads in one order"
+            f"the program is not deterministic: {call} was {before}, and is {now} now; decide by arguments and by what "
+            "Spark answers, and start threads in one order"
         )
         self.call = call
         self.before = before

@@ -37,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 MAX_BARREN: Final = 4
 """Attempts in a row that record nothing new end a program."""
+_BARREN_MS: Final = 60_000
+"""An attempt that lived longer was not in vain: perhaps it waited for a call."""
 _SECRET: Final = re.compile(r"[0-9a-f]{32,64}")
 _TRIES: Final = 20
 _PAGE: Final = 500
@@ -69,6 +71,10 @@ class ProgramRecord(Record):
     seed: str
     """What its own random numbers follow from."""
     attempt: int
+    digest: str = ""
+    """SHA-256 of the program's file."""
+    arguments: str = ""
+    """As a JSON array."""
     secret_digest: str
     """SHA-256 of what only this attempt knows."""
     calls_before: int = 0
@@ -127,6 +133,8 @@ class Programs:
         for _ in range(_TRIES):
             before, revision = await self._read(key)
             calls = await self._count(key)
+            if before is not None:
+                _check_same(before, request)
             if before is not None and (before.ended_ms or knows(before, request.secret)):
                 return _begun(before, calls)
             record = self._next(key, request, before, calls)
@@ -147,12 +155,15 @@ class Programs:
                 program_id=key.program_id,
                 user=key.owner or request.user,
                 seed=secrets.token_hex(16),
+                digest=request.digest,
+                arguments=request.arguments,
                 attempt=1,
                 secret_digest=digest,
                 began_ms=now_ms,
                 attempt_ms=now_ms,
             )
-        barren = before.barren + 1 if calls == before.calls_before else 0
+        is_barren = calls == before.calls_before and now_ms - before.attempt_ms < _BARREN_MS
+        barren = before.barren + 1 if is_barren else 0
         if barren == MAX_BARREN:
             why = f"{MAX_BARREN} attempts in a row ended before they had made a new call"
             return before.model_copy(update={"ended_ms": now_ms, "exit_code": 1, "why_ended": why})
@@ -219,6 +230,19 @@ def _digest(secret: str) -> str:
 def knows(record: ProgramRecord, secret: str) -> bool:
     """Return whether *secret* is that of the attempt that counts."""
     return hmac.compare_digest(record.secret_digest, _digest(secret))
+
+
+def _check_same(before: ProgramRecord, request: pb.BeginProgramRequest) -> None:
+    """Raise `InvalidRequestError` for another program, or other arguments, under the id of one that was begun."""
+    if request.digest != before.digest:
+        what = "with another content of its file"
+    elif request.arguments != before.arguments:
+        what = f"with the arguments {before.arguments}, and these are {request.arguments}"
+    else:
+        return
+    raise InvalidRequestError(
+        f"program {before.program_id} was begun {what}: what was recorded would not fit. Give another id"
+    )
 
 
 def _begun(record: ProgramRecord, calls: int) -> pb.BeginProgramResponse:

@@ -1,6 +1,7 @@
 """``onager run --local``: a program of PySpark in a process of this machine, which goes on where it was killed."""
 
 import getpass
+import hashlib
 import json
 import os
 import secrets
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import onager
 from onager.cli.exits import ExitCode, fail
@@ -21,12 +23,16 @@ from onager.ids import new_job_id
 from onager.program_errors import AttemptSupersededError
 from onager.protocol.security import ClientAccess, ClientSecurity
 
+REFUSED: Final = 70
+"""The exit code of a process that cannot go on; the program has not ended."""
+
 
 def run(scheduler: str, path: Path, arguments: Sequence[str], program_id: str) -> None:
     """Run the program until it ends by itself, and end this process with its exit code."""
     if not path.is_file():
         fail(f"{path} is no file: name the program, a file of Python", ExitCode.USAGE)
     program_id = program_id or new_job_id(SystemClock())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with onager.connect(scheduler) as client:
         _say(f"program {program_id}: if this process dies, `onager run --local --id {program_id} {path} …` goes on")
         sys.exit(_run(client, parse_addresses(scheduler), path, arguments, program_id))
@@ -34,9 +40,10 @@ def run(scheduler: str, path: Path, arguments: Sequence[str], program_id: str) -
 
 def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: Sequence[str], program_id: str) -> int:
     user = os.environ.get("SPARK_USER") or getpass.getuser()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     while True:
         secret = secrets.token_hex(16)
-        begun = client.begin_program(program_id, secret, user)
+        begun = client.begin_program(program_id, secret, user, digest, arguments)
         if begun.ended:
             why = f": {begun.why_ended}" if begun.why_ended else ""
             _say(f"program {program_id} has ended with {begun.exit_code}{why}; a new program needs another --id")
@@ -52,7 +59,7 @@ def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: 
             **_access(addresses),
         }
         code = _process(terms, path, arguments)
-        if code == ExitCode.DETACHED:  # interrupted
+        if code in (ExitCode.DETACHED, REFUSED):
             _say(f"program {program_id} has not ended: `onager run --local --id {program_id} {path} …` goes on")
             return code
         if code >= 0:
@@ -70,14 +77,21 @@ def _process(terms: dict[str, object], path: Path, arguments: Sequence[str]) -> 
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as given:
         command = [sys.executable, "-m", "onager.programs", str(reader), str(path), *arguments]
-        # Its memory and environment hold no secret of others; the terms come by the pipe.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        process = subprocess.Popen(command, pass_fds=[reader], env=environment)  # noqa: S603 - the user's own program
+        # A signal of the terminal must not reach it: what it does then would be recorded as what the program does.
+        process = subprocess.Popen(  # noqa: S603 - the user's own program
+            command, pass_fds=[reader], env=environment, start_new_session=True
+        )
         os.close(reader)
-        json.dump(terms, given)
-    while True:
-        with suppress(KeyboardInterrupt):  # the process gets it, too
-            return process.wait()
+        with suppress(BrokenPipeError):
+            json.dump(terms, given)
+            given.flush()
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.kill()
+        process.wait()
+        return ExitCode.DETACHED
 
 
 def _access(addresses: Sequence[str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The client of a cluster: submits queries and functions, lists jobs and executors."""
 
+import json
 import os
 import secrets
 import socket
@@ -247,12 +248,18 @@ class OnagerClient:
             if not answer.next:
                 return
 
-    def begin_program(self, program_id: str, secret: str, user: str) -> pb.BeginProgramResponse:
+    def begin_program(
+        self, program_id: str, secret: str, user: str, digest: str, arguments: Sequence[str]
+    ) -> pb.BeginProgramResponse:
         """Begin an attempt of a program, whose calls show *secret*: earlier attempts have no effect any more.
 
-        *user* is whose sessions it has, unless a token says it. The same call again is the same attempt.
+        *user* is whose sessions it has, unless a token says it. *digest*, of its file, and *arguments* are the same for
+        each attempt; else `InvalidRequestError`. The same call again is the same attempt.
         """
-        request = pb.BeginProgramRequest(program_id=program_id, secret=secret, user=user)
+        given = json.dumps(list(arguments))
+        request = pb.BeginProgramRequest(
+            program_id=program_id, secret=secret, user=user, digest=digest, arguments=given
+        )
         answer: pb.BeginProgramResponse = self._connection.call("BeginProgram", request)
         return answer
 

@@ -6,6 +6,7 @@ The file descriptor FD gives the terms, as JSON (`Terms`).
 """
 
 import builtins
+import ctypes
 import json
 import os
 import random
@@ -17,15 +18,17 @@ import uuid
 
 from onager.programs.changes import change_pyspark
 from onager.programs.stub import Program, say
-from onager.programs.tasks import CURRENT, Task, follow_tasks
+from onager.programs.tasks import CURRENT, Task, follow_tasks, uuid1, uuid4
 from onager.programs.terms import Terms
 
+_DIE_WITH_PARENT = 1
+"""Linux's PR_SET_PDEATHSIG."""
 
-def _seed_all(terms: Terms, root: Task) -> None:
+
+def _seed_all(terms: Terms) -> None:
     """Have what the program draws by itself follow from its seed."""
     random.seed(f"{terms.seed}/program")
-    uuid.uuid4 = lambda: (CURRENT.get(None) or root).uuid4()
-    uuid.uuid1 = lambda node=None, clock_seq=None: uuid.uuid4()
+    uuid.uuid4, uuid.uuid1 = uuid4, uuid1
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(int(terms.seed[:8], 16))
 
@@ -43,7 +46,7 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     CURRENT.set(root)
     follow_tasks()
     change_pyspark(terms)
-    _seed_all(terms, root)
+    _seed_all(terms)
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins)
     sys.modules["__main__"] = module
@@ -66,6 +69,9 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
 def main() -> None:
     """Run the program that the command line names."""
     number, path, *arguments = sys.argv[1:]
+    os.environ.pop("PYTHONHASHSEED", None)  # it was for this process
+    if sys.platform == "linux":  # nobody would note the end of a program whose command is gone
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     with os.fdopen(int(number)) as given:
         terms = Terms(**json.load(given))
     sys.exit(run(terms, path, arguments))

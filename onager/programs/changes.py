@@ -80,6 +80,10 @@ CACHES = (
 """What PySpark keeps of answers, for all threads."""
 
 
+ANEW = ("isEmpty", "isLocal", "inputFiles", "semanticHash")
+"""Questions about a DataFrame whose answers PySpark keeps for all threads."""
+
+
 def change_pyspark(terms: Terms) -> None:
     """Change PySpark in memory, so that it names its calls and draws from tasks."""
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
@@ -94,6 +98,7 @@ def change_pyspark(terms: Terms) -> None:
         setattr(getattr(importlib.import_module(module), owner), name, kept)
     _change_client(terms)
     _change_sessions(terms)
+    _ask_anew()
     from pyspark.cloudpickle import cloudpickle
     from pyspark.sql.connect.expressions import UnresolvedNamedLambdaVariable
     from pyspark.sql.connect.plan import LogicalPlan
@@ -101,6 +106,19 @@ def change_pyspark(terms: Terms) -> None:
     LogicalPlan._fresh_plan_id = staticmethod(lambda: current().plan_id())
     UnresolvedNamedLambdaVariable.fresh_var_name = staticmethod(lambda name: f"{name}_{current().variable()}")
     cloudpickle.uuid = types.SimpleNamespace(uuid4=_Trackers(terms.seed).uuid4)
+
+
+def _ask_anew() -> None:
+    """Have each task ask by itself: else who asks first would be a race."""
+    from pyspark.errors import utils
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.session import SparkSession
+
+    for name in ANEW:
+        setattr(DataFrame, name, getattr(DataFrame, name).__wrapped__)
+    DataFrame.isStreaming = property(DataFrame.__dict__["isStreaming"].func)
+    SparkSession.version = property(SparkSession.__dict__["version"].func)
+    utils._enable_debugging_cache = True
 
 
 class _Trackers:
@@ -124,6 +142,12 @@ def _change_client(terms: Terms) -> None:
     client, builder = core.SparkConnectClient, core.DefaultChannelBuilder
     init = client.__init__
 
+    request = client._execute_plan_request_with_metadata
+
+    def requested(self: Any, operation_id: Any = None) -> Any:
+        """Return a request; its id, which finalizers ask for, too, draws nothing from the task."""
+        return request(self, operation_id or str(uuid.UUID(bytes=os.urandom(16), version=4)))
+
     def made(self: Any, connection: Any, *arguments: Any, **named: Any) -> None:
         built = builder(terms.remote)
         if getattr(connection, "session_id", None) is None:
@@ -134,6 +158,7 @@ def _change_client(terms: Terms) -> None:
         self._use_reattachable_execute = False
 
     client.__init__ = made
+    client._execute_plan_request_with_metadata = requested
     client._on_exit = lambda self: None
     builder.toChannel = lambda self: grpc.intercept_channel(_channel(self, terms), _Shown(terms))
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -21,6 +22,11 @@ LOST = 71
 """The exit code of an attempt that does not count any more."""
 REFUSED = 70
 """The exit code of a program that cannot go on: another call than was recorded, or one that the cluster refuses."""
+_BROKEN = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+"""Codes of errors of the way to a scheduler: a later try finds one."""
+_IN_VAIN_S = 600
+"""How long a call is tried again after the same error."""
+_SAY_S = 30
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _UNNUMBERED = frozenset({"ArtifactStatus", "FetchErrorDetails", "GetStatus", "ReleaseExecute"})
 """Calls that change nothing, and are asked anew."""
@@ -117,19 +123,33 @@ class Stub:
                     yield response
                     if response.HasField("result_complete"):
                         return
+                failed = None
             except Exception as error:
                 _judge(error)
-            pause.sleep()
+                failed = error
+            pause.sleep(failed)
 
 
 class Pause:
-    """Grows from one try to the next."""
+    """The pauses between tries of a call; says what it waits for, and gives the attempt up if that is in vain."""
 
     def __init__(self) -> None:
         self._tries = 0
+        self._began_s = self._said_s = time.monotonic()
+        self._why = ""
 
-    def sleep(self) -> None:
-        """Wait before the next try."""
+    def sleep(self, error: Any = None) -> None:
+        """Wait before the next try, after *error*."""
+        now_s = time.monotonic()
+        why = "" if error is None or error.code().name in _BROKEN else str(error.details())
+        if why != self._why:
+            self._why, self._began_s = why, now_s
+        if why and now_s - self._began_s > _IN_VAIN_S:
+            say(f"for {_IN_VAIN_S} s the cluster has said: {why}; this attempt ends")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if error is not None and now_s - self._said_s > _SAY_S:
+            self._said_s = now_s
+            say(f"waiting, since the cluster says: {error.details()}")
         time.sleep(_PAUSES_S[min(self._tries, len(_PAUSES_S) - 1)])
         self._tries += 1
 
@@ -141,7 +161,8 @@ def _until_outcome(ask: Callable[[], Any]) -> Any:
             return ask()
         except Exception as error:
             _judge(error)
-        pause.sleep()
+            failed = error
+        pause.sleep(failed)
 
 
 def _judge(error: Exception) -> None:

@@ -10,6 +10,7 @@ import concurrent.futures
 import contextvars
 import functools
 import hashlib
+import importlib
 import multiprocessing.pool
 import os
 import random
@@ -36,6 +37,8 @@ class Task:
         self._plans = count(1)
         self._variables = count()
         self.draws = random.Random(f"{seed}/{path}")
+        """Draws for PySpark."""
+        self._uuids = random.Random(f"{seed}/{path}/uuids")
 
     def new(self) -> "Task":
         """Return the next task that this one starts."""
@@ -63,8 +66,8 @@ class Task:
         return str(uuid.UUID(bytes=digest[:16], version=4))
 
     def uuid4(self) -> uuid.UUID:
-        """Draw a uuid."""
-        return uuid.UUID(int=self.draws.getrandbits(128), version=4)
+        """Draw a uuid for the program: what others draw shifts no seed of PySpark's."""
+        return uuid.UUID(int=self._uuids.getrandbits(128), version=4)
 
     def plan_id(self) -> int:
         """Return the next id of a plan, which no other task has."""
@@ -117,9 +120,28 @@ def follow_tasks() -> None:
     _follow_coroutines()
 
 
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    return tuple(os.path.dirname(importlib.import_module(name).__file__ or "") + os.sep for name in ("grpc", "pyspark"))
+
+
 def _is_of_library(frame: Any) -> bool:
     """Return whether gRPC or PySpark starts a thread, which need not do so in each attempt."""
-    return any(f"{os.sep}{name}{os.sep}" in frame.f_code.co_filename for name in ("grpc", "pyspark"))
+    return bool(frame.f_code.co_filename.startswith(_libraries()))
+
+
+_drawn = uuid.uuid4
+
+
+def uuid4() -> uuid.UUID:
+    """Draw a uuid that follows from the task; elsewhere, such as in a function of the program on an executor, any."""
+    task = CURRENT.get(None)
+    return _drawn() if task is None else task.uuid4()
+
+
+def uuid1(node: Any = None, clock_seq: Any = None) -> uuid.UUID:
+    """Draw a uuid as `uuid4` does."""
+    return uuid4()
 
 
 def _starting_workers(function: Callable[..., Any]) -> Callable[..., Any]:

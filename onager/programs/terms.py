@@ -1,6 +1,6 @@
 """What the process of a program is run by."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 
@@ -10,14 +10,14 @@ class Terms:
 
     program_id: str
     attempt: int
-    secret: str
+    secret: str = field(repr=False)
     seed: str
     user: str
     address: str
     """A scheduler's ``HOST:PORT``."""
     target: str
     """What to connect to, in gRPC's words: the scheduler, or several of which one is used at a time."""
-    authorization: str = ""
+    authorization: str = field(default="", repr=False)
     """What shows the token."""
     ca: str = ""
     """A file with the certificates of authorities; with it, connections use TLS."""

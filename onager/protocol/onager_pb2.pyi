@@ -849,14 +849,18 @@ class DrainExecutorResponse(_message.Message):
     def __init__(self, was_leaving: _Optional[bool] = ..., running: _Optional[int] = ..., others: _Optional[int] = ...) -> None: ...
 
 class BeginProgramRequest(_message.Message):
-    __slots__ = ("program_id", "secret", "user")
+    __slots__ = ("program_id", "secret", "user", "digest", "arguments")
     PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
     SECRET_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     program_id: str
     secret: str
     user: str
-    def __init__(self, program_id: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    digest: str
+    arguments: str
+    def __init__(self, program_id: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ..., digest: _Optional[str] = ..., arguments: _Optional[str] = ...) -> None: ...
 
 class BeginProgramResponse(_message.Message):
     __slots__ = ("attempt", "seed", "calls", "ended", "exit_code", "why_ended")

@@ -71,6 +71,8 @@ class ConnectError(Exception):
         super().__init__(message)
         self.error_class, self.sql_state, self.classes, self.code = error_class, sql_state, classes, code
         self.is_passing = is_passing
+        self.is_recorded = False
+        """Whether it is the outcome of a program's call, as recorded."""
         self.details = _details(details, self)
         root = self.details.errors[self.details.root_error_idx].spark_throwable
         if root.error_class:  # what Spark's server would tell, also where the job's failure tells another one
@@ -117,6 +119,11 @@ def invalid(condition: str, handle: str, why: str) -> ConnectError:
     """Return the error for a session or an operation that cannot be used: ``INVALID_HANDLE``."""
     code = grpc.StatusCode.INVALID_ARGUMENT if condition == "FORMAT" else grpc.StatusCode.INTERNAL
     return failed(f"INVALID_HANDLE.{condition}", "HY000", f"The handle {handle} is invalid. {why}", code=code)
+
+
+def given_up(error: OnagerError) -> ConnectError:
+    """Return the error of a program's call that was given up: asked again, it would end executors again."""
+    return failed("CONNECT_REQUEST_GIVEN_UP", "57014", str(error), code=grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 def unsupported(feature: str) -> ConnectError:
@@ -188,10 +195,8 @@ def _details(details: bytes, error: ConnectError) -> Any:
     return answer
 
 
-def status_of(
-    error: ConnectError, *, is_recorded: bool = False
-) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
-    """Return code, message and trailing metadata of *error*; *is_recorded*: as the outcome of a program's call."""
+def status_of(error: ConnectError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]:
+    """Return code, message and trailing metadata of *error*."""
     root = error.details.errors[error.details.root_error_idx]
     classes = list(root.error_type_hierarchy)[:_CLASSES] or list(error.classes)
     metadata = {"classes": json.dumps(classes), "errorId": error.error_id}
@@ -205,7 +210,7 @@ def status_of(
     status = status_pb2.Status(code=error.code.value[0], message=message)
     info = error_details_pb2.ErrorInfo(reason=classes[0], domain="org.apache.spark", metadata=metadata)
     status.details.add().Pack(info)
-    recorded = ((RECORDED_KEY, "yes"),) if is_recorded else ()
+    recorded = ((RECORDED_KEY, "yes"),) if error.is_recorded else ()
     return error.code, message, ((_STATUS_KEY, status.SerializeToString()), *recorded)
 
 

@@ -11,7 +11,7 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from onager.errors import InvalidRequestError, OnagerError, SchedulerUnreachableError
+from onager.errors import ConnectGivenUpError, InvalidRequestError, OnagerError, SchedulerUnreachableError
 from onager.protocol.apart import Room, apart
 from onager.protocol.call_limits import CONNECT_OPERATIONS, CONNECT_UPLOADS
 from onager.protocol.checking import check_parts
@@ -19,7 +19,14 @@ from onager.protocol.limits import MIB
 from onager.protocol.security import note_address
 from onager.protocol.serving import counted, read_all, write_all
 from onager.protocol.spark_connect import METHODS, SERVICE, request_of
-from onager.scheduler.connect.failures import OF_CALL, ConnectError, status_of, status_of_ours, too_large
+from onager.scheduler.connect.failures import (
+    OF_CALL,
+    ConnectError,
+    given_up,
+    status_of,
+    status_of_ours,
+    too_large,
+)
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.service import SparkConnectService
@@ -157,14 +164,16 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     async def _refusal(self, call: _Call, error: Exception) -> Any:
         name = call.name
+        if isinstance(error, ConnectGivenUpError) and call.of_program is not None:
+            error = given_up(error)
         if isinstance(error, ConnectError):
             try:
-                is_recorded = await _settled(call, error)
+                await _settle(call, error)
             except Exception as why:  # noqa: BLE001 - the caller gets it instead, and asks again
                 return await self._refusal(_Call(name, call.context), why)
             if call.request is not None:
                 self._service.note(call.request, call.of_program, error)
-            return status_of(error, is_recorded=is_recorded)
+            return status_of(error)
         if not isinstance(error, OnagerError):
             incident = secrets.token_hex(4)
             log.error("call_failed", call=name, incident=incident, exc_info=error)
@@ -184,14 +193,13 @@ async def _outcome(call: _Call, serve: Callable[[], Awaitable[Any]]) -> bytes:
     return answer
 
 
-async def _settled(call: _Call, error: ConnectError) -> bool:
-    """Record the error of a program's call; return whether it is recorded."""
+async def _settle(call: _Call, error: ConnectError) -> None:
+    """Record the error of a program's call, unless it passes."""
     recorded = call.of_program
     if recorded is None or not recorded.name.is_recorded or error.is_passing:
-        return False
+        return
     error.error_id = f"{OF_CALL}{recorded.name.task}/{recorded.name.number}"
     await recorded.settle(error=error)
-    return recorded.is_outcome(error)
 
 
 def _encoded(answer: Any) -> bytes:

@@ -27,7 +27,7 @@ from onager.scheduler.connect.failures import ConnectError, failed, from_job, fr
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
-from onager.scheduler.connect.responses import Cursor, Ids, Kept, after, cursor_after, progress, rows
+from onager.scheduler.connect.responses import START, Cursor, Ids, Kept, after, cursor_after, progress, rows
 from onager.scheduler.connect.running import LABEL_CHARS, OPERATION, SESSION, TAG, USER, RunningOperations, job_id_of
 from onager.scheduler.connect.sessions import Session, Sessions, end_of
 from onager.scheduler.connect.settings import check_settings
@@ -322,13 +322,16 @@ class Operations:
                 yield response
             return
         if not call.record.is_done:
-            kept = Kept(is_whole=not last_response_id)
+            kept = Kept(is_whole=last_response_id in ("", START))
+            last = b""
             async with aclosing(self._of_job(operation, cursor_after(last_response_id))) as responses:
                 async for response in responses:
-                    kept.add(response)
-                    yield response
+                    if last:
+                        yield last
+                    kept.add(last := response)
             if kept.is_whole:
-                await call.settle(kept.responses)
+                await call.settle(kept.responses)  # before its client has all, and goes
+            yield last
             return
         for response in after(call.outcome(), last_response_id):
             yield response

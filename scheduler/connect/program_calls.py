@@ -165,13 +165,11 @@ class ProgramCall:
             written = await commit_settled(self.backend, ops, expected)
             if isinstance(written, Committed):
                 self.record, self.revision = self.record.model_copy(update=outcome), written.revision
+                if error is not None:
+                    error.is_recorded = True
                 return
             await self.look()
         raise StateUnavailableError(f"{self.name} could not be recorded in {_TRIES} tries: try again")
-
-    def is_outcome(self, error: ConnectError) -> bool:
-        """Return whether *error* is what was recorded."""
-        return self.record.is_done and self.record.error == _packed(error)
 
     async def error_of(self, error_id: str) -> ConnectError | None:
         """Return the error that was recorded of a call of the program; None if none was."""
@@ -196,7 +194,9 @@ class ProgramCall:
     def outcome(self) -> list[bytes]:
         """Return the responses that were recorded; raises the error that was."""
         if self.record.error:
-            raise decoded(base64.b64decode(self.record.error))
+            error = decoded(base64.b64decode(self.record.error))
+            error.is_recorded = True
+            raise error
         return self.record.answers()
 
 

@@ -150,7 +150,8 @@ class Sessions:
     # ---------------------------------------------------------------- changing
 
     async def _make(self, key: SessionKey, call: ProgramCall | None) -> Session | None:
-        await self._check_room(key)
+        if call is None:
+            await self._check_room(key)
         record = SessionRecord(user=key.user, session_id=key.session_id, server_side_session_id=str(uuid.uuid4()))
         program = "" if call is None else call.fence.key.path
         record = record.model_copy(update={"created_ms": self._clock.now_ms(), "program": program})
@@ -293,7 +294,8 @@ class Sessions:
     async def sweep(self, programs: Collection[str] = ()) -> set[str]:
         """Forget sessions that are past their retention; return the digests of the files of the others.
 
-        And the jobs that have made their checkpoints. Sessions of *programs*, by their paths, stay.
+        And the jobs that have made their checkpoints. Sessions of *programs*, by their paths, stay, since these go on;
+        those of other programs go.
         """
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
@@ -306,7 +308,8 @@ class Sessions:
                     kept.update(found.decode() for found in _NAMES.findall(item.value))
                     continue
                 is_over = record.closed_ms and now_ms - record.closed_ms > _TOMBSTONE_MS
-                if record.program not in programs and (is_over or now_ms - record.used_ms > self._retention_ms):
+                is_unused = now_ms - record.used_ms > self._retention_ms
+                if record.program not in programs and (record.program or is_over or is_unused):
                     await self._forget(item.key, item.mod_revision)
                 else:
                     kept.update(artifact.digest for artifact in record.artifacts)

@@ -15,6 +15,7 @@ from onager.protocol.spark_connect import (
     ConfigResponse,
     ExecutePlanRequest,
     ExecutePlanResponse,
+    FetchErrorDetailsResponse,
     request_of,
 )
 from onager.scheduler.connect.failures import RECORDED_KEY
@@ -41,6 +42,7 @@ class Spark:
     def __init__(self):
         self.asked = 0
         self.before_answer = None
+        self.more = 0
 
     async def call(self, call, *_):
         self.asked += 1
@@ -51,7 +53,7 @@ class Spark:
             return pb.ConnectReply(defaults=pb.ConnectDefaults(spark_version="4.3.0"))
         if call.HasField("analyze"):
             answer = AnalyzePlanResponse()
-            answer.tree_string.tree_string = f"answer {self.asked}"
+            answer.tree_string.tree_string = f"answer {self.asked} {'x' * self.more}"
             return pb.ConnectReply(analyzed=answer.SerializeToString())
         applied = pb.ConnectApplied(changes=True, conf=call.session.conf, responses=[b""])
         if call.HasField("configure"):
@@ -68,6 +70,12 @@ class Spark:
         match verb:
             case "FAIL" | "BUSY":
                 failure = pb.ConnectFailure(error_class="TABLE_OR_VIEW_NOT_FOUND", message=f"no {words[0]}: {text}")
+                details = FetchErrorDetailsResponse(root_error_idx=0)
+                cause = details.errors.add(message=failure.message).spark_throwable
+                cause.error_class = failure.error_class
+                for number in range(9):
+                    cause.message_parameters[f"parameter{number}"] = str(number)
+                failure.details = details.SerializeToString()
                 failure.is_passing = verb == "BUSY"
                 return pb.ConnectReply(failure=failure)
             case "INSERT":
@@ -113,8 +121,8 @@ class Attempt:
         self.pair, self.spark, self.secret = pair, spark, secret
         self.number = 0
 
-    async def begin(self, user="ann"):
-        request = pb.BeginProgramRequest(program_id=PROGRAM, secret=self.secret, user=user)
+    async def begin(self, user="ann", **more):
+        request = pb.BeginProgramRequest(program_id=PROGRAM, secret=self.secret, user=user, **more)
         self.begun = await self.pair.here.programs.begin("", request)
         return self
 

@@ -79,6 +79,22 @@ async def test_a_beginning_that_is_asked_for_twice_is_one_attempt(first):
     assert second.begun.seed == first.begun.seed
 
 
+async def test_an_id_is_of_one_program_with_its_arguments(program_pair, spark):
+    given = {"digest": "d", "arguments": '["2026-11-30"]'}
+    await Attempt(program_pair, spark, "a" * 32).begin(**given)
+    assert (await Attempt(program_pair, spark, "b" * 32).begin(**given)).begun.attempt == 2
+    with pytest.raises(InvalidRequestError, match=r"with the arguments \[\"2026-11-30\"\], and these are \[\]"):
+        await Attempt(program_pair, spark, "c" * 32).begin(digest="d", arguments="[]")
+    with pytest.raises(InvalidRequestError, match="another content of its file"):
+        await Attempt(program_pair, spark, "c" * 32).begin(**given | {"digest": "e"})
+
+
+async def test_an_attempt_that_lived_for_a_while_was_not_in_vain(first, clock):
+    for letter in "bcdefb":
+        clock.advance(61_000)
+        assert not (await again(first, letter)).begun.ended
+
+
 async def test_four_attempts_in_a_row_that_record_nothing_end_a_program(first):
     await first.sql("SET a b")
     attempts = [(await again(first, letter)).begun for letter in "bcdef"]
@@ -146,9 +162,11 @@ async def test_programs_and_their_sessions_stay_until_their_retention(first, pro
     await program_pair.here.spark_connect.sweep(with_files=False)
     assert await conf(program_pair) == {"a": "b"}, "it goes on, however long it sleeps"
     await first.end()
-    clock.advance(6 * 24 * 3_600_000)
     await program_pair.here.spark_connect.sweep(with_files=False)
     backend = program_pair.here._backend
+    assert not await backend.scan_keys(Keyspace.ConnectSessions, limit=10), "the user may have as many of others"
+    clock.advance(6 * 24 * 3_600_000)
+    await program_pair.here.spark_connect.sweep(with_files=False)
     assert len(await backend.scan_keys(Keyspace.ProgramCalls, limit=10)) == 1
     clock.advance(2 * 24 * 3_600_000)
     await program_pair.here.spark_connect.sweep(with_files=False)

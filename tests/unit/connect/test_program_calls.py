@@ -51,7 +51,7 @@ async def test_an_error_that_was_caught_is_raised_again_and_what_came_after_it_i
     async def run(attempt):
         with pytest.raises(RefusedError, match="no sales") as raised:
             await attempt.sql("FAIL sales")
-        assert raised.value.is_recorded
+        assert raised.value.is_recorded, "with many parameters, whose order is no part of it"
         await attempt.sql("SET made yes")
         return str(raised.value), raised.value.code
 
@@ -72,6 +72,17 @@ async def test_another_scheduler_knows_all_of_a_recorded_error(first, program_pa
     (answer,) = await second.ask("FetchErrorDetails", at=program_pair.there, number=0, error_id="call/0/1")
     details = FetchErrorDetailsResponse.FromString(answer)
     assert "no sales" in details.errors[details.root_error_idx].message
+
+
+async def test_an_answer_that_is_too_large_to_be_kept_is_an_error_for_each_attempt(first, spark):
+    spark.more = 1_000_000
+    with pytest.raises(RefusedError, match="CONNECT_LIMIT_EXCEEDED") as raised:
+        await first.analyze()
+    assert raised.value.is_recorded
+    spark.more = 0
+    with pytest.raises(RefusedError, match="CONNECT_LIMIT_EXCEEDED") as raised:
+        await (await again(first)).analyze()
+    assert raised.value.is_recorded
 
 
 async def test_an_error_that_passes_is_no_outcome(first, spark):
