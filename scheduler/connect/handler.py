@@ -168,7 +168,7 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             error = given_up(error)
         if isinstance(error, ConnectError):
             try:
-                await _settle(call, error)
+                await _record(call, error)
             except Exception as why:  # noqa: BLE001 - the caller gets it instead, and asks again
                 return await self._refusal(_Call(name, call.context), why)
             if call.request is not None:
@@ -193,7 +193,7 @@ async def _outcome(call: _Call, serve: Callable[[], Awaitable[Any]]) -> bytes:
     return answer
 
 
-async def _settle(call: _Call, error: ConnectError) -> None:
+async def _record(call: _Call, error: ConnectError) -> None:
     """Record the error of a program's call, unless it passes."""
     recorded = call.of_program
     if recorded is None or not recorded.name.is_recorded or error.is_passing:
