@@ -124,7 +124,7 @@ class ProgramCall:
     @property
     def place(self) -> tuple[Keyspace, str]:
         """Return where its record is."""
-        return Keyspace.ProgramCalls, f"{self.fence.key.path}/{self.name.task}/{self.name.number:06d}"
+        return _place(self.fence.key, self.name.task, self.name.number)
 
     def extra(self, **outcome: Any) -> Extra:
         """Return what records the call, to be written in one transaction with its effect; *outcome*: further fields."""
@@ -176,7 +176,7 @@ class ProgramCall:
         task, _, number = error_id.removeprefix(OF_CALL).partition("/")
         if not (_TASK.fullmatch(task) and number.isdecimal()):
             return None
-        found = await self.backend.get(Keyspace.ProgramCalls, f"{self.fence.key.path}/{task}/{int(number):06d}")
+        found = await self.backend.get(*_place(self.fence.key, task, int(number)))
         record = None if found is None else CallRecord.decoded(found.value, f"ProgramCalls/{found.key}")
         return None if record is None or not record.error else decoded(base64.b64decode(record.error))
 
@@ -214,7 +214,7 @@ class ProgramCalls:
         under its name is another call.
         """
         key = ProgramKey(owner, name.program_id)
-        place = (Keyspace.ProgramCalls, f"{key.path}/{name.task}/{name.number:06d}")
+        place = _place(key, name.task, name.number)
         places = [key.place, place] if name.is_recorded else [key.place]
         snapshot = await self.backend.read_txn(places)
         stored = snapshot.values[key.place]
@@ -244,6 +244,11 @@ class ProgramCalls:
         if method != _GOES_ON and found is not None:
             _check_same(name, fresh, call.record)
         return call
+
+
+def _place(key: ProgramKey, task: str, number: int) -> tuple[Keyspace, str]:
+    """Return where the record of a call is."""
+    return Keyspace.ProgramCalls, f"{key.path}/{task}/{number:06d}"
 
 
 def _packed(error: ConnectError) -> str:
