@@ -34,7 +34,6 @@ def run(scheduler: str, path: Path, arguments: Sequence[str], program_id: str) -
     program_id = program_id or new_job_id(SystemClock())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with onager.connect(scheduler) as client:
-        _say(f"program {program_id}: if this process dies, `onager run --local --id {program_id} {path} …` goes on")
         sys.exit(_run(client, parse_addresses(scheduler), path, arguments, program_id))
 
 
@@ -48,7 +47,9 @@ def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: 
             why = f": {begun.why_ended}" if begun.why_ended else ""
             _say(f"program {program_id} has ended with {begun.exit_code}{why}; a new program needs another --id")
             return begun.exit_code
-        if begun.attempt > 1:
+        if begun.attempt == 1:
+            _say(f"program {program_id}: if this process dies, `onager run --local --id {program_id} {path} …` goes on")
+        else:
             _say(f"attempt {begun.attempt} goes on behind {begun.calls:,} recorded calls")
         terms = {
             "program_id": program_id,
