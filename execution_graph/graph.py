@@ -217,6 +217,11 @@ class ExecutionGraph(Record, frozen=True, kw_only=True):
         return len(self.stages) > 1 and self.stages[1].spec.work is StageWork.STEP
 
     @property
+    def is_program(self) -> bool:
+        """Return whether the job is a program: executors that run programs take its task, and no others."""
+        return len(self.stages) > 1 and self.stages[1].spec.work is StageWork.PROGRAM
+
+    @property
     def is_done(self) -> bool:
         """Return whether everything is successful that the job's success needs."""
         if self.is_script:

@@ -232,7 +232,7 @@ class IntervalReader:
         self._open: dict[int, dict[int, list[Attempt]]] = {}
         """Attempts that go on, by stage and partition."""
         self._stage_open: dict[int, StageRun] = {}
-        self._works: dict[int, StageWork] = {PLAN_STAGE_ID: StageWork.PLAN}
+        self._works = {stage.spec.stage_id: stage.spec.work for stage in self.graph.stages}
         self._follow_stages((), self.graph.stages)
 
     def read(self, position: int, batch: EventBatch | None) -> Sequence[Step]:

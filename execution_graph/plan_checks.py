@@ -60,12 +60,16 @@ def _faults_of_feeds(stages: tuple[StageSpec, ...], unread: Collection[int]) -> 
 
 
 def _faults_of_steps(stages: tuple[StageSpec, ...]) -> Iterator[str]:
-    """Yield what is wrong with the steps of a script, which has no other stages."""
+    """Yield what is wrong with the steps of a script, or a program, each of which has no other stages."""
     for spec in stages if any(each.work is StageWork.STEP for each in stages) else ():
         if spec.work is not StageWork.STEP:
             yield f"stage {spec.stage_id} of a script is no step"
         if spec.partitions != 1 or spec.plan_digest is None or spec.output.kind != "control":
             yield f"stage {spec.stage_id} is not what a step must be"
+    for spec in stages:
+        is_alone = len(stages) == 1 and spec.partitions == 1 and spec.output.kind == "control"
+        if spec.work is StageWork.PROGRAM and not is_alone:
+            yield f"stage {spec.stage_id} is a program, and not the only task of its job"
 
 
 def _faults_of_plan(event: JobPlanned, *, may_grow: bool) -> Iterator[str]:

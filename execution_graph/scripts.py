@@ -1,4 +1,4 @@
-"""Scripts: jobs whose stages are steps, each done by a job of its own, its *child*.
+"""Scripts: jobs whose stages are steps, each done by a job of its own, its *child*; and programs, which are one stage.
 
 An executor never sees a step. The scheduler that drives the script submits the child, and tells the graph when that has
 ended. The child's id follows from the script's and the step's, so that there is one, whoever submits it, and however
@@ -31,7 +31,7 @@ DEADLINE_CLASS = "ONAGER_DEADLINE_PASSED"
 
 
 def planned_at_once(graph: ExecutionGraph, steps: Sequence[StageSpec], at_ms: int) -> ExecutionGraph:
-    """Return *graph*, of a job that was just accepted, with *steps*: they were given, so that nobody has to plan it.
+    """Return *graph*, of a job that was just accepted, with its steps, or its program: so nobody has to plan it.
 
     Those that wait for nothing have begun.
     """
@@ -54,9 +54,9 @@ def planned_at_once(graph: ExecutionGraph, steps: Sequence[StageSpec], at_ms: in
 
 
 def was_planned_at_once(graph: ExecutionGraph) -> bool:
-    """Return whether the steps of *graph* were given with the job."""
+    """Return whether the stages of *graph* were given with the job."""
     outputs = graph.stages[PLAN_STAGE_ID].ledger.outputs
-    return graph.is_script and 0 in outputs and not outputs[0].executor_id
+    return (graph.is_script or graph.is_program) and 0 in outputs and not outputs[0].executor_id
 
 
 def script_summary(last_step_id: int, explain_digest: str | None = None) -> PlanSummary:

@@ -48,6 +48,8 @@ class StageWork(StrEnum):
     """Plan the rest of a query again, by what was measured; one task, which is never tried again."""
     STEP = "step"
     """Of a script: done by a job of its own, never by an executor (`scripts`)."""
+    PROGRAM = "program"
+    """Run a program of PySpark, in a process of its own; one task, the only one of its job."""
 
 
 class StageInput(Record, frozen=True):

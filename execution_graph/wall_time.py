@@ -73,6 +73,7 @@ _WORK: Final = {
     StageWork.FEED: TimeUse.PLANNING,
     StageWork.QUERY: TimeUse.RUNNING,
     StageWork.STEP: TimeUse.RUNNING,
+    StageWork.PROGRAM: TimeUse.RUNNING,
     StageWork.PUBLISH_PLAN: TimeUse.PUBLISHING,
     StageWork.PUBLISH: TimeUse.PUBLISHING,
 }

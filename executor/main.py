@@ -27,6 +27,7 @@ from onager.executor.agent.registration import Identity
 from onager.executor.attempt_logs import AttemptLogs, keep_line
 from onager.executor.exchange import check_exchange_dir
 from onager.executor.exchange.seen_places import SeenPlaces
+from onager.executor.programs.beside import ProgramHost
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.ids import Incarnation, new_incarnation
@@ -89,32 +90,44 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
     except WorkerDiedError as e:
         log.warning("spark_died_while_starting", error=str(e))
         _start_again(settings, lived_s=0.0)
+    programs = ProgramHost(settings) if settings.program_slots else None
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
     try:
         outcome = asyncio.run(_serve(settings, incarnation, access, served, worker, spark_version, logs, places))
     except InvalidSettingError as e:
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
-        worker.close()
+        _close(worker, programs)
         return EXIT_REFUSED
     except LoopEndedError as e:
         log.error("executor_failed", error=str(e))  # noqa: TRY400 - logged with its traceback where it was found
         sys.stderr.write(f"onager executor: {e}\n")
-        worker.close()
+        _close(worker, programs)
         return EXIT_FAILED
     log.info("executor_ended", ending=outcome.ending.name.lower(), reason=outcome.message)
-    return _end(settings, worker, outcome, began_s)
+    return _end(settings, worker, programs, outcome, began_s)
 
 
-def _end(settings: ExecutorSettings, worker: Worker, outcome: Outcome, began_s: float) -> int:
-    """Release everything, and return the exit code of the process or, if its JVM is no more, start it again."""
-    if outcome.ending is Ending.WORKER_GIVEN_UP:
-        worker.kill()
+def _close(worker: Worker, programs: ProgramHost | None) -> None:
     worker.close()
-    if outcome.ending is Ending.WORKER_DIED and not outcome.was_leaving:
-        _start_again(settings, lived_s=time.monotonic() - began_s)
-    if outcome.ending is Ending.WORKER_GIVEN_UP and not outcome.was_leaving:
-        _start_again(settings, lived_s=math.inf)  # it did not die early: it was ended
+    if programs is not None:
+        programs.close()
+
+
+def _end(
+    settings: ExecutorSettings, worker: Worker, programs: ProgramHost | None, outcome: Outcome, began_s: float
+) -> int:
+    """Release everything, and return the exit code of the process or, if its JVM is no more, start it again."""
+    is_given_up = outcome.ending is Ending.WORKER_GIVEN_UP
+    if is_given_up:
+        worker.kill()
+    if (is_given_up or outcome.ending is Ending.WORKER_DIED) and not outcome.was_leaving:
+        worker.close()
+        if programs is not None:
+            programs.hand_over()
+        # One that was given up did not die early: it was ended.
+        _start_again(settings, lived_s=math.inf if is_given_up else time.monotonic() - began_s)
+    _close(worker, programs)
     if outcome.ending is Ending.REFUSED:
         sys.stderr.write(f"{outcome.message}\n")
         return EXIT_REFUSED

@@ -11,7 +11,7 @@ from pydantic_settings import SettingsConfigDict
 from onager.errors import InvalidSettingError
 from onager.exchange_layout import default_warehouse, has_scheme
 from onager.executor.foreign.catalogs import ForeignCatalog, parse_catalogs
-from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
+from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation, program_host_id
 from onager.place_files import EXCHANGE, WAREHOUSE, plain_path, root_name
 from onager.private_paths import SYSTEM, PrivatePaths, real_path
 from onager.protocol.field_limits import MAX_SLOTS
@@ -97,6 +97,10 @@ class ExecutorSettings(ProcessSettings):
     cancel_grace_ms: int = Field(default=20_000, ge=1_000)
     """How long what was cancelled, or has taken too long, may go on in Spark before the JVM is ended and started again.
     What else was running there is run again, and counts no failure."""
+    program_slots: int = Field(default=8, ge=0, le=1000)
+    """How many programs of PySpark run beside the tasks, each in a process of its own; they mostly wait."""
+    program_memory_bytes: int = Field(default=2 * 1024**3, ge=64 * 1024**2)
+    """How much memory the processes of one program may use together; one that uses more is killed, and fails."""
     blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
     """Memory for a cache of stage plans and job specifications."""
     tls_ca: Path | None = None
@@ -121,8 +125,9 @@ class ExecutorSettings(ProcessSettings):
     @field_validator("executor_id")
     @classmethod
     def _can_be_a_key(cls, value: str) -> str:
-        if value and not is_executor_id(value):
-            raise ValueError(f"an executor id has at most {MAX_EXECUTOR_ID_LENGTH} printable characters and no slash")
+        if value and not is_executor_id(program_host_id(value)):
+            most = MAX_EXECUTOR_ID_LENGTH - len(program_host_id(""))
+            raise ValueError(f"an executor id has at most {most} printable characters and no slash")
         return value
 
     @model_validator(mode="after")
@@ -209,6 +214,17 @@ class ExecutorSettings(ProcessSettings):
                 "give --auth-token-file FILE, or listen on 127.0.0.1, or give --insecure if every machine of the "
                 "network is trusted",
             )
+
+    @property
+    def for_programs(self) -> "ExecutorSettings":
+        """Return the settings of the executor that runs programs beside this one."""
+        changes = {
+            "executor_id": program_host_id(self.executor_id),
+            "slots": self.program_slots,
+            "mode": "pull",
+            "drain_grace_ms": 0,  # a program goes on elsewhere
+        }
+        return self.model_copy(update=changes)
 
     def identified(self) -> "ExecutorSettings":
         """Return these settings with an executor id, generated if none was given."""

@@ -146,7 +146,7 @@ def part_of(task_set: pb.TaskSet, keys: Collection[TaskKey]) -> pb.TaskSet:
 def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
     """Return the digests of the blobs to fetch before tasks of *task_set* can start."""
     match task_set.work:
-        case pb.PLAN:
+        case pb.PLAN | pb.PROGRAM:
             return (BlobDigest(task_set.spec_digest),)
         case pb.QUERY:
             fused = (stage.plan_digest for stage in task_set.fused)

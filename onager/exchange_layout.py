@@ -22,6 +22,8 @@ from onager.ids import is_digest, is_job_id, is_life
 PROBE = ".onager-probe-"
 """The prefix of files that only test whether the exchange directory is usable."""
 
+PROGRAMS = ".programs"
+"""The folder with a folder for each program: what it printed."""
 CONNECT_ARTIFACTS = ".connect"
 """The folder of the files that were added to sessions of Spark Connect."""
 
@@ -80,6 +82,13 @@ def checkpoint(job_id: str) -> str:
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
     return f"{CHECKPOINTS}/{job_id}"
+
+
+def program_output(program_id: str) -> str:
+    """Return the folder with what a program printed, below the exchange directory; `ValueError` for no id."""
+    if not is_job_id(program_id):
+        raise ValueError(f"{program_id!r} is no id of a program")
+    return f"{PROGRAMS}/{program_id}"
 
 
 def is_checkpoint(path: str) -> bool:

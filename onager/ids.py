@@ -60,6 +60,14 @@ def step_job_id(script_id: str, stage_id: int) -> JobId:
     return JobId(f"{script_id}.{stage_id}")
 
 
+_PROGRAMS = ".programs"
+
+
+def program_host_id(executor_id: str) -> ExecutorId:
+    """Return the id of the executor that runs programs beside the one that runs tasks."""
+    return ExecutorId(f"{executor_id}{_PROGRAMS}")
+
+
 def script_of(job_id: str) -> JobId | None:
     """Return the script of which the job *job_id* is a step; None if it is none."""
     script_id, dot, _ = job_id.partition(".")

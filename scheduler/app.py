@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -13,8 +14,10 @@ from onager.protocol.security import Caller, ClientAccess, Role
 from onager.scheduler import timing
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.gateway import ExecutorGateway
+from onager.scheduler.api.hosted_programs import HostedPrograms
 from onager.scheduler.api.job_logs import JobLogs
 from onager.scheduler.api.job_queries import JobQueries
+from onager.scheduler.api.program_queries import ProgramQueries
 from onager.scheduler.api.progress import ProgressView
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.scheduler_gateway import SchedulerGatewayService
@@ -32,17 +35,13 @@ from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.cluster.rounds import Rounds
 from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
 from onager.scheduler.cluster.scheduler_watch import SchedulerWatch
-from onager.scheduler.connect.artifacts import Artifacts
-from onager.scheduler.connect.checkpoints import Checkpoints
-from onager.scheduler.connect.operations import Operations
-from onager.scheduler.connect.program_calls import ProgramCalls
+from onager.scheduler.connect.assembly import spark_connect
+from onager.scheduler.connect.program_calls import list_calls
 from onager.scheduler.connect.running import RunningOperations
-from onager.scheduler.connect.service import SparkConnectService
-from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.bundles import ClusterView, Env, Store
 from onager.scheduler.engine.clean_ups import CleanUps
-from onager.scheduler.engine.dispatcher import Dispatcher
+from onager.scheduler.engine.dispatcher import Dispatcher, Lane
 from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.job_checks import JobChecks
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -58,7 +57,6 @@ from onager.scheduler.engine.steps import Steps
 from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.engine.webhooks import Webhooks
-from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.executor_requests import ExecutorRequests
@@ -88,6 +86,7 @@ from onager.supervision import run_loops
 
 _CONNECT_SWEEP_S: Final = 600.0
 _ROUND_LOOK_S: Final = 5.0
+_PROGRAMS_LOOK_S: Final = 1.0
 
 
 class SchedulerApp:
@@ -127,10 +126,10 @@ class SchedulerApp:
         """Requests over HTTP that were answered, by the kind of their codes."""
         self.history = JobHistory(backend, self.jobs.recent)
         self.results = ResultStore(backend)
-        self.queue = FairQueue()
+        self.queue, self.program_queue = FairQueue(), FairQueue()
         self.watchers = JobWatchers()
         self.live = LiveProgress()
-        self.loads = JobLoads(self.queue, self.heads, self.ownership, clock)
+        self.loads = JobLoads(self.queue, self.program_queue, self.heads, self.ownership, clock)
         self.executors = ExecutorManager(
             backend,
             clock,
@@ -166,7 +165,7 @@ class SchedulerApp:
         self.reuse = Reuse(self.jobs, has_users=settings.auth_token_file is not None)
         cluster = Cluster(
             slots=lambda: self.executors.total_slots,
-            executors=self.executors.taking_work,
+            executors=lambda graph: self.executors.taking_work(programs=graph.is_program),
             streams=Streams(self.executors.stream_address, self.executors.refresh),
             inputs=StageInputs(self.blobs),
             is_offered=self.reuse.is_offered,
@@ -194,9 +193,12 @@ class SchedulerApp:
         self.tasks = TaskManager(env, self.local, self.forwarding, self.queue, self.loads, feasibility)
         self.checks = JobChecks(env, store, view, self.local, on_abandoned=self._stop_tasks_of)
         self._locality = InputLocality()
-        self.dispatcher = Dispatcher(
-            self.tasks, self.queue, clock, policy=settings.task_distribution, affinity=self._affinity
-        )
+        programs = TaskManager(env, self.local, self.forwarding, self.program_queue, self.loads, feasibility)
+        lanes = [
+            Lane(self.tasks, self.queue, is_of_programs=False),
+            Lane(programs, self.program_queue, is_of_programs=True),
+        ]
+        self.dispatcher = Dispatcher(lanes, clock, policy=settings.task_distribution, affinity=self._affinity)
         self.reconciler = Reconciler(env, store, view, self.local, self.forwarding, self.dispatcher)
         self.clean_ups = CleanUps(env, store, view)
         self.calls = ExecutorCalls(outgoing, clock)
@@ -222,10 +224,25 @@ class SchedulerApp:
         self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
         self.programs = Programs(self._backend, clock, retention_s=settings.program_retention_s)
-        self.service = self._make_service(submissions, progress)
+        running = RunningOperations(self._backend, self.heads, self.local, self.notes)
+        queries = JobQueries(
+            self.jobs,
+            self.ownership,
+            self.forwarding,
+            progress,
+            self.watchers,
+            self.history,
+            self.wall_times,
+            self.blobs,
+            clock,
+        )
+        self.hosted = HostedPrograms(self.programs, queries, self.heads, self.ownership, running.interrupt_program)
+        self.service = self._make_service(submissions, queries)
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
         self.results.check_exchange = self.places.check_exchange
-        self.spark_connect = self._make_spark_connect(submissions)
+        self.spark_connect = spark_connect(
+            self.env, self.store, self.service, submissions, running, self.requests, self.places
+        )
         self.gateway = ExecutorGateway(
             settings,
             self.executors,
@@ -241,6 +258,7 @@ class SchedulerApp:
             lambda: [info.address for info in self.schedulers.infos()],
             self._backend,
             self.places,
+            self.hosted,
         )
         self.for_schedulers = SchedulerGatewayService(
             self.local,
@@ -254,24 +272,14 @@ class SchedulerApp:
             self.requests,
         )
 
-    def _make_service(self, submissions: Submissions, progress: ProgressView) -> SchedulerService:
+    def _make_service(self, submissions: Submissions, queries: JobQueries) -> SchedulerService:
         settings, backend, clock = self.settings, self._backend, self._clock
         audit = Audit(backend, clock, settings.scheduler_id)
         return SchedulerService(
             settings,
             submissions,
             Retries(self.jobs, self.blobs, audit, submissions),
-            JobQueries(
-                self.jobs,
-                self.ownership,
-                self.forwarding,
-                progress,
-                self.watchers,
-                self.history,
-                self.wall_times,
-                self.blobs,
-                clock,
-            ),
+            queries,
             self.local,
             self.ownership,
             self.heads,
@@ -286,29 +294,9 @@ class SchedulerApp:
             self.notes,
             CatalogQueries(backend),
             self.programs,
+            self.hosted,
+            ProgramQueries(self.programs, self.heads, settings.exchange_dir, partial(list_calls, self._backend)),
         )
-
-    def _make_spark_connect(self, submissions: Submissions) -> SparkConnectService:
-        settings, backend, clock = self.settings, self._backend, self._clock
-        sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
-        running = RunningOperations(backend, self.heads, self.local, self.notes)
-        operations = Operations(
-            backend,
-            clock,
-            sessions,
-            ConnectCalls(self.requests),
-            submissions,
-            self.service.queries,
-            running,
-            self.heads,
-            self.results,
-            settings.exchange_dir,
-            self.service,
-        )
-        artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
-        checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
-        calls = ProgramCalls(backend, clock)
-        return SparkConnectService(sessions, operations, running, artifacts, checkpoints, self.programs, calls)
 
     # ---------------------------------------------------------------- life
 
@@ -349,6 +337,7 @@ class SchedulerApp:
             cleaning=whenever(self._clean_wake, self._clean),
             sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
             connect=every(_ROUND_LOOK_S, self._sweep_connect),
+            programs=every(_PROGRAMS_LOOK_S, self.hosted.close_ended),
         )
 
     def release_polls(self) -> None:
@@ -414,12 +403,12 @@ class SchedulerApp:
         self._wake_for_tasks()
 
     def _wake_for_tasks(self) -> None:
-        if self.queue.has_runnable:
+        if self.queue.has_runnable or self.program_queue.has_runnable:
             self.dispatcher.wake()
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """The head of a job has changed in the store, or is gone."""
-        for part in (self.checks, self.clean_ups, self.retention):
+        for part in (self.checks, self.clean_ups, self.retention, self.hosted):
             part.on_head(job_id, head)
         for each in self._deliveries:
             each.on_head(job_id, head)
@@ -457,7 +446,9 @@ class SchedulerApp:
     async def _clean(self) -> None:
         await asyncio.sleep(timing.CLEAN_UPS_TOGETHER_S)
         if await self.clean_ups.prepare():
-            self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
+            self.dispatcher.nudge(
+                lambda session: not (session.is_draining or session.is_gone or session.record.runs_programs), at_most=1
+            )
 
     async def _sweep_connect(self) -> None:
         if self.rounds.has_begun("connect", _CONNECT_SWEEP_S):

@@ -188,6 +188,39 @@ class Programs:
                 return
         raise StateUnavailableError(f"the end of program {key.program_id} could not be noted: try again")
 
+    async def close(self, key: ProgramKey, why: str) -> bool:
+        """End a program that has not ended by itself; return false if it has ended, or never began.
+
+        No call of any attempt has an effect from now on.
+        """
+        for _ in range(_TRIES):
+            record, revision = await self._read(key)
+            if record is None or record.ended_ms:
+                return False
+            changes = {"ended_ms": self._clock.now_ms(), "exit_code": 1, "why_ended": why}
+            ops = [Put(*key.place, record.model_copy(update=changes).encoded())]
+            if isinstance(await commit_settled(self._backend, ops, {key.place: revision}), Committed):
+                log.info("program_closed", program_id=key.program_id, why=why)
+                return True
+        raise StateUnavailableError(f"program {key.program_id} could not be ended: try again")
+
+    async def info(self, key: ProgramKey) -> pb.ProgramInfo:
+        """Return how a program stands; `NotFoundError` if it never began."""
+        record, _ = await self._read(key)
+        if record is None:
+            raise unknown(key)
+        return pb.ProgramInfo(
+            program_id=record.program_id,
+            attempt=record.attempt,
+            ended=bool(record.ended_ms),
+            exit_code=record.exit_code,
+            why_ended=record.why_ended,
+            began_ms=record.began_ms,
+            attempt_ms=record.attempt_ms,
+            ended_ms=record.ended_ms,
+            calls=await self._count(key),
+        )
+
     async def _read(self, key: ProgramKey) -> tuple[ProgramRecord | None, int]:
         found = await self._backend.get(*key.place)
         if found is None:

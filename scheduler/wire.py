@@ -37,6 +37,7 @@ WORK: Final = {
     StageWork.PUBLISH: pb.PUBLISH,
     StageWork.REPLAN: pb.REPLAN,
     StageWork.STEP: pb.STEP,
+    StageWork.PROGRAM: pb.PROGRAM,
 }
 STATE: Final = {
     JobState.QUEUED: pb.QUEUED,

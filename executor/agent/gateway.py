@@ -140,6 +140,15 @@ class SchedulerGateway:
         answer: pb.ReadCatalogResponse = await self._call("ReadCatalog", request, timeout_s)
         return answer
 
+    async def begin_attempt(self, request: pb.BeginAttemptRequest, timeout_s: float) -> pb.BeginAttemptResponse:
+        """Begin an attempt of a program; `NotFoundError` when its job does not want it here."""
+        answer: pb.BeginAttemptResponse = await self._call("BeginAttempt", request, timeout_s)
+        return answer
+
+    async def end_attempt(self, request: pb.EndAttemptRequest, timeout_s: float) -> None:
+        """Say that a program has ended by itself; `AttemptSupersededError` when another attempt counts."""
+        await self._call("EndAttempt", request, timeout_s)
+
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
         """Say that this incarnation is over."""
         await self._call("DeregisterExecutor", request, timeout_s)

@@ -39,6 +39,8 @@ class Identity:
     """Major and minor version: pickled functions need the same on both sides."""
     stream_address: str = ""
     """The address at which other executors read the streams of tasks here; empty if it cannot stream."""
+    runs_programs: bool = False
+    """Whether its slots are for programs."""
 
 
 class Registration:
@@ -158,6 +160,7 @@ class Registration:
             stream_address=self._identity.stream_address,
             features=FEATURES,
             machine=self._settings.machine,
+            runs_programs=self._identity.runs_programs,
         )
         self._add_places(request)
         return request

@@ -85,6 +85,7 @@ _SCHEDULER_FLAGS: Final = {
 _EXECUTOR_FLAGS: Final = {
     "scheduler": flag("H:P[,H:P]", "Schedulers of the cluster.", shown=DEFAULT_ADDRESS, variables="ONAGER_SCHEDULER"),
     "slots": Slots,
+    "program_slots": Annotated[int | None, typer.Option(min=0, help="Programs at once.", show_default="8")],
     "exchange_dir": flag("DIR", _EXCHANGE_HELP, shown="none: required"),
     "exchange_shared": flag(
         None, "The path is a volume that all machines of the Spark cluster share.", "--exchange-shared", kind=bool
@@ -408,7 +409,7 @@ def logs(
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Show what tasks logged: Spark, functions that print, and what was kept of failed attempts."""
+    """Show what tasks logged, or what a program printed: Spark, functions, and what was kept of failed attempts."""
     from onager.cli.logs import logs as show
 
     show(scheduler, job_id, tail, output, follow=follow, stage_id=stage, partition=partition, attempt=attempt)

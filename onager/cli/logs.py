@@ -9,6 +9,7 @@ from typing import Final
 
 import onager
 from onager.cli.exits import ExitCode, fail
+from onager.cli.run_hosted import show
 from onager.client.logs import AttemptLog
 
 KEPT_BYTES: Final = 256 * 1024
@@ -20,11 +21,18 @@ Cut = Callable[[str], str]
 
 
 def logs(scheduler: str, job_id: str, tail: str, output: str, *, follow: bool, **selected: int | None) -> None:
-    """Print a job's logs as they come: of *selected* stage_id, partition and attempt. Notes go to standard error."""
+    """Print a job's logs as they come: of *selected* stage_id, partition and attempt. Notes go to standard error.
+
+    Of a program, unless something is selected, that is what it printed.
+    """
     tail_bytes, cut = amount(tail)
     shown: tuple[int, int, int, int] | None = None
     seen: set[tuple[int, int, int, int]] = set()
     with onager.connect(scheduler) as client:
+        is_whole = output != "json" and all(each is None for each in selected.values())
+        if is_whole and client.job(job_id).progress().is_program:
+            show(client.program(job_id), follow=follow)
+            return
         for log in client.job(job_id).logs(**selected, tail_bytes=tail_bytes, follow=follow):
             if output == "json":
                 print(json.dumps(asdict(log), ensure_ascii=False), flush=follow)

@@ -5,12 +5,14 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from onager.client.audit import AuditEntry, list_audit
 from onager.client.catalog import CatalogEntry, get_entry, list_catalog, list_partitions
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
+from onager.client.program import ProgramHandle, program_message
 from onager.client.progress import JobProgress
 from onager.client.results import ResultReader
 from onager.client.script import Script
@@ -175,6 +177,44 @@ class OnagerClient:
         """
         options = {"views": views or {}, "conf": conf or {}, "labels": labels, "deadline": deadline}
         return Script(self.submit, name, options)
+
+    def run(
+        self,
+        path: PathLike,
+        *,
+        args: Sequence[str] = (),
+        py_files: Sequence[PathLike] = (),
+        files: Sequence[PathLike] = (),
+        archives: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        conf: Mapping[str, object] | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        deadline: str | None = None,
+        program_id: str | None = None,
+    ) -> ProgramHandle:
+        """Have the cluster run the program of PySpark in the file *path* with *args*, and return once it is stored.
+
+        It goes on, whichever process dies. *py_files* (``.py``, ``.zip``) can be imported, also by its functions;
+        *files* lie in its working directory; *archives*, as ``PATH#FOLDER``, are unpacked there. *conf* are settings of
+        its sessions, and of Onager. The other parameters are those of `sql`; the same *program_id* is the same program.
+        """
+        message = program_message(
+            path, args, py_files=py_files, files=files, archives=archives, environment=environment
+        )
+        spec = job_spec(
+            program=message,
+            name=Path(path).name if name is None else name,
+            views={},
+            conf=conf or {},
+            labels=labels,
+            deadline=deadline,
+        )
+        return ProgramHandle(self._connection, self.submit(spec, program_id))
+
+    def program(self, program_id: str) -> ProgramHandle:
+        """Return the program of that id, whoever submitted it."""
+        return ProgramHandle(self._connection, self.job(program_id))
 
     def submit(self, spec: pb.JobSpec, job_id: str | None = None) -> JobHandle:
         """Submit *spec*, and return once the job is stored durably.

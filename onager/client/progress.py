@@ -207,6 +207,11 @@ class JobProgress:
         """Return whether the job's stages are steps, each a job of its own."""
         return any(stage.work == "step" for stage in self.stages)
 
+    @property
+    def is_program(self) -> bool:
+        """Return whether the job is a program of PySpark."""
+        return any(stage.work == "program" for stage in self.stages)
+
     @classmethod
     def from_message(cls, message: pb.JobProgress) -> Self:
         """Return the progress that *message* describes."""

@@ -266,6 +266,7 @@ def job_spec(
     labels: Mapping[str, str] | None = None,
     deadline: str | None = None,
     script: pb.ScriptSpec | None = None,
+    program: pb.ProgramSpec | None = None,
 ) -> pb.JobSpec:
     """Return the specification of a job; raises `RequestTooLargeError` if it exceeds the schedulers' limit."""
     if deadline is not None:
@@ -275,6 +276,7 @@ def job_spec(
         sql=None if sql is None else pb.SqlScript(text=sql, parameters=parameter_messages(params)),
         python=python,
         script=script,
+        program=program,
         labels=labels,
         views=[view_message(view_name, view) for view_name, view in views.items()],
         conf={key: conf_text(value) for key, value in conf.items()},
@@ -284,7 +286,7 @@ def job_spec(
     size_bytes = spec.ByteSize()
     if size_bytes > MAX_JOB_SPEC_BYTES:
         raise RequestTooLargeError(
-            "the job (query text, functions, Python files)",
+            "the job (query text, functions, a program with its files)",
             size_bytes,
             MAX_JOB_SPEC_BYTES,
             "put data into files that the query reads, not into the query",

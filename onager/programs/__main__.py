@@ -17,12 +17,15 @@ import types
 import uuid
 
 from onager.programs.changes import change_pyspark
+from onager.programs.output import Output, take_over
 from onager.programs.stub import Program, say
-from onager.programs.tasks import CURRENT, Task, follow_tasks, uuid1, uuid4
+from onager.programs.tasks import CURRENT, ROOT, Task, follow_tasks, uuid1, uuid4
 from onager.programs.terms import Terms
 
 _DIE_WITH_PARENT = 1
 """Linux's PR_SET_PDEATHSIG."""
+_DUMPABLE = 4
+"""Linux's PR_SET_DUMPABLE."""
 
 
 def _seed_all(terms: Terms) -> None:
@@ -42,9 +45,11 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     except (OSError, SyntaxError, ValueError) as error:
         say(f"{path} cannot be run: {error}")
         return 2
-    root = Task("0", terms.seed)
-    CURRENT.set(root)
+    CURRENT.set(Task(ROOT, terms.seed))
     follow_tasks()
+    if terms.output >= 0:
+        Program.output = Output(terms.output, terms.shown)
+        take_over(Program.output)
     change_pyspark(terms)
     _seed_all(terms)
     module = types.ModuleType("__main__")
@@ -70,8 +75,10 @@ def main() -> None:
     """Run the program that the command line names."""
     number, path, *arguments = sys.argv[1:]
     os.environ.pop("PYTHONHASHSEED", None)  # it was for this process
-    if sys.platform == "linux":  # nobody would note the end of a program whose command is gone
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # nobody would note the end of a program whose command is gone
+        libc.prctl(_DUMPABLE, 0, 0, 0, 0)  # the attempt's secret is for no other process of this user
     with os.fdopen(int(number)) as given:
         terms = Terms(**json.load(given))
     sys.exit(run(terms, path, arguments))

@@ -202,14 +202,14 @@ def _change_sessions(terms: Terms) -> None:
     for owner in (classic.SparkSession.Builder, connect.SparkSession.Builder):
         for name in ("getOrCreate", "create"):
             if (given := owner.__dict__.get(name)) is not None:
-                setattr(owner, name, _with_remote(given, terms.remote))
+                setattr(owner, name, _with_remote(given, terms))
 
 
-def _with_remote(given: Callable[..., Any], remote: str) -> Callable[..., Any]:
+def _with_remote(given: Callable[..., Any], terms: Terms) -> Callable[..., Any]:
     @functools.wraps(given)
     def wrapped(self: Any) -> Any:
-        self._options = {key: value for key, value in self._options.items() if key != "spark.master"}
-        self._options["spark.remote"] = remote
+        options = {key: value for key, value in self._options.items() if key != "spark.master"}
+        self._options = {**terms.conf, **options, "spark.remote": terms.remote}
         return given(self)
 
     return wrapped

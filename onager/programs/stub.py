@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from onager.programs.tasks import current
+from onager.programs.output import Output
+from onager.programs.tasks import ROOT, current
 
 PROGRAM_HEADER = "onager-program"
 CALL_HEADER = "onager-call"
@@ -45,6 +46,8 @@ class Program:
     """Where the program's own code is."""
 
     file = ""
+    output: Output | None = None
+    """Where what it prints goes, if that is not where the process prints."""
 
 
 class Stub:
@@ -180,9 +183,13 @@ def _judge(error: Exception) -> None:
         name = str(json.loads(trailing[ERROR]).get("class", ""))
     if name == "AttemptSupersededError":
         say(f"another attempt of the program counts: {failed.details()}")
+        if Program.output is not None:
+            Program.output.lost()
         os._exit(LOST)
     if failed.code().name in _FATAL:
         say(f"the program cannot go on: {failed.details()}")
+        if Program.output is not None:
+            Program.output.refused(failed.details())
         os._exit(REFUSED)
 
 
@@ -193,7 +200,11 @@ def say(text: str) -> None:
 
 
 def _naming() -> tuple[tuple[str, Any], ...]:
-    return (CALL_HEADER, current().call()), (LINE_HEADER, _line().encode())
+    task = current()
+    name = task.call()
+    if Program.output is not None and task.path == ROOT:
+        Program.output.reached(task.calls)
+    return (CALL_HEADER, name), (LINE_HEADER, _line().encode())
 
 
 def _line() -> str:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
+ROOT = "0"
+"""The path of the main thread."""
 _PLANS = 2**20
 """Ids of plans that a task may draw."""
 
@@ -32,7 +34,8 @@ class Task:
         self.path = path
         self._seed = seed
         self._tasks = count()
-        self._calls = count(1)
+        self.calls = 0
+        """How many it has made."""
         self._sessions = count()
         self._plans = count(1)
         self._variables = count()
@@ -54,7 +57,8 @@ class Task:
 
     def call(self) -> str:
         """Return the name of the task's next call."""
-        return f"{self.path}/{next(self._calls)}"
+        self.calls += 1
+        return f"{self.path}/{self.calls}"
 
     def session_id(self) -> str:
         """Return the id of the task's next session."""

@@ -21,6 +21,12 @@ class Terms:
     """What shows the token."""
     ca: str = ""
     """A file with the certificates of authorities; with it, connections use TLS."""
+    conf: dict[str, str] = field(default_factory=dict)
+    """Settings of its sessions, unless it sets them itself."""
+    output: int = -1
+    """The descriptor to which what is printed goes in frames; -1: it is printed as always."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """The last call of each task behind which earlier attempts have printed."""
     cert: str = ""
     key: str = ""
     """Files with the certificate that is shown to schedulers, and its key."""

@@ -74,6 +74,7 @@ STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
     "ExportJob": StreamLimit(8),
     "FetchResult": StreamLimit(64),
     "FetchLogs": StreamLimit(64),
+    "WatchOutput": StreamLimit(500),
     "FetchBlob": StreamLimit(64, has_shares=False),
     "WatchState": StreamLimit(4, can_wait=False, has_shares=False),
     "CheckState": StreamLimit(1, can_wait=False, has_shares=False),

@@ -28,6 +28,7 @@ class Work(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPLAN: _ClassVar[Work]
     FEED: _ClassVar[Work]
     STEP: _ClassVar[Work]
+    PROGRAM: _ClassVar[Work]
 JOB_STATE_UNSPECIFIED: JobState
 QUEUED: JobState
 PLANNING: JobState
@@ -44,6 +45,7 @@ PUBLISH: Work
 REPLAN: Work
 FEED: Work
 STEP: Work
+PROGRAM: Work
 
 class View(_message.Message):
     __slots__ = ("name", "path", "format", "options")
@@ -169,7 +171,7 @@ class SinkTable(_message.Message):
     def __init__(self, key: _Optional[str] = ..., table_id: _Optional[str] = ..., location: _Optional[str] = ..., replaces: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("sql", "python", "script", "connect", "name", "views", "conf", "py_files", "sink", "labels")
+    __slots__ = ("sql", "python", "script", "connect", "program", "name", "views", "conf", "py_files", "sink", "labels")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +190,7 @@ class JobSpec(_message.Message):
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     SCRIPT_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     CONF_FIELD_NUMBER: _ClassVar[int]
@@ -198,13 +201,14 @@ class JobSpec(_message.Message):
     python: PythonFunction
     script: ScriptSpec
     connect: ConnectPlan
+    program: ProgramSpec
     name: str
     views: _containers.RepeatedCompositeFieldContainer[View]
     conf: _containers.ScalarMap[str, str]
     py_files: _containers.RepeatedCompositeFieldContainer[PyFile]
     sink: Sink
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., script: _Optional[_Union[ScriptSpec, _Mapping]] = ..., connect: _Optional[_Union[ConnectPlan, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., script: _Optional[_Union[ScriptSpec, _Mapping]] = ..., connect: _Optional[_Union[ConnectPlan, _Mapping]] = ..., program: _Optional[_Union[ProgramSpec, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("job_id", "spec", "client_id", "protocol_version")
@@ -791,7 +795,7 @@ class ResultChunk(_message.Message):
     def __init__(self, schema: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ..., record_batch: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ExecutorInfo(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "exchange", "stream_address", "reason", "quarantined_until_ms", "load", "load_ms")
+    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "exchange", "stream_address", "reason", "quarantined_until_ms", "load", "load_ms", "programs", "program_slots")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -810,6 +814,8 @@ class ExecutorInfo(_message.Message):
     QUARANTINED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     LOAD_MS_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_SLOTS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -828,7 +834,9 @@ class ExecutorInfo(_message.Message):
     quarantined_until_ms: int
     load: ExecutorLoad
     load_ms: int
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., stream_address: _Optional[str] = ..., reason: _Optional[str] = ..., quarantined_until_ms: _Optional[int] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., load_ms: _Optional[int] = ...) -> None: ...
+    programs: int
+    program_slots: int
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., stream_address: _Optional[str] = ..., reason: _Optional[str] = ..., quarantined_until_ms: _Optional[int] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., load_ms: _Optional[int] = ..., programs: _Optional[int] = ..., program_slots: _Optional[int] = ...) -> None: ...
 
 class DrainExecutorRequest(_message.Message):
     __slots__ = ("executor_id", "reason")
@@ -891,6 +899,175 @@ class EndProgramRequest(_message.Message):
     def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., secret: _Optional[str] = ..., exit_code: _Optional[int] = ...) -> None: ...
 
 class EndProgramResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetProgramRequest(_message.Message):
+    __slots__ = ("program_id",)
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    program_id: str
+    def __init__(self, program_id: _Optional[str] = ...) -> None: ...
+
+class ProgramInfo(_message.Message):
+    __slots__ = ("program_id", "attempt", "ended", "exit_code", "why_ended", "began_ms", "attempt_ms", "ended_ms", "calls")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    WHY_ENDED_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    program_id: str
+    attempt: int
+    ended: bool
+    exit_code: int
+    why_ended: str
+    began_ms: int
+    attempt_ms: int
+    ended_ms: int
+    calls: int
+    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ..., began_ms: _Optional[int] = ..., attempt_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., calls: _Optional[int] = ...) -> None: ...
+
+class ListProgramCallsRequest(_message.Message):
+    __slots__ = ("program_id", "after", "limit")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    program_id: str
+    after: str
+    limit: int
+    def __init__(self, program_id: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ProgramCall(_message.Message):
+    __slots__ = ("task", "number", "kind", "target", "line", "at_ms", "attempt", "done", "error", "job_id", "session_id")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    number: int
+    kind: str
+    target: str
+    line: str
+    at_ms: int
+    attempt: int
+    done: bool
+    error: str
+    job_id: str
+    session_id: str
+    def __init__(self, task: _Optional[str] = ..., number: _Optional[int] = ..., kind: _Optional[str] = ..., target: _Optional[str] = ..., line: _Optional[str] = ..., at_ms: _Optional[int] = ..., attempt: _Optional[int] = ..., done: _Optional[bool] = ..., error: _Optional[str] = ..., job_id: _Optional[str] = ..., session_id: _Optional[str] = ...) -> None: ...
+
+class ListProgramCallsResponse(_message.Message):
+    __slots__ = ("calls", "next")
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[ProgramCall]
+    next: str
+    def __init__(self, calls: _Optional[_Iterable[_Union[ProgramCall, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
+
+class WatchOutputRequest(_message.Message):
+    __slots__ = ("program_id", "attempt", "position", "follow")
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    program_id: str
+    attempt: int
+    position: int
+    follow: bool
+    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., position: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class ProgramOutput(_message.Message):
+    __slots__ = ("stream", "content", "attempt", "position", "left_out")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    stream: int
+    content: bytes
+    attempt: int
+    position: int
+    left_out: int
+    def __init__(self, stream: _Optional[int] = ..., content: _Optional[bytes] = ..., attempt: _Optional[int] = ..., position: _Optional[int] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class ProgramSpec(_message.Message):
+    __slots__ = ("file_name", "source", "arguments", "files", "environment", "user")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    FILE_NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    file_name: str
+    source: bytes
+    arguments: _containers.RepeatedScalarFieldContainer[str]
+    files: _containers.RepeatedCompositeFieldContainer[ProgramFile]
+    environment: _containers.ScalarMap[str, str]
+    user: str
+    def __init__(self, file_name: _Optional[str] = ..., source: _Optional[bytes] = ..., arguments: _Optional[_Iterable[str]] = ..., files: _Optional[_Iterable[_Union[ProgramFile, _Mapping]]] = ..., environment: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ...) -> None: ...
+
+class ProgramFile(_message.Message):
+    __slots__ = ("name", "content", "use", "alias")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    USE_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    content: bytes
+    use: str
+    alias: str
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ..., use: _Optional[str] = ..., alias: _Optional[str] = ...) -> None: ...
+
+class BeginAttemptRequest(_message.Message):
+    __slots__ = ("task", "executor_id", "incarnation", "secret", "user")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    task: TaskId
+    executor_id: str
+    incarnation: str
+    secret: str
+    user: str
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+
+class BeginAttemptResponse(_message.Message):
+    __slots__ = ("begun", "owner", "user")
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    begun: BeginProgramResponse
+    owner: str
+    user: str
+    def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+
+class EndAttemptRequest(_message.Message):
+    __slots__ = ("task", "end")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    task: TaskId
+    end: EndProgramRequest
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., end: _Optional[_Union[EndProgramRequest, _Mapping]] = ...) -> None: ...
+
+class EndAttemptResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -1730,7 +1907,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "features", "machine", "places")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "features", "machine", "places", "runs_programs")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1747,6 +1924,7 @@ class RegisterExecutorRequest(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
+    RUNS_PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1763,7 +1941,8 @@ class RegisterExecutorRequest(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     machine: str
     places: _containers.RepeatedCompositeFieldContainer[PlaceView]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., machine: _Optional[str] = ..., places: _Optional[_Iterable[_Union[PlaceView, _Mapping]]] = ...) -> None: ...
+    runs_programs: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., machine: _Optional[str] = ..., places: _Optional[_Iterable[_Union[PlaceView, _Mapping]]] = ..., runs_programs: _Optional[bool] = ...) -> None: ...
 
 class PlaceView(_message.Message):
     __slots__ = ("name", "path", "id", "generation", "mark", "problem", "wanted")

@@ -158,6 +158,21 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.EndProgramRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.EndProgramResponse.FromString,
                 _registered_method=True)
+        self.GetProgram = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/GetProgram',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.GetProgramRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ProgramInfo.FromString,
+                _registered_method=True)
+        self.ListProgramCalls = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/ListProgramCalls',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.ListProgramCallsRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ListProgramCallsResponse.FromString,
+                _registered_method=True)
+        self.WatchOutput = channel.unary_stream(
+                '/onager.v1.OnagerScheduler/WatchOutput',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.WatchOutputRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ProgramOutput.FromString,
+                _registered_method=True)
 
 
 class OnagerSchedulerServicer:
@@ -330,6 +345,26 @@ class OnagerSchedulerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetProgram(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListProgramCalls(self, request, context):
+        """The calls of a program that are recorded, by task and number.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchOutput(self, request, context):
+        """What a program that is a job printed, and prints until it ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OnagerSchedulerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -452,6 +487,21 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.EndProgram,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.EndProgramRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.EndProgramResponse.SerializeToString,
+            ),
+            'GetProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetProgram,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.GetProgramRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ProgramInfo.SerializeToString,
+            ),
+            'ListProgramCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProgramCalls,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.ListProgramCallsRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ListProgramCallsResponse.SerializeToString,
+            ),
+            'WatchOutput': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchOutput,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.WatchOutputRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ProgramOutput.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1114,6 +1164,87 @@ class OnagerScheduler:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def GetProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/GetProgram',
+            onager_dot_protocol_dot_onager__pb2.GetProgramRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ProgramInfo.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProgramCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/ListProgramCalls',
+            onager_dot_protocol_dot_onager__pb2.ListProgramCallsRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ListProgramCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchOutput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/WatchOutput',
+            onager_dot_protocol_dot_onager__pb2.WatchOutputRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ProgramOutput.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class OnagerExecutorGatewayStub:
     """---------------------------------------------------------------- for executors
@@ -1160,6 +1291,16 @@ class OnagerExecutorGatewayStub:
                 '/onager.v1.OnagerExecutorGateway/AwaitRequests',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsResponse.FromString,
+                _registered_method=True)
+        self.BeginAttempt = channel.unary_unary(
+                '/onager.v1.OnagerExecutorGateway/BeginAttempt',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.BeginAttemptRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.BeginAttemptResponse.FromString,
+                _registered_method=True)
+        self.EndAttempt = channel.unary_unary(
+                '/onager.v1.OnagerExecutorGateway/EndAttempt',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.EndAttemptRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.EndAttemptResponse.FromString,
                 _registered_method=True)
         self.DeregisterExecutor = channel.unary_unary(
                 '/onager.v1.OnagerExecutorGateway/DeregisterExecutor',
@@ -1221,6 +1362,20 @@ class OnagerExecutorGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginAttempt(self, request, context):
+        """Begins an attempt of a program that is a job, on the executor that holds its task.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndAttempt(self, request, context):
+        """The program of a job has ended by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeregisterExecutor(self, request, context):
         """The executor leaves for good; what it still ran is handed out again.
         """
@@ -1265,6 +1420,16 @@ def add_OnagerExecutorGatewayServicer_to_server(servicer, server):
                     servicer.AwaitRequests,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.AwaitRequestsResponse.SerializeToString,
+            ),
+            'BeginAttempt': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginAttempt,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.BeginAttemptRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.BeginAttemptResponse.SerializeToString,
+            ),
+            'EndAttempt': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndAttempt,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.EndAttemptRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.EndAttemptResponse.SerializeToString,
             ),
             'DeregisterExecutor': grpc.unary_unary_rpc_method_handler(
                     servicer.DeregisterExecutor,
@@ -1463,6 +1628,60 @@ class OnagerExecutorGateway:
             '/onager.v1.OnagerExecutorGateway/AwaitRequests',
             onager_dot_protocol_dot_onager__pb2.AwaitRequestsRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.AwaitRequestsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginAttempt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutorGateway/BeginAttempt',
+            onager_dot_protocol_dot_onager__pb2.BeginAttemptRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.BeginAttemptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndAttempt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutorGateway/EndAttempt',
+            onager_dot_protocol_dot_onager__pb2.EndAttemptRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.EndAttemptResponse.FromString,
             options,
             channel_credentials,
             insecure,

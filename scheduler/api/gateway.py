@@ -15,6 +15,7 @@ from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import by_key, task_key
 from onager.scheduler import wire
+from onager.scheduler.api.hosted_programs import HostedPrograms
 from onager.scheduler.catalog.reading import read_catalog
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
@@ -54,6 +55,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     connect_at: Callable[[], Sequence[str]]
     backend: StateBackendClient
     places: PlaceAdmission
+    programs: HostedPrograms
 
     @translated
     async def RegisterExecutor(  # noqa: N802
@@ -85,7 +87,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if request.progress:
             self.record_progress(request.progress)
         answer = pb.HeartbeatResponse(
-            clean_ups=await self.clean_ups.forgotten(request.kept_jobs), connect_at=self.connect_at()
+            clean_ups=await self.clean_ups.forgotten(request.kept_jobs),
+            connect_at=[] if session.record.runs_programs else self.connect_at(),
         )
         if not session.is_draining:
             leftovers = await self.clean_ups.leftovers(request.exchange_files, self.executors.registry.lives)
@@ -93,7 +96,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             answer.tell_again.extend(leftovers.tell_again)
         await self._look_at_places(session, request, answer)
         await self.clean_ups.cleaned_up(request.cleaned_up)
-        if not session.is_draining:
+        if not (session.is_draining or session.record.runs_programs):
             answer.clean_ups.extend(self.clean_ups.clean_ups_for(session.executor_id))
         if request.running:
             self.reconciler.learn_running(session, {task_key(t) for t in request.running})
@@ -179,6 +182,21 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         """Return records of the catalog, all at one revision."""
         await self._session(request)
         return await read_catalog(self.backend, request)
+
+    @translated
+    async def BeginAttempt(  # noqa: N802
+        self,
+        request: pb.BeginAttemptRequest,
+        context: Context,  # noqa: ARG002
+    ) -> pb.BeginAttemptResponse:
+        """Begin an attempt of a program that is a job."""
+        return await self.programs.begin(request)
+
+    @translated
+    async def EndAttempt(self, request: pb.EndAttemptRequest, context: Context) -> pb.EndAttemptResponse:  # noqa: ARG002, N802
+        """Note that such a program has ended by itself."""
+        await self.programs.end(request)
+        return pb.EndAttemptResponse()
 
     @translated
     async def DeregisterExecutor(  # noqa: N802

@@ -180,12 +180,17 @@ class ProgressView:
     def _waiting_for(self, graph: ExecutionGraph) -> str:
         if not graph.is_active or running_count(graph) or any(running_steps(graph)):
             return ""
+        if graph.is_program:
+            takers = self.executors.taking_work(programs=True)
+            return "" if takers else "no executor runs programs: start one with --program-slots above 0"
         if not self.executors.total_slots:
             return why_nobody_works(self.executors.infos())
         free = [
             session.slot
             for session in self.executors.sessions
-            if self.executors.takes_work(session) and len(session.held) < session.record.slots
+            if self.executors.takes_work(session)
+            and len(session.held) < session.record.slots
+            and not session.record.runs_programs
         ]
         busy = [(job_id, n) for job_id, n in self.queue.busiest(_BUSY_JOBS) if job_id != graph.job_id]
         if sum(n for _, n in busy) and not free:

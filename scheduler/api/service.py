@@ -16,9 +16,11 @@ from onager.protocol.security import caller_of, principal
 from onager.protocol.serving import SharedMessage, translated, translated_stream
 from onager.scheduler import wire
 from onager.scheduler.api.exports import JobExports
+from onager.scheduler.api.hosted_programs import HostedPrograms
 from onager.scheduler.api.job_list import listed
 from onager.scheduler.api.job_logs import JobLogs
 from onager.scheduler.api.job_queries import JobQueries, asked_job_id
+from onager.scheduler.api.program_queries import ProgramQueries
 from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.catalog.reading import CatalogQueries
@@ -64,6 +66,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     notes: AuditNotes
     catalog: CatalogQueries
     programs: Programs
+    hosted: HostedPrograms
+    of_programs: ProgramQueries
 
     @property
     def stream_share_percent(self) -> int:
@@ -135,6 +139,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
             async with self.audit.act(caller_of(context), "cancel", job_id, request.reason) as act:
                 reason = request.reason or "cancelled on request"
+                if before.graph.is_program:  # first, so that no call of it has an effect once this has answered
+                    await self.hosted.close(job_id, reason)
                 graph = await self.local.coordinator(job_id).cancel_job(reason, principal())
                 is_cancelled = graph.state is JobState.CANCELLED
                 if not is_cancelled:
@@ -188,6 +194,25 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Note that a program has ended by itself."""
         await self.programs.end(principal(), request)
         return pb.EndProgramResponse()
+
+    @translated
+    async def GetProgram(self, request: pb.GetProgramRequest, context: Context) -> pb.ProgramInfo:  # noqa: ARG002, N802
+        """Return how a program stands."""
+        return await self.of_programs.get(request)
+
+    @translated
+    async def ListProgramCalls(  # noqa: N802
+        self,
+        request: pb.ListProgramCallsRequest,
+        context: Context,  # noqa: ARG002
+    ) -> pb.ListProgramCallsResponse:
+        """Return calls of a program."""
+        return await self.of_programs.calls(request)
+
+    @translated_stream
+    def WatchOutput(self, request: pb.WatchOutputRequest, context: Context) -> AsyncIterator[pb.ProgramOutput]:  # noqa: ARG002, N802
+        """Yield what a program printed, and prints."""
+        return self.of_programs.output(request)
 
     @translated
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802

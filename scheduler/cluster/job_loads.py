@@ -49,10 +49,14 @@ class JobLoad:
 
 
 class JobLoads:
-    """Keeps the `FairQueue` up to date, and collects the loads to tell other schedulers."""
+    """Keeps the queues up to date, and collects the loads to tell other schedulers."""
 
-    def __init__(self, queue: FairQueue, heads: JobHeads, ownership: Ownership, clock: Clock) -> None:
+    def __init__(
+        self, queue: FairQueue, programs: FairQueue, heads: JobHeads, ownership: Ownership, clock: Clock
+    ) -> None:
+        """Jobs wait in *queue* for slots of tasks, or in *programs* for slots of programs."""
         self._queue = queue
+        self._programs = programs
         self._heads = heads
         self._ownership = ownership
         self._clock = clock
@@ -152,7 +156,7 @@ class JobLoads:
 
     def rest_job(self, job_id: JobId) -> None:
         """Give the job no slots for a moment: it had less to do than it seemed, or cannot be worked on."""
-        if job_id not in self._resting and self._queue.knows(job_id):
+        if job_id not in self._resting and (self._queue.knows(job_id) or self._programs.knows(job_id)):
             self._resting[job_id] = asyncio.get_running_loop().call_later(timing.JOB_RESTS_S, self._go_on, job_id)
             self._refeed(job_id)
 
@@ -184,7 +188,7 @@ class JobLoads:
 
     def _feed(self, job_id: JobId, head: JobHead) -> None:
         load = self._known[job_id]
-        self._queue.update(
+        (self._programs if head.is_program else self._queue).update(
             job_id,
             submitted_ms=head.submitted_ms,
             weight=head.weight,
@@ -199,6 +203,7 @@ class JobLoads:
 
     def _forget(self, job_id: JobId) -> None:
         self._queue.remove(job_id)
+        self._programs.remove(job_id)
         self._known.pop(job_id, None)
         self._changes.pop(job_id, None)
         self._stop_pausing(job_id)
@@ -208,14 +213,19 @@ class JobLoads:
     # ---------------------------------------------------------------- of the whole cluster, for any thread
 
     def tasks(self) -> tuple[int, int]:
-        """Return how many tasks run and wait, of all active jobs; an assumed number counts as one task."""
-        loads = list(self._known.values())
+        """Return how many tasks run and wait, of all active jobs; an assumed number counts as one task.
+
+        Programs are no tasks.
+        """
+        loads = [load for job_id, load in list(self._known.items()) if not self._programs.knows(job_id)]
         return sum(load.running for load in loads), sum(map(_waiting, loads))
 
     def claims(self) -> list[SlotClaim]:
-        """Return what each active job could use."""
+        """Return what each active job could use of the slots for tasks."""
         found = []
         for head in self._heads.active():
+            if head.is_program:
+                continue
             load = self._known.get(JobId(head.job_id))
             tasks = 0 if load is None else load.running + _waiting(load)
             found.append(SlotClaim(tasks, head.session, head.session_max_tasks))

@@ -28,7 +28,16 @@ from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
 from onager.scheduler.connect.responses import START, Cursor, Ids, Kept, after, cursor_after, progress, rows
-from onager.scheduler.connect.running import LABEL_CHARS, OPERATION, SESSION, TAG, USER, RunningOperations, job_id_of
+from onager.scheduler.connect.running import (
+    LABEL_CHARS,
+    OPERATION,
+    PROGRAM,
+    SESSION,
+    TAG,
+    USER,
+    RunningOperations,
+    job_id_of,
+)
 from onager.scheduler.connect.sessions import Session, Sessions, end_of
 from onager.scheduler.connect.settings import check_settings
 from onager.scheduler.executors.connect_calls import ConnectCalls
@@ -259,6 +268,7 @@ class Operations:
             conf={k: v for k, v in session.conf.items() if k.startswith(PREFIX)},  # Spark's come with the session
             labels={
                 USER: operation.key.user[:LABEL_CHARS],
+                **({} if operation.call is None else {PROGRAM: operation.call.fence.key.path}),
                 SESSION: operation.key.session_id,
                 OPERATION: operation.operation_id,
                 _PLAN: digest,

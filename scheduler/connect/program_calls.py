@@ -15,10 +15,13 @@ from onager.clock import Clock
 from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.ids import may_be_drawn
 from onager.program_errors import NotDeterministicError
+from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MIB
+from onager.protocol.security import PROGRAM_HEADER
 from onager.scheduler.connect.failures import OF_CALL, ConnectError, decoded, encoded, too_large
 from onager.scheduler.connect.program_targets import kind_of, target_of
-from onager.scheduler.connect.records import OperationRecord
+from onager.scheduler.connect.records import OperationRecord, SessionKey
+from onager.scheduler.connect.running import job_id_of
 from onager.scheduler.programs import Fence, ProgramKey, ProgramRecord, is_secret, knows, superseded, unknown
 from onager.scheduler.records import Extra
 from onager.state_backend import ABSENT, Committed, Keyspace, KeyValue, Put, StateBackendClient, commit_settled
@@ -27,8 +30,6 @@ MAX_CALLS: Final = 100_000
 """Calls of one task of a program."""
 MAX_OUTCOME_BYTES: Final = MIB
 """The outcome of one call, in Base64."""
-PROGRAM_HEADER: Final = "onager-program"
-"""Metadata of a call: ``ID/ATTEMPT/SECRET``."""
 CALL_HEADER: Final = "onager-call"
 """Metadata of a call that is recorded: ``TASK/NUMBER``."""
 LINE_HEADER: Final = "onager-line-bin"
@@ -37,6 +38,7 @@ _TASK: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,20}")
 _GOES_ON: Final = "ReattachExecute"
 """The method that goes on with the responses to a call, under its name."""
 _LINE_CHARS: Final = 256
+_ERROR_CHARS: Final = 1000
 _TRIES: Final = 20
 
 
@@ -244,6 +246,40 @@ class ProgramCalls:
         if method != _GOES_ON and found is not None:
             _check_same(name, fresh, call.record)
         return call
+
+
+async def list_calls(
+    backend: StateBackendClient, key: ProgramKey, request: pb.ListProgramCallsRequest
+) -> pb.ListProgramCallsResponse:
+    """Return up to *limit* calls of a program, those after the one that the last page named."""
+    prefix = f"{key.path}/"
+    after = f"{prefix}{request.after}" if request.after else None
+    program = await backend.get(*key.place)
+    if program is None:
+        raise unknown(key)
+    user = ProgramRecord.decoded(program.value, f"Programs/{program.key}").user
+    page = await backend.scan(Keyspace.ProgramCalls, prefix, limit=request.limit, start_after=after)
+    answer = pb.ListProgramCallsResponse()
+    for item in page.items:
+        record = CallRecord.decoded(item.value, f"ProgramCalls/{item.key}")
+        task, _, number = item.key.removeprefix(prefix).partition("/")
+        error = None if not record.error else decoded(base64.b64decode(record.error))
+        answer.calls.add(
+            task=task,
+            number=int(number),
+            kind=record.kind,
+            target=record.target,
+            line=record.line,
+            at_ms=record.at_ms,
+            attempt=record.attempt,
+            done=record.is_done,
+            error="" if error is None else f"{error.error_class}: {error}"[:_ERROR_CHARS],
+            job_id=job_id_of(SessionKey(user, record.session_id), record.operation_id) if record.operation_id else "",
+            session_id=record.session_id,
+        )
+    if len(page.items) == request.limit:
+        answer.next = page.items[-1].key.removeprefix(prefix)
+    return answer
 
 
 def _place(key: ProgramKey, task: str, number: int) -> tuple[Keyspace, str]:

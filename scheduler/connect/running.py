@@ -16,6 +16,8 @@ from onager.state_backend import Keyspace, StateBackendClient, each_page
 
 USER, SESSION, OPERATION = "connect.user", "connect.session", "connect.op"
 """Labels of an operation's job."""
+PROGRAM: Final = "connect.program"
+"""The label of an operation's job that is a call of a program: ``OWNER/ID``, as its record has it."""
 TAG: Final = "connect.tag."
 LABEL_CHARS: Final = 256
 _NAMESPACE: Final = uuid.UUID("5f0a4d1c-7a2e-5b58-9d0c-0b6a6e9f1c55")
@@ -61,6 +63,13 @@ class RunningOperations:
                 self.notes.note(caller(), INTERRUPT, head.job_id, f"session {key.session_id}")
                 interrupted.append(head.labels[OPERATION])
         return interrupted
+
+    async def interrupt_program(self, path: str) -> None:
+        """Cancel all operations of a program that run."""
+        await self._read_active()
+        for head in list(self.heads.active()):
+            if head.labels.get(PROGRAM) == path:
+                await self.local.coordinator(JobId(head.job_id)).cancel_job("its program has ended", principal())
 
     async def states(self, key: SessionKey, operation_ids: Iterable[str]) -> dict[str, JobState | None]:
         """Return the states of operations: of those that are named, or of all that run; None for unknown ones."""

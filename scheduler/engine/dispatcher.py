@@ -1,7 +1,11 @@
-"""Brings waiting polls and waiting tasks together: one loop fills all free slots with one append per job."""
+"""Brings waiting polls and waiting tasks together: one loop fills all free slots with one append per job.
+
+Programs wait for slots of their own, in a queue of their own: neither holds up the other.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -20,20 +24,26 @@ from onager.waiting import is_set_within
 log = structlog.get_logger(__name__)
 
 
+class Lane(NamedTuple):
+    """What waits for the slots of one kind of executors, and who assigns it."""
+
+    tasks: TaskManager
+    queue: FairQueue
+    is_of_programs: bool
+
+
 class Dispatcher:
     """The free slots that this scheduler holds: each belongs to a waiting poll."""
 
     def __init__(
         self,
-        tasks: TaskManager,
-        queue: FairQueue,
+        lanes: Sequence[Lane],
         clock: Clock,
         *,
         policy: TaskDistribution = TaskDistribution.ROUND_ROBIN,
         affinity: Affinity = lambda *_: 0.0,
     ) -> None:
-        self._tasks = tasks
-        self._queue = queue
+        self._lanes = lanes
         self._clock = clock
         self._policy = policy
         self._affinity = affinity
@@ -103,19 +113,25 @@ class Dispatcher:
             await asyncio.wait([started], timeout=timing.DISPATCH_ROUND_S)
 
     async def _fill(self) -> None:
-        """Fill slots while there are some; slots of an executor that fits no task are skipped."""
-        passed_over: set[ExecutorId] = set()
         try:
-            while reservations := self._reservations(self._queue.available, passed_over):
-                unfilled = await self._fill_some(reservations)
-                if not unfilled:
-                    return
-                passed_over |= {reservation.executor_id for reservation in unfilled}
+            for lane in self._lanes:
+                await self._fill_lane(lane)
         except OnagerError as error:
             log.warning("slots_not_filled", error=str(error))
             asyncio.get_running_loop().call_later(timing.DISPATCH_PAUSE_S, self._wake.set)
 
-    async def _fill_some(self, reservations: Sequence[ExecutorReservation]) -> Sequence[ExecutorReservation]:
+    async def _fill_lane(self, lane: Lane) -> None:
+        """Fill slots while there are some; slots of an executor that fits no task are skipped."""
+        passed_over: set[ExecutorId] = set()
+        while reservations := self._reservations(lane, passed_over):
+            unfilled = await self._fill_some(lane, reservations)
+            if not unfilled:
+                return
+            passed_over |= {reservation.executor_id for reservation in unfilled}
+
+    async def _fill_some(
+        self, lane: Lane, reservations: Sequence[ExecutorReservation]
+    ) -> Sequence[ExecutorReservation]:
         taken: dict[ExecutorId, int] = {}
         for reservation in reservations:
             taken[reservation.executor_id] = taken.get(reservation.executor_id, 0) + 1
@@ -126,7 +142,7 @@ class Dispatcher:
             offers[executor_id].filling += 1
             offers[executor_id].settled.clear()
         try:
-            filled = await self._tasks.fill_reservations(reservations)
+            filled = await lane.tasks.fill_reservations(reservations)
             for reservation in filled.unfilled:
                 self._give_back(offers[reservation.executor_id], 1)
             self._hand_over(filled.launches, offers)
@@ -156,8 +172,9 @@ class Dispatcher:
             offer.launches.append(launch.task_set)
             offer.answered.set()
 
-    def _reservations(self, available: int, passed_over: Collection[ExecutorId]) -> list[ExecutorReservation]:
-        """Take up to *available* slots from the polls that wait."""
+    def _reservations(self, lane: Lane, passed_over: Collection[ExecutorId]) -> list[ExecutorReservation]:
+        """Take as many slots from the polls that wait as there are tasks."""
+        available = lane.queue.available
         if not available:
             return []
         now_ms = self._clock.now_ms()
@@ -166,12 +183,13 @@ class Dispatcher:
             for offer in self._offers.values()
             if offer.credit > 0
             and offer.can_be_filled
+            and offer.session.record.runs_programs == lane.is_of_programs
             and offer.session.record.takes_work(now_ms)
             and offer.session.executor_id not in passed_over
         ]
         if self._policy is TaskDistribution.LOCALITY:
             wanted = min(available, sum(slots.free for slots in free))
-            places = near_their_input(free, self._queue.claims(wanted), self._affinity)
+            places = near_their_input(free, lane.queue.claims(wanted), self._affinity)
         else:
             places = spread(self._policy, free, available)
         return [ExecutorReservation.of(self._offers[e].session.slot, job_id) for e, job_id in places]

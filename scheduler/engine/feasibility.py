@@ -39,7 +39,7 @@ class Feasibility:
             if self._view.ownership.follows(job_id):
                 job = self._store.jobs.cached(job_id)
                 slot = ExecutorSlot(executor_id, "", 0, can_stream=executor_id in streaming())
-                return job is None or has_task_for(job.graph, slot, now_ms, executors())
+                return job is None or has_task_for(job.graph, slot, now_ms, executors(programs=job.graph.is_program))
             known = self._nothing.get((job_id, executor_id))
             return known is None or known[0] != self._loads.position(job_id)
 

@@ -34,7 +34,7 @@ from onager.scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger(__name__)
 
-_STEP: Final = OutputLayout("control")
+_CONTROL: Final = OutputLayout("control")
 
 
 class NewJobs:
@@ -86,6 +86,8 @@ class NewJobs:
             steps = await apart(len(content), encoded_steps, spec)
             await self._blobs.put(job_id, steps)
             graph = _script(graph, spec, [digest_of(step) for step in steps], now_ms)
+        elif spec.HasField("program"):
+            graph = _program(graph, now_ms)
         try:
             _, existed = await self._jobs.submit(graph, terms, blob, extra)
         except JobConflictError:
@@ -94,6 +96,20 @@ class NewJobs:
         except (StateCorruptError, SchemaVersionError):
             existed = True  # it is stored, and GetJob says what is wrong with its record
         return existed
+
+
+def _program(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
+    """Return the graph of a program: one task, of which the job's specification says everything."""
+    task = StageSpec(
+        stage_id=1,
+        name="program",
+        work=StageWork.PROGRAM,
+        plan_digest=None,
+        partitions=1,
+        inputs=(),
+        output=_CONTROL,
+    )
+    return planned_at_once(graph, [task], at_ms)
 
 
 def _script(graph: ExecutionGraph, spec: pb.JobSpec, steps: list[BlobDigest], at_ms: int) -> ExecutionGraph:
@@ -106,7 +122,7 @@ def _script(graph: ExecutionGraph, spec: pb.JobSpec, steps: list[BlobDigest], at
             plan_digest=digest,
             partitions=1,
             inputs=tuple(StageInput(before, "all") for before in sorted(set(step.after))),
-            output=_STEP,
+            output=_CONTROL,
         )
         for number, (step, digest) in enumerate(zip(spec.script.steps, steps, strict=True), start=1)
     ]

@@ -19,6 +19,9 @@ from onager.supervision import Background
 
 log = structlog.get_logger(__name__)
 
+_OF_SPECS = (pb.PLAN, pb.PROGRAM)
+"""Work that a job's specification says."""
+
 
 class Polls:
     """The answers to polls: launches, and whatever else executors have to know."""
@@ -130,8 +133,10 @@ class Polls:
         return [task_id(key) for key in await self._reconciler.unwanted(session, is_thrifty=is_thrifty)]
 
     def add_specs(self, answer: pb.PollWorkResponse | pb.ReportTasksResponse) -> None:
-        """Add the job specifications that planning tasks would otherwise fetch."""
-        for digest in dict.fromkeys(task_set.spec_digest for task_set in answer.task_sets if task_set.work == pb.PLAN):
+        """Add the job specifications that planning tasks and programs would otherwise fetch."""
+        for digest in dict.fromkeys(
+            task_set.spec_digest for task_set in answer.task_sets if task_set.work in _OF_SPECS
+        ):
             content = self._store.blobs.at_hand(digest)
             if content is not None:
                 answer.blobs.add(digest=digest, content=content)
@@ -140,7 +145,7 @@ class Polls:
         answer.task_sets.extend(self._reconciler.take_late(session))
         answer.cancel.extend(await self.unwanted(session))
         self._view.executors.add_quarantine(session, answer)
-        if not session.is_draining:
+        if not (session.is_draining or session.record.runs_programs):
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
 
     async def close(self) -> None:

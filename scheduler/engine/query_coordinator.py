@@ -66,8 +66,8 @@ class Cluster:
 
     slots: Callable[[], int]
     """Returns how many slots the executors have that take work."""
-    executors: Callable[[], Collection[str]] = frozenset
-    """Returns the executors that take work."""
+    executors: Callable[[ExecutionGraph], Collection[str]] = lambda _: frozenset()
+    """Returns the executors that take work of a job."""
     streams: Streams = field(default_factory=Streams)
     """Where executors stream."""
     inputs: StageInputs | None = None
@@ -218,7 +218,7 @@ class QueryCoordinator:
         left, slot = share.tasks, self._cluster.streams.known(share.slot)
         if limit < math.inf:
             left = min(left, math.floor(limit) - running_count(graph))
-        executors = self._cluster.executors() if has_failed_somewhere(graph) else ()
+        executors = self._cluster.executors(graph) if has_failed_somewhere(graph) else ()
         while left > 0:
             launched = pop_next_tasks(graph, slot, left, self._clock.now_ms(), executors)
             if launched is None:

@@ -173,7 +173,7 @@ class ReportReader:
         of, _, place = (failure.error_class or "").partition(".")
         if of == NO_PLACE:
             return failure if self._executors.may_see(place or WAREHOUSE) else _for_good(failure, _NOBODY_SEES)
-        taking_work = self._executors.taking_work()
+        taking_work = self._executors.taking_work(programs=graph.is_program)
         others = taking_work - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
         return failure if others or not taking_work else _for_good(failure, _NOBODY_READS)
 

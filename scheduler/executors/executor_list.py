@@ -17,10 +17,11 @@ def list_executors(
     """
     if request.state and request.state not in SHOWN_STATES:
         raise InvalidRequestError(f"{request.state!r} is not an executor's state; use {', '.join(SHOWN_STATES)}")
-    states = {record.executor_id: record.state_and_reason(now_ms)[0] for record in executors.registry}
+    records = executors.registry.that_run(programs=False)
+    states = {record.executor_id: record.state_and_reason(now_ms)[0] for record in records}
     wanted = [
         record
-        for record in executors.registry
+        for record in records
         if record.executor_id > request.after and request.state in ("", states[record.executor_id])
     ]
     wanted.sort(key=lambda record: record.executor_id)

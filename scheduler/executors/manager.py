@@ -11,7 +11,7 @@ from onager.clock import Clock
 from onager.errors import StateCorruptError, StateUnavailableError, UnknownExecutorError
 from onager.execution_graph import ExecutorLost, JvmDeath
 from onager.features import shared_features
-from onager.ids import ExecutorId
+from onager.ids import ExecutorId, program_host_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security.places import is_loopback
 from onager.protocol.task_keys import task_key
@@ -115,19 +115,20 @@ class ExecutorManager:
 
     @property
     def total_slots(self) -> int:
-        """Return the slots of all executors that take work."""
+        """Return the slots for tasks of all executors that take work."""
         now_ms = self._clock.now_ms()
-        return sum(record.slots for record in self._registry if record.takes_work(now_ms))
+        return sum(record.slots for record in self._registry.that_run(programs=False) if record.takes_work(now_ms))
 
-    def taking_work(self) -> frozenset[str]:
-        """Return the executors that take work, by the store as last seen."""
+    def taking_work(self, *, programs: bool = False) -> frozenset[str]:
+        """Return the executors that take tasks, or *programs*, by the store as last seen."""
         now_ms = self._clock.now_ms()
-        return frozenset(record.executor_id for record in self._registry if record.takes_work(now_ms))
+        records = self._registry.that_run(programs=programs)
+        return frozenset(record.executor_id for record in records if record.takes_work(now_ms))
 
     def may_see(self, place: str) -> bool:
         """Return whether an executor sees a place, or may see it soon, by the store as last seen."""
         now_ms = self._clock.now_ms()
-        return any(record.may_see(place, now_ms) for record in self._registry)
+        return any(record.may_see(place, now_ms) for record in self._registry.that_run(programs=False))
 
     def streaming(self) -> frozenset[str]:
         """Return the executors that take work and whose tasks can stream, by the store as last seen."""
@@ -178,14 +179,19 @@ class ExecutorManager:
     def infos(self) -> list[pb.ExecutorInfo]:
         """Return the information shown to people about all executors, by id."""
         now_ms = self._clock.now_ms()
-        return [self.info(r, now_ms) for r in sorted(self._registry, key=lambda record: record.executor_id)]
+        records = self._registry.that_run(programs=False)
+        return [self.info(r, now_ms) for r in sorted(records, key=lambda record: record.executor_id)]
 
     def info(self, record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
-        """Return the information shown to people about an executor."""
+        """Return the information shown to people about an executor, with the programs that run beside its tasks."""
         session = self._sessions.get(ExecutorId(record.executor_id))
         info = executor_info(record, now_ms) if session is None else session.info(now_ms)
         if (load := self.loads.find(record)) is not None:
             load.add_to(info)
+        beside = self._registry.find(program_host_id(record.executor_id))
+        if beside is not None and beside.takes_work(now_ms):
+            load = self.loads.find(beside)
+            info.programs, info.program_slots = 0 if load is None else load.running, beside.slots
         return info
 
     # ---------------------------------------------------------------- registration

@@ -53,7 +53,7 @@ class Quarantine:
     def record_events(self, job_id: JobId, executor: ExecutorSlot, events: Sequence[Event]) -> None:
         """Note what an executor reported."""
         record = self._executors.registry.find(executor.executor_id)
-        if record is None or record.is_quarantined(self._clock.now_ms()):
+        if record is None or record.runs_programs or record.is_quarantined(self._clock.now_ms()):
             return  # it starts afresh when it comes back
         life, now_s = (executor.executor_id, executor.incarnation), self._clock.monotonic_s()
         if not self._health.has_failed(life) and not any(isinstance(event, TaskFailed) for event in events):
@@ -118,7 +118,7 @@ class Quarantine:
         registry = self._executors.registry
         others = (
             record
-            for record in registry
+            for record in registry.that_run(programs=False)
             if record.executor_id != executor_id
             and record.takes_work(now_ms)
             and registry.is_beating(record.executor_id)

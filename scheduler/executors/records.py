@@ -80,6 +80,8 @@ class ExecutorRecord(Record):
     """How its JVM ended, if it ended by itself, with suspects of all jobs."""
     places: dict[str, PlaceClaim] = Field(default_factory=dict)
     """The shared directories that it has named."""
+    runs_programs: bool = False
+    """Whether its slots are for programs; those of any other are for tasks of Spark."""
 
     def is_quarantined(self, now_ms: int) -> bool:
         """Return whether it is quarantined."""

@@ -28,6 +28,7 @@ def registered_record(
         features=tuple(request.features),
         lost_before=_why_lost(before, request.incarnation),
         places=_claims(request, before),
+        runs_programs=request.runs_programs,
     )
 
 

@@ -32,6 +32,10 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
 
     # ---------------------------------------------------------------- looking
 
+    def that_run(self, *, programs: bool) -> list[ExecutorRecord]:
+        """Return the executors that run *programs*, or those that run tasks of Spark."""
+        return [record for record in self if record.runs_programs == programs]
+
     @property
     def is_one_machine(self) -> bool:
         """Return whether all executors that are not lost are on one machine."""

@@ -108,6 +108,8 @@ class JobHead(JobTerms):
     """False once the result was removed after its retention."""
     retires_folders: bool = False
     """Whether folders of tables go with the result: the job has replaced or dropped them."""
+    is_program: bool = False
+    """Whether it is a program of PySpark, which waits for no slot of tasks."""
     reusable: dict[str, int] = Field(default_factory=dict)
     """The stages whose outputs are kept for other jobs, by their fingerprints."""
     was_reusable: bool = False
@@ -163,6 +165,7 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         sink_path=graph.plan.sink.path if graph.plan is not None and graph.plan.sink is not None else None,
         result_rows=sum(o.rows for o in result.ledger.outputs.values()) if is_done and result is not None else 0,
         clean_up="intermediate" if reusable else _clean_up_due(graph),
+        is_program=graph.is_program,
         retires_folders=is_done and graph.plan is not None and bool(graph.plan.folders_retired),
         reusable=reusable,
         was_reusable=bool(reusable),
@@ -188,8 +191,8 @@ def _stages_done(graph: ExecutionGraph) -> int:
 
 
 def _clean_up_due(graph: ExecutionGraph) -> CleanUpDue:
-    if graph.is_active or graph.is_script:
-        return "none"  # a script's files are those of its steps
+    if graph.is_active or graph.is_script or graph.is_program:
+        return "none"  # a script's files are those of its steps, a program's those of its calls
     ledgers = [s.ledger for s in graph.stages]
     was_handed_out = any(ledger.outputs or ledger.attempts for ledger in ledgers)
     if not was_handed_out and not any(getattr(s, "running", None) or isinstance(s, FailedStage) for s in graph.stages):

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from google.protobuf import json_format
@@ -158,8 +158,11 @@ def _shown(plain: dict[str, Any]) -> dict[str, Any]:
     if "connect" in plain:
         session = plain["connect"].get("session", {})
         plain["connect"] = {"session": {k: session[k] for k in ("user", "session_id", "revision") if k in session}}
-    for file in plain.get("py_files", ()):
+    for file in (*plain.get("py_files", ()), *plain.get("program", {}).get("files", ())):
         file.pop("content", None)
+    if "program" in plain:
+        plain["program"].pop("source", None)
+        plain["program"]["environment"] = dict.fromkeys(plain["program"].get("environment", {}), "***")
     for step in plain.get("script", {}).get("steps", ()):
         _shown(step)
     for kind, name in (("sql", "text"), ("python", "arguments_json")):
@@ -186,10 +189,39 @@ def _check_kind(spec: pb.JobSpec) -> None:
         case "script":
             if spec.HasField("sink") or spec.py_files:
                 raise InvalidRequestError("outputs and Python files are those of a script's steps: give them there")
+        case "program":
+            _check_program(spec)
         case "connect":
             pass  # of a scheduler's own making: `onager.scheduler.connect`
         case _:
-            raise InvalidRequestError("the job has nothing to run: give an SQL script or a Python function")
+            raise InvalidRequestError("the job has nothing to run: give an SQL script, a Python function or a program")
+
+
+def _check_program(spec: pb.JobSpec) -> None:
+    program = spec.program
+    if spec.HasField("sink") or spec.py_files or spec.views:
+        raise InvalidRequestError("a program has no output, views and Python files of its job: it makes its own")
+    if not (program.file_name and program.source.strip()):
+        raise InvalidRequestError("the program is empty: give the file of a program of PySpark")
+    _check_program_files([program.file_name, *(file.alias or file.name for file in program.files)])
+    for file in program.files:
+        if file.use not in ("", "python", "archive"):
+            raise InvalidRequestError(f"{file.use[:80]!r} is no use of a program's file: python, archive, or none")
+    for name, value in program.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise InvalidRequestError(f"{name[:80]!r} cannot be a variable of the program's environment")
+    if any("\0" in argument for argument in program.arguments):
+        raise InvalidRequestError("an argument of the program has a NUL character in it")
+
+
+def _check_program_files(names: Sequence[str]) -> None:
+    for name in names:
+        if not name or "/" in name or "\0" in name or name in (".", ".."):
+            raise InvalidRequestError(
+                f"{name[:80]!r} cannot be the name of a file of a program: give one without a folder"
+            )
+        if names.count(name) > 1:
+            raise InvalidRequestError(f"the program has two files that are called {name}")
 
 
 def _check_arguments(text: str) -> None:

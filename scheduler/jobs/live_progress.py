@@ -28,7 +28,9 @@ _EARLIER: Final = 0.75
 _LATER: Final = 1.5
 """How far the time that is left may be off, either way."""
 
-_COUNTED: Final = frozenset((StageWork.QUERY, StageWork.PUBLISH_PLAN, StageWork.PUBLISH, StageWork.STEP))
+_COUNTED: Final = frozenset(
+    (StageWork.QUERY, StageWork.PUBLISH_PLAN, StageWork.PUBLISH, StageWork.STEP, StageWork.PROGRAM)
+)
 """Planning is no part of what a job is to do."""
 
 _NO_STEPS: Final[Mapping[int, float]] = {}

@@ -44,7 +44,7 @@ def _executors(scheduler: SchedulerApp, now_ms: int) -> Iterator[tuple[Metric, L
     executors = scheduler.executors
     states: Counter[tuple[str, ...]] = Counter()
     slots: Counter[tuple[str, ...]] = Counter({("busy",): 0, ("free",): 0, ("closed",): 0})
-    for record in executors.registry:
+    for record in executors.registry.that_run(programs=False):
         states[record.state_and_reason(now_ms)[0], record.mode] += 1
         load = executors.loads.find(record)
         busy = min(record.slots, 0 if load is None else load.running)

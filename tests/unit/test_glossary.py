@@ -16,7 +16,7 @@ EARLIER = {
     r"peers?": "scheduler, executor, address",
     r"pipelin(e|es|ed|ing)": "streaming",
     r"aside": "quarantined",
-    r"programs? (spec|steps?|plan)|client program|steps? of (a program|programs)|program s steps?": "script",
+    r"programs? (steps?|plan)|steps? of (a program|programs)|program s steps?": "script",
     r"(un)?told": "reported, sent, notified",
     r"(un)?hear(d|s|ing)?": "received, learned",
     r"ow(e|ed|es|ing)": "due",
@@ -61,7 +61,7 @@ OF_ETCD = (
     *("docs/chaos.md", "docs/machines.md", "docs/operations.md", "docs/deployment.md", "docs/decisions/0007-etcd.md"),
     *("benchmarks/etcd_server.py", "benchmarks/state/backends.py"),
 )
-OF_ARCHIVES = ("executor/spark/connect/unpacking.py", "tests/unit/executor/test_unpacking.py")
+OF_ARCHIVES = ("executor/unpacking.py", "tests/unit/executor/test_unpacking.py")
 OF_CLASSES = ("executor/spark/jvm.py", "docs/reference/__main__.py")
 OF_KUBERNETES = ("deploy/kubernetes/*", "docs/deployment.md")
 ALLOWED = (
@@ -140,7 +140,7 @@ def test_no_earlier_word_is_left():
         ("let isPipelined = true;", ["pipelined"]),
         ("it is set aside: SetAsideNotice, SET_ASIDE_S", ["aside", "aside", "aside"]),
         ("def is_told(): the executor owes, and hears of it", ["told", "owes", "hears"]),
-        ("client.program(steps) makes a ProgramSpec", ["client program", "program spec"]),
+        ("a program plan of steps of programs", ["program plan", "steps of programs"]),
         ("a program of PySpark; shown below; an owner; hearth; untoward; remembers; HTTPError", []),
     ],
 )

@@ -119,6 +119,7 @@ WAITED_FOR = {
     "executor/agent/agent.py": {"_drain"},
     "executor/agent/blobs.py": {"get"},
     "executor/agent/gateway.py": {"wait_for_call"},
+    "executor/programs/attempt.py": {"_process", "_ended"},
     "executor/agent/requests.py": {"serve_connect_at", "_answer", "_connect_at"},
     "state_backend/etcd/streams.py": {"requested"},
     "state_backend/etcd/renewals.py": {"__init__"},

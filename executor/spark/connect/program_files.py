@@ -1,32 +1,20 @@
 """The files of a program, in a folder of the exchange directory in which its Python finds them."""
 
-import json
 import os
 import secrets
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from onager.errors import PlanningError
 from onager.exchange_layout import CONNECT_ARTIFACTS, connect_artifact, connect_unpacked, local_path
+from onager.executor.archives import unpack
 from onager.executor.spark.cluster import is_cluster
-from onager.executor.spark.connect import unpacking
 from onager.executor.spark.session import WORKER_DAEMON
-from onager.private_process import without_own_variables
 from onager.program_files import ARCHIVES, IMPORTED, MODULES, files_digest, program_file
 from onager.protocol import onager_pb2 as pb
-
-MAX_UNPACKED_BYTES: Final = 4 * 1024**3
-MAX_UNPACKED: Final = 100_000
-"""Files of one archive."""
-
-UNPACKED_WITHIN_S: Final = 300.0
-"""How long unpacking one may take."""
 
 
 def artifact_path(artifact: pb.ConnectArtifact, exchange_dir: str) -> Path:
@@ -56,7 +44,7 @@ class ProgramFiles:
             target = content
             if file.place == ARCHIVES:
                 target = content.parents[1] / connect_unpacked(artifact.digest)
-                _appear(target, lambda made, c=content, n=file.name: _unpack(c, n, made))  # type: ignore[misc]
+                _appear(target, lambda made, c=content, n=file.name: unpack(c, n, made))  # type: ignore[misc]
             targets.append(target)
         links = {file.alias: target.name for (file, _), target in zip(self._files, targets, strict=True)}
         _appear(folder, lambda made: _link(made, links))
@@ -96,29 +84,3 @@ def _appear(target: Path, make: Callable[[Path], None]) -> None:
 def _link(folder: Path, links: dict[str, str]) -> None:
     for alias, name in links.items():
         (folder / alias).symlink_to(f"../{name}")
-
-
-def _unpack(archive: Path, name: str, folder: Path) -> None:
-    """Unpack *archive* in a process of its own, whose memory, time and space have limits."""
-    kind = "zip" if name.endswith((".zip", ".jar")) else "tar"
-    most = (str(MAX_UNPACKED), str(MAX_UNPACKED_BYTES))
-    command = [sys.executable, "-I", unpacking.__file__, str(archive), kind, str(folder), *most]
-    try:
-        done = subprocess.run(  # noqa: S603 our own program
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=without_own_variables(os.environ),
-            timeout=UNPACKED_WITHIN_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise PlanningError(f"the archive {name} was not unpacked within {UNPACKED_WITHIN_S:g} s") from None
-    if not done.returncode:
-        return
-    answer = json.loads(done.stdout) if done.returncode == 1 and done.stdout else {}
-    if answer.get("errno"):
-        raise OSError(answer["errno"], answer["text"], str(archive))
-    why = answer.get("refused", f"cannot be unpacked: the process that did it ended with code {done.returncode}")
-    raise PlanningError(f"the archive {name} {why}")

@@ -1,7 +1,7 @@
 """Connections to servers: channels, credentials, and the meaning of a refusal."""
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 import grpc
 
 from onager.errors import InvalidSettingError, OnagerError, SchedulerUnreachableError, TlsError
-from onager.protocol.limits import CHANNEL_OPTIONS
+from onager.protocol.limits import CHANNEL_OPTIONS, Option
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import leads_nowhere_else
 from onager.protocol.security.reasons import reason_of
@@ -100,16 +100,19 @@ class ClientAccess:
             channel = self._renewed(grpc.secure_channel, address)
         return channel if self._token is None else grpc.intercept_channel(channel, _TokenBearer(self.metadata))
 
-    def aio_channel(self, address: str) -> grpc.aio.Channel:
-        """Return a channel to *address* for asyncio; its calls need `metadata`."""
+    def aio_channel(self, address: str, options: Iterable[Option] = ()) -> grpc.aio.Channel:
+        """Return a channel to *address* for asyncio; its calls need `metadata`. *options* replace ours."""
+        all_options = list({**dict(CHANNEL_OPTIONS), **dict(options)}.items())
         if self._credentials is None:
-            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        channel: grpc.aio.Channel = self._renewed(grpc.aio.secure_channel, address)
+            return grpc.aio.insecure_channel(address, options=all_options)
+        channel: grpc.aio.Channel = self._renewed(grpc.aio.secure_channel, address, all_options)
         return channel
 
-    def _renewed(self, secure_channel: Callable[..., Any], address: str) -> Any:
+    def _renewed(
+        self, secure_channel: Callable[..., Any], address: str, options: Sequence[Option] = CHANNEL_OPTIONS
+    ) -> Any:
         assert self._credentials is not None
-        return RenewedChannel(self._credentials, lambda now: secure_channel(address, now, options=CHANNEL_OPTIONS))
+        return RenewedChannel(self._credentials, lambda now: secure_channel(address, now, options=options))
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata that a call of an `aio_channel` must carry."""

@@ -4,6 +4,10 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+PROGRAM_HEADER: Final = "onager-program"
+"""Metadata of a call of a program: ``ID/ATTEMPT/SECRET``."""
+OWNER_HEADER: Final = "onager-owner-bin"
+"""Metadata of a call that an executor passes on for a program: the name of the token that it was submitted with."""
 _name: Final[ContextVar[str]] = ContextVar("principal", default="")
 _caller_address: Final[ContextVar[str]] = ContextVar("address", default="")
 

@@ -22,25 +22,27 @@ class Role(StrEnum):
     """May do what operators may, and read and change the state."""
 
 
-_CLIENTS: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.ADMIN})
-_LOOKERS: Final = _CLIENTS | {Role.VIEWER}
+CLIENTS: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.ADMIN})
+_LOOKERS: Final = CLIENTS | {Role.VIEWER}
 _OPERATORS: Final = frozenset({Role.OPERATOR, Role.ADMIN})
 _ADMINS: Final = frozenset({Role.ADMIN})
 _EXECUTORS: Final = frozenset({Role.EXECUTOR})
 _SCHEDULERS: Final = frozenset({Role.SCHEDULER})
 _EVERYBODY: Final = frozenset(Role)
 
+CONNECT: Final = "/spark.connect.SparkConnectService/"
+"""The beginning of the names of Spark Connect's methods. Executors call them only for programs (`servers`)."""
 _BY_SERVICE: Final = {
     "OnagerScheduler": {
-        "SubmitJob": _CLIENTS,
+        "SubmitJob": CLIENTS,
         "GetJob": _LOOKERS,
         "ListJobs": _LOOKERS,
         "WatchJob": _LOOKERS,
         "WatchEvents": _LOOKERS,
         "GetFinalPlan": _LOOKERS,
         "ExportJob": _LOOKERS,
-        "CancelJob": _CLIENTS,
-        "FetchResult": _CLIENTS,
+        "CancelJob": CLIENTS,
+        "FetchResult": CLIENTS,
         "ListExecutors": _EVERYBODY,
         "ListSchedulers": _EVERYBODY,
         "ListState": _ADMINS,
@@ -50,12 +52,15 @@ _BY_SERVICE: Final = {
         "CheckState": _ADMINS,
         "BackupState": _ADMINS,
         "ListAudit": _ADMINS,
-        "RetryJob": _CLIENTS,
+        "RetryJob": CLIENTS,
         "FetchLogs": _LOOKERS,
         "DrainExecutor": _OPERATORS,
         "GetCatalog": _LOOKERS,
-        "BeginProgram": _CLIENTS,
-        "EndProgram": _CLIENTS,
+        "BeginProgram": CLIENTS,
+        "EndProgram": CLIENTS,
+        "GetProgram": _LOOKERS,
+        "ListProgramCalls": _LOOKERS,
+        "WatchOutput": _LOOKERS,
     },
     "OnagerExecutorGateway": {
         "RegisterExecutor": _EXECUTORS,
@@ -66,6 +71,8 @@ _BY_SERVICE: Final = {
         "ReadCatalog": _EXECUTORS,
         "DeregisterExecutor": _EXECUTORS,
         "AwaitRequests": _EXECUTORS,
+        "BeginAttempt": _EXECUTORS,
+        "EndAttempt": _EXECUTORS,
     },
     "OnagerExecutor": {"AnswerPoll": _SCHEDULERS},
     "OnagerSchedulerGateway": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS, "AskExecutors": _SCHEDULERS},
@@ -77,7 +84,7 @@ ROLES: Final = {
 }
 ROLES.update(
     {
-        f"/spark.connect.SparkConnectService/{method}": _CLIENTS
+        f"{CONNECT}{method}": CLIENTS | _EXECUTORS
         for method in (
             "ExecutePlan",
             "AnalyzePlan",

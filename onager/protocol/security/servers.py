@@ -1,7 +1,7 @@
 """A scheduler's port: TLS with renewable certificates, and callers that present a token."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,9 +20,9 @@ from onager.errors import InvalidSettingError
 from onager.protocol.ports import unusable_address
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
-from onager.protocol.security.principal import Caller, caller_of, note_principal
-from onager.protocol.security.roles import check_role
-from onager.protocol.security.tokens import HEADER, TokenFile
+from onager.protocol.security.principal import OWNER_HEADER, PROGRAM_HEADER, Caller, caller_of, note_principal
+from onager.protocol.security.roles import CLIENTS, CONNECT, Role, check_role
+from onager.protocol.security.tokens import HEADER, Token, TokenFile
 from onager.protocol.status import abort
 
 REFUSALS: Final[dict[type[AuthenticationError], str]] = {
@@ -190,6 +190,21 @@ class _Nameless(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         return await continuation(handler_call_details)
 
 
+def _called_for(found: Token, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """Return in whose name a caller calls: an executor passes on the calls of a program in the name of its owner.
+
+    `RoleRefusedError` for an executor that calls Spark Connect for no program.
+    """
+    if found.role not in (Role.EXECUTOR, None) or not method.startswith(CONNECT):
+        return found.name
+    named = dict(metadata)
+    if OWNER_HEADER in named and PROGRAM_HEADER in named:  # what it may do follows from the program's secret
+        return bytes(named[OWNER_HEADER]).decode(errors="replace")  # type: ignore[arg-type] # a binary header
+    if found.role is Role.EXECUTOR:
+        raise RoleRefusedError(found.name, found.role, method, sorted(CLIENTS))
+    return found.name
+
+
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Refuses every call, except health, without a valid token, or with one of another role; notes who calls."""
 
@@ -212,9 +227,9 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return self._refusal(method, TokenRefusedError() if shown else TokenMissingError())
         try:
             check_role(found.name, found.role, method)
+            note_principal(_called_for(found, method, handler_call_details.invocation_metadata or ()))
         except RoleRefusedError as error:
             return self._refusal(method, error, caller=found.name)
-        note_principal(found.name)
         return await continuation(handler_call_details)
 
     def _refusal(self, method: str, error: AuthenticationError, caller: str = "") -> "grpc.RpcMethodHandler[Any, Any]":

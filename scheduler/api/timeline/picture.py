@@ -60,6 +60,7 @@ _WORKS: Final = {
     StageWork.PUBLISH_PLAN: "planning to publish",
     StageWork.PUBLISH: "publishing",
     StageWork.STEP: "steps, each a job of its own",
+    StageWork.PROGRAM: "the program",
 }
 _SYMBOLS: Final = {
     MarkKind.TAKE_OVER: ("kl", "a scheduler took over"),

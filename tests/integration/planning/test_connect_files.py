@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructType
 
 from onager.exchange_layout import CONNECT_ARTIFACTS
-from onager.executor.spark.connect import program_files
+from onager.executor import archives
 from tests.integration.planning.catalogs import planned_with
 from tests.integration.planning.connect_client import ConnectClient, ConnectError
 from tests.support.spark.one_executor import OneExecutor
@@ -158,8 +158,8 @@ def test_files_and_archives_are_where_sparkfiles_says(client: ConnectClient) -> 
 def test_an_archive_that_is_damaged_or_too_large_is_reported_by_its_name(
     client: ConnectClient, monkeypatch: pytest.MonkeyPatch, content: bytes, says: str
 ) -> None:
-    monkeypatch.setattr(program_files, "MAX_UNPACKED", 1)
-    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", 1)
+    monkeypatch.setattr(archives, "MAX_UNPACKED", 1)
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 1)
     client.add(**{"archives/env.zip": content})
     with pytest.raises(ConnectError, match=rf"the archive env\.zip .*{says}"):
         client.schema(client.spark.range(3))

@@ -116,6 +116,7 @@ class Cluster:
             "ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": str(lease_ttl_ms),
             "ONAGER_SCHEDULER_RETRY_PAUSES_S": "0.5,0.2",  # what fails for good is not waited for as long as by users
             "ONAGER_EXECUTOR_LOG_LEVEL": "debug",
+            "ONAGER_EXECUTOR_PROGRAM_SLOTS": "0",
         }
         self.processes: list[Process] = []
         self.scheduler: Process | None = None

@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from onager.errors import PlanningError
-from onager.executor.spark.connect import program_files, unpacking
+from onager.executor import archives, unpacking
 
 MIB = 1024**2
 
@@ -58,7 +58,7 @@ def unpack(tmp_path):
         (tmp_path / "archive").write_bytes(content)
         folder = tmp_path / "folder"
         folder.mkdir()
-        program_files._unpack(tmp_path / "archive", name, folder)
+        archives.unpack(tmp_path / "archive", name, folder)
         return folder
 
     return unpack
@@ -132,7 +132,7 @@ def test_an_archive_that_leads_elsewhere_or_is_damaged_is_refused(tmp_path, unpa
 
 
 def test_an_archive_that_becomes_too_large_is_refused_before_it_is_written(unpack, tmp_path, monkeypatch):
-    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", 20 * MIB)
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 20 * MIB)
     info = tarfile.TarInfo("large")
     info.size = 32 * MIB
     with pytest.raises(PlanningError, match="1 files of 33,554,432 bytes or more"):
@@ -159,8 +159,8 @@ def test_whoever_unpacks_has_limits_and_no_variable_of_ours(unpack, tmp_path, mo
     limits = {"AS": 512 * MIB, "FSIZE": 20 * MIB, "CPU": 300, "CORE": 0, "NOFILE": 64}
     program = tmp_path / "tells.py"
     program.write_text(TELLS_LIMITS.format(program=unpacking.__file__, names=list(limits)))
-    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", limits["FSIZE"])
-    monkeypatch.setattr(program_files.unpacking, "__file__", str(program))
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", limits["FSIZE"])
+    monkeypatch.setattr(archives.unpacking, "__file__", str(program))
     monkeypatch.setenv("ONAGER_ETCD_PASSWORD", "secret")
     monkeypatch.setenv("USERS_VARIABLE", "kept")
     with pytest.raises(PlanningError, match=r"a\.tar") as raised:
@@ -172,24 +172,24 @@ def test_whoever_unpacks_has_limits_and_no_variable_of_ours(unpack, tmp_path, mo
 
 
 def test_links_to_one_large_file_count_as_what_they_become(unpack, monkeypatch):
-    monkeypatch.setattr(program_files, "MAX_UNPACKED_BYTES", 3 * MIB)
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 3 * MIB)
     links = [member(f"l{n}", tarfile.LNKTYPE, "f") for n in range(9)]
     with pytest.raises(PlanningError, match="files of 4,194,304 bytes"):
         unpack("a.tar", tarred(member("f", content=bytes(MIB)), *links))
 
 
 def test_unpacking_that_takes_too_long_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(program_files, "UNPACKED_WITHIN_S", 0.5)
+    monkeypatch.setattr(archives, "UNPACKED_WITHIN_S", 0.5)
     os.mkfifo(tmp_path / "archive")
     (tmp_path / "folder").mkdir()
     with pytest.raises(PlanningError, match=r"a\.zip was not unpacked within 0\.5 s"):
-        program_files._unpack(tmp_path / "archive", "a.zip", tmp_path / "folder")
+        archives.unpack(tmp_path / "archive", "a.zip", tmp_path / "folder")
 
 
 def test_an_error_of_the_disk_is_not_the_archives(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="No such file") as raised:
-        program_files._unpack(tmp_path / "gone", "a.zip", tmp_path / "folder")
+        archives.unpack(tmp_path / "gone", "a.zip", tmp_path / "folder")
     assert raised.value.errno == errno.ENOENT
 
 

@@ -20,7 +20,7 @@ def stored(backend, jobs, clock, blobs=None):
 def executors(*taking_work, streaming=(), may_see=lambda _: True):
     """Return executors by id, as far as they are asked which of them take work."""
     return SimpleNamespace(
-        taking_work=lambda: frozenset(taking_work),
+        taking_work=lambda programs=False: frozenset(() if programs else taking_work),
         streaming=lambda: frozenset(streaming),
         may_see=may_see,
         is_space_short=False,

@@ -19,7 +19,7 @@ from onager.execution_graph import (
 from onager.ids import JobId, TaskKey
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.engine.dispatcher import Dispatcher
+from onager.scheduler.engine.dispatcher import Dispatcher, Lane
 from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.job_checks import JobChecks
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -48,7 +48,7 @@ class Hall:
         self.writers = self.store.writers
         self.queue = FairQueue()
         self.ownership = ownership = acting_alone(backend, clock)
-        loads = JobLoads(self.queue, self.jobs.heads, ownership, clock)
+        loads = JobLoads(self.queue, FairQueue(), self.jobs.heads, ownership, clock)
         self.jobs.listen(lambda job, _: ownership.read(job.graph.job_id))
         self.view = view(ownership=ownership, found=executors("e1", "e2"))
         reader = ReportReader(self.store.blobs, ResultStore(backend), clock, self.view.executors)
@@ -58,7 +58,7 @@ class Hall:
         feasibility = Feasibility(self.env, self.store, self.view, loads)
         alone = SimpleNamespace(driver_of=lambda _: None)
         self.tasks = TaskManager(self.env, local, alone, self.queue, loads, feasibility)
-        self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
+        self.dispatcher = Dispatcher([Lane(self.tasks, self.queue, is_of_programs=False)], clock)
         self.jobs.listen(loads.on_commit)
         self.jobs.listen(lambda *_: self.dispatcher.wake())
 
@@ -133,7 +133,9 @@ async def test_tasks_are_spread_over_the_executors_that_wait(hall):
 async def test_tasks_go_where_the_policy_says(backend, clock, policy, given):
     made = Hall(backend, clock)
     near_e2 = {"e1": 0.2, "e2": 0.8}
-    made.dispatcher = Dispatcher(made.tasks, made.queue, clock, policy=policy, affinity=lambda _, e: near_e2[e])
+    made.dispatcher = Dispatcher(
+        [Lane(made.tasks, made.queue, is_of_programs=False)], clock, policy=policy, affinity=lambda _, e: near_e2[e]
+    )
     async with made.open() as hall:
         await hall.jobs.submit(graph())
         await hall.tasks.fill_reservations([_reservation(session_of())])

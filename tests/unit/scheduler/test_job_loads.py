@@ -24,7 +24,11 @@ def test_what_another_scheduler_tells_again_is_no_news():
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
     loads = JobLoads(
-        FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock()
+        FairQueue(),
+        FairQueue(),
+        heads,
+        SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False),
+        SystemClock(),
     )
     received = []
     loads.listen(received.append)
@@ -41,7 +45,9 @@ def test_the_end_of_a_pause_is_known_though_the_head_is_known_by_an_earlier_revi
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 9)
     queue = FairQueue()
-    loads = JobLoads(queue, heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock())
+    loads = JobLoads(
+        queue, FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock()
+    )
     loads.take_loads([pb.JobLoad(job_id=JOB, running=0, available=0, log_seq=7, head_revision=9)])
     assert queue.take_job() is None
     loads.take_loads([pb.JobLoad(job_id=JOB, running=0, available=1, log_seq=7, head_revision=5)])
@@ -53,7 +59,7 @@ def test_no_load_is_known_of_a_job_of_which_only_the_head_was_seen():
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
     loads = JobLoads(
-        FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: True), SystemClock()
+        FairQueue(), FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: True), SystemClock()
     )
     loads.on_head(JOB, head)
     assert loads.of([JOB]) == []
@@ -72,7 +78,7 @@ async def failing():
     ownership = SimpleNamespace(follows=lambda _: True, is_mine=lambda _: True)
     world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, ownership=ownership, reported=[])
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
-    world.loads = JobLoads(world.queue, heads, ownership, SimpleNamespace(now_ms=lambda: world.now_ms))
+    world.loads = JobLoads(world.queue, FairQueue(), heads, ownership, SimpleNamespace(now_ms=lambda: world.now_ms))
     world.job = SimpleNamespace(graph=found, seq=7)
     world.loads.on_commit(world.job, head)
     world.loads.listen(world.reported.append)

@@ -38,7 +38,7 @@ def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
     queue = FairQueue()
     for job_id, running in busy:
         queue.update(JobId(job_id), submitted_ms=0, weight=1, running=running, available=0)
-    record = SimpleNamespace(slots=slots)
+    record = SimpleNamespace(slots=slots, runs_programs=False)
     session = SimpleNamespace(record=record, held=[0] * (slots - free), slot=ExecutorSlot("e1", "life", 1))
     executors = SimpleNamespace(
         takes_work=lambda _: not draining,

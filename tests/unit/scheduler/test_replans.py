@@ -29,6 +29,7 @@ from onager.scheduler.jobs.blobs import BlobStore, blobs_of, digest_of
 from onager.scheduler.jobs.job_heads import head_of
 from onager.scheduler.jobs.job_specs import terms_of
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.scheduler.policy.fair_queue import FairQueue
 from tests.unit.scheduler.parts import executors
 from tests.unit.scheduler.small_graphs import SLOT, graph, planned, store, succeeded
 from tests.unit.scheduler.test_layouts import JOB, stage
@@ -158,7 +159,7 @@ async def test_tasks_count_as_waiting_again_when_a_re_plan_has_had_its_time(back
     job, received = await jobs.get(JOB), []
     queue = SimpleNamespace(update=lambda _, **load: received.append(load["available"]), remove=lambda _: None)
     alone = SimpleNamespace(is_mine=lambda _: True, follows=lambda _: True)
-    loads = JobLoads(queue, SimpleNamespace(revision=lambda _: 1), alone, clock)
+    loads = JobLoads(queue, FairQueue(), SimpleNamespace(revision=lambda _: 1), alone, clock)
     loads.on_commit(job, head_of(job.graph, terms_of(pb.JobSpec(), "c", 0)))
     assert received == [0], "its tasks wait"
     assert loads._pausing

@@ -50,7 +50,7 @@ class World:
         self.backend, self.address = backend, address
         self.schedulers = LiveSchedulers(backend, clock, scheduler_id=HERE, address="127.0.0.1:1", lease_ttl_s=30)
         ownership = Ownership(self.schedulers)
-        loads = JobLoads(FairQueue(), JobHeads(backend, clock, interval_ms=500), ownership, clock)
+        loads = JobLoads(FairQueue(), FairQueue(), JobHeads(backend, clock, interval_ms=500), ownership, clock)
         self.calls = SchedulerCalls(self.schedulers, ClientAccess(ClientSecurity(), ()), clock, timeout_s=HANGS_S)
         self.actor = RemoteDriver(THERE, HERE, self.calls, loads)
 

@@ -37,7 +37,7 @@ def test_a_number_that_is_only_assumed_does_not_start_executors(backend, clock):
     heads = JobHeads(backend, clock, interval_ms=500)
     ownership = SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False)
     queue = FairQueue()
-    loads = JobLoads(queue, heads, ownership, SystemClock())
+    loads = JobLoads(queue, FairQueue(), heads, ownership, SystemClock())
     head = head_of(graph(), JobTerms()).model_copy(update={"stages": 3})
     heads.seen(head, 5)
     loads.on_head(JobId("job-1"), head)

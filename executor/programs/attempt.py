@@ -1,0 +1,241 @@
+"""One attempt of a program: begun at a scheduler, run in a process of its own, ended there, and reported."""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import psutil
+import structlog
+
+from onager.clock import Clock
+from onager.errors import NotFoundError, OnagerError, PlanningError
+from onager.exchange_layout import local_path, program_output
+from onager.execution_graph import FailureKind
+from onager.executor.agent.backoff import Backoff
+from onager.executor.agent.gateway import SchedulerGateway
+from onager.executor.attempt_logs import AttemptLogs
+from onager.executor.programs.folder import Folder, command, environment, folder_of
+from onager.executor.programs.printed import Printed
+from onager.executor.programs.relay import Schedulers, relaying
+from onager.ids import TaskKey
+from onager.program_errors import AttemptSupersededError
+from onager.program_output import OutputFolder, shown
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id
+from onager.redaction import shown_text
+
+EXIT_CLASS: Final = "ONAGER_PROGRAM_EXIT"
+"""The error class of a program that ended with another exit code than 0."""
+_CALL_S: Final = 10.0
+_MEMORY_LOOK_S: Final = 0.5
+_LAST_OUTPUT_S: Final = 2.0
+"""How long the end of the output is waited for: a process that a program has left behind may hold it open."""
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+class Host(NamedTuple):
+    """What attempts have in common."""
+
+    executor_id: str
+    incarnation: str
+    exchange_dir: str
+    memory_bytes: int
+    """How much memory the processes of a program may use."""
+    gateway: SchedulerGateway
+    schedulers: Schedulers
+    clock: Clock
+    logs: AttemptLogs
+
+
+class _Over(Exception):  # noqa: N818 - never leaves this module
+    """The attempt is over before its process has ended by itself."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.failure = pb.Failure(kind=kind, message=message)
+
+
+@dataclass(eq=False)
+class Attempt:
+    """An attempt of the program that the job *spec* is, which is the task *key*."""
+
+    host: Host
+    key: TaskKey
+    spec: pb.JobSpec
+    _is_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def cancel(self) -> None:
+        """End it at once."""
+        self._is_cancelled.set()
+
+    async def run(self) -> pb.TaskReport:
+        """Run it; return its report, whatever came of it."""
+        report = pb.TaskReport(task=task_id(self.key), started_ms=self.host.clock.now_ms())
+        try:
+            code, why = await self._run()
+        except _Over as over:
+            report.failure.CopyFrom(over.failure)
+        except PlanningError as error:
+            report.failure.kind, report.failure.message = FailureKind.USER_ERROR, str(error)
+        except Exception as error:  # the scheduler has to learn of it, whatever it is
+            if not isinstance(error, OnagerError | OSError):
+                log.exception("program_not_run")
+            report.failure.kind = FailureKind.IO_ERROR
+            report.failure.message = f"the program could not be run: {error}"
+        else:
+            if code:
+                report.failure.kind, report.failure.error_class = FailureKind.USER_ERROR, EXIT_CLASS
+                report.failure.message = f"the program ended with exit code {code}{f': {why}' if why else ''}"
+            else:
+                report.success.output.nonce, report.success.output.shared = secrets.token_hex(8), True
+        report.ended_ms = self.host.clock.now_ms()
+        return report
+
+    async def _run(self) -> tuple[int, str]:
+        """Return the program's exit code, and why it ended unless by itself; raises `_Over`, or what went wrong."""
+        secret = secrets.token_hex(16)
+        request = pb.BeginAttemptRequest(
+            task=task_id(self.key),
+            executor_id=self.host.executor_id,
+            incarnation=self.host.incarnation,
+            secret=secret,
+            user=self.spec.program.user,
+        )
+        answer = await self._answered(lambda: self.host.gateway.begin_attempt(request, _CALL_S))
+        if answer.begun.ended:
+            return answer.begun.exit_code, answer.begun.why_ended
+        with folder_of(self.spec.program) as folder:
+            async with relaying(self.host.schedulers, answer.owner, folder.socket) as target:
+                terms = {
+                    "program_id": str(self.key.job_id),
+                    "attempt": answer.begun.attempt,
+                    "secret": secret,
+                    "seed": answer.begun.seed,
+                    "user": answer.user,
+                    "address": "localhost:15002",  # of no meaning: the target counts
+                    "target": target,
+                    "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
+                }
+                code = await self._process(folder, terms)
+        if code < 0:
+            name = signal.Signals(-code).name
+            raise _Over(FailureKind.TASK_KILLED, f"the process of the program was killed by {name}")
+        end = pb.EndProgramRequest(
+            program_id=self.key.job_id, attempt=answer.begun.attempt, secret=secret, exit_code=code
+        )
+        await self._answered(
+            lambda: self.host.gateway.end_attempt(pb.EndAttemptRequest(task=task_id(self.key), end=end), _CALL_S)
+        )
+        return code, ""
+
+    async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer of a scheduler, which is waited for as long as the attempt is wanted."""
+        backoff = Backoff(first_s=0.1, limit_s=1.0)
+        while not self._is_cancelled.is_set():
+            try:
+                return await call()
+            except (NotFoundError, AttemptSupersededError) as error:
+                raise _Over(FailureKind.TASK_KILLED, str(error)) from error
+            except OnagerError as error:
+                log.warning("program_waits_for_scheduler", program_id=self.key.job_id, error=str(error))
+                await backoff.sleep()
+        raise _Over(FailureKind.TASK_KILLED, "the attempt was stopped")
+
+    # ---------------------------------------------------------------- the process
+
+    async def _process(self, folder: Folder, terms: dict[str, object]) -> int:
+        """Run the process to its end, and return its exit code, or a signal's number with a minus."""
+        kept = Path(local_path(self.host.exchange_dir)) / program_output(self.key.job_id)
+        before = await asyncio.to_thread(shown, kept)
+        output = await asyncio.to_thread(OutputFolder, kept, int(str(terms["attempt"])))
+        printed = Printed(output, before, lambda text: self.host.logs.add(self.key, shown_text(text)))
+        given, frames = os.pipe(), os.pipe()
+        raw = os.pipe(), os.pipe()
+        theirs = (given[0], frames[1], raw[0][1], raw[1][1])
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command(self.spec.program, folder.work, given[0]),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=raw[0][1],
+                stderr=raw[1][1],
+                pass_fds=[given[0], frames[1]],
+                env=environment(self.spec.program),
+                cwd=folder.work,
+                start_new_session=True,
+            )
+        except OSError as error:
+            for descriptor in (given[1], frames[0], raw[0][0], raw[1][0]):
+                os.close(descriptor)
+            raise _Over(FailureKind.TASK_KILLED, f"no process could be started for the program: {error}") from error
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        reading = asyncio.create_task(printed.read(frames[0], raw[0][0], raw[1][0]))
+        with os.fdopen(given[1], "w") as writer, contextlib.suppress(BrokenPipeError):
+            json.dump({**terms, "output": frames[1], "shown": before}, writer)
+        try:
+            code = await self._ended(process)
+        finally:
+            _kill(process.pid)
+        _, late = await asyncio.wait([reading], timeout=_LAST_OUTPUT_S)
+        for task in late:
+            task.cancel()
+        if printed.refused:
+            raise _Over(FailureKind.USER_ERROR, f"the program cannot go on: {printed.refused}")
+        if printed.is_lost:
+            raise _Over(FailureKind.TASK_KILLED, "another attempt of the program counts")
+        return code
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        """Return how the process ended; one that uses too much memory, or is not wanted any more, is killed."""
+        end = asyncio.create_task(process.wait())
+        cancelled = asyncio.create_task(self._is_cancelled.wait())
+        try:
+            while not end.done():
+                await asyncio.wait([end, cancelled], timeout=_MEMORY_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                if cancelled.done() and not end.done():
+                    _kill(process.pid)
+                    await end
+                    raise _Over(FailureKind.TASK_KILLED, "the attempt was stopped")
+                used = await asyncio.to_thread(_memory_of, process.pid)
+                if used > self.host.memory_bytes and not end.done():
+                    _kill(process.pid)
+                    await end
+                    most = self.host.memory_bytes
+                    raise _Over(
+                        FailureKind.USER_ERROR,
+                        f"the program used {used:,} bytes of memory, and may use {most:,}: keep rows in Spark, or give "
+                        "executors a higher ONAGER_EXECUTOR_PROGRAM_MEMORY_BYTES",
+                    )
+        finally:
+            cancelled.cancel()
+        return end.result()
+
+
+def _kill(pid: int) -> None:
+    """Kill a process and what it has started in its group."""
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _memory_of(pid: int) -> int:
+    """Return how many bytes of memory a process and those below it use."""
+    try:
+        process = psutil.Process(pid)
+        found = [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return 0
+    used = 0
+    for each in found:
+        with contextlib.suppress(psutil.Error):
+            used += each.memory_info().rss
+    return used

@@ -1,0 +1,90 @@
+"""The files of an attempt of a program: the same in each attempt, in a folder of its own."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from onager.errors import UserCodeError
+from onager.executor.archives import unpack
+from onager.private_process import without_own_variables
+from onager.protocol import onager_pb2 as pb
+
+_PYTHON: Final = "PYSPARK_PYTHON"
+_SPARKS: Final = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "MASTER", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where an attempt runs."""
+
+    path: Path
+
+    @property
+    def work(self) -> Path:
+        """Return the working directory."""
+        return self.path / "work"
+
+    @property
+    def socket(self) -> str:
+        """Return where the program reaches a scheduler; the path of a socket has at most 107 bytes."""
+        return str(self.path / "s")
+
+
+@contextmanager
+def folder_of(program: pb.ProgramSpec) -> Iterator[Folder]:
+    """Make the folder of an attempt, with the program's files, and remove it at the end."""
+    made = Folder(Path(tempfile.mkdtemp(prefix="onager-")))
+    try:
+        made.work.mkdir()
+        (made.work / program.file_name).write_bytes(program.source)
+        for file in program.files:
+            _put(made.work, file)
+        yield made
+    finally:
+        shutil.rmtree(made.path, ignore_errors=True)
+
+
+def _put(work: Path, file: pb.ProgramFile) -> None:
+    if file.use != "archive":
+        (work / file.name).write_bytes(file.content)
+        return
+    archive = work.parent / file.name
+    archive.write_bytes(file.content)
+    try:
+        (work / file.alias).mkdir()
+        unpack(archive, file.name, work / file.alias)
+    finally:
+        archive.unlink()
+
+
+def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:
+    """Return the command of the process that reads its terms from the descriptor *terms*.
+
+    `UserCodeError` if the program's Python is not there.
+    """
+    python = sys.executable
+    if given := program.environment.get(_PYTHON, ""):
+        python = str(work / given) if "/" in given else shutil.which(given) or ""
+        if not os.access(python, os.X_OK):
+            raise UserCodeError(f"{_PYTHON}={given}: the program's Python is not there, or cannot be executed")
+    found = find_spec("onager.programs")
+    own = str(Path(found.origin or "").parents[2]) if found is not None else ""
+    imported = [str(work / file.name) for file in program.files if file.use == "python"]
+    start = (
+        f"import sys; sys.path[0] = {own!r}; sys.path[1:1] = {[path for path in imported if path.endswith('.zip')]!r}; "
+        "from onager.programs.__main__ import main; main()"
+    )
+    return [python, "-c", start, str(terms), str(work / program.file_name), *program.arguments]
+
+
+def environment(program: pb.ProgramSpec) -> dict[str, str]:
+    """Return the environment of the process: the executor's, without what is Onager's or names another Spark."""
+    inherited = {k: v for k, v in without_own_variables(os.environ).items() if k not in _SPARKS}
+    return {**inherited, **program.environment, "PYTHONHASHSEED": "0"}

@@ -1,0 +1,93 @@
+"""What a program prints, on its way to where it is kept."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from onager.program_output import LIVE, LOST, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
+
+_ROOT: Final = "0"
+_CHUNK: Final = 64 * 1024
+
+log = structlog.get_logger()
+
+
+class Printed:
+    """Reads what a process prints until it has closed everything; keeps what no earlier attempt has printed."""
+
+    def __init__(self, kept: OutputFolder, shown: dict[str, int], on_line: Callable[[str], None]) -> None:
+        """*shown*: the last call of each task behind which earlier attempts have printed; *on_line* gets each line."""
+        self._kept = kept
+        self._is_live = not shown.get(_ROOT)
+        self._number = shown.get(_ROOT, 0)
+        self._on_line = on_line
+        self._rest = {STDOUT: b"", STDERR: b""}
+        self._has_space = True
+        self.refused = ""
+        """Why the program cannot go on, if it cannot."""
+        self.is_lost = False
+        """Whether another attempt counts."""
+
+    async def read(self, frames: int, stdout: int, stderr: int) -> None:
+        """Read the three descriptors, and close them."""
+        await asyncio.gather(
+            self._each(frames, self._take_frames), self._raw(stdout, STDOUT), self._raw(stderr, STDERR)
+        )
+        for rest in self._rest.values():
+            if rest:
+                self._on_line(rest.decode(errors="replace"))
+
+    async def _raw(self, descriptor: int, stream: int) -> None:
+        def take(content: bytes) -> bytes:
+            if self._is_live:
+                self._keep(Frame(stream, self._number, _ROOT, content))
+            return b""
+
+        await self._each(descriptor, take)
+
+    async def _each(self, descriptor: int, take: Callable[[bytes], bytes]) -> None:
+        """Call *take* with what can be read; what it returns comes again with what follows."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_CHUNK)
+        pipe, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb")
+        )
+        rest = b""
+        try:
+            while content := await reader.read(_CHUNK):
+                rest = take(rest + content)
+        finally:
+            pipe.close()
+
+    def _take_frames(self, content: bytes) -> bytes:
+        found, taken = frames_of(content)
+        for frame in found:
+            if frame.task == _ROOT:
+                self._number = max(self._number, frame.number)
+            if frame.stream == LIVE:
+                self._is_live = True
+            elif frame.stream == REFUSED:
+                self.refused = frame.text.decode(errors="replace")
+            elif frame.stream == LOST:
+                self.is_lost = True
+            elif frame.stream in self._rest:
+                self._keep(frame)
+        return content[taken:]
+
+    def _keep(self, frame: Frame) -> None:
+        try:
+            self._kept.add(frame)
+            self._has_space = True
+        except OSError as error:
+            if self._has_space:
+                self._has_space = False
+                log.warning("output_not_kept", error=str(error))
+        *lines, self._rest[frame.stream] = (self._rest[frame.stream] + frame.text).split(b"\n")
+        if len(self._rest[frame.stream]) > _CHUNK:
+            lines.append(self._rest[frame.stream])
+            self._rest[frame.stream] = b""
+        for line in lines:
+            self._on_line(line.decode(errors="replace"))

@@ -1,0 +1,154 @@
+"""Runs the programs that the agent of their executor takes."""
+
+import asyncio
+import threading
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import structlog
+from google.protobuf.json_format import Parse
+
+from onager.clock import Clock
+from onager.executor.agent.gateway import SchedulerGateway
+from onager.executor.attempt_logs import AttemptLogs
+from onager.executor.exchange import Contents, check_exchange_dir
+from onager.executor.programs.attempt import Attempt, Host
+from onager.executor.programs.relay import Schedulers
+from onager.executor.settings import ExecutorSettings
+from onager.executor.work import Assignment, CatalogReader, OnReport, SparkLostError, WorkerEnd
+from onager.ids import BlobDigest, Incarnation, JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import ClientAccess
+from onager.protocol.task_keys import task_keys
+from onager.supervision import Background
+
+_CLOSE_S: Final = 5.0
+
+log = structlog.get_logger()
+
+
+class ProgramWorker:
+    """Runs programs, each in a process of its own, on an event loop of its own: a `Worker`."""
+
+    stream_address = ""
+
+    def __init__(
+        self,
+        settings: ExecutorSettings,
+        incarnation: Incarnation,
+        access: ClientAccess,
+        clock: Clock,
+        logs: AttemptLogs,
+    ) -> None:
+        self._settings = settings
+        self._incarnation = incarnation
+        self._access = access
+        self._clock = clock
+        self._logs = logs
+        self._attempts: dict[TaskKey, Attempt] = {}
+        self._background = Background()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="onager-programs", daemon=True)
+        self._thread.start()
+        self._host = asyncio.run_coroutine_threadsafe(self._made(), self._loop).result()
+
+    async def _made(self) -> Host:
+        addresses = self._settings.scheduler_addresses
+        return Host(
+            executor_id=self._settings.executor_id,
+            incarnation=self._incarnation,
+            exchange_dir=self._settings.exchange_dir,
+            memory_bytes=self._settings.program_memory_bytes,
+            gateway=SchedulerGateway(addresses, self._access),
+            schedulers=Schedulers(addresses, self._access),
+            clock=self._clock,
+            logs=self._logs,
+        )
+
+    def start(self, assignment: Assignment, on_report: OnReport) -> None:
+        """Start a program."""
+        content = assignment.blobs[BlobDigest(assignment.task_set.spec_digest)]
+        spec = Parse(content, pb.JobSpec(), ignore_unknown_fields=True)
+        for key in task_keys(assignment.task_set):
+            attempt = Attempt(self._host, key, spec)
+            self._attempts[key] = attempt
+            self._loop.call_soon_threadsafe(self._begin, key, attempt, on_report)
+
+    def _begin(self, key: TaskKey, attempt: Attempt, on_report: OnReport) -> None:
+        self._background.start("program", self._run(key, attempt, on_report))
+
+    async def _run(self, key: TaskKey, attempt: Attempt, on_report: OnReport) -> None:
+        log.info("program_started", program_id=key.job_id, task_attempt=key.task_attempt)
+        report = await attempt.run()
+        del self._attempts[key]
+        log.info("program_attempt_ended", program_id=key.job_id, task_attempt=key.task_attempt)
+        on_report(report)
+
+    def cancel(self, tasks: Collection[TaskKey]) -> None:
+        """Kill the processes of programs."""
+        for key in tasks:
+            if (attempt := self._attempts.get(key)) is not None:
+                self._loop.call_soon_threadsafe(attempt.cancel)
+
+    def kept_jobs(self) -> Collection[JobId]:
+        """Return none: nothing is kept in memory."""
+        return ()
+
+    def streamed_jobs(self) -> Collection[JobId]:
+        """Return none."""
+        return ()
+
+    def clean_up(self, request: pb.CleanUp) -> None:
+        """Do nothing: schedulers ask the executors of tasks."""
+
+    def exchange_contents(self) -> Contents | None:
+        """Return None: the executors of tasks look at the exchange."""
+        return None
+
+    def check_exchange(self) -> None:
+        """Raise `ExchangeFullError` while the exchange directory has no space."""
+        check_exchange_dir(self._settings.exchange_dir)
+
+    def sample_load(self) -> pb.ExecutorLoad | None:
+        """Return a load without what processes use: only how many programs run counts."""
+        return pb.ExecutorLoad()
+
+    def progress(self) -> Sequence[pb.AttemptProgress]:
+        """Return nothing: how far a program is, nobody knows."""
+        return ()
+
+    def connect(self, call: pb.ConnectCall, catalog: CatalogReader) -> pb.ConnectReply:  # noqa: ARG002
+        """Raise `SparkLostError`: there is no Spark here, and schedulers ask no such executor."""
+        raise SparkLostError("this executor runs programs, and has no Spark")
+
+    def is_alive(self) -> bool:
+        """Return whether programs can run here."""
+        return self._thread.is_alive()
+
+    def end(self) -> WorkerEnd | None:
+        """Return None: it ends with its process."""
+        return None
+
+    def enforce_deadlines(self) -> str:
+        """Return nothing: each attempt kills what is to end."""
+        return ""
+
+    def kill(self) -> None:
+        """Kill all processes of programs."""
+        self.cancel(list(self._attempts))
+
+    def close(self) -> None:
+        """Kill all processes of programs, and end the loop."""
+        self.kill()
+
+        async def closed() -> None:
+            await self._background.join()
+            await self._host.schedulers.close()
+            await self._host.gateway.close()
+
+        try:
+            asyncio.run_coroutine_threadsafe(closed(), self._loop).result(_CLOSE_S)
+        except TimeoutError:
+            log.warning("programs_not_ended", running=len(self._attempts))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CLOSE_S)

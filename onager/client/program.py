@@ -1,0 +1,176 @@
+"""Programs of PySpark that the cluster runs."""
+
+import getpass
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from onager.client.connection import Connection
+from onager.client.copying import copied
+from onager.client.job import JobHandle
+from onager.errors import InvalidRequestError, NotFoundError
+from onager.protocol import onager_pb2 as pb
+
+PathLike = str | os.PathLike[str]
+_ARCHIVES: Final = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
+_MODULES: Final = (".py", ".zip", ".egg")
+_STDERR: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """Something that a program printed."""
+
+    text: bytes
+    is_error: bool
+    """Whether it went to standard error."""
+    left_out: int
+    """Bytes before it that were not kept, since it was too much."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCall:
+    """A call of a program, as it is recorded."""
+
+    task: str
+    """Which of the program's threads has made it, as a path: who started it, and as which of its tasks."""
+    number: int
+    kind: str
+    target: str
+    """What a write writes to."""
+    line: str
+    """Where in the program it stands: file and line."""
+    at_ms: int
+    attempt: int
+    """The attempt that has made it."""
+    done: bool
+    error: str
+    """Empty unless it failed."""
+    job_id: str
+    """The job that carries it out; empty if it needs none."""
+
+
+class ProgramHandle:
+    """A program that the cluster runs, made by `OnagerClient`; its id is that of its job."""
+
+    def __init__(self, connection: Connection, job: JobHandle) -> None:
+        self._connection = connection
+        self.job = job
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        return self.job.id
+
+    def __repr__(self) -> str:
+        return f"ProgramHandle({self.id!r})"
+
+    def output(self, *, follow: bool = False) -> Iterator[Printed]:
+        """Yield what the program printed, each line once, whatever attempt printed it.
+
+        With *follow* it goes on until the program has ended.
+        """
+        at = pb.WatchOutputRequest(program_id=self.id, follow=follow)
+        pending: list[pb.ProgramOutput] = []
+
+        def open_stream(stub: Any, deadline_s: float) -> Iterator[pb.ProgramOutput]:
+            pending.clear()
+            messages: Iterator[pb.ProgramOutput] = stub.WatchOutput(at, timeout=deadline_s)
+            return messages
+
+        for message in self._connection.stream(open_stream):
+            pending.append(message)  # what came without its position would come again
+            if not message.position:
+                continue
+            for each in pending:
+                yield Printed(each.content, each.stream == _STDERR, each.left_out)
+            at.attempt, at.position = message.attempt, message.position
+            pending.clear()
+
+    def calls(self) -> Iterator[ProgramCall]:
+        """Yield the calls that are recorded, by task and number."""
+        request = pb.ListProgramCallsRequest(program_id=self.id)
+        while True:
+            answer: pb.ListProgramCallsResponse = self._connection.call("ListProgramCalls", request)
+            for call in answer.calls:
+                yield copied(ProgramCall, call)
+            if not answer.next:
+                return
+            request.after = answer.next
+
+    def info(self) -> pb.ProgramInfo:
+        """Return how the program stands; `NotFoundError` as long as it has not begun."""
+        info: pb.ProgramInfo = self._connection.call("GetProgram", pb.GetProgramRequest(program_id=self.id))
+        return info
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until the program has ended by itself, and return its exit code.
+
+        `JobFailedError` or `JobCancelledError` if it could not end by itself, `TimeoutError` after *timeout* seconds.
+        """
+        progress = None
+        for progress in self.job.watch(timeout):  # noqa: B007 - the last one counts
+            pass
+        try:
+            info = self.info()
+        except NotFoundError:
+            info = pb.ProgramInfo()
+        if info.ended and not info.why_ended:
+            return info.exit_code
+        if progress is not None and progress.failure is not None:
+            raise progress.failure
+        return info.exit_code
+
+    def cancel(self, reason: str = "") -> None:
+        """Kill the program, and cancel what it runs."""
+        self.job.cancel(reason)
+
+
+def program_message(
+    path: PathLike,
+    args: Sequence[str],
+    *,
+    py_files: Sequence[PathLike] = (),
+    files: Sequence[PathLike] = (),
+    archives: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> pb.ProgramSpec:
+    """Return the program of a file; `InvalidRequestError` for a file that cannot be read, or is none of its kind."""
+    path = Path(path)
+    spec = pb.ProgramSpec(
+        file_name=path.name,
+        source=_content(path, "the program"),
+        arguments=args,
+        environment=environment,
+        user=os.environ.get("SPARK_USER") or getpass.getuser(),
+    )
+    try:
+        compile(spec.source, path.name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise InvalidRequestError(f"{path}{where}: this is no program of Python: {error}") from None
+    for each in map(Path, py_files):
+        if not each.name.endswith(_MODULES):
+            raise InvalidRequestError(f"{each}: a file that Python imports ends with {', '.join(_MODULES)}")
+        spec.files.add(name=each.name, content=_content(each, "a Python file"), use="python")
+    for each in map(Path, files):
+        spec.files.add(name=each.name, content=_content(each, "a file"))
+    for given in archives:
+        name, _, alias = given.partition("#")
+        each = Path(name)
+        if not each.name.endswith(_ARCHIVES):
+            raise InvalidRequestError(f"{each}: an archive ends with {', '.join(_ARCHIVES)}")
+        spec.files.add(name=each.name, content=_content(each, "an archive"), use="archive", alias=alias or each.name)
+    return spec
+
+
+def _content(path: Path, what: str) -> bytes:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InvalidRequestError(f"{path} is no file: name {what}")
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidRequestError(f"{path}: {error.strerror}: name {what}") from None

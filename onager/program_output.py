@@ -1,0 +1,119 @@
+"""What programs print: frames that say which task of the program printed them, and behind which of its calls.
+
+A program that goes on prints again what it printed before. What it printed behind an earlier call than the last one of
+which something was kept is dropped: so each line is kept once, and those behind that call twice at most.
+
+    frame = stream (1 byte) | number of the call (4) | length of the task (2) | length of the text (4) | task | text
+
+Numbers are big-endian. `onager.programs.output` writes such frames, too; it imports nothing of Onager.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+HEAD: Final = struct.Struct("!BIHI")
+STDOUT: Final = 1
+STDERR: Final = 2
+LIVE: Final = 3
+"""Not printed: the program's main thread has got to where the last attempt ended."""
+REFUSED: Final = 4
+"""Not printed: why the program cannot go on."""
+LOST: Final = 5
+"""Not printed: another attempt of the program counts."""
+_NAME: Final = re.compile(r"([0-9]{6})-([0-9]{15})")
+SEGMENT_BYTES: Final = 8 * 1024 * 1024
+KEPT: Final = 4
+"""Segments of an attempt that are kept of its beginning, and as many of its end."""
+
+
+class Frame(NamedTuple):
+    """Something that was printed."""
+
+    stream: int
+    number: int
+    """How many calls the task had made by then."""
+    task: str
+    text: bytes
+
+    def encoded(self) -> bytes:
+        """Return the frame as bytes."""
+        task = self.task.encode()
+        return HEAD.pack(self.stream, self.number, len(task), len(self.text)) + task + self.text
+
+
+def frames_of(content: bytes | bytearray) -> tuple[list[Frame], int]:
+    """Return the whole frames at the beginning of *content*, and how many bytes they take."""
+    found, at = [], 0
+    while at + HEAD.size <= len(content):
+        stream, number, task_length, length = HEAD.unpack_from(content, at)
+        text_at = at + HEAD.size + task_length
+        if text_at + length > len(content):
+            break
+        task = bytes(content[at + HEAD.size : text_at]).decode(errors="replace")
+        found.append(Frame(stream, number, task, bytes(content[text_at : text_at + length])))
+        at = text_at + length
+    return found, at
+
+
+class Segment(NamedTuple):
+    """A file with a part of what an attempt printed."""
+
+    attempt: int
+    start: int
+    """How many bytes of frames come before it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the file."""
+        return f"{self.attempt:06d}-{self.start:015d}"
+
+
+def segments(folder: Path) -> list[Segment]:
+    """Return the segments in the folder of a program's output, in order; none if there is no folder."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+    found = (_NAME.fullmatch(name) for name in names)
+    return sorted(Segment(int(each[1]), int(each[2])) for each in found if each is not None)
+
+
+def shown(folder: Path) -> dict[str, int]:
+    """Return the last call of each task behind which something is kept of what earlier attempts printed."""
+    last: dict[str, int] = {}
+    for frame in _frames(folder):
+        last[frame.task] = max(last.get(frame.task, 0), frame.number)
+    return last
+
+
+def _frames(folder: Path) -> Iterator[Frame]:
+    for segment in segments(folder):
+        yield from frames_of((folder / segment.name).read_bytes())[0]
+
+
+class OutputFolder:
+    """Keeps what an attempt prints: the beginning and the end, if it is much."""
+
+    def __init__(self, folder: Path, attempt: int) -> None:
+        """*folder*: of the program; it is made."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._attempt = attempt
+        self._start = self._size = 0
+        self._starts: list[int] = []
+
+    def add(self, frame: Frame) -> None:
+        """Append *frame*; `OSError` if that fails."""
+        content = frame.encoded()
+        if not self._starts or self._size - self._start + len(content) > SEGMENT_BYTES:
+            self._start = self._size
+            self._starts.append(self._start)
+            if len(self._starts) > 2 * KEPT:
+                gone = Segment(self._attempt, self._starts.pop(KEPT))
+                (self._folder / gone.name).unlink(missing_ok=True)
+        with (self._folder / Segment(self._attempt, self._start).name).open("ab", buffering=0) as file:
+            file.write(content)
+        self._size += len(content)

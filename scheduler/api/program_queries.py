@@ -1,0 +1,90 @@
+"""What clients see of programs: how they stand, their calls, and what they printed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from onager.exchange_layout import local_path, program_output
+from onager.ids import JobId
+from onager.program_output import Segment, frames_of, segments
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import principal
+from onager.scheduler.disk import EXCHANGE
+from onager.scheduler.jobs.job_heads import JobHeads
+from onager.scheduler.programs import ProgramKey, Programs
+
+_LOOK_S: Final = 0.2
+"""How often somebody who follows the output looks for more."""
+_READ_BYTES: Final = 256 * 1024
+_CALLS_A_PAGE: Final = 500
+
+ListCalls = Callable[[ProgramKey, pb.ListProgramCallsRequest], Awaitable[pb.ListProgramCallsResponse]]
+
+
+@dataclass(eq=False, repr=False)
+class ProgramQueries:
+    """Answers questions about programs."""
+
+    programs: Programs
+    heads: JobHeads
+    exchange_dir: str
+    list_calls: ListCalls
+
+    def _key(self, program_id: str) -> ProgramKey:
+        """Return the key of a program: that of a job, whoever submitted it, or the caller's own."""
+        head = self.heads.get(JobId(program_id))
+        return ProgramKey(principal() if head is None else head.principal, program_id)
+
+    async def get(self, request: pb.GetProgramRequest) -> pb.ProgramInfo:
+        """Return how a program stands; `NotFoundError` if it never began."""
+        return await self.programs.info(self._key(request.program_id))
+
+    async def calls(self, request: pb.ListProgramCallsRequest) -> pb.ListProgramCallsResponse:
+        """Return a page of the calls of a program, by task and number."""
+        page = pb.ListProgramCallsRequest(program_id=request.program_id, after=request.after)
+        page.limit = min(request.limit or _CALLS_A_PAGE, _CALLS_A_PAGE)
+        return await self.list_calls(self._key(request.program_id), page)
+
+    async def output(self, request: pb.WatchOutputRequest) -> AsyncIterator[pb.ProgramOutput]:
+        """Yield what a program printed after a position, and with *follow* what it prints until its job ends."""
+        folder = Path(local_path(self.exchange_dir)) / program_output(request.program_id)
+        attempt, position = request.attempt, request.position
+        while True:
+            head = self.heads.get(JobId(request.program_id))
+            is_over = head is None or not head.is_active
+            found, attempt, position = await EXCHANGE.call(_more, folder, attempt, position)
+            for each in found:
+                yield each
+            if found:
+                continue
+            if is_over or not request.follow:
+                return
+            await asyncio.sleep(_LOOK_S)
+
+
+def _more(folder: Path, attempt: int, position: int) -> tuple[list[pb.ProgramOutput], int, int]:
+    """Return some of what was printed after a position of an attempt, and the position after it."""
+    known = [s for s in segments(folder) if s >= _segment_at(folder, attempt, position)]
+    for segment in known:
+        start = max(position, segment.start) if segment.attempt == attempt else segment.start
+        left_out = start - position if segment.attempt == attempt else start
+        with (folder / segment.name).open("rb") as file:
+            file.seek(start - segment.start)
+            frames, taken = frames_of(file.read(_READ_BYTES))
+        if not frames:
+            continue
+        answers = [
+            pb.ProgramOutput(stream=frame.stream, content=frame.text, attempt=segment.attempt) for frame in frames
+        ]
+        answers[0].left_out = left_out if start else 0
+        answers[-1].position = start + taken
+        return answers, segment.attempt, start + taken
+    return [], attempt, position
+
+
+def _segment_at(folder: Path, attempt: int, position: int) -> Segment:
+    """Return the segment in which a position is, or the position as one if it is in none."""
+    before = [s for s in segments(folder) if s.attempt == attempt and s.start <= position]
+    return before[-1] if before else Segment(attempt, position)

@@ -1,0 +1,46 @@
+"""Spark Connect, put together from the parts of a scheduler."""
+
+from onager.scheduler.api.service import SchedulerService
+from onager.scheduler.api.submitting import Submissions
+from onager.scheduler.connect.artifacts import Artifacts
+from onager.scheduler.connect.checkpoints import Checkpoints
+from onager.scheduler.connect.operations import Operations
+from onager.scheduler.connect.program_calls import ProgramCalls
+from onager.scheduler.connect.running import RunningOperations
+from onager.scheduler.connect.service import SparkConnectService
+from onager.scheduler.connect.sessions import Sessions
+from onager.scheduler.engine.bundles import Env, Store
+from onager.scheduler.executors.connect_calls import ConnectCalls
+from onager.scheduler.executors.executor_requests import ExecutorRequests
+from onager.scheduler.executors.place_admission import PlaceAdmission
+
+
+def spark_connect(
+    env: Env,
+    store: Store,
+    service: SchedulerService,
+    submissions: Submissions,
+    running: RunningOperations,
+    requests: ExecutorRequests,
+    places: PlaceAdmission,
+) -> SparkConnectService:
+    """Return the service for Spark's own clients."""
+    settings, backend, clock = env.settings, store.backend, env.clock
+    sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
+    operations = Operations(
+        backend,
+        clock,
+        sessions,
+        ConnectCalls(requests),
+        submissions,
+        service.queries,
+        running,
+        store.heads,
+        service.results,
+        settings.exchange_dir,
+        service,
+    )
+    artifacts = Artifacts(sessions, settings.exchange_dir, places.check_exchange)
+    checkpoints = Checkpoints(settings.exchange_dir, store.heads, clock)
+    calls = ProgramCalls(backend, clock)
+    return SparkConnectService(sessions, operations, running, artifacts, checkpoints, service.programs, calls)

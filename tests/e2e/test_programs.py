@@ -1,0 +1,214 @@
+"""Programs that the cluster runs: ``onager run``."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from onager.client.program import ProgramHandle
+from onager.errors import InvalidRequestError, JobCancelledError, JobFailedError
+from tests.support.processes.cluster import Cluster
+from tests.support.waiting import HANGS_S, until
+
+
+@pytest.fixture(scope="module")
+def cluster(make_module_cluster) -> Cluster:
+    """A cluster of one executor, with two slots for tasks and four for programs."""
+    made = make_module_cluster()
+    made.start_scheduler()
+    start_executor(made)
+    return made
+
+
+def start_executor(cluster: Cluster) -> None:
+    settings = {"SLOTS": "4", "MEMORY_BYTES": str(512 << 20)}
+    cluster.start_executor("e-1", **{f"ONAGER_EXECUTOR_PROGRAM_{name}": value for name, value in settings.items()})
+
+
+def run(cluster: Cluster, folder: Path, text: str, *args: str, **options) -> ProgramHandle:
+    program = folder / "app.py"
+    program.write_text("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n" + text)
+    return cluster.client.run(program, args=args, **options)
+
+
+def printed(program: ProgramHandle, *, errors: bool = False) -> str:
+    return b"".join(each.text for each in program.output() if each.is_error == errors).decode()
+
+
+def wait_for(program: ProgramHandle, text: str) -> None:
+    until(lambda: text in printed(program), f"{text!r} of {program.id}")
+
+
+def process_of(cluster: Cluster, program: ProgramHandle) -> psutil.Process:
+    """Return the process of a program."""
+
+    def found() -> psutil.Process | None:
+        for process in psutil.Process(cluster.executors["e-1"].pid).children(recursive=True):
+            try:
+                if "onager.programs.__main__" in " ".join(process.cmdline()):
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    return until(found, f"the process of {program.id}")
+
+
+def host_of(cluster: Cluster) -> psutil.Process:
+    """Return the process that runs programs beside the executor."""
+    (found,) = [
+        process
+        for process in psutil.Process(cluster.executors["e-1"].pid).children()
+        if "onager.executor.programs" in process.cmdline()
+    ]
+    return found
+
+
+def test_a_program_prints_reads_its_arguments_and_files_and_ends_with_its_code(cluster, tmp_path):
+    (tmp_path / "beside.txt").write_text("beside")
+    (tmp_path / "own.py").write_text("def double(x): return 2 * x\n")
+    text = """
+import os, subprocess, sys
+from own import double
+print(sys.argv[1:], open("beside.txt").read(), os.environ["COLOUR"], double(spark.range(4).count()))
+print("to standard error", file=sys.stderr)
+subprocess.run(["echo", "from a child"], check=True)
+print(spark.conf.get("spark.sql.shuffle.partitions"))
+sys.exit(7)
+"""
+    program = run(
+        cluster,
+        tmp_path,
+        text,
+        "a",
+        "b c",
+        files=[tmp_path / "beside.txt"],
+        py_files=[tmp_path / "own.py"],
+        environment={"COLOUR": "blue"},
+        conf={"spark.sql.shuffle.partitions": 3},
+    )
+    assert program.wait(HANGS_S) == 7
+    assert printed(program) == "['a', 'b c'] beside blue 8\nfrom a child\n3\n"
+    assert printed(program, errors=True) == "to standard error\n"
+    job = program.job.progress()
+    assert (job.state, job.failure.error_class) == ("failed", "ONAGER_PROGRAM_EXIT")
+
+
+def test_a_program_that_is_killed_goes_on_and_each_line_is_shown_once(cluster, tmp_path):
+    text = """
+import time
+spark.sql("CREATE TABLE counted(n INT)")
+for n in range(8):
+    spark.sql(f"INSERT INTO counted VALUES ({n})")
+    print("done", n)
+    time.sleep(0.1)
+print(sorted(row.n for row in spark.table("counted").collect()))
+"""
+    program = run(cluster, tmp_path, text)
+    for n in (1, 4):
+        wait_for(program, f"done {n}")
+        process_of(cluster, program).kill()
+    assert program.wait(HANGS_S) == 0
+    lines = printed(program).splitlines()
+    assert list(dict.fromkeys(lines)) == [*(f"done {n}" for n in range(8)), str(list(range(8)))]
+    assert len(lines) <= 9 + 2
+    assert program.info().attempt == 3
+    calls = list(program.calls())
+    assert {call.line for call in calls if call.target.endswith(" counted")} == {"app.py:5", "app.py:7"}, calls
+    assert all(call.done for call in calls)
+
+
+def test_a_program_goes_on_when_what_runs_it_or_the_scheduler_dies(cluster, tmp_path):
+    text = """
+import time
+spark.sql("CREATE TABLE lasting(n INT)")
+for n in range(12):
+    spark.sql(f"INSERT INTO lasting VALUES ({n})")
+    print("done", n)
+    time.sleep(0.1)
+print(spark.table("lasting").count())
+"""
+    program = run(cluster, tmp_path, text)
+    wait_for(program, "done 3")
+    before = process_of(cluster, program)
+    host_of(cluster).kill()
+    wait_for(program, "done 6")
+    assert not before.is_running()
+    cluster.scheduler.kill()
+    cluster.start_scheduler()
+    assert program.wait(HANGS_S) == 0, printed(program, errors=True)
+    assert printed(program).splitlines()[-1] == "12"
+
+
+def test_a_cancelled_program_is_killed_and_does_nothing_more(cluster, tmp_path):
+    text = """
+import time
+spark.sql("CREATE TABLE cancelled(n INT)")
+print("made")
+for n in range(1000):
+    spark.sql(f"INSERT INTO cancelled VALUES ({n})")
+"""
+    program = run(cluster, tmp_path, text)
+    wait_for(program, "made")
+    process = process_of(cluster, program)
+    program.cancel("enough")
+    count = cluster.client.sql("SELECT count(*) AS n FROM cancelled").to_arrow()["n"][0].as_py()
+    until(lambda: not process.is_running(), "the end of the process")
+    with pytest.raises(JobCancelledError, match="enough"):
+        program.wait(HANGS_S)
+    assert cluster.client.sql("SELECT count(*) AS n FROM cancelled").to_arrow()["n"][0].as_py() == count
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        ("import os\nos._exit(9)", 9, ""),
+        ("import nothing_like_that", 1, "No module named 'nothing_like_that'"),
+        ("spark.sparkContext", 1, 'app.py", line 3'),
+        ("raise SystemExit('no more')", 1, "no more"),
+    ],
+)
+def test_a_program_that_ends_by_itself_ends_with_its_code(cluster, tmp_path, text, code, says):
+    program = run(cluster, tmp_path, text)
+    assert program.wait(HANGS_S) == code
+    assert says in printed(program, errors=True)
+
+
+def test_a_program_that_takes_too_much_memory_fails_by_name(cluster, tmp_path):
+    program = run(cluster, tmp_path, "held = bytearray(600 << 20)\nimport time\ntime.sleep(60)")
+    with pytest.raises(JobFailedError, match="may use 536,870,912"):
+        program.wait(HANGS_S)
+
+
+def test_a_program_that_kills_its_process_each_time_ends_after_four_attempts(cluster, tmp_path):
+    program = run(cluster, tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(JobFailedError, match="4 attempts in a row"):
+        program.wait(HANGS_S)
+
+
+def test_what_is_no_program_is_refused_before_it_is_sent(cluster, tmp_path):
+    with pytest.raises(InvalidRequestError, match="No such file"):
+        cluster.client.run(tmp_path / "none.py")
+    bad = tmp_path / "bad.py"
+    bad.write_text("x = 1\nif:\n")
+    with pytest.raises(InvalidRequestError, match=r"bad\.py, line 2: this is no program of Python"):
+        cluster.client.run(bad)
+
+
+def test_the_command_shows_the_output_and_ends_with_the_code(cluster, tmp_path):
+    program = tmp_path / "app.py"
+    program.write_text("import sys\nprint('out', sys.argv[1])\nprint('err', file=sys.stderr)\nsys.exit(5)\n")
+    shown = cluster.cli("run", "--id", "e2e-cli", str(program), "--flag")
+    assert (shown.returncode, shown.stdout) == (5, "out --flag\n")
+    assert "err\n" in shown.stderr
+    again = cluster.cli("run", "--id", "e2e-cli", str(program), "--flag")
+    assert (again.returncode, again.stdout) == (5, "out --flag\n")
+    other = cluster.cli("run", "--id", "e2e-cli", str(program), "--other")
+    assert other.returncode == 2
+    assert "e2e-cli" in other.stderr
+
+
+def test_the_output_of_a_program_is_its_log(cluster, tmp_path):
+    program = run(cluster, tmp_path, "print('one line')")
+    assert program.wait(HANGS_S) == 0
+    assert cluster.cli("logs", program.id).stdout == "one line\n"
