@@ -85,12 +85,13 @@ class Task:
 
 CURRENT: contextvars.ContextVar[Task] = contextvars.ContextVar("onager_task")
 _is_starting_workers = threading.local()
-_pid = os.getpid()
+_process = {"pid": os.getpid()}
+"""That of the program; a process that it forks has another id."""
 
 
 def current() -> Task:
     """Return the task that runs; raises for a thread of unknown origin, and for a forked process."""
-    if os.getpid() != _pid:
+    if os.getpid() != _process["pid"]:
         raise RuntimeError("a process that the program forked cannot use its Spark sessions: use threads")
     task = CURRENT.get(None)
     if task is None:
@@ -104,6 +105,7 @@ def current() -> Task:
 
 def follow_tasks() -> None:
     """Have whatever starts work of the program name it."""
+    _process["pid"] = os.getpid()
     start, inner = threading.Thread.start, threading.Thread._bootstrap_inner
 
     def started(thread: threading.Thread) -> None:

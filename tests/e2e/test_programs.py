@@ -36,7 +36,16 @@ def printed(program: ProgramHandle, *, errors: bool = False) -> str:
 
 
 def wait_for(program: ProgramHandle, text: str) -> None:
-    until(lambda: text in printed(program), f"{text!r} of {program.id}")
+    """Wait until a program has printed *text*."""
+
+    def is_there() -> bool:
+        is_going_on = not program.job.progress().state.is_final
+        if text in printed(program):
+            return True
+        assert is_going_on, f"it ended without {text!r}:\n{printed(program, errors=True)}"
+        return False
+
+    until(is_there, f"{text!r} of {program.id}")
 
 
 def process_of(cluster: Cluster, program: ProgramHandle) -> psutil.Process:
@@ -45,7 +54,7 @@ def process_of(cluster: Cluster, program: ProgramHandle) -> psutil.Process:
     def found() -> psutil.Process | None:
         for process in psutil.Process(cluster.executors["e-1"].pid).children(recursive=True):
             try:
-                if "onager.programs.__main__" in " ".join(process.cmdline()):
+                if Path(process.cwd()).name == "work" and "python" in process.name():
                     return process
             except psutil.Error:
                 continue
