@@ -8,6 +8,7 @@
 - ``{exchange}/.connect/{digest}.unpacked/``: an archive of those, unpacked
 - ``{exchange}/.connect/{digest of files}/``: links to these, by the names under which a program's Python finds them
 - ``{exchange}/.checkpoints/{job_id}/``: the rows of a checkpoint, a dataset of Parquet files
+- ``{exchange}/.programs/{folder}/{nonce}``: what came of a call of a program, where that is large
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
 
@@ -29,6 +30,8 @@ CONNECT_UNPACKED = ".unpacked"
 """How the name of an unpacked archive's folder ends."""
 CHECKPOINTS = ".checkpoints"
 """The folder of the checkpoints of sessions of Spark Connect."""
+PROGRAMS = ".programs"
+"""The folder of what came of calls of programs."""
 
 SUCCESS = "_SUCCESS"
 """The file in a dataset that says that it is whole."""

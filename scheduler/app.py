@@ -34,8 +34,9 @@ from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
 from onager.scheduler.cluster.scheduler_watch import SchedulerWatch
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
+from onager.scheduler.connect.ended_calls import EndedCalls
 from onager.scheduler.connect.operations import Operations
-from onager.scheduler.connect.program_calls import ProgramCalls
+from onager.scheduler.connect.program_calls import ProgramCalls, ProgramStore
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
@@ -77,8 +78,10 @@ from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.jobs.results import ResultStore
 from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.loops import every, whenever
+from onager.scheduler.outcome_files import OutcomeFiles
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.input_locality import InputLocality
+from onager.scheduler.program_limits import ProgramUsages
 from onager.scheduler.programs import Programs
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
@@ -221,10 +224,12 @@ class SchedulerApp:
         new_jobs = NewJobs(settings, self.jobs, self.blobs, clock)
         self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
-        self.programs = Programs(self._backend, clock, retention_s=settings.program_retention_s)
+        usages = ProgramUsages(self._backend, limit_bytes=settings.program_store_bytes)
+        files = OutcomeFiles(settings.exchange_dir)
+        self.programs = Programs(self._backend, clock, usages, files, retention_s=settings.program_retention_s)
         self.service = self._make_service(submissions, progress)
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
-        self.results.check_exchange = self.places.check_exchange
+        self.results.check_exchange = self.programs.files.check_exchange = self.places.check_exchange
         self.spark_connect = self._make_spark_connect(submissions)
         self.gateway = ExecutorGateway(
             settings,
@@ -307,7 +312,8 @@ class SchedulerApp:
         )
         artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
-        calls = ProgramCalls(backend, clock)
+        calls = ProgramCalls(ProgramStore(backend, clock, self.programs.files, self.programs.usages))
+        self.retention.settle_calls = EndedCalls(calls, operations).settle
         return SparkConnectService(sessions, operations, running, artifacts, checkpoints, self.programs, calls)
 
     # ---------------------------------------------------------------- life
@@ -460,6 +466,7 @@ class SchedulerApp:
             self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
 
     async def _sweep_connect(self) -> None:
+        await self.programs.make_room()
         if self.rounds.has_begun("connect", _CONNECT_SWEEP_S):
             await self.spark_connect.sweep(with_files=await self.rounds.claim("connect", _CONNECT_SWEEP_S))
 

@@ -73,7 +73,8 @@ def main() -> None:
     if sys.platform == "linux":  # nobody would note the end of a program whose command is gone
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     with os.fdopen(int(number)) as given:
-        terms = Terms(**json.load(given))
+        given_terms = json.load(given)
+    terms = Terms(**{**given_terms, "addresses": tuple(given_terms["addresses"])})
     sys.exit(run(terms, path, arguments))
 
 

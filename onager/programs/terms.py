@@ -13,19 +13,12 @@ class Terms:
     secret: str = field(repr=False)
     seed: str
     user: str
-    address: str
-    """A scheduler's ``HOST:PORT``."""
-    target: str
-    """What to connect to, in gRPC's words: the scheduler, or several of which one is used at a time."""
-    authorization: str = field(default="", repr=False)
-    """What shows the token."""
-    ca: str = ""
-    """A file with the certificates of authorities; with it, connections use TLS."""
-    cert: str = ""
-    key: str = ""
-    """Files with the certificate that is shown to schedulers, and its key."""
+    addresses: tuple[str, ...]
+    """The schedulers, each as ``HOST:PORT``; one is used at a time."""
+    files: dict[str, str] = field(default_factory=dict)
+    """By the names in `ClientSecurity`: the files with the token, with certificates, and with a key."""
 
     @property
     def remote(self) -> str:
         """Return the connection string for PySpark."""
-        return f"sc://{self.address}/;user_id={quote(self.user)}"
+        return f"sc://{self.addresses[0]}/;user_id={quote(self.user)}"

@@ -1,0 +1,97 @@
+"""The way to the schedulers: one at a time, and the next when it is not reached."""
+
+import json
+from types import SimpleNamespace
+
+import grpc
+import pytest
+
+from onager.programs import channels
+from onager.programs.channels import ERROR, Way, way
+from onager.programs.terms import Terms
+
+
+class FailedError(grpc.RpcError):
+    def __init__(self, code=grpc.StatusCode.UNAVAILABLE, name=""):
+        self._code, self._name = code, name
+
+    def code(self):
+        return self._code
+
+    def trailing_metadata(self):
+        return [(ERROR, json.dumps({"class": self._name}).encode())] if self._name else ()
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 0.0
+
+    def monotonic(self):
+        return self.now_s
+
+
+@pytest.fixture
+def time(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(channels, "time", clock)
+    return clock
+
+
+def made(addresses):
+    connected = []
+
+    def connect(address):
+        connected.append(address)
+        return SimpleNamespace(address=address)
+
+    return Way(addresses, connect), connected
+
+
+def test_the_next_scheduler_is_asked_when_one_is_not_reached_or_stops(time):
+    to, connected = made(["a:1", "b:1", "c:1"])
+    first = to.stub
+    to.failed(first, FailedError())
+    to.failed(first, FailedError())
+    assert connected == ["a:1", "b:1"], "another thread has failed by the first one, too"
+    to.failed(to.stub, FailedError(name="SchedulerUnreachableError"))
+    to.failed(to.stub, FailedError())
+    assert connected == ["a:1", "b:1", "c:1", "a:1"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FailedError(name="BusyError"),
+        FailedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "StateFullError"),
+        FailedError(grpc.StatusCode.INTERNAL),
+    ],
+)
+def test_an_answer_is_no_reason_to_ask_another_one(time, error):
+    to, connected = made(["a:1", "b:1"])
+    time.now_s = 100
+    to.failed(to.stub, error)
+    assert connected == ["a:1"]
+
+
+def test_the_only_scheduler_is_looked_for_again_after_a_minute(time):
+    to, connected = made(["a:1"])
+    for seconds in (0, 30, 59, 61, 90, 120, 122):
+        time.now_s = seconds
+        to.failed(to.stub, FailedError())
+    assert connected == ["a:1"] * 3
+
+
+def test_each_channel_is_to_one_scheduler_with_the_certificates_of_now(tmp_path, time, monkeypatch):
+    ca, token = tmp_path / "ca.pem", tmp_path / "tokens"
+    token.write_text("a" * 32 + "\n")
+    token.chmod(0o600)
+    ca.write_bytes(b"old")
+    seen = []
+    monkeypatch.setattr(grpc, "ssl_channel_credentials", lambda *content: content)
+    monkeypatch.setattr(grpc, "secure_channel", lambda *given, **_: seen.append(given) or grpc.insecure_channel("x:1"))
+    monkeypatch.setattr(channels, "ClientAccess", lambda *_: SimpleNamespace(metadata=lambda: ()))
+    files = {"tls_ca": str(ca), "auth_token_file": str(token)}
+    to = way(Terms("p", 1, "s" * 32, "seed", "ann", ("a:1", "b:1"), files), [], lambda channel: channel)
+    ca.write_bytes(b"new")
+    to.failed(to.stub, FailedError())
+    assert seen == [("a:1", (b"old", None, None)), ("b:1", (b"new", None, None))]
