@@ -278,9 +278,20 @@ class Operations:
             async for response in self._of_query(operation, last_response_id):
                 yield response
             return
-        number = last_response_id.removeprefix("+")
-        async for response in self._of_record(operation, found.record, int(number) if number.isdecimal() else 0):
+        async for response in self._of_record(operation, found.record, _count(last_response_id)):
             yield response
+
+    async def again(self, operation: Operation, last_response_id: str) -> AsyncGenerator[bytes, None]:
+        """Yield the recorded responses of a program's call after the one that the client had last."""
+        call = operation.call
+        assert call is not None
+        if call.record.digest:
+            responses = self._of_record(operation, call.record, _count(last_response_id))
+        else:
+            responses = after(call.responses(), last_response_id)
+        async with aclosing(responses):
+            async for response in responses:
+                yield response
 
     async def _of_record(
         self, operation: Operation, record: OperationRecord, after: int
@@ -309,7 +320,7 @@ class Operations:
                 yield response
             return
         if call.record.is_done:
-            async for response in after(call.responses(), last_response_id):
+            async for response in self.again(operation, last_response_id):
                 yield response
             return
         kept = KeptResponses(call, is_whole=last_response_id in ("", START))
@@ -437,6 +448,12 @@ def _numbered(ids: Ids, responses: Iterable[bytes], mark: str) -> Iterator[bytes
     for number, content in enumerate(responses, 1):
         # Two encoded messages in a row are one.
         yield content + ids.response(f"+{number}{mark}").SerializeToString()
+
+
+def _count(response_id: str) -> int:
+    """Return how many responses of a command have come with the one of that id."""
+    number = response_id.removeprefix("+")
+    return int(number) if number.isdecimal() else 0
 
 
 def _tags(tags: Iterable[str]) -> dict[str, str]:

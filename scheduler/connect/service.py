@@ -63,7 +63,10 @@ class SparkConnectService:
 
     async def ExecutePlan(self, request: Any, _: bytes, call: ProgramCall | None = None) -> AsyncIterator[bytes]:  # noqa: N802
         """Begin an operation, or find it again, and yield its responses."""
-        _raise_recorded(call)
+        if call is not None and call.record.is_done:
+            async for response in self.operations.again(await self._recorded(request, call), ""):
+                yield response
+            return
         kind = checked(request)
         if not request.operation_id:
             request.operation_id = str(uuid.uuid4())
@@ -75,7 +78,10 @@ class SparkConnectService:
 
     async def ReattachExecute(self, request: Any, _: bytes, call: ProgramCall | None = None) -> AsyncIterator[bytes]:  # noqa: N802
         """Yield the responses of an operation from where its client has got to."""
-        _raise_recorded(call)
+        if call is not None and call.record.is_done:
+            async for response in self.operations.again(await self._recorded(request, call), request.last_response_id):
+                yield response
+            return
         _check_operation_id(request.operation_id)
         session = await self._open(request, call)
         operation = _operation(session, request.operation_id)
@@ -222,6 +228,12 @@ class SparkConnectService:
 
     # ---------------------------------------------------------------- parts
 
+    async def _recorded(self, request: Any, call: ProgramCall) -> Operation:
+        """Return the operation whose outcome is recorded; its session is needed for an id that it always has."""
+        call.raise_error()
+        session = self.sessions.at_hand(self._key(request, call)) or await self._open(request, call)
+        return Operation(session.key, session.record.server_side_session_id, call.record.operation_id, call)
+
     async def _open(self, request: Any, call: ProgramCall | None = None) -> Session:
         observed = getattr(request, "client_observed_server_side_session_id", "")
         return await self.sessions.open(self._key(request, call), observed, call)
@@ -261,11 +273,6 @@ class SparkConnectService:
 def _operation(session: Session, operation_id: str) -> Operation:
     call = session.call if session.call is not None and session.call.name.is_recorded else None
     return Operation(session.key, session.record.server_side_session_id, operation_id.lower(), call)
-
-
-def _raise_recorded(call: ProgramCall | None = None) -> None:
-    if call is not None:
-        call.raise_error()
 
 
 def _check_operation_id(operation_id: str) -> None:
