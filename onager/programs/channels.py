@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from grpc.experimental import ChannelOptions
 
 from onager.programs.terms import Terms
 from onager.protocol.security import ClientAccess, ClientSecurity
@@ -62,6 +63,8 @@ def way(terms: Terms, options: Sequence[tuple[str, Any]], make: Callable[[Any], 
     files = {name: Path(path) for name, path in terms.files.items()}
     access = ClientAccess(ClientSecurity(**files, insecure=True), ())  # whoever gave the terms has checked the rest
     shown = ((PROGRAM_HEADER, f"{terms.program_id}/{terms.attempt}/{terms.secret}"),)
+
+    options = [*options, (ChannelOptions.SingleThreadedUnaryStream, 1)]  # else each stream starts a thread
 
     def connect(address: str) -> Any:
         if "tls_ca" not in files:

@@ -106,7 +106,10 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 await self._begin(call, await _decoded(call.name, content))
             answers = getattr(self._service, call.name)(call.request, content, call.of_program)
             async with aclosing(answers):
-                await self._write(answers, call.context)
+                if call.of_program is not None and call.of_program.is_at_hand:
+                    await write_all(answers, call.context)
+                else:
+                    await self._write(answers, call.context)
 
     async def _upload(self, call: _Call, contents: AsyncIterator[bytes]) -> bytes:
         async def decoded() -> AsyncIterator[Any]:

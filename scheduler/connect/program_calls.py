@@ -32,6 +32,10 @@ CALL_HEADER: Final = "onager-call"
 LINE_HEADER: Final = "onager-line-bin"
 """Metadata of a call: the file and the line of the program that makes it."""
 _TASK: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,20}")
+_PATH: Final = re.compile(
+    rf"(?P<program>[^/\s]{{1,1024}}/[a-z0-9-]{{1,63}})/(?P<task>{_TASK.pattern})/(?P<number>[0-9]{{6}})"
+)
+"""The key of a record."""
 _GOES_ON: Final = "ReattachExecute"
 """The method that goes on with the responses to a call, under its name."""
 _LINE_CHARS: Final = 256
@@ -148,6 +152,11 @@ class ProgramCall:
     def place(self) -> tuple[Keyspace, str]:
         """Return where its record is."""
         return _place(self.fence.key, self.name.task, self.name.number)
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Return whether what came of it is known, and need not be read."""
+        return self.record.is_done and not self.record.file
 
     @property
     def usage(self) -> Usage:
@@ -346,15 +355,15 @@ class ProgramCalls:
 
     async def as_recorded(self, path: str) -> ProgramCall | None:
         """Return the call whose record is at *path*, ``OWNER/ID/TASK/NUMBER``; None if there is none."""
-        program_path, task, number = (["", "", *path.rsplit("/", 2)])[-3:]
-        if not (program_path and number.isdecimal()):
+        if (parts := _PATH.fullmatch(path)) is None:
             return None
-        places = [(Keyspace.Programs, program_path), (Keyspace.ProgramCalls, path)]
-        stored, found = (await self.store.backend.read_txn(places)).values.values()
+        of_program, of_call = (Keyspace.Programs, parts["program"]), (Keyspace.ProgramCalls, path)
+        snapshot = await self.store.backend.read_txn([of_program, of_call])
+        stored, found = snapshot.values[of_program], snapshot.values[of_call]
         if stored is None or found is None:
             return None
         program = ProgramRecord.decoded(stored.value, f"Programs/{stored.key}")
-        name = CallName(program.program_id, program.attempt, "", task, int(number))
+        name = CallName(program.program_id, program.attempt, "", parts["task"], int(parts["number"]))
         call = ProgramCall(self.store, program, Fence(program.key, stored.mod_revision), name)
         call.note(found)
         return call

@@ -9,6 +9,8 @@ from onager.errors import StateUnavailableError
 from onager.exchange_layout import PROGRAMS
 from onager.protocol.spark_connect import ExecutePlanResponse
 from onager.scheduler import program_limits
+from onager.scheduler.connect.running import CALL
+from onager.scheduler.jobs.job_heads import JobTerms
 from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted
 from tests.unit.connect.recorded_program import (
@@ -128,6 +130,17 @@ async def test_an_error_that_comes_after_its_attempt_is_recorded_before_its_job_
         with pytest.raises(RefusedError, match="OPERATION_CANCELED") as raised:
             await second.query(number=1)
         assert raised.value.is_recorded
+
+
+@pytest.mark.parametrize(
+    "label", ["x", "%/nightly/0/000001", "%/other/0/000001", "a/b/c/d/e", "%/nightly/0/1", "/" * 500]
+)
+async def test_a_label_that_anybody_gives_a_job_records_nothing_and_keeps_no_job(first, program_pair, clock, label):
+    await left(first, first.query(), 1)
+    await program_pair.run_job("job-1", 0, terms=JobTerms(labels={CALL: label}))
+    await expire(program_pair, clock)
+    assert not program_pair.here.heads.get("job-1").has_result
+    assert not (await record_of(first, 1)).is_done, "its own job goes on"
 
 
 @pytest.mark.parametrize("fault", [FaultKind.UNAVAILABLE, FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_UNWRITTEN])
