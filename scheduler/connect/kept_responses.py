@@ -64,12 +64,13 @@ class KeptResponses:
         except DiskError as error:
             log.warning("responses_not_kept", call=str(self._call.name), error=str(error))
             return
-        outcome = {"responses": (), "file": self._file.name, "file_bytes": self._file.size_bytes}
-        if await self._call.settle_as(outcome):
-            self._file = None
+        file, self._file = self._file, None  # from now on the record may name it, also if nobody knows whether it does
+        await self._call.settle_as({"responses": (), "file": file.name, "file_bytes": file.size_bytes})
+        if self._call.record.file != file.name:
+            file.drop()
 
     def close(self) -> None:
-        """Remove the file unless the record names it."""
+        """Remove the file unless the record may name it."""
         if self._file is not None:
             self._file.drop()
             self._file = None

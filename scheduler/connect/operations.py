@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from onager.clock import Clock
-from onager.errors import BusyError, JobConflictError, JobNotFoundError
+from onager.errors import BusyError, DiskError, JobConflictError, JobNotFoundError
 from onager.execution_graph import JobState
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
@@ -337,7 +337,10 @@ class Operations:
         yield last
 
     async def settle(self, operation: Operation) -> None:
-        """Record what came of a program's call, whose job has ended; `ConnectError` for an error that passes."""
+        """Record what came of a program's call, whose job has ended.
+
+        `ConnectError` for an error that passes, `DiskError` if the rows cannot be kept.
+        """
         call = operation.call
         assert call is not None
         try:
@@ -353,6 +356,8 @@ class Operations:
                 await kept.settle()
             finally:
                 kept.close()
+            if not call.record.is_done:
+                raise DiskError(f"the rows of {call.name} cannot be kept in the exchange directory")
         except ConnectError as error:
             if error.is_passing:
                 raise

@@ -9,6 +9,7 @@ from onager.errors import StateUnavailableError
 from onager.exchange_layout import PROGRAMS
 from onager.protocol.spark_connect import ExecutePlanResponse
 from onager.scheduler import program_limits
+from onager.scheduler.connect.program_calls import ProgramCalls, ProgramStore
 from onager.scheduler.connect.running import CALL
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.state_backend import Keyspace
@@ -192,6 +193,37 @@ async def test_a_scheduler_that_dies_in_the_middle_of_many_rows_leaves_them_to_t
     rows = await second.query(at=program_pair.there)
     assert sum(count for _, count in numbers(rows)) == 400_000
     assert (await record_of(first, 1)).file
+
+
+async def test_a_job_stays_while_its_rows_cannot_be_kept(first, program_pair, clock, monkeypatch):
+    await left(first, first.query(), 1)
+    await finish(program_pair, 1, MANY)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("onager.scheduler.outcome_files._append", fail)
+        await expire(program_pair, clock)
+    assert await has_result(program_pair, 1)
+    await expire(program_pair, clock, 61_000)
+    assert not await has_result(program_pair, 1)
+    assert (await record_of(first, 1)).file == files(first)[0].name
+
+
+async def test_a_file_stays_if_nobody_knows_whether_the_record_names_it(first, program_pair):
+    store = program_pair.here.spark_connect.calls.store
+    await left(first, first.query(), 1)
+    await finish(program_pair, 1, MANY)
+    faulty = FaultyBackend(store.backend, scripted({"put_txn": [FaultKind.UNKNOWN_WRITTEN, FaultKind.UNAVAILABLE]}))
+    calls = ProgramCalls(ProgramStore(faulty, store.clock, store.files, store.usages))
+    program_pair.here.spark_connect.calls = calls
+    with pytest.raises(RefusedError, match="may have been written"):
+        await first.query(number=1)
+    await asyncio.sleep(0.2)  # what removes files does so later
+    rows = await (await again(first)).query(at=program_pair.there)
+    assert sum(count for _, count in numbers(rows)) == 400_000
+    assert (await record_of(first, 1)).file == files(first)[0].name
 
 
 async def test_rows_are_answered_where_their_file_cannot_be_written(first, program_pair, monkeypatch):
