@@ -75,8 +75,10 @@ from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.jobs.results import ResultStore
 from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.loops import every, whenever
+from onager.scheduler.outcome_files import OutcomeFiles
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.input_locality import InputLocality
+from onager.scheduler.program_limits import ProgramUsages
 from onager.scheduler.programs import Programs
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
@@ -223,7 +225,9 @@ class SchedulerApp:
         new_jobs = NewJobs(settings, self.jobs, self.blobs, clock)
         self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
-        self.programs = Programs(self._backend, clock, retention_s=settings.program_retention_s)
+        usages = ProgramUsages(self._backend, limit_bytes=settings.program_store_bytes)
+        files = OutcomeFiles(settings.exchange_dir)
+        self.programs = Programs(self._backend, clock, usages, files, retention_s=settings.program_retention_s)
         running = RunningOperations(self._backend, self.heads, self.local, self.notes)
         queries = JobQueries(
             self.jobs,
@@ -239,9 +243,9 @@ class SchedulerApp:
         self.hosted = HostedPrograms(self.programs, queries, self.heads, self.ownership, running.interrupt_program)
         self.service = self._make_service(submissions, queries)
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
-        self.results.check_exchange = self.places.check_exchange
+        self.results.check_exchange = files.check_exchange = self.places.check_exchange
         self.spark_connect = spark_connect(
-            self.env, self.store, self.service, submissions, running, self.requests, self.places
+            self.env, self.store, self.service, submissions, running, self.requests, self.places, self.retention
         )
         self.gateway = ExecutorGateway(
             settings,
@@ -451,6 +455,7 @@ class SchedulerApp:
             )
 
     async def _sweep_connect(self) -> None:
+        await self.programs.make_room()
         if self.rounds.has_begun("connect", _CONNECT_SWEEP_S):
             await self.spark_connect.sweep(with_files=await self.rounds.claim("connect", _CONNECT_SWEEP_S))
 

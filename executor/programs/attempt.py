@@ -123,11 +123,12 @@ class Attempt:
                     "secret": secret,
                     "seed": answer.begun.seed,
                     "user": answer.user,
-                    "address": "localhost:15002",  # of no meaning: the target counts
-                    "target": target,
+                    "addresses": [target],
                     "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
                 }
-                code = await self._process(folder, terms)
+                code = await self._process(
+                    folder, Path(local_path(self.host.exchange_dir)) / program_output(answer.folder), terms
+                )
         if code < 0:
             name = signal.Signals(-code).name
             raise _Over(FailureKind.TASK_KILLED, f"the process of the program was killed by {name}")
@@ -154,9 +155,11 @@ class Attempt:
 
     # ---------------------------------------------------------------- the process
 
-    async def _process(self, folder: Folder, terms: dict[str, object]) -> int:
-        """Run the process to its end, and return its exit code, or a signal's number with a minus."""
-        kept = Path(local_path(self.host.exchange_dir)) / program_output(self.key.job_id)
+    async def _process(self, folder: Folder, kept: Path, terms: dict[str, object]) -> int:
+        """Run the process to its end, and return its exit code, or a signal's number with a minus.
+
+        *kept*: where what it prints is kept.
+        """
         before = await asyncio.to_thread(shown, kept)
         output = await asyncio.to_thread(OutputFolder, kept, int(str(terms["attempt"])))
         printed = Printed(output, before, lambda text: self.host.logs.add(self.key, shown_text(text)))

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from onager.client.connection import parse_addresses
 from onager.clock import SystemClock
 from onager.ids import new_job_id
 from onager.program_errors import AttemptSupersededError
-from onager.protocol.security import ClientAccess, ClientSecurity
+from onager.protocol.security import ClientSecurity
 
 REFUSED: Final = 70
 """The exit code of a process that cannot go on; the program has not ended."""
@@ -57,7 +56,8 @@ def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: 
             "secret": secret,
             "seed": begun.seed,
             "user": user,
-            **_access(addresses),
+            "addresses": addresses,
+            "files": _files(),
         }
         code = _process(terms, path, arguments)
         if code in (ExitCode.DETACHED, REFUSED):
@@ -95,24 +95,11 @@ def _process(terms: dict[str, object], path: Path, arguments: Sequence[str]) -> 
         return ExitCode.DETACHED
 
 
-def _access(addresses: Sequence[str]) -> dict[str, str]:
-    """Return where the schedulers are, and what is shown to them."""
+def _files() -> dict[str, str]:
+    """Return the files with what is shown to the schedulers, and by what these are known."""
     security = ClientSecurity.from_environment()
-    files = {"ca": security.tls_ca, "cert": security.tls_cert, "key": security.tls_key}
-    return {
-        "address": addresses[0],
-        "target": addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(map(_resolved, addresses))}",
-        "authorization": dict(ClientAccess(security, addresses).metadata()).get("authorization", ""),
-        **{name: str(path.resolve()) for name, path in files.items() if path is not None},
-    }
-
-
-def _resolved(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    try:
-        return f"{socket.gethostbyname(host)}:{port}"
-    except OSError as error:
-        fail(f"the address of {host} is not known: {error}", ExitCode.UNREACHABLE)
+    files = {name: getattr(security, name) for name in ("tls_ca", "tls_cert", "tls_key", "auth_token_file")}
+    return {name: str(path.resolve()) for name, path in files.items() if path is not None}
 
 
 def _say(text: str) -> None:

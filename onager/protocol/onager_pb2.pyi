@@ -1050,14 +1050,16 @@ class BeginAttemptRequest(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
 
 class BeginAttemptResponse(_message.Message):
-    __slots__ = ("begun", "owner", "user")
+    __slots__ = ("begun", "owner", "user", "folder")
     BEGUN_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
     begun: BeginProgramResponse
     owner: str
     user: str
-    def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    folder: str
+    def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
 
 class EndAttemptRequest(_message.Message):
     __slots__ = ("task", "end")

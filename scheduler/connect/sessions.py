@@ -17,7 +17,7 @@ from onager.errors import BusyError, SchemaVersionError, StateCorruptError
 from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import KEPT
-from onager.scheduler.connect.failures import invalid, too_large
+from onager.scheduler.connect.failures import ConnectError, invalid, too_large
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import (
     MAX_CONF,
@@ -59,6 +59,8 @@ _PAGE: Final = 200
 _NAMES: Final = re.compile(rb"[0-9a-f]{64}|connect-[0-9a-f]{32}")
 """What looks like the digest of a file, or the id of a checkpoint, in a record that cannot be read: that stays."""
 
+Answer = bytes | ConnectError
+"""What a call that changes a session answers."""
 _Done = TypeVar("_Done")
 
 
@@ -77,6 +79,11 @@ class Session:
     def key(self) -> SessionKey:
         """Return the session's key."""
         return self.record.key
+
+    def of_answer(self, kind: Callable[..., Any]) -> bytes:
+        """Return what is in every answer of the *kind*, encoded: two encoded messages in a row are one."""
+        answer = kind(session_id=self.key.session_id, server_side_session_id=self.record.server_side_session_id)
+        return bytes(answer.SerializeToString())
 
 
 class Sessions:
@@ -168,12 +175,24 @@ class Sessions:
             unit = "sessions (end some of them)"
             raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, unit, is_passing=True)
 
-    async def change(self, session: Session, changed: Mapping[str, Any]) -> Session | None:
-        """Write a session with *changed* fields of its record; None when it is not as it was read."""
-        return await self._write(session, _next(session.record.model_copy(update=changed)))
+    async def change(self, session: Session, changed: Mapping[str, Any], answer: Answer) -> Session | None:
+        """Write a session with *changed* fields of its record; None when it is not as it was read.
 
-    async def apply(self, session: Session, applied: pb.ConnectApplied, extra: Extra) -> Session | None:
-        """Write what a command made of a session, with *extra*; None when either is not as it was read."""
+        With it goes the record of the call for which it is done, if that is a program's, and *answer* is its outcome.
+        """
+        return await self._answered(session, _next(session.record.model_copy(update=changed)), [], answer)
+
+    async def apply(
+        self,
+        session: Session,
+        applied: pb.ConnectApplied,
+        extra: Extra = NOTHING_MORE,
+        answer: Answer | None = None,
+    ) -> Session | None:
+        """Write what a command made of a session, with *extra*; None when either is not as it was read.
+
+        *answer*: as in `change`, instead of *extra*.
+        """
         record = session.record
         _check_conf(applied.conf)
         gone = {(e.kind, e.name) for e in (*applied.removed, *applied.put)}
@@ -204,15 +223,38 @@ class Sessions:
                 "next_number": number,
             }
         )
+        if answer is not None:
+            return await self._answered(session, _next(changed), ops, answer)
         return await self._write(session, _next(changed), ops, extra)
 
+    async def _answered(
+        self, session: Session, record: SessionRecord, ops: Sequence[Op], answer: Answer
+    ) -> Session | None:
+        """Write a session with the outcome of the call for which that is done, if it is recorded: *answer*."""
+        call = session.call
+        if call is None or not call.name.is_recorded:
+            return await self._write(session, record, ops)
+        if isinstance(answer, ConnectError):
+            extra = call.extra(**call.outcome_of_error(answer), is_done=True)
+        else:
+            extra = call.extra(**await call.outcome_of([answer]), is_done=True)
+        written = await self._write(session, record, ops, extra)
+        if written is not None:
+            call.took(extra, written.mod_revision)
+            if isinstance(answer, ConnectError):
+                answer.is_recorded = True
+        return written
+
     async def until_done(self, session: Session, tried: Callable[[Session], Awaitable[_Done | None]]) -> _Done:
-        """Try to change a session until that is done: the first time at once, and then one after the other."""
+        """Try to change a session until that is done: the first time at once, and then one after the other.
+
+        `CallAnsweredError` if the call for which it is done was answered elsewhere meanwhile.
+        """
         if (done := await tried(session)) is not None:
             return done
         async with self._turns.setdefault(session.key, asyncio.Lock()):
             for _ in range(_CHANGE_TRIES):
-                await _check_counts(session.call)
+                await _check_open(session.call)
                 if (done := await tried(await self.open(session.key, call=session.call))) is not None:
                     return done
         raise BusyError("the session changes too often: try again")
@@ -231,13 +273,20 @@ class Sessions:
                 return session
         raise BusyError(f"session {key.session_id} changes too often to be closed")
 
-    async def clone(self, session: Session, to: SessionKey) -> Session:
-        """Make a session of *session* as it is; the same call again returns the one that was made, while it is new."""
+    async def clone(self, session: Session, to: SessionKey, answered: Callable[[Session], bytes]) -> Session:
+        """Make a session of *session* as it is; the same call again returns the one that was made, while it is new.
+
+        With it goes the record of the call for which that is done, as in `change`; *answered*: its answer.
+        """
         _check_id(to.session_id)
         found = _for_call(await self.find(to), session.call)
         if found is None:
-            await self._check_room(to)
+            if session.call is None:
+                await self._check_room(to)
             found = await self._begin_clone(session, to) or _for_call(await self.find(to), session.call)
+        if found is not None and _is_left_over(found.record, session.record):
+            begun = found.record.model_copy(update={"revision": session.record.revision})
+            found = await self._write(found, begun) or found
         if found is None or not _is_new_clone(found.record, session.record):
             raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
         if found.record.is_made:
@@ -255,8 +304,9 @@ class Sessions:
             "cloned_from",
         }
         record = session.record.model_copy(update=found.record.model_dump(include=own))
-        made = await self._write(found, record)
+        made = await self._answered(found, record, [], answered(found))
         if made is None:
+            await _check_open(session.call)
             raise BusyError(f"session {to.session_id} is being made by another call: try again")
         return made
 
@@ -330,6 +380,14 @@ def _for_call(session: Session | None, call: ProgramCall | None) -> Session | No
     return session if session is None or session.call is call else replace(session, call=call)
 
 
+async def _check_open(call: ProgramCall | None) -> None:
+    """Raise if nothing is to be done for the call any more."""
+    if call is not None and call.name.is_recorded:
+        await call.look_unless_answered()
+    else:
+        await _check_counts(call)
+
+
 async def _check_counts(call: ProgramCall | None) -> None:
     if call is not None:
         await call.check()
@@ -344,6 +402,12 @@ def _is_new_clone(record: SessionRecord, model: SessionRecord) -> bool:
     """Return whether *record* is what a clone of *model* is made as, or is becoming one."""
     is_open = not record.closed_ms or not record.is_made
     return is_open and (record.cloned_from, record.revision) == (model.server_side_session_id, model.revision)
+
+
+def _is_left_over(record: SessionRecord, model: SessionRecord) -> bool:
+    """Return whether *record* is that of a clone that was begun, of *model* as it was before, and is not made."""
+    is_of_model = record.cloned_from == model.server_side_session_id
+    return not record.is_made and is_of_model and record.revision != model.revision
 
 
 def _next(record: SessionRecord) -> SessionRecord:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import PERSISTED, StorageLevel
 from onager.scheduler.connect.sessions import Session, Sessions
-from onager.scheduler.records import NOTHING_MORE
 
 MAX_LEVELS: Final = 200
 """DataFrames of which a session remembers it."""
@@ -25,8 +24,8 @@ def level_of(session: Session, relation: bytes) -> Any:
     return StorageLevel(replication=1)  # none
 
 
-async def persist(sessions: Sessions, session: Session, asked: Any) -> None:
-    """Remember what an AnalyzePlanRequest.Persist asks for, unless its DataFrame has a level.
+async def persist(sessions: Sessions, session: Session, asked: Any, answer: bytes) -> None:
+    """Remember what an AnalyzePlanRequest.Persist asks for, unless its DataFrame has a level; *answer* it.
 
     Of very many DataFrames, the first ones are forgotten.
     """
@@ -39,28 +38,32 @@ async def persist(sessions: Sessions, session: Session, asked: Any) -> None:
         known = [entry for entry in session.message.entries if entry.kind == PERSISTED]
         if any(entry.name == name for entry in known):
             return session
-        return await _changed(sessions, session, [put], known[: max(0, len(known) + 1 - MAX_LEVELS)])
+        return await _changed(sessions, session, answer, [put], known[: max(0, len(known) + 1 - MAX_LEVELS)])
 
     await sessions.until_done(session, tried)
 
 
-async def unpersist(sessions: Sessions, session: Session, relation: bytes) -> None:
-    """Forget the level of a DataFrame."""
+async def unpersist(sessions: Sessions, session: Session, relation: bytes, answer: bytes) -> None:
+    """Forget the level of a DataFrame; *answer* the call."""
     name = _name(relation)
 
     async def tried(session: Session) -> Session | None:
         gone = [entry for entry in session.message.entries if (entry.kind, entry.name) == (PERSISTED, name)]
-        return await _changed(sessions, session, [], gone) if gone else session
+        return await _changed(sessions, session, answer, [], gone) if gone else session
 
     await sessions.until_done(session, tried)
 
 
 async def _changed(
-    sessions: Sessions, session: Session, put: list[pb.ConnectEntry], removed: list[pb.ConnectEntry]
+    sessions: Sessions,
+    session: Session,
+    answer: bytes,
+    put: list[pb.ConnectEntry],
+    removed: list[pb.ConnectEntry],
 ) -> Session | None:
     now = session.message
     applied = pb.ConnectApplied(put=put, removed=removed, conf=now.conf, catalog=now.catalog, database=now.database)
-    return await sessions.apply(session, applied, NOTHING_MORE)
+    return await sessions.apply(session, applied, answer=answer)
 
 
 def _name(relation: bytes) -> str:

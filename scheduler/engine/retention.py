@@ -6,7 +6,7 @@ harmless.
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -41,7 +41,13 @@ _REMOVED_AT_ONCE: Final = 16
 """Jobs removed by one transaction; each takes eight operations."""
 _BATCHES_AT_ONCE: Final = 12
 """Transactions in flight: the store writes concurrent ones together."""
+_UNSETTLED_MS: Final = 60_000
+"""How long after a job had to stay it is looked at again."""
 _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspace.Results)
+
+
+async def _settles_nothing(_: Iterable[JobHead]) -> set[str]:
+    return set()
 
 
 class Retention:
@@ -56,10 +62,14 @@ class Retention:
         """A heap of the times at which to look at each job that has ended and is not removed."""
         self._awaited: set[JobId] = set()
         """The jobs in `_due`, each once."""
+        self._unsettled: set[JobId] = set()
+        """Of those that are swept now: the jobs that `settle_calls` wants to stay."""
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._histories: set[str] = set()
         self._pages = OrphanedPages(store.backend)
         self._rounds = Rounds(store.backend, env.clock)
+        self.settle_calls: Callable[[Iterable[JobHead]], Awaitable[set[str]]] = _settles_nothing
+        """Records what the jobs were to others, before their results go; returns the jobs that have to stay for now."""
         self._audit_over_ms = 0
         """When the retention of the oldest record of the audit is over, as far as known."""
 
@@ -131,10 +141,13 @@ class Retention:
         if self._view.executors.is_space_short:
             await self._store.heads.put([head.withdrawn() for head in self._store.heads if head.reusable])
         while self._env.clock.monotonic_s() <= until_s and (due := self._take_due(now_ms)):
+            self._unsettled.clear()
             batches = [due[n : n + _REMOVED_AT_ONCE] for n in range(0, len(due), _REMOVED_AT_ONCE)]
             await asyncio.gather(*(self._work_off(batch, now_ms) for batch in batches))
             for job_id in due:
-                if job_id not in self._awaited:
+                if job_id in self._unsettled:
+                    self._look_later(job_id, now_ms + _UNSETTLED_MS)
+                elif job_id not in self._awaited:
                     # The record's time is not over, files have to go first, or another scheduler changed it in between.
                     self._look_later(job_id, now_ms + 1)
             await asyncio.sleep(0)
@@ -170,7 +183,9 @@ class Retention:
                 await self._store.heads.put(dated)
             if withdrawn:
                 await self._store.heads.put(withdrawn)
-            if expired:
+            unsettled = await self.settle_calls(expired)
+            self._unsettled.update(JobId(job_id) for job_id in unsettled)
+            if expired := [head for head in expired if head.job_id not in unsettled]:
                 await self._expire(expired)
             if past:
                 await self._forget_history(await self._archived(past))
