@@ -41,6 +41,7 @@ from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.bundles import ClusterView, Env, Store
+from onager.scheduler.engine.caches import Caches
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
@@ -163,6 +164,7 @@ class SchedulerApp:
             window_s=settings.quarantine_window_s,
             for_s=settings.quarantine_s,
         )
+        self.caches = Caches(self.heads)
         self.reuse = Reuse(self.jobs, has_users=settings.auth_token_file is not None)
         cluster = Cluster(
             slots=lambda: self.executors.total_slots,
@@ -290,7 +292,9 @@ class SchedulerApp:
 
     def _make_spark_connect(self, submissions: Submissions) -> SparkConnectService:
         settings, backend, clock = self.settings, self._backend, self._clock
-        sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
+        sessions = Sessions(
+            backend, clock, retention_s=settings.connect_session_retention_s, on_uncached=self.caches.drop
+        )
         running = RunningOperations(backend, self.heads, self.local, self.notes)
         operations = Operations(
             backend,
@@ -308,7 +312,9 @@ class SchedulerApp:
         artifacts = Artifacts(sessions, settings.exchange_dir, self.places.check_exchange)
         checkpoints = Checkpoints(settings.exchange_dir, self.heads, clock)
         calls = ProgramCalls(backend, clock)
-        return SparkConnectService(sessions, operations, running, artifacts, checkpoints, self.programs, calls)
+        return SparkConnectService(
+            sessions, operations, running, artifacts, checkpoints, self.programs, calls, self.caches
+        )
 
     # ---------------------------------------------------------------- life
 
@@ -437,6 +443,7 @@ class SchedulerApp:
         self.loads.on_head(job_id, head)
         self.steps.on_head(job_id, head)
         self.reuse.on_head(job_id, head)
+        self.caches.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
 
@@ -479,6 +486,7 @@ class SchedulerApp:
                 if not self.executors.is_alive(executor_id, incarnation):
                     await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
         await self.calls.close_gone(self.executors.is_alive)
+        await self.caches.tidy()
         await self.retention.sweep()
         await self.retention.sweep_audit()
         await self.retention.limit_audit()

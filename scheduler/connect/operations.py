@@ -131,11 +131,11 @@ class Operations:
             raise from_reply(reply.failure)
         return reply
 
-    async def configure(self, session: Session, request: bytes) -> bytes:
-        """Have Spark check settings, and keep them; return its answer."""
+    async def change(self, session: Session, call: pb.ConnectCall) -> bytes:
+        """Have Spark say what becomes of the session by a call that sets, persists or unpersists; return its answer."""
 
         async def tried(session: Session) -> bytes | None:
-            applied = (await self.ask(session, pb.ConnectCall(configure=request))).applied
+            applied = (await self.ask(session, call)).applied
             if not applied.changes or await self.sessions.apply(session, applied, ((), {})) is not None:
                 return bytes(applied.responses[0]) if applied.responses else b""
             return None
