@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -58,8 +59,12 @@ class Caches:
         """Make it in *session*, which is nobody else's, and has *conf* set."""
         self._session = session
         self._conf = conf
-        self._java = JavaCaches(session)
         self._cached: dict[str, Cached] = {}
+
+    @cached_property
+    def _java(self) -> JavaCaches:
+        """Java's part, which most sessions do not need."""
+        return JavaCaches(self._session)
 
     def __bool__(self) -> bool:
         """Return whether anything is cached."""
@@ -171,4 +176,8 @@ class CachedPlans:
             if isinstance(source, ExchangeInput) and source.by_producer
         ]
         fingerprint = cached_fingerprint(cached.cache_id, inputs, last.plan.partitions)
-        return [*stages, replace(last, name=f"{last.name} → cache", may_fuse=False, fingerprint=fingerprint)]
+        last = replace(last, name=f"{last.name} → cache", fingerprint=fingerprint)
+        return [
+            *stages,
+            replace(last, may_fuse=False, may_merge=False, may_split=frozenset()),
+        ]  # it keeps its partitions

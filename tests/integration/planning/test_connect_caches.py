@@ -82,6 +82,11 @@ def test_however_stages_are_laid_out_partitions_and_order_are_kept(client, execu
         expected = executor.run(planned(client, executor, joined, conf=CUT))
         client.cache(left)
         assert sorted(found) == sorted(expected)
+    counted = left.join(right, "k").groupBy("b").count()
+    expected = executor.run(planned(client, executor, counted, conf=CUT))
+    client.cache(counted)
+    of_counted = planned(client, executor, counted, conf=CUT)
+    assert sorted(executor.run(of_counted, layout)) == sorted(expected)
     down = left.orderBy(sf.desc("id"))
     client.cache(down)
     assert [row[0] for row in executor.run(planned(client, executor, down, conf=CUT), layout)] == [*range(199, -1, -1)]
