@@ -40,6 +40,7 @@ from onager.scheduler.connect.program_calls import list_calls
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.bundles import ClusterView, Env, Store
+from onager.scheduler.engine.caches import Caches
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher, Lane
 from onager.scheduler.engine.feasibility import Feasibility
@@ -164,6 +165,7 @@ class SchedulerApp:
             window_s=settings.quarantine_window_s,
             for_s=settings.quarantine_s,
         )
+        self.caches = Caches(self.heads)
         self.reuse = Reuse(self.jobs, has_users=settings.auth_token_file is not None)
         cluster = Cluster(
             slots=lambda: self.executors.total_slots,
@@ -245,7 +247,15 @@ class SchedulerApp:
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
         self.results.check_exchange = files.check_exchange = self.places.check_exchange
         self.spark_connect = spark_connect(
-            self.env, self.store, self.service, submissions, running, self.requests, self.places, self.retention
+            self.env,
+            self.store,
+            self.service,
+            submissions,
+            running,
+            self.requests,
+            self.places,
+            self.retention,
+            self.caches,
         )
         self.gateway = ExecutorGateway(
             settings,
@@ -430,6 +440,7 @@ class SchedulerApp:
         self.loads.on_head(job_id, head)
         self.steps.on_head(job_id, head)
         self.reuse.on_head(job_id, head)
+        self.caches.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
 
@@ -475,6 +486,7 @@ class SchedulerApp:
                 if not self.executors.is_alive(executor_id, incarnation):
                     await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
         await self.calls.close_gone(self.executors.is_alive)
+        await self.caches.tidy()
         await self.retention.sweep()
         await self.retention.sweep_audit()
         await self.retention.limit_audit()

@@ -11,6 +11,7 @@ from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.bundles import Env, Store
+from onager.scheduler.engine.caches import Caches
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.executor_requests import ExecutorRequests
@@ -26,10 +27,11 @@ def spark_connect(
     requests: ExecutorRequests,
     places: PlaceAdmission,
     retention: Retention,
+    caches: Caches,
 ) -> SparkConnectService:
     """Return the service for Spark's own clients."""
     settings, backend, clock = env.settings, store.backend, env.clock
-    sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
+    sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s, on_uncached=caches.drop)
     operations = Operations(
         backend,
         clock,
@@ -48,4 +50,4 @@ def spark_connect(
     programs = service.programs
     calls = ProgramCalls(ProgramStore(backend, clock, programs.files, programs.usages))
     retention.settle_calls = EndedCalls(calls, operations).settle
-    return SparkConnectService(sessions, operations, running, artifacts, checkpoints, programs, calls)
+    return SparkConnectService(sessions, operations, running, artifacts, checkpoints, programs, calls, caches)

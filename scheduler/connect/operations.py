@@ -18,7 +18,6 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security import caller
 from onager.protocol.serving import counted
-from onager.protocol.spark_connect import ConfigResponse
 from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
@@ -96,12 +95,16 @@ class Operations:
             raise from_reply(reply.failure)
         return reply
 
-    async def configure(self, session: Session, request: bytes) -> bytes:
-        """Have Spark check settings, and keep them; return its answer."""
+    async def change(self, session: Session, call: pb.ConnectCall, kind: Any) -> bytes:
+        """Have Spark say what becomes of the session by a call that sets, persists or unpersists; return its answer.
+
+        *kind*: the message that it is.
+        """
 
         async def tried(session: Session) -> bytes | None:
-            applied = (await self.ask(session, pb.ConnectCall(configure=request))).applied
-            answer = (bytes(applied.responses[0]) if applied.responses else b"") + session.of_answer(ConfigResponse)
+            applied = (await self.ask(session, call)).applied
+            responses = bytes(applied.responses[0]) if applied.responses else b""
+            answer = responses + session.of_answer(kind)  # encoded messages in a row are one
             if applied.changes and await self.sessions.apply(session, applied, answer=answer) is None:
                 return None
             return answer

@@ -11,7 +11,6 @@ from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import spark_connect as sc
 from onager.protocol.security import principal
-from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.failures import OF_CALL, OF_OPERATION, ConnectError, invalid
@@ -23,6 +22,7 @@ from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.connect.settings import Defaults, check_settings
+from onager.scheduler.engine.caches import Caches
 from onager.scheduler.programs import Programs
 
 Metadata = Iterable[tuple[str, Any]] | None
@@ -49,6 +49,7 @@ class SparkConnectService:
     checkpoints: Checkpoints
     programs: Programs
     calls: ProgramCalls
+    caches: Caches
 
     def __post_init__(self) -> None:
         self._defaults = Defaults(self.operations.describe)
@@ -104,17 +105,10 @@ class SparkConnectService:
         if request.WhichOneof("analyze") == "spark_version":
             answer.spark_version.version = (await self._defaults.get()).spark_version
             return self._answer(session, answer)
-        if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist", "get_storage_level"):
+        if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist"):
             getattr(answer, asked).SetInParent()
-            relation = getattr(request, asked).relation
-            if asked == "persist":
-                answered = self._answer(session, answer).SerializeToString()
-                await storage_levels.persist(self.sessions, session, request.persist, answered)
-            elif asked == "unpersist":
-                answered = self._answer(session, answer).SerializeToString()
-                await storage_levels.unpersist(self.sessions, session, relation, answered)
-            else:
-                answer.get_storage_level.storage_level.CopyFrom(storage_levels.level_of(session, relation))
+            changed = await self.operations.change(session, pb.ConnectCall(persist=content), sc.AnalyzePlanResponse)
+            return answer.SerializeToString() + changed
             return self._answer(session, answer)
         reply = await self.operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
@@ -156,7 +150,7 @@ class SparkConnectService:
         session = await self._open(request, call)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
             check_settings({pair.key: pair.value for pair in request.operation.set.pairs})
-            return await self.operations.configure(session, content)
+            return await self.operations.change(session, pb.ConnectCall(configure=content), sc.ConfigResponse)
         return self._answer(session, await self._defaults.read(session, request.operation))
 
     async def ReleaseSession(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
@@ -258,8 +252,10 @@ class SparkConnectService:
 
     async def sweep(self, *, with_files: bool) -> None:
         """Forget what is past its retention; *with_files*: and remove the files that no session has any more."""
+        looked_ms = self.operations.clock.now_ms()
         programs = await self.programs.sweep()
         kept = await self.sessions.sweep(programs.going_on)
+        await self.caches.keep(kept, looked_ms)
         self.checkpoints.note(kept)
         if programs.folders is not None:
             await self.programs.files.sweep(programs.folders)

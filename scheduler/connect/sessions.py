@@ -1,6 +1,7 @@
 """Sessions in the store: opened by whoever asks first, changed only as they were read, ended by name or by age."""
 
 import asyncio
+import contextlib
 import re
 import secrets
 import uuid
@@ -16,10 +17,11 @@ from onager.clock import Clock
 from onager.errors import BusyError, SchemaVersionError, StateCorruptError
 from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import KEPT
+from onager.protocol.spark_connect import CACHE, KEPT
 from onager.scheduler.connect.failures import ConnectError, invalid, too_large
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import (
+    MAX_CACHES,
     MAX_CONF,
     MAX_CONF_BYTES,
     MAX_ENTRIES,
@@ -56,12 +58,14 @@ _TOMBSTONE_MS: Final = 3_600_000
 _TRIES: Final = 20
 _CHANGE_TRIES: Final = 30
 _PAGE: Final = 200
-_NAMES: Final = re.compile(rb"[0-9a-f]{64}|connect-[0-9a-f]{32}")
-"""What looks like the digest of a file, or the id of a checkpoint, in a record that cannot be read: that stays."""
+_NAMES: Final = re.compile(rb"[0-9a-f]{64}|(?:connect-)?[0-9a-f]{32}")
+"""What looks like the digest of a file, or the id of a checkpoint or a cache, in an unreadable record: that stays."""
 
 Answer = bytes | ConnectError
 """What a call that changes a session answers."""
 _Done = TypeVar("_Done")
+OnUncached = Callable[[Collection[str]], Awaitable[None]]
+"""Takes ids of caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,14 @@ class Session:
 class Sessions:
     """The sessions of all users."""
 
-    def __init__(self, backend: StateBackendClient, clock: Clock, *, retention_s: int) -> None:
-        """A session that was not used for *retention_s* is forgotten."""
+    def __init__(
+        self, backend: StateBackendClient, clock: Clock, *, retention_s: int, on_uncached: OnUncached | None = None
+    ) -> None:
+        """A session that was not used for *retention_s* is forgotten.
+
+        *on_uncached* gets the ids of what a session caches no more. A scheduler that dies before leaves it to a sweep.
+        """
+        self._on_uncached = on_uncached
         self._backend = backend
         self._clock = clock
         self._retention_ms = retention_s * 1000
@@ -212,6 +222,8 @@ class Sessions:
             number += 1
         if len(entries) > MAX_ENTRIES:
             raise too_large("the session", len(entries), MAX_ENTRIES, "views, functions and checkpoints")
+        if (count := sum(e.kind == CACHE for e in entries)) > MAX_CACHES:
+            raise too_large("the session", count, MAX_CACHES, "cached DataFrames (unpersist some of them)")
         if (size := sum(e.size_bytes for e in entries)) > MAX_ENTRIES_BYTES:
             raise too_large("what views and functions of the session are made of", size, MAX_ENTRIES_BYTES)
         changed = record.model_copy(
@@ -337,15 +349,27 @@ class Sessions:
         if isinstance(await commit_settled(self._backend, ops, expect), Conflict):
             return None
         self._at_hand.pop(record.key, None)
+        if (gone := _caches(session.record) - _caches(record)) and self._on_uncached is not None:
+            await self._on_uncached(gone - await self._cached_by_others(record) if record.closed_ms else gone)
         return _for_call(await self.find(record.key), session.call)
+
+    async def _cached_by_others(self, ended: SessionRecord) -> set[str]:
+        """Return what other sessions of the user cache: those that were cloned have the caches of their model."""
+        user = ended.key.path.rpartition("/")[0]
+        found: set[str] = set()
+        async for page in each_page(self._backend.scan, Keyspace.ConnectSessions, f"{user}/", limit=_PAGE):
+            for item in page:
+                with contextlib.suppress(StateCorruptError, SchemaVersionError):
+                    found |= _caches(SessionRecord.decoded(item.value, f"ConnectSessions/{item.key}"))
+        return found
 
     # ---------------------------------------------------------------- age
 
     async def sweep(self, programs: Collection[str] = ()) -> set[str]:
-        """Forget sessions that are past their retention; return the digests of the files of the others.
+        """Forget sessions that are past their retention; return what the others have.
 
-        And the jobs that have made their checkpoints. Sessions of *programs*, by their paths, stay, since these go on;
-        those of other programs go.
+        That is the digests of their files, the jobs that have made their checkpoints, and the ids of what they cache.
+        Sessions of *programs*, by their paths, stay, since these go on; those of other programs go.
         """
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
@@ -364,7 +388,7 @@ class Sessions:
                 else:
                     kept.update(artifact.digest for artifact in record.artifacts)
                     kept.add(files_digest((artifact.name, artifact.digest) for artifact in record.artifacts))
-                    kept.update(entry.name for entry in record.entries if entry.kind == KEPT)
+                    kept.update(entry.name for entry in record.entries if entry.kind in (KEPT, CACHE))
         return kept
 
     async def _forget(self, path: str, mod_revision: int) -> None:
@@ -408,6 +432,10 @@ def _is_left_over(record: SessionRecord, model: SessionRecord) -> bool:
     """Return whether *record* is that of a clone that was begun, of *model* as it was before, and is not made."""
     is_of_model = record.cloned_from == model.server_side_session_id
     return not record.is_made and is_of_model and record.revision != model.revision
+
+
+def _caches(record: SessionRecord) -> set[str]:
+    return {entry.name for entry in record.entries if entry.kind == CACHE}
 
 
 def _next(record: SessionRecord) -> SessionRecord:

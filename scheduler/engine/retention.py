@@ -90,9 +90,13 @@ class Retention:
             heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
 
     def _is_kept(self, head: JobHead) -> bool:
-        """Return whether the job goes on, or is a step of a script that does: the two are kept for as long."""
+        """Return whether the job goes on, or is a step of a script that does: the two are kept for as long.
+
+        Of a job whose session caches rows that it has made, nothing but these is left in the end.
+        """
         script = self._script(head)
-        return head.is_active or (script is not None and script.is_active)
+        has_rows = bool(head.caches) and not head.has_result
+        return head.is_active or has_rows or (script is not None and script.is_active)
 
     def _script(self, head: JobHead) -> JobHead | None:
         script_id = script_of(head.job_id)
@@ -118,7 +122,7 @@ class Retention:
 
     def _is_kept_for_none(self, head: JobHead) -> bool:
         """Return whether outputs are kept that nobody will take: those of a script's steps are for its other steps."""
-        return bool(head.reusable) and head.reuse != "cluster"
+        return bool(head.reusable) and head.reuse != "cluster" and not head.caches
 
     def _is_over(self, head: JobHead, retention_s: int, now_ms: int) -> bool:
         ended_ms = self._ended_ms(head)
@@ -198,9 +202,10 @@ class Retention:
         """Remove jobs' results: in the store now, in the exchange by an executor."""
         expired: list[JobHead] = []
         for head in heads:
+            # Cached rows stay until their session does not cache them any more.
             was_done = head.clean_up == "none" and head.state is not JobState.SUCCESSFUL and not head.reusable
             clean_up = "none" if was_done and head.broken is None else "all"
-            expired.append(head.model_copy(update={"has_result": False, "clean_up": clean_up, "reusable": {}}))
+            expired.append(head.model_copy(update={"has_result": False, "clean_up": clean_up, "reusable": head.caches}))
         await self._store.heads.put(expired, beside=lambda head: [DeleteRange(Keyspace.Results, f"{head.job_id}/")])
 
     async def _archived(self, heads: list[JobHead]) -> list[JobHead]:

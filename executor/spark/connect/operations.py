@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import PlanningError
 from onager.exchange_layout import has_scheme, local_path
+from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.catalog_calls import statement_of
 from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
 from onager.executor.spark.connect.sessions import ConnectSession
@@ -79,10 +81,19 @@ def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCa
     request = ExecutePlanRequest.FromString(plan.request)
     command = request.plan.command
     if plan.work:
-        made.make_all(command.SerializeToString())
+        made.make_all(command.SerializeToString(), caches=True)
+    else:
+        made.make({*made.reads("Relation", request.plan.root), *entries.caches(made.stored)})
+    query = _query_of(plan, request, made, tables, kept_at)
+    return query if tables is None else replace(query, caches=made.caches)
+
+
+def _query_of(
+    plan: pb.ConnectPlan, request: Any, made: ConnectSession, tables: PlanningCatalog | None, kept_at: str
+) -> JobQuery:
+    command = request.plan.command
     match plan.work:
         case "":
-            made.make(made.reads("Relation", request.plan.root))
             return JobQuery(_query(made, request.plan.root), None)
         case work if work == STATEMENT:
             text = statement_of(request, made) if request.plan.root else text_of(command.sql_command)[1]
@@ -105,7 +116,7 @@ def _query(made: ConnectSession, relation: bytes) -> DataFrame:
             show = getattr(asked, name)
             style = "html" if name == "html_string" else "vertical" if show.vertical else "plain"
             frame = _frame(made, show.input)
-            is_query = _is_worth_tasks(frame, made.stored.conf)
+            is_query = bool(made.caches.read_by(frame._jdf)) or _is_worth_tasks(frame, made.stored.conf)  # noqa: SLF001
             text = shown(frame._jdf, Jvm.of(made.spark), show.num_rows, show.truncate, style, is_query=is_query)  # noqa: SLF001
             return DataFrame(text, made.spark)
     frame = _frame(made, relation)

@@ -7,9 +7,11 @@ from math import inf
 from typing import Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.client.core import ConfigResult
+from pyspark.sql.connect.conversion import proto_to_storage_level, storage_level_to_proto
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import (
     AnalyzePlanRequest,
@@ -180,6 +182,24 @@ class ConnectClient:
         """Tell that a checkpoint is not wanted any more, as the client does when it is collected."""
         self.command(plans.RemoveRemoteCachedRelation(checkpoint._plan).command(self.spark.client))
 
+    def cache(self, frame: Any, level: StorageLevel | None = None) -> None:
+        """Cache *frame* as `DataFrame.cache` does, or at a *level* as `DataFrame.persist` does."""
+        request = AnalyzePlanRequest()
+        request.persist.relation.CopyFrom(self._plan(frame).root)
+        if level is not None:
+            request.persist.storage_level.CopyFrom(storage_level_to_proto(level))
+        self._apply(self._answer(persist=request.SerializeToString()).applied)
+
+    def uncache(self, frame: Any) -> None:
+        request = AnalyzePlanRequest()
+        request.unpersist.relation.CopyFrom(self._plan(frame).root)
+        self._apply(self._answer(persist=request.SerializeToString()).applied)
+
+    def level(self, frame: Any) -> StorageLevel:
+        request = AnalyzePlanRequest()
+        request.get_storage_level.relation.CopyFrom(self._plan(frame).root)
+        return proto_to_storage_level(self.analyze(request).get_storage_level.storage_level)
+
     def set(self, key: str, value: str) -> None:
         request = ConfigRequest()
         request.operation.set.pairs.add(key=key, value=value)
@@ -273,7 +293,7 @@ class ConnectClient:
         return self._executor.plan(pb.JobSpec(connect=plan, conf=conf | own))
 
     def _answer(self, **request: bytes) -> pb.ConnectReply:
-        call = pb.ConnectCall(session=self.stored, deadline_ms=120_000, **request)
+        call = pb.ConnectCall(session=self.stored, deadline_ms=120_000, slots=2, **request)
         reply = self._requests.answer(call, self._catalog)
         if reply.HasField("failure"):
             raise ConnectError(reply.failure)
