@@ -75,6 +75,15 @@ def imported(program: pb.ProgramSpec, work: Path) -> list[str]:
     return [str(work / name) for name in names if not name.endswith(".py")]
 
 
+def run_by(program: pb.ProgramSpec, work: Path) -> tuple[str, list[str]]:
+    """Return the file that Python runs, and its arguments: a script of SQL is an argument of ours."""
+    path = str(work / program.file_name)
+    if not program.file_name.lower().endswith(".sql"):
+        return path, list(program.arguments)
+    found = find_spec("onager.programs.scripting.__main__")
+    return (found.origin or "") if found is not None else "", [path, *program.arguments]
+
+
 def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:
     """Return the command of a process with the program's own Python, which reads its terms from a descriptor.
 
@@ -91,7 +100,8 @@ def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:
         f"import sys; sys.path[0] = {own!r}; sys.path[1:1] = {imported(program, work)!r}; "
         "from onager.programs.__main__ import main; main()"
     )
-    return [python, "-c", start, str(terms), str(work / program.file_name), *program.arguments]
+    path, arguments = run_by(program, work)
+    return [python, "-c", start, str(terms), path, *arguments]
 
 
 def environment(program: pb.ProgramSpec) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from onager.executor.programs.folder import Folder, command, environment, imported, needs_own_python
+from onager.executor.programs.folder import Folder, command, environment, imported, needs_own_python, run_by
 from onager.executor.programs.warm import DESCRIPTORS
 from onager.executor.warm.processes import ForkedProcess, NotStartedError, WarmProcesses
 from onager.protocol import onager_pb2 as pb
@@ -102,13 +102,14 @@ class _Forked:
 async def _started_warm(
     warm: WarmProcesses[WarmProgram], program: pb.ProgramSpec, folder: Folder, terms: Mapping[str, Any], pipes: Pipes
 ) -> ProgramProcess:
+    path, arguments = run_by(program, folder.work)
     given = {
         "terms": terms,
         "environment": environment(program),
         "work": str(folder.work),
         "imported": imported(program, folder.work),
-        "path": str(folder.work / program.file_name),
-        "arguments": list(program.arguments),
+        "path": path,
+        "arguments": arguments,
     }
     loop = asyncio.get_running_loop()
     channel, news = (await asyncio.to_thread(warm.fork)).take()

@@ -49,6 +49,8 @@ class Program:
     file = ""
     output: Output | None = None
     """Where what it prints goes, if that is not where the process prints."""
+    line = ""
+    """The place of the call that is next, of a script of SQL; else it is that of the code which calls."""
 
 
 class Stub:
@@ -215,6 +217,8 @@ def _naming() -> tuple[tuple[str, Any], ...]:
 
 def _line() -> str:
     """Return the file and the line of the program that calls PySpark."""
+    if Program.line:
+        return Program.line
     frame: Any = sys._getframe(1)
     found = ""
     while frame is not None:

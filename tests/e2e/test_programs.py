@@ -221,3 +221,18 @@ def test_the_output_of_a_program_is_its_log(cluster, tmp_path):
     program = run(cluster, tmp_path, "print('one line')")
     assert program.wait(HANGS_S) == 0
     assert cluster.cli("logs", program.id).stdout == "one line\n"
+
+
+def test_a_script_of_sql_is_a_program(cluster, tmp_path):
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "BEGIN\n  DECLARE total INT DEFAULT 0;\n"
+        "  FOR row AS SELECT id FROM range(4) DO SET total = total + row.id; END FOR;\n"
+        "  SELECT total + :more AS total;\nEND\n"
+    )
+    program = cluster.client.run(script, args=["more=10"])
+    assert program.wait(HANGS_S) == 0, printed(program, errors=True)
+    assert "16" in printed(program)
+    assert {call.line for call in program.calls()} >= {"script.sql:2", "script.sql:3", "script.sql:4"}
+    with pytest.raises(InvalidRequestError, match="no NAME=VALUE"):
+        cluster.client.run(script, args=["more"])

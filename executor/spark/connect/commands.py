@@ -10,6 +10,7 @@ from onager.errors import UnsupportedPlanError
 from onager.executor.spark.connect import caching, entries
 from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
 from onager.executor.spark.connect.entries import GLOBAL_VIEW, VIEW
+from onager.executor.spark.connect.scripting import CHANGE, PARSE, answered, asked_of
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.access import VARIABLE
@@ -81,7 +82,7 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     command = request.plan.command
     name = command.WhichOneof("command_type")
     if name == "sql_command":
-        return _statement(content, request, session, tables)
+        return _asked(request, session) if asked_of(request) else _statement(content, request, session, tables)
     if name in _WRITES:
         return Carried([], work=WRITE)
     if name == "create_dataframe_view":
@@ -100,6 +101,18 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
         relation = command.remove_cached_remote_relation_command.relation.relation_id
         carried.put, carried.removed = entries.dropped(session.stored, KEPT, relation, command.SerializeToString())
     return carried
+
+
+def _asked(request: Any, session: ConnectSession) -> Carried:
+    """Answer what a script asks; it may set variables of the session, too."""
+    ask, command = asked_of(request), request.plan.command
+    relation, text, _ = text_of(command.sql_command)
+    if ask == CHANGE:
+        session.make(session.reads("Command", command.SerializeToString()))
+    elif ask != PARSE:
+        session.make_all()
+    responses = [answered(ask, relation, text, session)]
+    return Carried(responses) if ask == PARSE else _with_variables(responses, session)
 
 
 def refused(what: str, advice: str) -> UnsupportedPlanError:
@@ -167,7 +180,11 @@ def _of_session(content: bytes, request: Any, plan: Parsed, session: ConnectSess
 
 def _of_variables(content: bytes, session: ConnectSession) -> Carried:
     """Carry out DECLARE, SET VAR or DROP VARIABLE; the values stay that it gave."""
-    responses = session.connect.execute(content)
+    return _with_variables(session.connect.execute(content), session)
+
+
+def _with_variables(responses: list[bytes], session: ConnectSession) -> Carried:
+    """Return *responses*, with the variables that the session has now."""
     values = {name: alike.encode() for name, alike in java_session(session.spark).variables().items()}
     put, removed = entries.set_to(session.stored, values)
     return Carried(responses, put=put, removed=removed)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -18,6 +18,7 @@ from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.foreign import ForeignTables
 from onager.executor.spark.connect import caching, entries
 from onager.executor.spark.connect.commands import Carried, carry_out
+from onager.executor.spark.connect.scripting import in_script
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import is_passing, is_unanswered
@@ -31,7 +32,7 @@ from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader, SparkLostError
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import AnalyzePlanRequest, ConfigRequest, ConfigResponse
+from onager.protocol.spark_connect import AnalyzePlanRequest, ConfigRequest, ConfigResponse, ExecutePlanRequest
 
 MAX_DETAILS_BYTES: Final = 64 * 1024
 
@@ -133,7 +134,8 @@ class ConnectRequests:
         act: Callable[[ConnectSession, PlanningCatalog | None], pb.ConnectReply],
     ) -> pb.ConnectReply:
         def done(spark: SparkSession, tables: PlanningCatalog | None) -> pb.ConnectReply:
-            with active(spark), opened(call.session, spark, self._exchange_dir) as session:
+            opening = opened(call.session, spark, self._exchange_dir)
+            with active(spark), opening as session, in_script(_request_of(call), spark):
                 session.slots = call.slots
                 return act(session, tables)
 
@@ -153,6 +155,19 @@ class ConnectRequests:
             if setting["is_set"]:
                 defaults.set.append(key)
         return defaults
+
+
+def _request_of(call: pb.ConnectCall) -> Any:
+    """Return the client's request, which says where its script is, if it has one."""
+    match call.WhichOneof("request"):
+        case "analyze":
+            return AnalyzePlanRequest.FromString(call.analyze)
+        case "persist":
+            return AnalyzePlanRequest.FromString(call.persist)
+        case "configure":
+            return ConfigRequest.FromString(call.configure)
+        case _:
+            return ExecutePlanRequest.FromString(call.apply)
 
 
 def _analyzed(call: pb.ConnectCall, session: ConnectSession, tables: PlanningCatalog | None) -> pb.ConnectReply:

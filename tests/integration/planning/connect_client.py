@@ -103,6 +103,7 @@ class ConnectClient:
     def schema(self, frame: Any) -> Any:
         request = AnalyzePlanRequest()
         request.schema.plan.CopyFrom(self._plan(frame))
+        self.spark.client._update_request_with_user_context_extensions(request)
         return proto_schema_to_pyspark_data_type(self.analyze(request).schema.schema)
 
     def explain(self, frame: Any) -> str:
@@ -114,6 +115,7 @@ class ConnectClient:
     def rows(self, frame: Any) -> list[tuple[Any, ...]]:
         """Return the rows of *frame*, of a job that is cut at every exchange."""
         request = ExecutePlanRequest(plan=self._plan(frame))
+        self.spark.client._update_request_with_user_context_extensions(request)
         return self._run(request, "")
 
     def view(self, name: str, frame: Any, *, is_global: bool = False) -> None:
@@ -232,8 +234,11 @@ class ConnectClient:
     def _fetched(self, plan: Plan, *_: Any) -> tuple[pa.Table, Any, None]:
         """Return the rows that an action asks the server for."""
         schema = self.schema(plan)
-        rows = [dict(zip(schema.names, row, strict=True)) for row in self.rows(plan)]
-        return pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema, None
+        request = ExecutePlanRequest(plan=plan)
+        self.spark.client._update_request_with_user_context_extensions(request)
+        tables = self._executor.tables(self._planned(request, "", CUT))
+        table = pa.concat_tables(tables) if tables else to_arrow_schema(schema).empty_table()
+        return table.rename_columns(schema.names), schema, None
 
     def _in_pandas(self, plan: Plan, *_: Any, **__: Any) -> tuple[Any, None]:
         return self._fetched(plan)[0].to_pandas(), None
@@ -252,6 +257,7 @@ class ConnectClient:
         return self.defaults()
 
     def _carry_out(self, request: ExecutePlanRequest) -> list[ExecutePlanResponse]:
+        self.spark.client._update_request_with_user_context_extensions(request)
         reply = self._answer(apply=request.SerializeToString())
         if reply.HasField("job"):
             self._run(request, reply.job.work)

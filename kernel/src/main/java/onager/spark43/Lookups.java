@@ -68,6 +68,7 @@ public final class Lookups {
         PythonSources.check();
         ProgramFiles.check();
         SessionVariables.check();
+        ScriptScope.check();
         var missing = names.stream().filter(name -> !isThere(name)).toList();
         if (!missing.isEmpty()) {
             throw new IllegalStateException("there is no class " + String.join(", ", missing) + " here");
