@@ -139,7 +139,10 @@ def program_message(
     archives: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> pb.ProgramSpec:
-    """Return the program of a file, PySpark or a script of SQL; `InvalidRequestError` for a file that cannot be read, or is none of its kind."""
+    """Return the program of a file: PySpark, or a script of SQL.
+
+    `InvalidRequestError` for a file that cannot be read, or is none of its kind.
+    """
     path = Path(path)
     spec = pb.ProgramSpec(
         file_name=path.name,
