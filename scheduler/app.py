@@ -257,8 +257,22 @@ class SchedulerApp:
             self.retention,
             self.caches,
         )
-        self.gateway = ExecutorGateway(
-            settings,
+        self.gateway = self._make_gateway()
+        self.for_schedulers = SchedulerGatewayService(
+            self.local,
+            self.loads,
+            self.forwarding,
+            self.jobs,
+            self.ownership,
+            self.schedulers,
+            progress,
+            self.live,
+            self.requests,
+        )
+
+    def _make_gateway(self) -> ExecutorGateway:
+        return ExecutorGateway(
+            self.settings,
             self.executors,
             self.tasks,
             self.reconciler,
@@ -273,17 +287,6 @@ class SchedulerApp:
             self._backend,
             self.places,
             self.hosted,
-        )
-        self.for_schedulers = SchedulerGatewayService(
-            self.local,
-            self.loads,
-            self.forwarding,
-            self.jobs,
-            self.ownership,
-            self.schedulers,
-            progress,
-            self.live,
-            self.requests,
         )
 
     def _make_service(self, submissions: Submissions, queries: JobQueries) -> SchedulerService:

@@ -46,6 +46,7 @@ def test_each_attempt_has_a_heading_and_what_is_missing_is_distinguished(onager,
     ("tail", "fetched", "shown"), [("2", 262144, "b\nc\n"), ("1k", 1024, "a\nb\nc\n"), ("9B", 9, "a\nb\nc\n")]
 )
 def test_the_end_is_given_in_lines_or_bytes(onager, scheduler, tail, fetched, shown):
+    scheduler.jobs["j"], scheduler.progress = pb.JobSpec(), [pb.JobProgress(job_id="j", state=pb.RUNNING)]
     scheduler.logs = [log(0, "a\nb\nc\n")]
     done = onager("logs", "j", "--tail", tail, "--scheduler", scheduler.address)
     assert done.out.partition("\n")[2] == shown
@@ -66,6 +67,7 @@ def test_logs_for_programs_are_an_object_a_line(onager, scheduler):
 
 def test_logs_whose_stream_breaks_are_taken_up_with_nothing_twice(onager, scheduler):
     scheduler.logs = [log(0, "one\n", end=4), log(0, "two\n", end=8, begin=4)]
+    scheduler.jobs["j"], scheduler.progress = pb.JobSpec(), [pb.JobProgress(job_id="j", state=pb.RUNNING)]
     scheduler.break_after_messages = [1]
     done = onager("logs", "j", "--follow", "--scheduler", scheduler.address)
     assert done.out.splitlines()[1:] == ["one", "two"]

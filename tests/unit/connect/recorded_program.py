@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from onager.exchange_layout import result_file
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import (
+    CACHE,
+    AnalyzePlanRequest,
     AnalyzePlanResponse,
     ConfigRequest,
     ConfigResponse,
@@ -62,6 +64,13 @@ class Spark:
         if call.HasField("configure"):
             for pair in ConfigRequest.FromString(call.configure).operation.set.pairs:
                 applied.conf[pair.key] = pair.value
+            return pb.ConnectReply(applied=applied)
+        if call.HasField("persist"):
+            named = {"kind": CACHE, "name": "cached"}
+            if AnalyzePlanRequest.FromString(call.persist).HasField("persist"):
+                applied.put.add(command=b"c", **named)
+            else:
+                applied.removed.add(**named)
             return pb.ConnectReply(applied=applied)
         return self._carried_out(call, applied)
 

@@ -42,7 +42,7 @@ async def test_what_a_session_gives_back_is_known_at_once(sessions, gone):
 
 async def test_what_a_clone_has_stays_until_both_have_ended(sessions, gone):
     session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=caches("a", "b")), NOTHING)
-    clone = await sessions.clone(session, CLONE)
+    clone = await sessions.clone(session, CLONE, lambda _: b"")
     await sessions.apply(clone, pb.ConnectApplied(removed=caches("a")), NOTHING)
     assert gone == [["a"]], "as in Spark, where all sessions share what is cached"
     await sessions.close(ANN)
