@@ -15,6 +15,20 @@ class AttemptSupersededError(OnagerError):
         self.has_ended = has_ended
 
 
+class ProgramGoesOnError(OnagerError):
+    """A program that has not ended cannot be retried: a job goes on with it."""
+
+    retryable = True
+
+    def __init__(self, program_id: str, job_id: str) -> None:
+        super().__init__(
+            f"program {program_id} goes on as job {job_id}: it can be retried once that has ended; "
+            f"onager logs {job_id} shows its output"
+        )
+        self.program_id = program_id
+        self.job_id = job_id
+
+
 class NotDeterministicError(OnagerError):
     """A program that was begun again makes another call than the one that was recorded."""
 

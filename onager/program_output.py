@@ -10,7 +10,7 @@ Numbers are big-endian. `onager.programs.output` writes such frames, too; it imp
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,6 +23,8 @@ REFUSED: Final = 4
 """Not printed: why the program cannot go on."""
 LOST: Final = 5
 """Not printed: another attempt of the program counts."""
+FAILED: Final = 6
+"""Not printed: the call whose error ends the program; the text is how many tasks its task had started by then."""
 _NAME: Final = re.compile(r"([0-9]{6})-([0-9]{15})")
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 KEPT: Final = 4
@@ -81,17 +83,38 @@ def segments(folder: Path) -> list[Segment]:
     return sorted(Segment(int(each[1]), int(each[2])) for each in found if each is not None)
 
 
-def shown(folder: Path) -> dict[str, int]:
+class Cut(NamedTuple):
+    """From where a retry has made calls again: what was printed behind them is printed anew."""
+
+    attempt: int
+    """The last attempt before."""
+    task: str
+    number: int
+    tasks: int
+    """How many tasks the task had started by then; later ones are started anew."""
+
+    def apply(self, last: dict[str, int]) -> None:
+        """Take out of *last* (see `shown`) what came behind."""
+        begin = f"{self.task}."
+        for task in list(last):
+            if task == self.task:
+                last[task] = min(last[task], self.number)
+            elif task.startswith(begin) and int(task.removeprefix(begin).partition(".")[0]) >= self.tasks:
+                del last[task]
+
+
+def shown(folder: Path, cuts: Sequence[Cut] = ()) -> dict[str, int]:
     """Return the last call of each task behind which something is kept of what earlier attempts printed."""
     last: dict[str, int] = {}
-    for frame in _frames(folder):
-        last[frame.task] = max(last.get(frame.task, 0), frame.number)
-    return last
-
-
-def _frames(folder: Path) -> Iterator[Frame]:
+    pending = list(cuts)
     for segment in segments(folder):
-        yield from frames_of((folder / segment.name).read_bytes())[0]
+        while pending and pending[0].attempt < segment.attempt:
+            pending.pop(0).apply(last)
+        for frame in frames_of((folder / segment.name).read_bytes())[0]:
+            last[frame.task] = max(last.get(frame.task, 0), frame.number)
+    for cut in pending:
+        cut.apply(last)
+    return last
 
 
 class OutputFolder:

@@ -295,7 +295,7 @@ class SchedulerApp:
         return SchedulerService(
             settings,
             submissions,
-            Retries(self.jobs, self.blobs, audit, submissions),
+            Retries(self.jobs, self.blobs, audit, submissions, self.hosted),
             queries,
             self.local,
             self.ownership,

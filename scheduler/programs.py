@@ -63,6 +63,41 @@ class ProgramKey(NamedTuple):
         return Keyspace.Programs, self.path
 
 
+class FailedCall(Record):
+    """A call whose error has ended a program."""
+
+    task: str
+    number: int
+    tasks: int = 0
+    """How many tasks its task had started by then."""
+
+    def is_before(self, task: str, number: int) -> bool:
+        """Return whether another call was made behind it, by the same task, or by one that this has started since."""
+        if task == self.task:
+            return number >= self.number
+        child = task.removeprefix(f"{self.task}.").partition(".")[0]
+        return task.startswith(f"{self.task}.") and int(child) >= self.tasks
+
+    @property
+    def message(self) -> pb.FailedCall:
+        """Return it as a message."""
+        return pb.FailedCall(task=self.task, number=self.number, tasks=self.tasks)
+
+
+class RetriedFrom(Record):
+    """From where a program was gone on with after its end."""
+
+    attempt: int
+    """The last one before."""
+    call: FailedCall | None = None
+    """From which on calls were made again, if there was one."""
+
+    @property
+    def message(self) -> pb.RetriedFrom:
+        """Return it as a message."""
+        return pb.RetriedFrom(attempt=self.attempt, call=None if self.call is None else self.call.message)
+
+
 class ProgramRecord(Record):
     """A program, and the attempt of it that counts."""
 
@@ -96,6 +131,24 @@ class ProgramRecord(Record):
     exit_code: int = 0
     why_ended: str = ""
     """Why, unless it ended by itself."""
+    failed: FailedCall | None = None
+    """The call whose error ended it, if one did."""
+    job_id: str = ""
+    """The job that goes on with it: its own, or that of its last retry; empty for a program of another machine."""
+    retried: tuple[RetriedFrom, ...] = ()
+    """One for each retry."""
+    retry_says: str = ""
+    """What the last retry found, for people."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether it has ended, and not by itself with exit code 0."""
+        return bool(self.ended_ms) and bool(self.exit_code or self.why_ended)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Return whether calls of it may come: it has not ended, or a retry goes on with it."""
+        return not self.ended_ms or (self.has_failed and bool(self.job_id))
 
     @property
     def key(self) -> ProgramKey:
@@ -130,6 +183,8 @@ class KnownPrograms(NamedTuple):
 
     going_on: set[str]
     """Those that have not ended."""
+    resting: set[str]
+    """Those that have ended, and that a retry may go on with."""
     folders: set[str] | None
     """The folders of all; None if a record cannot be read."""
 
@@ -155,10 +210,11 @@ class Programs:
 
     # ---------------------------------------------------------------- attempts
 
-    async def begin(self, owner: str, request: pb.BeginProgramRequest) -> pb.BeginProgramResponse:
+    async def begin(self, owner: str, request: pb.BeginProgramRequest, job_id: str = "") -> pb.BeginProgramResponse:
         """Begin an attempt, which counts from now on, alone; the same request again is the same attempt.
 
-        Nothing begins of a program that has ended, and one is ended whose attempts record nothing.
+        Nothing begins of a program that has ended, and one is ended whose attempts record nothing. *job_id*: the job
+        that it is.
         """
         key = ProgramKey(owner, request.program_id)
         if not may_be_drawn(key.program_id):
@@ -166,13 +222,13 @@ class Programs:
         if not is_secret(request.secret):
             raise InvalidRequestError("the secret of an attempt is 32 to 64 of 0-9 a-f")
         for _ in range(_TRIES):
-            before, revision = await self._read(key)
+            before, revision = await self.read(key)
             if before is not None:
                 _check_same(before, request)
             usage = await self.usages.count(key.path)
             if before is not None and (before.ended_ms or knows(before, request.secret)):
                 return _begun(before, usage.calls)
-            record = self._next(key, request, before, usage)
+            record = self._next(key, request, before, usage).model_copy(update={"job_id": job_id})
             written = await commit_settled(self._backend, [Put(*key.place, record.encoded())], {key.place: revision})
             if isinstance(written, Committed):
                 log.info("program_attempt", program_id=key.program_id, attempt=record.attempt, calls=usage.calls)
@@ -214,28 +270,36 @@ class Programs:
         """Note that a program has ended by itself; `AttemptSupersededError` if another attempt counts."""
         key = ProgramKey(owner, request.program_id)
         for _ in range(_TRIES):
-            record, revision = await self._read(key)
+            record, revision = await self.read(key)
             if record is None:
                 raise unknown(key)
             if not knows(record, request.secret):
                 raise superseded(record, request.attempt)
             if record.ended_ms:
                 return
-            ended = record.model_copy(update={"ended_ms": self._clock.now_ms(), "exit_code": request.exit_code})
-            ops = [Put(*key.place, ended.encoded())]
+            failed = request.failed
+            changes = {
+                "ended_ms": self._clock.now_ms(),
+                "exit_code": request.exit_code,
+                "failed": FailedCall(task=failed.task, number=failed.number, tasks=failed.tasks)
+                if failed.task
+                else None,
+            }
+            ops = [Put(*key.place, record.model_copy(update=changes).encoded())]
             if isinstance(await commit_settled(self._backend, ops, {key.place: revision}), Committed):
                 log.info("program_ended", program_id=key.program_id, exit_code=request.exit_code)
                 return
         raise StateUnavailableError(f"the end of program {key.program_id} could not be noted: try again")
 
-    async def close(self, key: ProgramKey, why: str) -> bool:
-        """End a program that has not ended by itself; return false if it has ended, or never began.
+    async def close(self, key: ProgramKey, job_id: str, why: str) -> bool:
+        """End a program that has not ended by itself, while *job_id* goes on with it.
 
-        No call of any attempt has an effect from now on.
+        Return false if it has ended, if it never began, or if another job goes on with it. No call of any attempt has
+        an effect from now on.
         """
         for _ in range(_TRIES):
-            record, revision = await self._read(key)
-            if record is None or record.ended_ms:
+            record, revision = await self.read(key)
+            if record is None or record.ended_ms or (record.job_id or record.program_id) != job_id:
                 return False
             changes = {"ended_ms": self._clock.now_ms(), "exit_code": 1, "why_ended": why}
             ops = [Put(*key.place, record.model_copy(update=changes).encoded())]
@@ -244,14 +308,29 @@ class Programs:
                 return True
         raise StateUnavailableError(f"program {key.program_id} could not be ended: try again")
 
+    def reopened(self, record: ProgramRecord, job_id: str, says: str) -> ProgramRecord:
+        """Return the record of a program that has ended as the job *job_id* goes on with it; *says*: for people."""
+        changes = {
+            "job_id": job_id,
+            "ended_ms": 0,
+            "exit_code": 0,
+            "why_ended": "",
+            "failed": None,
+            "secret_digest": "",  # no attempt counts before the next one begins
+            "barren": -1,  # what came before is no attempt of this job
+            "retried": (*record.retried, RetriedFrom(attempt=record.attempt, call=record.failed)),
+            "retry_says": says,
+        }
+        return record.model_copy(update=changes)
+
     async def folder(self, key: ProgramKey) -> str:
         """Return the name of the folder of a program's files; empty if it never began."""
-        record, _ = await self._read(key)
+        record, _ = await self.read(key)
         return "" if record is None else record.folder
 
     async def info(self, key: ProgramKey) -> pb.ProgramInfo:
         """Return how a program stands; `NotFoundError` if it never began."""
-        record, _ = await self._read(key)
+        record, _ = await self.read(key)
         if record is None:
             raise unknown(key)
         return pb.ProgramInfo(
@@ -264,9 +343,13 @@ class Programs:
             attempt_ms=record.attempt_ms,
             ended_ms=record.ended_ms,
             calls=(await self.usages.count(key.path)).calls,
+            job_id=record.job_id,
+            retries=len(record.retried),
+            retried=record.retry_says,
         )
 
-    async def _read(self, key: ProgramKey) -> tuple[ProgramRecord | None, int]:
+    async def read(self, key: ProgramKey) -> tuple[ProgramRecord | None, int]:
+        """Return the record of a program, None if it never began, and its revision."""
         found = await self._backend.get(*key.place)
         if found is None:
             return None, ABSENT
@@ -280,9 +363,10 @@ class Programs:
         await self.usages.count_all(list(kept))
         kept = await self._with_room(kept)
         going_on = {path for path, (record, _) in kept.items() if record is None or not record.ended_ms}
+        resting = {path for path, (record, _) in kept.items() if record is not None and record.may_go_on} - going_on
         records = [record for record, _ in kept.values()]
         folders = {record.folder for record in records if record is not None}
-        return KnownPrograms(going_on, folders if None not in records else None)
+        return KnownPrograms(going_on, resting, folders if None not in records else None)
 
     @property
     def lack_room(self) -> bool:
@@ -371,6 +455,7 @@ def _begun(record: ProgramRecord, calls: int) -> pb.BeginProgramResponse:
         ended=bool(record.ended_ms),
         exit_code=record.exit_code,
         why_ended=record.why_ended,
+        retries=len(record.retried),
     )
 
 

@@ -76,7 +76,8 @@ class SchedulerSettings(ProcessSettings):
     connect_session_retention_s: int = Field(default=24 * _HOUR_S, ge=60)
     """How long a session of Spark Connect that nobody uses is kept."""
     program_retention_s: int = Field(default=7 * 24 * _HOUR_S, ge=60)
-    """How long the calls of a program that has ended are kept."""
+    """How long the calls of a program that has ended are kept, and, if it has failed, the records of its jobs: for so
+    long it can be retried."""
     program_store_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
     """What the calls of all programs may take in the store: a share of its quota, which etcd has at 2 GiB by default.
     Beyond it, programs that have ended are forgotten, the oldest end first; if that is not enough, new calls wait."""

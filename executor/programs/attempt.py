@@ -5,7 +5,7 @@ import contextlib
 import os
 import secrets
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -27,7 +27,7 @@ from onager.executor.programs.relay import Schedulers, relaying
 from onager.executor.warm.processes import NotStartedError, WarmProcesses
 from onager.ids import TaskKey
 from onager.program_errors import AttemptSupersededError
-from onager.program_output import OutputFolder, shown
+from onager.program_output import Cut, OutputFolder, shown
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 from onager.redaction import shown_text
@@ -118,22 +118,26 @@ class Attempt:
         with folder_of(self.spec.program) as folder:
             async with relaying(self.host.schedulers, answer.owner, folder.socket) as target:
                 terms = {
-                    "program_id": str(self.key.job_id),
+                    "program_id": answer.program_id,
                     "attempt": answer.begun.attempt,
                     "secret": secret,
                     "seed": answer.begun.seed,
+                    "retries": answer.begun.retries,
                     "user": answer.user,
                     "addresses": [target],
                     "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
                 }
-                code = await self._process(
-                    folder, Path(local_path(self.host.exchange_dir)) / program_output(answer.folder), terms
-                )
+                kept = Path(local_path(self.host.exchange_dir)) / program_output(answer.folder)
+                code, failed = await self._process(folder, kept, _cuts(answer.retried), terms)
         if code < 0:
             name = signal.Signals(-code).name
             raise _Over(FailureKind.TASK_KILLED, f"the process of the program was killed by {name}")
         end = pb.EndProgramRequest(
-            program_id=self.key.job_id, attempt=answer.begun.attempt, secret=secret, exit_code=code
+            program_id=answer.program_id,
+            attempt=answer.begun.attempt,
+            secret=secret,
+            exit_code=code,
+            failed=failed if code else None,
         )
         await self._answered(
             lambda: self.host.gateway.end_attempt(pb.EndAttemptRequest(task=task_id(self.key), end=end), _CALL_S)
@@ -155,12 +159,14 @@ class Attempt:
 
     # ---------------------------------------------------------------- the process
 
-    async def _process(self, folder: Folder, kept: Path, terms: dict[str, object]) -> int:
-        """Run the process to its end, and return its exit code, or a signal's number with a minus.
+    async def _process(
+        self, folder: Folder, kept: Path, cuts: Sequence[Cut], terms: dict[str, object]
+    ) -> tuple[int, pb.FailedCall | None]:
+        """Run the process to its end; return its exit code, or a signal's number with a minus, and what call failed.
 
-        *kept*: where what it prints is kept.
+        *kept*: where what it prints is kept; *cuts*: from where retries have gone on.
         """
-        before = await asyncio.to_thread(shown, kept)
+        before = await asyncio.to_thread(shown, kept, cuts)
         output = await asyncio.to_thread(OutputFolder, kept, int(str(terms["attempt"])))
         printed = Printed(output, before, lambda text: self.host.logs.add(self.key, shown_text(text)))
         pairs = [os.pipe() for _ in Pipes._fields]
@@ -186,7 +192,7 @@ class Attempt:
             raise _Over(FailureKind.USER_ERROR, f"the program cannot go on: {printed.refused}")
         if printed.is_lost:
             raise _Over(FailureKind.TASK_KILLED, "another attempt of the program counts")
-        return code
+        return code, printed.failed
 
     async def _ended(self, process: ProgramProcess) -> int:
         """Return how the process ended; one that uses too much memory, or is not wanted any more, is killed."""
@@ -212,6 +218,14 @@ class Attempt:
         finally:
             cancelled.cancel()
         return end.result()
+
+
+def _cuts(retried: Iterable[pb.RetriedFrom]) -> list[Cut]:
+    return [
+        Cut(each.attempt, each.call.task, each.call.number, each.call.tasks)
+        for each in retried
+        if each.HasField("call")
+    ]
 
 
 def _memory_of(pid: int) -> int:

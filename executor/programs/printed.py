@@ -7,7 +7,8 @@ from typing import Final
 
 import structlog
 
-from onager.program_output import LIVE, LOST, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
+from onager.program_output import FAILED, LIVE, LOST, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
+from onager.protocol import onager_pb2 as pb
 
 _ROOT: Final = "0"
 _CHUNK: Final = 64 * 1024
@@ -30,6 +31,8 @@ class Printed:
         """Why the program cannot go on, if it cannot."""
         self.is_lost = False
         """Whether another attempt counts."""
+        self.failed: pb.FailedCall | None = None
+        """The call whose error ends the program, if one does."""
 
     async def read(self, frames: int, stdout: int, stderr: int) -> None:
         """Read the three descriptors, and close them."""
@@ -65,6 +68,9 @@ class Printed:
     def _take_frames(self, content: bytes) -> bytes:
         found, taken = frames_of(content)
         for frame in found:
+            if frame.stream == FAILED:
+                self.failed = pb.FailedCall(task=frame.task, number=frame.number, tasks=int(frame.text))
+                continue
             if frame.task == _ROOT:
                 self._number = max(self._number, frame.number)
             if frame.stream == LIVE:

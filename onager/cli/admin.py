@@ -8,7 +8,9 @@ import onager
 from onager.cli.output import print_json, print_table
 from onager.cli.times import LATENCY_HEADERS, far_text, latency_rows, shares_text
 from onager.client.amounts import size
+from onager.client.client import OnagerClient
 from onager.client.progress import JobProgress, StageProgress
+from onager.errors import NotFoundError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.plain import plain, plain_job
 
@@ -157,10 +159,20 @@ def retry(scheduler: str, job_id: str, output: str) -> None:
     """Submit an ended job's specification again, and print the new job's id."""
     with onager.connect(scheduler) as client:
         new = client.job(job_id).retry()
+        if retried := _retried(client, new.id):
+            print(f"onager: {retried}", file=sys.stderr)
     if output == "json":
         print_json({"job_id": new.id, "retry_of": job_id})
     else:
         print(new.id)
+
+
+def _retried(client: OnagerClient, job_id: str) -> str:
+    """Return what of a program stands that a job goes on with; empty for any other job."""
+    try:
+        return client.program(job_id).info().retried
+    except NotFoundError:
+        return ""
 
 
 def drain(scheduler: str, executor_id: str, reason: str, output: str) -> None:

@@ -422,7 +422,7 @@ def retry(
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Submit an ended job again as a new one, and print its id."""
+    """Submit an ended job again as a new one, and print its id; a program goes on with what it has recorded."""
     from onager.cli import admin
 
     admin.retry(scheduler, job_id, output)

@@ -110,7 +110,8 @@ class ProgramHandle:
     def wait(self, timeout: float | None = None) -> int:
         """Wait until the program has ended by itself, and return its exit code.
 
-        `JobFailedError` or `JobCancelledError` if it could not end by itself, `TimeoutError` after *timeout* seconds.
+        `JobFailedError` or `JobCancelledError` if it could not end by itself, or if a retry has gone on with it since,
+        `TimeoutError` after *timeout* seconds.
         """
         progress = None
         for progress in self.job.watch(timeout):  # noqa: B007 - the last one counts
@@ -119,11 +120,20 @@ class ProgramHandle:
             info = self.info()
         except NotFoundError:
             info = pb.ProgramInfo()
-        if info.ended and not info.why_ended:
+        if info.ended and not info.why_ended and info.job_id == self.id:
             return info.exit_code
         if progress is not None and progress.failure is not None:
             raise progress.failure
         return info.exit_code
+
+    def retry(self, job_id: str | None = None) -> "ProgramHandle":
+        """Go on with the program, which has failed or was cancelled, as a new job; return it once that is stored.
+
+        What is recorded stands. The call whose error ended the program is made again, and those that were stopped with
+        it; `info().retried` tells. Raises `ProgramGoesOnError` if it has not ended, or another retry goes on with it,
+        and `NotFoundError` if its record is gone. A repeated call with the same *job_id* returns the same job.
+        """
+        return ProgramHandle(self._connection, self.job.retry(job_id))
 
     def cancel(self, reason: str = "") -> None:
         """Kill the program, and cancel what it runs."""

@@ -18,7 +18,7 @@ import uuid
 
 from onager.programs.changes import change_pyspark
 from onager.programs.output import Output, take_over
-from onager.programs.stub import Program, say
+from onager.programs.stub import Program, failed_call, say
 from onager.programs.tasks import CURRENT, ROOT, Task, follow_tasks, uuid1, uuid4
 from onager.programs.terms import Terms
 
@@ -45,6 +45,7 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     except (OSError, SyntaxError, ValueError) as error:
         say(f"{path} cannot be run: {error}")
         return 2
+    Program.retries = terms.retries
     CURRENT.set(Task(ROOT, terms.seed))
     follow_tasks()
     if terms.output >= 0:
@@ -60,6 +61,8 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what it is for
     except SystemExit as end:
+        if end.code:
+            _report(end)
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
             return 1
@@ -67,8 +70,15 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     except BaseException as error:
         own = error.__traceback__.tb_next if error.__traceback__ is not None else None
         traceback.print_exception(type(error), error, own)
+        _report(error)
         return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _report(error: BaseException) -> None:
+    """Say which call's error ends the program: a retry begins with that call."""
+    if Program.output is not None and (failed := failed_call(error)) is not None:
+        Program.output.failed(*failed)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from onager.programs.channels import way
-from onager.programs.stub import Stub
+from onager.programs.stub import CALL, Stub
 from onager.programs.tasks import current
 from onager.programs.terms import Terms
 
@@ -155,7 +155,19 @@ def _change_client(terms: Terms) -> None:
         init(self, built, *arguments, **named)
         self._use_reattachable_execute = False
 
+    handle = client._handle_error
+
+    def handled(self: Any, error: Exception, operation_id: Any = None) -> None:
+        """Raise PySpark's error for that of a call, which says what call it was, wherever it is raised again."""
+        try:
+            handle(self, error, operation_id)
+        except Exception as raised:
+            if (call := getattr(error, CALL, None)) is not None:
+                setattr(raised, CALL, call)
+            raise
+
     client.__init__ = made
+    client._handle_error = handled
     client._execute_plan_request_with_metadata = requested
     client._on_exit = lambda self: None
     options = builder(terms.remote)._effective_channel_options()

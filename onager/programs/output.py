@@ -14,7 +14,7 @@ from typing import Any
 from onager.programs.tasks import CURRENT, ROOT
 
 _HEAD = struct.Struct("!BIHI")
-_STDOUT, _STDERR, _LIVE, _REFUSED, _LOST = 1, 2, 3, 4, 5
+_STDOUT, _STDERR, _LIVE, _REFUSED, _LOST, _FAILED = 1, 2, 3, 4, 5, 6
 _MOST = 64 * 1024
 """Bytes of a frame."""
 
@@ -54,6 +54,10 @@ class Output:
     def lost(self) -> None:
         """Send that another attempt counts."""
         self._send(_LOST, 0, ROOT, b"")
+
+    def failed(self, path: str, number: int, tasks: int) -> None:
+        """Send which call's error ends the program, and how many tasks its task had started by then."""
+        self._send(_FAILED, number, path, str(tasks).encode())
 
     def _send(self, stream: int, number: int, path: str, text: bytes) -> None:
         task = path.encode()

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from onager.programs.channels import ERROR, Way
 from onager.programs.output import Output
@@ -32,6 +32,10 @@ _SAY_S = 30
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _UNNUMBERED = frozenset({"ArtifactStatus", "FetchErrorDetails", "GetStatus", "ReleaseExecute"})
 """Calls that change nothing, and are asked anew."""
+_BESIDE = frozenset({"Config", "ReleaseSession"})
+"""Calls that a program, or PySpark, makes after an error, too."""
+CALL = "_onager_call"
+"""The attribute of an error that says which call has failed."""
 _FATAL = (
     "UNAUTHENTICATED",
     "PERMISSION_DENIED",
@@ -51,6 +55,31 @@ class Program:
     """Where what it prints goes, if that is not where the process prints."""
     line = ""
     """The place of the call that is next, of a script of SQL; else it is that of the code which calls."""
+    retries = 0
+    """How often it was gone on with after its end: a call that is made again is another operation."""
+    failed: "FailedCall | None" = None
+    """The last call that was made, if it has failed; but for settings, which PySpark asks for after an error."""
+
+
+class FailedCall(NamedTuple):
+    """A call of which an error is the outcome."""
+
+    task: str
+    number: int
+    tasks: int
+    """How many tasks its task had started by then."""
+
+
+def failed_call(error: BaseException) -> FailedCall | None:
+    """Return the call whose error has led to *error*, which ends the program; None if none has."""
+    at: BaseException | None = error
+    seen: set[int] = set()
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if (found := getattr(at, CALL, None)) is not None:
+            return found  # type: ignore[no-any-return]
+        at = at.__cause__ or at.__context__ or next(iter(getattr(at, "exceptions", ())), None)
+    return Program.failed
 
 
 class Stub:
@@ -67,9 +96,9 @@ class Stub:
         return functools.partial(self._unary, method)
 
     def _unary(self, method: str, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
-        naming = () if method in _UNNUMBERED else _naming()
+        naming = () if method in _UNNUMBERED else _naming(method)
         named = {"metadata": (*metadata, *naming), "timeout": timeout, **more}
-        return self._until_outcome(lambda stub: getattr(stub, method)(request, **named))
+        return self._until_outcome(lambda stub: getattr(stub, method)(request, **named), naming)
 
     def _upload(self, requests: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
         """Send files; what is cached by its content is sent anew whenever it is missing."""
@@ -85,7 +114,7 @@ class Stub:
                 names = [each.name for each in request.batch.artifacts]
                 names += [request.begin_chunk.name] if request.HasField("begin_chunk") else []
                 is_cached = is_cached and all(name.startswith("cache/") for name in names)
-            naming = () if is_cached else _naming()
+            naming = () if is_cached else _naming("AddArtifacts")
 
             def again() -> Iterator[Any]:
                 spool.seek(0)
@@ -93,16 +122,17 @@ class Stub:
                     yield kind.FromString(spool.read(size))
 
             named = {"metadata": (*metadata, *naming), "timeout": timeout, **more}
-            return self._until_outcome(lambda stub: stub.AddArtifacts(again(), **named))
+            return self._until_outcome(lambda stub: stub.AddArtifacts(again(), **named), naming)
 
     def _execute(self, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Iterator[Any]:
         is_release = request.plan.command.HasField("remove_cached_remote_relation_command")
-        naming = () if is_release else _naming()
+        naming = () if is_release else _naming("ExecutePlan")
         if naming:
-            request.operation_id = current().uuid_of(f"operation {naming[0][1]}")
-        return self._responses(request, (*metadata, *naming))
+            again = f" of retry {Program.retries}" if Program.retries else ""
+            request.operation_id = current().uuid_of(f"operation {naming[0][1]}{again}")
+        return self._responses(request, (*metadata, *naming), naming)
 
-    def _responses(self, request: Any, metadata: Any) -> Iterator[Any]:
+    def _responses(self, request: Any, metadata: Any, naming: Any) -> Iterator[Any]:
         """Yield the responses, going on after the last one when the stream breaks."""
         from pyspark.sql.connect.proto import ReattachExecuteRequest
 
@@ -131,19 +161,19 @@ class Stub:
                         return
                 failed = None
             except Exception as error:
-                _judge(error)
+                _judge(error, naming)
                 self._way.failed(stub, error)
                 failed = error
             pause.sleep(failed)
 
-    def _until_outcome(self, ask: Callable[[Any], Any]) -> Any:
+    def _until_outcome(self, ask: Callable[[Any], Any], naming: Any) -> Any:
         pause = Pause()
         while True:
             stub = self._way.stub
             try:
                 return ask(stub)
             except Exception as error:
-                _judge(error)
+                _judge(error, naming)
                 self._way.failed(stub, error)
                 failed = error
             pause.sleep(failed)
@@ -173,8 +203,11 @@ class Pause:
         self._tries += 1
 
 
-def _judge(error: Exception) -> None:
-    """Return if a later try may do; raise an outcome; end the process if the program cannot go on."""
+def _judge(error: Exception, naming: Any) -> None:
+    """Return if a later try may do; raise an outcome; end the process if the program cannot go on.
+
+    *naming*: the metadata that name the call.
+    """
     import grpc
 
     if not isinstance(error, grpc.RpcError):
@@ -182,6 +215,10 @@ def _judge(error: Exception) -> None:
     failed: Any = error
     trailing = dict(failed.trailing_metadata() or ())
     if RECORDED in trailing:
+        if naming:
+            task, _, number = naming[0][1].partition("/")
+            Program.failed = FailedCall(task, int(number), current().tasks)
+            setattr(failed, CALL, Program.failed)
         raise error
     name = ""
     if ERROR in trailing:
@@ -207,9 +244,11 @@ def say(text: str) -> None:
     print(f"onager: {text}", file=sys.stderr, flush=True)
 
 
-def _naming() -> tuple[tuple[str, Any], ...]:
+def _naming(method: str) -> tuple[tuple[str, Any], ...]:
     task = current()
     name = task.call()
+    if method not in _BESIDE:
+        Program.failed = None
     if Program.output is not None and task.path == ROOT:
         Program.output.reached(task.calls)
     return (CALL_HEADER, name), (LINE_HEADER, _line().encode())

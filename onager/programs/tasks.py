@@ -35,6 +35,8 @@ class Task:
         self.path = path
         self._seed = seed
         self._tasks = count()
+        self.tasks = 0
+        """How many it has started."""
         self.calls = 0
         """How many it has made."""
         self._sessions = count()
@@ -46,7 +48,9 @@ class Task:
 
     def new(self) -> "Task":
         """Return the next task that this one starts."""
-        return Task(f"{self.path}.{next(self._tasks)}", self._seed)
+        number = next(self._tasks)
+        self.tasks = number + 1
+        return Task(f"{self.path}.{number}", self._seed)
 
     def run(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Call *function* as this task."""

@@ -235,6 +235,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "arguments": Text(16 * KIB),
     },
     "EndProgramRequest": {"program_id": ID, "attempt": Number(10**6), "secret": WORD, "exit_code": Number(255)},
+    "FailedCall": {"task": LINE, "number": Number(10**6), "tasks": Number(10**6)},
     "GetProgramRequest": {"program_id": ID},
     "ListProgramCallsRequest": {"program_id": ID, "after": STATE_PATH, "limit": Number(10_000, is_cut=True)},
     "WatchOutputRequest": {"program_id": ID},

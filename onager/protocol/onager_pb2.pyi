@@ -871,32 +871,46 @@ class BeginProgramRequest(_message.Message):
     def __init__(self, program_id: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ..., digest: _Optional[str] = ..., arguments: _Optional[str] = ...) -> None: ...
 
 class BeginProgramResponse(_message.Message):
-    __slots__ = ("attempt", "seed", "calls", "ended", "exit_code", "why_ended")
+    __slots__ = ("attempt", "seed", "calls", "ended", "exit_code", "why_ended", "retries")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     WHY_ENDED_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     seed: str
     calls: int
     ended: bool
     exit_code: int
     why_ended: str
-    def __init__(self, attempt: _Optional[int] = ..., seed: _Optional[str] = ..., calls: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ...) -> None: ...
+    retries: int
+    def __init__(self, attempt: _Optional[int] = ..., seed: _Optional[str] = ..., calls: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ..., retries: _Optional[int] = ...) -> None: ...
 
 class EndProgramRequest(_message.Message):
-    __slots__ = ("program_id", "attempt", "secret", "exit_code")
+    __slots__ = ("program_id", "attempt", "secret", "exit_code", "failed")
     PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SECRET_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
     program_id: str
     attempt: int
     secret: str
     exit_code: int
-    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., secret: _Optional[str] = ..., exit_code: _Optional[int] = ...) -> None: ...
+    failed: FailedCall
+    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., secret: _Optional[str] = ..., exit_code: _Optional[int] = ..., failed: _Optional[_Union[FailedCall, _Mapping]] = ...) -> None: ...
+
+class FailedCall(_message.Message):
+    __slots__ = ("task", "number", "tasks")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    number: int
+    tasks: int
+    def __init__(self, task: _Optional[str] = ..., number: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
 
 class EndProgramResponse(_message.Message):
     __slots__ = ()
@@ -909,7 +923,7 @@ class GetProgramRequest(_message.Message):
     def __init__(self, program_id: _Optional[str] = ...) -> None: ...
 
 class ProgramInfo(_message.Message):
-    __slots__ = ("program_id", "attempt", "ended", "exit_code", "why_ended", "began_ms", "attempt_ms", "ended_ms", "calls")
+    __slots__ = ("program_id", "attempt", "ended", "exit_code", "why_ended", "began_ms", "attempt_ms", "ended_ms", "calls", "job_id", "retries", "retried")
     PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
@@ -919,6 +933,9 @@ class ProgramInfo(_message.Message):
     ATTEMPT_MS_FIELD_NUMBER: _ClassVar[int]
     ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    RETRIED_FIELD_NUMBER: _ClassVar[int]
     program_id: str
     attempt: int
     ended: bool
@@ -928,7 +945,10 @@ class ProgramInfo(_message.Message):
     attempt_ms: int
     ended_ms: int
     calls: int
-    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ..., began_ms: _Optional[int] = ..., attempt_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., calls: _Optional[int] = ...) -> None: ...
+    job_id: str
+    retries: int
+    retried: str
+    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ..., began_ms: _Optional[int] = ..., attempt_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., calls: _Optional[int] = ..., job_id: _Optional[str] = ..., retries: _Optional[int] = ..., retried: _Optional[str] = ...) -> None: ...
 
 class ListProgramCallsRequest(_message.Message):
     __slots__ = ("program_id", "after", "limit")
@@ -1050,16 +1070,28 @@ class BeginAttemptRequest(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
 
 class BeginAttemptResponse(_message.Message):
-    __slots__ = ("begun", "owner", "user", "folder")
+    __slots__ = ("begun", "owner", "user", "folder", "program_id", "retried")
     BEGUN_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     FOLDER_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RETRIED_FIELD_NUMBER: _ClassVar[int]
     begun: BeginProgramResponse
     owner: str
     user: str
     folder: str
-    def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
+    program_id: str
+    retried: _containers.RepeatedCompositeFieldContainer[RetriedFrom]
+    def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ..., folder: _Optional[str] = ..., program_id: _Optional[str] = ..., retried: _Optional[_Iterable[_Union[RetriedFrom, _Mapping]]] = ...) -> None: ...
+
+class RetriedFrom(_message.Message):
+    __slots__ = ("attempt", "call")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    call: FailedCall
+    def __init__(self, attempt: _Optional[int] = ..., call: _Optional[_Union[FailedCall, _Mapping]] = ...) -> None: ...
 
 class EndAttemptRequest(_message.Message):
     __slots__ = ("task", "end")

@@ -1,26 +1,33 @@
-"""Programs that are jobs: their attempts, and what becomes of their calls when the job ends."""
+"""Programs that are jobs: their attempts, what becomes of their calls when the job ends, and their retries."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
 
-from onager.errors import NotFoundError, OnagerError
-from onager.execution_graph import is_held
+from onager.errors import InvalidRequestError, NotFoundError, OnagerError
+from onager.execution_graph import ExecutionGraph, is_held
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import principal
 from onager.protocol.task_keys import task_key
 from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.programs import ProgramKey, Programs
+from onager.scheduler.records import NOTHING_MORE, Extra
 
 log = structlog.get_logger(__name__)
 
 
+async def _never(key: ProgramKey, job_id: JobId) -> Extra:
+    raise AssertionError(f"{job_id} goes on with {key} before calls are served")
+
+
 @dataclass(eq=False, repr=False)
 class HostedPrograms:
-    """The programs of jobs; the id of such a program is that of its job."""
+    """The programs of jobs; the id of such a program is that of its job, or, of a retry, of the first one."""
 
     programs: Programs
     queries: JobQueries
@@ -28,6 +35,8 @@ class HostedPrograms:
     ownership: Ownership
     interrupt: Callable[[str], Awaitable[None]]
     """Cancels the operations of a program that run, by the path of its record."""
+    go_on: Callable[[ProgramKey, JobId], Awaitable[Extra]] = _never
+    """Returns what goes on with a program that has ended, once it is written with the new job."""
     _ended: set[JobId] = field(default_factory=set)
     """Programs whose jobs have ended by another's word than their own, to be closed."""
 
@@ -37,33 +46,66 @@ class HostedPrograms:
         job = await self.queries.fresh(task.job_id)
         if not is_held(job.graph, task, request.executor_id, request.incarnation):
             raise NotFoundError(f"executor {request.executor_id} does not hold {task}: the program goes on elsewhere")
-        owner = self._owner(task.job_id)
+        key = self._key(task.job_id)
         begun = await self.programs.begin(
-            owner,
+            key.owner,
             pb.BeginProgramRequest(
-                program_id=task.job_id, secret=request.secret, user=request.user, digest=job.graph.spec_digest
+                program_id=key.program_id, secret=request.secret, user=request.user, digest=job.graph.spec_digest
             ),
+            task.job_id,
         )
-        folder = await self.programs.folder(ProgramKey(owner, task.job_id))
-        return pb.BeginAttemptResponse(begun=begun, owner=owner, user=owner or request.user, folder=folder)
+        record, _ = await self.programs.read(key)
+        return pb.BeginAttemptResponse(
+            begun=begun,
+            owner=key.owner,
+            user=key.owner or request.user,
+            folder="" if record is None else record.folder,
+            program_id=key.program_id,
+            retried=[] if record is None else [each.message for each in record.retried],
+        )
 
     async def end(self, request: pb.EndAttemptRequest) -> None:
         """Note that a program has ended by itself; what it has left running is cancelled."""
-        key = ProgramKey(self._owner(JobId(request.task.job_id)), request.end.program_id)
+        key = self._key(JobId(request.task.job_id))
         await self.programs.end(key.owner, request.end)
         await self.interrupt(key.path)
 
-    def _owner(self, job_id: JobId) -> str:
+    def _key(self, job_id: JobId) -> ProgramKey:
+        """Return the key of the program that a job is, or goes on with."""
         head = self.heads.get(job_id)
         if head is None:
             raise NotFoundError(f"there is no job {job_id}")
-        return head.principal
+        return ProgramKey(head.principal, head.program_id or job_id)
 
     async def close(self, job_id: JobId, why: str) -> None:
         """End a program whose job ends: from now on no call of it has an effect, and what it runs is cancelled."""
-        key = ProgramKey(self._owner(job_id), job_id)
-        if await self.programs.close(key, why):
+        key = self._key(job_id)
+        if await self.programs.close(key, job_id, why):
             await self.interrupt(key.path)
+
+    async def retried(self, job: StoredJob, new: JobId) -> tuple[str, Extra]:
+        """Return the id of the program that the job *new* goes on with, which repeats *job*, and what it writes.
+
+        No id if the program never began. `InvalidRequestError` if it has succeeded or is another's, `NotFoundError` if
+        its record is gone, `ProgramGoesOnError` if another job goes on with it.
+        """
+        job_id = JobId(job.graph.job_id)
+        key = ProgramKey(job.header.principal, job.header.program_id or job_id)
+        if key.owner != principal():
+            raise InvalidRequestError(
+                f"program {key.program_id} was submitted with the token {key.owner or 'without a name'}: only that one "
+                "can go on with it, since its calls are in that name"
+            )
+        await self.close(job_id, "its job has ended")
+        record, _ = await self.programs.read(key)
+        if record is None:
+            if not job.header.program_id and not _was_handed_out(job.graph):
+                return "", NOTHING_MORE
+            raise NotFoundError(
+                f"what program {key.program_id} recorded is not there any more: submit it as a new one (onager run), "
+                "which does all its writes"
+            )
+        return key.program_id, await self.go_on(key, new)
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """Note a program whose job has ended."""
@@ -79,3 +121,9 @@ class HostedPrograms:
                 log.warning("program_not_closed", job_id=job_id, error=str(error))
             else:
                 self._ended.discard(job_id)
+
+
+def _was_handed_out(program: ExecutionGraph) -> bool:
+    """Return whether an executor ever got the task of a program that has ended."""
+    stage = program.stages[1]
+    return bool(stage.ledger.outputs or stage.ledger.attempts or getattr(stage, "running", None))

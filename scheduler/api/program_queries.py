@@ -33,9 +33,11 @@ class ProgramQueries:
     list_calls: ListCalls
 
     def _key(self, program_id: str) -> ProgramKey:
-        """Return the key of a program: that of a job, whoever submitted it, or the caller's own."""
+        """Return the key of a program: that of a job, or its retry, whoever submitted it, or the caller's own."""
         head = self.heads.get(JobId(program_id))
-        return ProgramKey(principal() if head is None else head.principal, program_id)
+        if head is None:
+            return ProgramKey(principal(), program_id)
+        return ProgramKey(head.principal, head.program_id or program_id)
 
     async def get(self, request: pb.GetProgramRequest) -> pb.ProgramInfo:
         """Return how a program stands; `NotFoundError` if it never began."""

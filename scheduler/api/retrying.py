@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from onager.errors import (
+    BusyError,
     InvalidRequestError,
     JobConflictError,
     JobNotEndedError,
@@ -14,6 +15,7 @@ from onager.ids import BlobDigest, JobId, may_be_drawn
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.security import Caller
+from onager.scheduler.api.hosted_programs import HostedPrograms
 from onager.scheduler.api.job_queries import asked_job_id
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.jobs.audit import Audit
@@ -21,6 +23,7 @@ from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec
 from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.records import NOTHING_MORE
 
 
 @dataclass(eq=False, repr=False)
@@ -31,10 +34,12 @@ class Retries:
     blobs: BlobStore
     audit: Audit
     submissions: Submissions
+    programs: HostedPrograms
 
     async def retry(self, request: pb.RetryJobRequest, caller: Caller) -> pb.RetryJobResponse:
         """Store the retry; it is durable when this returns. Repeating the call finds it, and changes nothing.
 
+        The retry of a program goes on with what that has recorded (`HostedPrograms.retried`).
         `JobNotEndedError` while the job goes on, `JobConflictError` when another job has the new id, `NotFoundError`
         when the specification is not stored any more.
         """
@@ -58,7 +63,13 @@ class Retries:
             protocol_version=request.protocol_version,
         )
         async with self.audit.act(caller, "retry", job_id, f"as {new}") as act:
-            existed = await self.submissions.submit(submission, job_id)
+            program_id, extra = await self.programs.retried(job, new) if job.graph.is_program else ("", NOTHING_MORE)
+            try:
+                existed = await self.submissions.submit(submission, job_id, extra, program_id)
+            except BusyError:
+                if job.graph.is_program:
+                    await self.programs.retried(job, new)  # says which retry was first, if one was
+                raise
             if existed:
                 act.outcome = "it was done before"
         return pb.RetryJobResponse(job_id=new, existed=existed)

@@ -27,11 +27,18 @@ class Submissions:
     new_jobs: NewJobs
     notes: AuditNotes
 
-    async def submit(self, request: pb.SubmitJobRequest, retry_of: str = "", extra: Extra = NOTHING_MORE) -> bool:
+    async def submit(
+        self,
+        request: pb.SubmitJobRequest,
+        retry_of: str = "",
+        extra: Extra = NOTHING_MORE,
+        program_id: str = "",
+    ) -> bool:
         """Store a job, which is durable when this returns, and return whether it existed.
 
-        *retry_of* is the job that it repeats. *extra* is written with the job. `InvalidRequestError` for what is no
-        job, `JobConflictError` when another job has its id, `BusyError` when what *extra* expects does not hold.
+        *retry_of* is the job that it repeats, *program_id* the program that it goes on with. *extra* is written with
+        the job. `InvalidRequestError` for what is no job, `JobConflictError` when another job has its id, `BusyError`
+        when what *extra* expects does not hold.
         """
         submission = await apart(request.ByteSize(), checked_submission, request, self.settings.session_max_tasks)
         spec = request.spec
@@ -39,7 +46,9 @@ class Submissions:
             if sink.path:
                 await check_place_apart(sink.path, self.settings.private)
         job_id = JobId(request.job_id)
-        terms = submission.terms.model_copy(update={"principal": principal(), "retry_of": retry_of})
+        terms = submission.terms.model_copy(
+            update={"principal": principal(), "retry_of": retry_of, "program_id": program_id}
+        )
         existed = await self.new_jobs.store(job_id, request.client_id, spec, submission, terms, extra)
         if not existed:
             self.notes.note(caller(), SUBMIT, job_id, f"retry of {retry_of}" if retry_of else "")

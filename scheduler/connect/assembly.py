@@ -7,6 +7,7 @@ from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.ended_calls import EndedCalls
 from onager.scheduler.connect.operations import Operations
 from onager.scheduler.connect.program_calls import ProgramCalls, ProgramStore
+from onager.scheduler.connect.program_retries import ProgramRetries
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
@@ -49,5 +50,7 @@ def spark_connect(
     checkpoints = Checkpoints(settings.exchange_dir, store.heads, clock)
     programs = service.programs
     calls = ProgramCalls(ProgramStore(backend, clock, programs.files, programs.usages))
-    retention.settle_calls = EndedCalls(calls, operations).settle
+    ended = EndedCalls(calls, operations)
+    retention.settle_calls = ended.settle
+    service.hosted.go_on = ProgramRetries(backend, programs, running, ended).go_on
     return SparkConnectService(sessions, operations, running, artifacts, checkpoints, programs, calls, caches)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import structlog
 
 from onager.errors import OnagerError
+from onager.ids import JobId
 from onager.scheduler.connect.failures import ConnectError
 from onager.scheduler.connect.operation import Operation
 from onager.scheduler.connect.operations import Operations
@@ -31,19 +32,23 @@ class EndedCalls:
             if CALL not in head.labels:
                 continue
             try:
-                await self._settle(head)
+                await self.settle_call(head.labels[CALL], JobId(head.job_id))
             except (OnagerError, ConnectError) as error:
                 log.warning("call_not_recorded", job_id=head.job_id, call=head.labels[CALL], error=str(error))
                 unsettled.add(head.job_id)
         return unsettled
 
-    async def _settle(self, head: JobHead) -> None:
-        call = await self.calls.as_recorded(head.labels[CALL])
+    async def settle_call(self, path: str, job_id: JobId) -> None:
+        """Record what came of the call whose record is at *path*, by its job *job_id*, which has ended.
+
+        `ConnectError` for an error that passes, `DiskError` if the rows cannot be kept.
+        """
+        call = await self.calls.as_recorded(path)
         if call is None or call.record.is_done:
             return
         session = await self.operations.sessions.find(SessionKey(call.program.user, call.record.session_id))
         if session is None:
             return
         operation = Operation(session.key, session.record.server_side_session_id, call.record.operation_id, call)
-        if operation.job_id == head.job_id:  # anybody may give a job this label
+        if operation.job_id == job_id:  # anybody may give a job this label
             await self.operations.settle(operation)

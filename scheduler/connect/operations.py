@@ -53,6 +53,7 @@ SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
 _TAGS: Final = 32
 _TAG_CHARS: Final = 200
+CANCELLED: Final = "OPERATION_CANCELED"
 _PLAN, _PIECES = "connect.plan", "connect.pieces"
 
 
@@ -364,7 +365,8 @@ class Operations:
         except ConnectError as error:
             if error.is_passing:
                 raise
-            await call.settle_error(error)
+            is_stopped = error.error_class == CANCELLED and bool(call.program.ended_ms)
+            await call.settle_as({**call.outcome_of_error(error), "is_stopped": is_stopped})
 
     async def _until_ended(self, operation: Operation, *, is_begun: bool = False) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, until it has ended; *is_begun*: it was submitted, if its record is gone by now."""
@@ -434,7 +436,7 @@ class Operations:
 
 def cancelled() -> ConnectError:
     """Return the error of an operation that was interrupted."""
-    return failed("OPERATION_CANCELED", "HY008", "Operation has been canceled.")
+    return failed(CANCELLED, "HY008", "Operation has been canceled.")
 
 
 def _forgotten(operation: Operation) -> ConnectError:

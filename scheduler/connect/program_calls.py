@@ -76,6 +76,8 @@ class CallRecord(OperationRecord):
     interrupts: tuple[str, ...] = ()
     """Of an Interrupt: the operations that it is to cancel, once it has begun; whoever finds it so goes on with it."""
     is_done: bool = False
+    is_stopped: bool = False
+    """Whether its job was cancelled since the program had ended: a retry makes the call again."""
 
 
 class CallName(NamedTuple):

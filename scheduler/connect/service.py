@@ -71,7 +71,7 @@ class SparkConnectService:
         kind = checked(request)
         if not request.operation_id:
             request.operation_id = str(uuid.uuid4())
-        _check_operation_id(request.operation_id)
+        _take_operation_id(request, call)
         session = await self._open(request, call)
         operation = _operation(session, request.operation_id)
         async for response in self.operations.execute(session, operation, request, kind):
@@ -83,7 +83,7 @@ class SparkConnectService:
             async for response in self.operations.again(await self._recorded(request, call), request.last_response_id):
                 yield response
             return
-        _check_operation_id(request.operation_id)
+        _take_operation_id(request, call)
         session = await self._open(request, call)
         operation = _operation(session, request.operation_id)
         async for response in self.operations.reattach(operation, request.last_response_id):
@@ -254,7 +254,7 @@ class SparkConnectService:
         """Forget what is past its retention; *with_files*: and remove the files that no session has any more."""
         looked_ms = self.operations.clock.now_ms()
         programs = await self.programs.sweep()
-        kept = await self.sessions.sweep(programs.going_on)
+        kept = await self.sessions.sweep(programs.going_on, programs.resting)
         await self.caches.keep(kept, looked_ms)
         self.checkpoints.note(kept)
         if programs.folders is not None:
@@ -271,7 +271,11 @@ def _operation(session: Session, operation_id: str) -> Operation:
     return Operation(session.key, session.record.server_side_session_id, operation_id.lower(), call)
 
 
-def _check_operation_id(operation_id: str) -> None:
+def _take_operation_id(request: Any, call: ProgramCall | None) -> None:
+    """Have the operation of a program's call keep the id that it began with; `ConnectError` for what is no id."""
+    if call is not None and call.record.operation_id:
+        request.operation_id = call.record.operation_id
+    operation_id = request.operation_id
     try:
         uuid.UUID(operation_id)
     except ValueError:

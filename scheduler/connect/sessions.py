@@ -181,9 +181,16 @@ class Sessions:
     async def _check_room(self, key: SessionKey) -> None:
         prefix = f"{key.path.rpartition('/')[0]}/"
         of_user = await self._backend.scan_keys(Keyspace.ConnectSessions, prefix, limit=MAX_SESSIONS)
-        if len(of_user) >= MAX_SESSIONS:
+        if len(of_user) < MAX_SESSIONS:
+            return
+        count = 0  # those of programs do not count
+        async for page in each_page(self._backend.scan, Keyspace.ConnectSessions, prefix, limit=_PAGE):
+            for item in page:
+                with contextlib.suppress(StateCorruptError, SchemaVersionError):
+                    count += not SessionRecord.decoded(item.value, f"ConnectSessions/{item.key}").program
+        if count >= MAX_SESSIONS:
             unit = "sessions (end some of them)"
-            raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, unit, is_passing=True)
+            raise too_large(f"user {key.user!r}", count + 1, MAX_SESSIONS, unit, is_passing=True)
 
     async def change(self, session: Session, changed: Mapping[str, Any], answer: Answer) -> Session | None:
         """Write a session with *changed* fields of its record; None when it is not as it was read.
@@ -365,11 +372,12 @@ class Sessions:
 
     # ---------------------------------------------------------------- age
 
-    async def sweep(self, programs: Collection[str] = ()) -> set[str]:
+    async def sweep(self, programs: Collection[str] = (), resting: Collection[str] = ()) -> set[str]:
         """Forget sessions that are past their retention; return what the others have.
 
         That is the digests of their files, the jobs that have made their checkpoints, and the ids of what they cache.
-        Sessions of *programs*, by their paths, stay, since these go on; those of other programs go.
+        Sessions of *programs*, by their paths, stay, since these go on; those of *resting* stay, too, but not the rows
+        that they cache; those of other programs go.
         """
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
@@ -383,12 +391,15 @@ class Sessions:
                     continue
                 is_over = record.closed_ms and now_ms - record.closed_ms > _TOMBSTONE_MS
                 is_unused = now_ms - record.used_ms > self._retention_ms
-                if record.program not in programs and (record.program or is_over or is_unused):
+                is_resting = record.program in resting
+                is_kept = is_resting or record.program in programs
+                if not is_kept and (record.program or is_over or is_unused):
                     await self._forget(item.key, item.mod_revision)
                 else:
                     kept.update(artifact.digest for artifact in record.artifacts)
                     kept.add(files_digest((artifact.name, artifact.digest) for artifact in record.artifacts))
-                    kept.update(entry.name for entry in record.entries if entry.kind in (KEPT, CACHE))
+                    kinds = (KEPT,) if is_resting else (KEPT, CACHE)
+                    kept.update(entry.name for entry in record.entries if entry.kind in kinds)
         return kept
 
     async def _forget(self, path: str, mod_revision: int) -> None:

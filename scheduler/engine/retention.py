@@ -115,10 +115,17 @@ class Retention:
         settings = self._env.settings
         if self._is_kept_for_none(head):
             return ended_ms
-        retention_s = settings.result_retention_s if head.has_result else settings.record_retention_s
+        retention_s = settings.result_retention_s if head.has_result else self._record_retention_s(head)
         if head.has_history:
             retention_s = min(retention_s, settings.history_retention_s)
         return ended_ms + 1000 * retention_s
+
+    def _record_retention_s(self, head: JobHead) -> int:
+        """Return how long the job's record stays: a program's that failed for as long as a retry may come."""
+        settings = self._env.settings
+        if head.is_program and head.state is not JobState.SUCCESSFUL:
+            return max(settings.record_retention_s, settings.program_retention_s)
+        return settings.record_retention_s
 
     def _is_kept_for_none(self, head: JobHead) -> bool:
         """Return whether outputs are kept that nobody will take: those of a script's steps are for its other steps."""
@@ -178,7 +185,7 @@ class Retention:
             if not head.has_result
             and head.clean_up == "none"
             and self._script(head) is None  # a step goes after its script
-            and self._is_over(head, settings.record_retention_s, now_ms)
+            and self._is_over(head, self._record_retention_s(head), now_ms)
         ]
         past = [head for head in due if head.has_history and self._is_over(head, settings.history_retention_s, now_ms)]
         past = [head for head in past if head not in over and head not in expired]

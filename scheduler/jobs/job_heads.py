@@ -75,6 +75,8 @@ class JobTerms(Record):
     """The name of the token with which it was submitted; empty without tokens, and for a token without a name."""
     retry_of: str = ""
     """The job whose specification was submitted again."""
+    program_id: str = ""
+    """Of a retry of a program: the first job of it, whose record it goes on with."""
     labels: dict[str, str] = Field(default_factory=dict)
     """What its user finds it by."""
     deadline_ms: int = 0
@@ -166,6 +168,7 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         session_max_tasks=terms.session_max_tasks,
         principal=terms.principal,
         retry_of=terms.retry_of,
+        program_id=terms.program_id,
         labels=terms.labels,
         deadline_ms=terms.deadline_ms,
         reuse=terms.reuse,

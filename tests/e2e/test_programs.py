@@ -236,3 +236,80 @@ def test_a_script_of_sql_is_a_program(cluster, tmp_path):
     assert {call.line for call in program.calls()} >= {"script.sql:2", "script.sql:3", "script.sql:4"}
     with pytest.raises(InvalidRequestError, match="no NAME=VALUE"):
         cluster.client.run(script, args=["more"])
+
+
+def count(cluster: Cluster, table: str) -> int:
+    return cluster.client.sql(f"SELECT count(*) AS n FROM {table}").to_arrow()["n"][0].as_py()
+
+
+def test_a_program_whose_call_failed_goes_on_with_that_call_once_it_is_mended(cluster, tmp_path):
+    text = """
+spark.sql("CREATE TABLE before(n INT)")
+for n in range(3):
+    spark.sql(f"INSERT INTO before VALUES ({n})")
+print("written")
+try:
+    rows = spark.table("made_by_hand").collect()
+finally:
+    spark.stop()
+print("read", rows[0].n)
+spark = SparkSession.builder.getOrCreate()
+spark.sql("INSERT INTO before VALUES (3)")
+print(spark.table("before").count())
+"""
+    program = run(cluster, tmp_path, text)
+    assert program.wait(HANGS_S) == 1
+    assert "TABLE_OR_VIEW_NOT_FOUND" in printed(program, errors=True)
+    cluster.client.sql("CREATE TABLE made_by_hand AS SELECT 7 AS n").wait()
+    shown = cluster.cli("retry", program.id)
+    again = cluster.client.program(shown.stdout.strip())
+    assert "it goes on with the call that failed: ExecutePlan relation at app.py:9" in shown.stderr
+    assert again.wait(HANGS_S) == 0, printed(again, errors=True)
+    assert printed(again).splitlines() == ["written", "read 7", "4"]
+    assert printed(program) == printed(again)
+    assert count(cluster, "before") == 4
+    assert (again.info().program_id, again.info().attempt, again.info().retries) == (program.id, 2, 1)
+    with pytest.raises(JobFailedError):
+        program.wait(HANGS_S)
+    with pytest.raises(InvalidRequestError, match="has succeeded"):
+        again.retry()
+
+
+def test_a_cancelled_program_goes_on_behind_its_last_call_when_it_is_retried(cluster, tmp_path):
+    text = """
+import time
+spark.sql("CREATE TABLE stopped(n INT)")
+for n in range(8):
+    spark.sql(f"INSERT INTO stopped VALUES ({n})")
+    print("done", n)
+    time.sleep(0.2)
+"""
+    program = run(cluster, tmp_path, text)
+    wait_for(program, "done 2")
+    program.cancel()
+    again = program.retry()
+    assert again.wait(HANGS_S) == 0, printed(again, errors=True)
+    assert count(cluster, "stopped") == 8
+    assert list(dict.fromkeys(printed(again).splitlines())) == [f"done {n}" for n in range(8)]
+
+
+def test_a_thread_whose_call_failed_goes_on_while_the_others_stand(cluster, tmp_path):
+    text = """
+from concurrent.futures import ThreadPoolExecutor
+spark.sql("CREATE TABLE of_threads(n INT)")
+def write(n):
+    if n == 2:
+        spark.table("missing_for_threads").count()
+    spark.sql(f"INSERT INTO of_threads VALUES ({n})")
+with ThreadPoolExecutor(4) as pool:
+    for done in [pool.submit(write, n) for n in range(4)]:
+        done.result()
+spark.sql("INSERT INTO of_threads VALUES (4)")
+"""
+    program = run(cluster, tmp_path, text)
+    assert program.wait(HANGS_S) == 1
+    assert count(cluster, "of_threads") == 3
+    cluster.client.sql("CREATE TABLE missing_for_threads AS SELECT 7 AS n").wait()
+    again = program.retry()
+    assert again.wait(HANGS_S) == 0, printed(again, errors=True)
+    assert count(cluster, "of_threads") == 5

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pyarrow as pa
 
-from onager.errors import JobConflictError, JobNotFoundError, OnagerError
+from onager.errors import JobConflictError, JobNotFoundError, NotFoundError, OnagerError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer, add_OnagerSchedulerServicer_to_server
@@ -105,6 +105,10 @@ class FakeScheduler(OnagerSchedulerServicer):
         existed = request.new_job_id in self.jobs
         self.jobs[request.new_job_id] = self.jobs[request.job_id]
         return pb.RetryJobResponse(job_id=request.new_job_id, existed=existed)
+
+    def GetProgram(self, request, context):  # noqa: N802
+        self._enter("GetProgram", request, context)
+        _abort(context, NotFoundError(f"there is no program {request.program_id}"))
 
     def FetchLogs(self, request, context):  # noqa: N802
         self._enter("FetchLogs", request, context)
