@@ -28,7 +28,11 @@ if TYPE_CHECKING:
         connect,
     )
     from onager.errors import JobCancelledError, JobFailedError, OnagerError, SchedulerUnreachableError
+    from onager.programs.once import RunningProgram, once
     from onager.protocol.security import ClientSecurity
+
+    program: RunningProgram | None
+    """The program of this process, if ``onager run`` has started it."""
 
 __all__ = [
     "AttemptLog",
@@ -48,6 +52,8 @@ __all__ = [
     "View",
     "__version__",
     "connect",
+    "once",
+    "program",
 ]
 
 
@@ -58,11 +64,15 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "program":  # not kept: what imports it before the program begins gets None
+        from onager.programs.once import running
+
+        return running()
     if name not in __all__:
         raise AttributeError(f"module 'onager' has no attribute {name!r}")
     from importlib import import_module
 
-    module = {"ClientSecurity": "onager.protocol.security"}.get(
+    module = {"ClientSecurity": "onager.protocol.security", "once": "onager.programs.once"}.get(
         name, "onager.errors" if name.endswith("Error") else "onager.client"
     )
     value = getattr(import_module(module), name)

@@ -122,6 +122,7 @@ class Attempt:
                     "attempt": answer.begun.attempt,
                     "secret": secret,
                     "seed": answer.begun.seed,
+                    "calls": answer.begun.calls,
                     "retries": answer.begun.retries,
                     "user": answer.user,
                     "addresses": [target],

@@ -78,6 +78,7 @@ def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: 
             "attempt": begun.attempt,
             "secret": secret,
             "seed": begun.seed,
+            "calls": begun.calls,
             "user": user,
             "addresses": addresses,
             "files": _files(),

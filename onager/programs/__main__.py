@@ -45,7 +45,8 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     except (OSError, SyntaxError, ValueError) as error:
         say(f"{path} cannot be run: {error}")
         return 2
-    Program.retries = terms.retries
+    Program.id, Program.attempt = terms.program_id, terms.attempt
+    Program.recorded, Program.retries = terms.calls, terms.retries
     CURRENT.set(Task(ROOT, terms.seed))
     follow_tasks()
     if terms.output >= 0:

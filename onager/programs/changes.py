@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from onager.programs.channels import way
-from onager.programs.stub import CALL, Stub
+from onager.programs.stub import CALL, Program, Stub
 from onager.programs.tasks import current
 from onager.programs.terms import Terms
 
@@ -172,6 +172,7 @@ def _change_client(terms: Terms) -> None:
     client._on_exit = lambda self: None
     options = builder(terms.remote)._effective_channel_options()
     to_schedulers = way(terms, options, make)
+    Program.stub = Stub(to_schedulers)
     builder.toChannel = lambda self: to_schedulers
 
 

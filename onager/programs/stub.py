@@ -34,6 +34,7 @@ _UNNUMBERED = frozenset({"ArtifactStatus", "FetchErrorDetails", "GetStatus", "Re
 """Calls that change nothing, and are asked anew."""
 _BESIDE = frozenset({"Config", "ReleaseSession"})
 """Calls that a program, or PySpark, makes after an error, too."""
+_OWN = os.path.dirname(__file__) + os.sep
 CALL = "_onager_call"
 """The attribute of an error that says which call has failed."""
 _FATAL = (
@@ -48,9 +49,18 @@ _FATAL = (
 
 
 class Program:
-    """Where the program's own code is."""
+    """The program of this process."""
 
+    id = ""
+    attempt = 0
+    recorded = 0
+    """Calls that were recorded when the attempt began."""
+    made = 0
+    """Calls that it has made."""
+    stub: "Stub | None" = None
+    """By which it calls a scheduler; None outside of ``onager run``."""
     file = ""
+    """Where its own code is."""
     output: Output | None = None
     """Where what it prints goes, if that is not where the process prints."""
     line = ""
@@ -96,9 +106,9 @@ class Stub:
         return functools.partial(self._unary, method)
 
     def _unary(self, method: str, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
-        naming = () if method in _UNNUMBERED else _naming(method)
-        named = {"metadata": (*metadata, *naming), "timeout": timeout, **more}
-        return self._until_outcome(lambda stub: getattr(stub, method)(request, **named), naming)
+        named = () if method in _UNNUMBERED else naming(method)
+        how = {"metadata": (*metadata, *named), "timeout": timeout, **more}
+        return self.until_outcome(lambda stub: getattr(stub, method)(request, **how), named)
 
     def _upload(self, requests: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
         """Send files; what is cached by its content is sent anew whenever it is missing."""
@@ -114,25 +124,25 @@ class Stub:
                 names = [each.name for each in request.batch.artifacts]
                 names += [request.begin_chunk.name] if request.HasField("begin_chunk") else []
                 is_cached = is_cached and all(name.startswith("cache/") for name in names)
-            naming = () if is_cached else _naming("AddArtifacts")
+            named = () if is_cached else naming("AddArtifacts")
 
             def again() -> Iterator[Any]:
                 spool.seek(0)
                 for size in sizes:
                     yield kind.FromString(spool.read(size))
 
-            named = {"metadata": (*metadata, *naming), "timeout": timeout, **more}
-            return self._until_outcome(lambda stub: stub.AddArtifacts(again(), **named), naming)
+            how = {"metadata": (*metadata, *named), "timeout": timeout, **more}
+            return self.until_outcome(lambda stub: stub.AddArtifacts(again(), **how), named)
 
     def _execute(self, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Iterator[Any]:
         is_release = request.plan.command.HasField("remove_cached_remote_relation_command")
-        naming = () if is_release else _naming("ExecutePlan")
-        if naming:
+        named = () if is_release else naming("ExecutePlan")
+        if named:
             again = f" of retry {Program.retries}" if Program.retries else ""
-            request.operation_id = current().uuid_of(f"operation {naming[0][1]}{again}")
-        return self._responses(request, (*metadata, *naming), naming)
+            request.operation_id = current().uuid_of(f"operation {named[0][1]}{again}")
+        return self._responses(request, (*metadata, *named), named)
 
-    def _responses(self, request: Any, metadata: Any, naming: Any) -> Iterator[Any]:
+    def _responses(self, request: Any, metadata: Any, named: Any) -> Iterator[Any]:
         """Yield the responses, going on after the last one when the stream breaks."""
         from pyspark.sql.connect.proto import ReattachExecuteRequest
 
@@ -161,19 +171,20 @@ class Stub:
                         return
                 failed = None
             except Exception as error:
-                _judge(error, naming)
+                _judge(error, named)
                 self._way.failed(stub, error)
                 failed = error
             pause.sleep(failed)
 
-    def _until_outcome(self, ask: Callable[[Any], Any], naming: Any) -> Any:
+    def until_outcome(self, ask: Callable[[Any], Any], named: Any) -> Any:
+        """Return what *ask* returns, called with PySpark's stub, once that is an outcome; *named*: by `naming`."""
         pause = Pause()
         while True:
             stub = self._way.stub
             try:
                 return ask(stub)
             except Exception as error:
-                _judge(error, naming)
+                _judge(error, named)
                 self._way.failed(stub, error)
                 failed = error
             pause.sleep(failed)
@@ -203,10 +214,10 @@ class Pause:
         self._tries += 1
 
 
-def _judge(error: Exception, naming: Any) -> None:
+def _judge(error: Exception, named: Any) -> None:
     """Return if a later try may do; raise an outcome; end the process if the program cannot go on.
 
-    *naming*: the metadata that name the call.
+    *named*: the metadata that name the call.
     """
     import grpc
 
@@ -215,8 +226,8 @@ def _judge(error: Exception, naming: Any) -> None:
     failed: Any = error
     trailing = dict(failed.trailing_metadata() or ())
     if RECORDED in trailing:
-        if naming:
-            task, _, number = naming[0][1].partition("/")
+        if named:
+            task, _, number = named[0][1].partition("/")
             Program.failed = FailedCall(task, int(number), current().tasks)
             setattr(failed, CALL, Program.failed)
         raise error
@@ -244,9 +255,11 @@ def say(text: str) -> None:
     print(f"onager: {text}", file=sys.stderr, flush=True)
 
 
-def _naming(method: str) -> tuple[tuple[str, Any], ...]:
+def naming(method: str) -> tuple[tuple[str, Any], ...]:
+    """Return the metadata that name the next call of the task, of the *method*."""
     task = current()
     name = task.call()
+    Program.made += 1
     if method not in _BESIDE:
         Program.failed = None
     if Program.output is not None and task.path == ROOT:
@@ -264,7 +277,7 @@ def _line() -> str:
         name = frame.f_code.co_filename
         if name == Program.file:
             return f"{os.path.basename(name)}:{frame.f_lineno}"
-        if not found and "pyspark" not in name and name != __file__ and "/lib/python" not in name:
+        if not found and "pyspark" not in name and not name.startswith(_OWN) and "/lib/python" not in name:
             found = f"{os.path.basename(name)}:{frame.f_lineno}"
         frame = frame.f_back
     return found

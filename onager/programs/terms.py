@@ -17,6 +17,8 @@ class Terms:
     """The schedulers, each as ``HOST:PORT``, or as ``unix:PATH`` for a socket; one is used at a time."""
     files: dict[str, str] = field(default_factory=dict)
     """By the names in `ClientSecurity`: the files with the token, with certificates, and with a key."""
+    calls: int = 0
+    """Calls that were recorded when the attempt began."""
     retries: int = 0
     """How often the program was gone on with after its end."""
     conf: dict[str, str] = field(default_factory=dict)

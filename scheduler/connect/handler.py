@@ -22,6 +22,7 @@ from onager.protocol.spark_connect import METHODS, SERVICE, request_of
 from onager.scheduler.connect.failures import ConnectError, given_up, status_of, status_of_ours, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES
 from onager.scheduler.connect.program_calls import CallAnsweredError, ProgramCall
+from onager.scheduler.connect.program_targets import once_of
 from onager.scheduler.connect.service import SparkConnectService
 
 log = structlog.get_logger(__name__)
@@ -31,6 +32,7 @@ _BYTES: Final = {
     "ExecutePlan": MAX_PLAN_BYTES,
     "AnalyzePlan": MAX_PLAN_BYTES,
     "AddArtifacts": 4 * MIB,
+    "Config": 2 * MIB,  # the outcome of a function of a program
 }
 """The largest request of a method, or one message of it; others: `_SMALL_BYTES`."""
 _PARTS: Final = 20_000
@@ -184,6 +186,8 @@ async def _outcome(call: _Call, serve: Callable[[], Awaitable[Any]]) -> bytes:
     if recorded is None or not recorded.name.is_recorded:
         return _encoded(await serve())
     if not recorded.record.is_done:
+        if once_of(call.request) and not call.request.operation.HasField("set"):
+            return _encoded(await serve())  # the function has not been called yet
         with suppress(CallAnsweredError):
             await recorded.settle([_encoded(await serve())])
     (answer,) = [answer async for answer in recorded.responses()]

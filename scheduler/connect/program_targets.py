@@ -12,6 +12,8 @@ from onager.protocol.spark_connect import Relation
 from onager.scheduler.connect.failures import ConnectError
 from onager.scheduler.connect.plans import checked
 
+ONCE: Final = "onager.once:"
+"""The beginning of the key of `Config` by which the outcome of a function is asked for, or set; its name follows."""
 _ONEOFS: Final = {"AnalyzePlan": "analyze", "Interrupt": "interrupt"}
 _COMMENT: Final = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _NAME: Final = r"(?:`[^`]*`|[\w$-]+)(?:\s*\.\s*(?:`[^`]*`|[\w$-]+))*"
@@ -30,8 +32,19 @@ _QUOTES: Final = re.compile(r"[`\s]")
 _TARGET_CHARS: Final = 512
 
 
+def once_of(request: Any) -> str:
+    """Return the key of the function whose outcome a request asks for, or sets; "" for any other request."""
+    if request.DESCRIPTOR.name != "ConfigRequest":
+        return ""
+    operation = request.operation
+    keys = [*operation.get_option.keys, *(pair.key for pair in operation.set.pairs)]
+    return str(keys[0]) if len(keys) == 1 and keys[0].startswith(ONCE) else ""
+
+
 def kind_of(method: str, request: Any) -> str:
     """Return what kind of call a request of *method* is."""
+    if once_of(request):
+        return "once"
     if method == "ExecutePlan":
         try:
             return f"{method} {checked(request)}"
@@ -44,7 +57,9 @@ def kind_of(method: str, request: Any) -> str:
 
 
 def target_of(request: Any) -> str:
-    """Return what a request writes to or makes; "" for one that does not, or of which that is not known."""
+    """Return what a request writes to, makes or calls; "" for one that does not, or of which that is not known."""
+    if key := once_of(request):
+        return key.removeprefix(ONCE)[:_TARGET_CHARS]
     if request.DESCRIPTOR.name != "ExecutePlanRequest" or request.plan.WhichOneof("op_type") != "command":
         return ""
     command = request.plan.command

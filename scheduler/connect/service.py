@@ -18,6 +18,7 @@ from onager.scheduler.connect.operation import Operation
 from onager.scheduler.connect.operations import Operations
 from onager.scheduler.connect.plans import checked
 from onager.scheduler.connect.program_calls import ProgramCall, ProgramCalls, call_name
+from onager.scheduler.connect.program_targets import once_of
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.sessions import Session, Sessions
@@ -146,7 +147,9 @@ class SparkConnectService:
     # ---------------------------------------------------------------- sessions
 
     async def Config(self, request: Any, content: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
-        """Read or change settings."""
+        """Read or change settings; or take in the outcome of a function of a program, to be recorded."""
+        if call is not None and call.name.is_recorded and once_of(request):
+            return sc.ConfigResponse(pairs=request.operation.set.pairs)
         session = await self._open(request, call)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
             check_settings({pair.key: pair.value for pair in request.operation.set.pairs})

@@ -313,3 +313,58 @@ spark.sql("INSERT INTO of_threads VALUES (4)")
     again = program.retry()
     assert again.wait(HANGS_S) == 0, printed(again, errors=True)
     assert count(cluster, "of_threads") == 5
+
+
+def test_a_function_that_is_killed_before_its_result_is_recorded_is_called_again_and_then_never(cluster, tmp_path):
+    (tmp_path / "effects").touch()
+    text = f"""
+import os, signal, sys, time
+import onager
+PATH = {str(tmp_path / "effects")!r}
+def effect(word):
+    with open(PATH, "a") as file:
+        file.write(word + " ")
+    count = len(open(PATH).read().split())
+    if count == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return count
+spark.sql("CREATE TABLE effects(n INT)")
+n = onager.once(effect, "done")
+spark.sql(f"INSERT INTO effects VALUES ({{n}})")
+print("effect", n, onager.program.id, onager.program.attempt)
+time.sleep(1)
+try:
+    onager.once(lambda: 1 / 0)
+except ZeroDivisionError as error:
+    print("caught", error, onager.program.is_replaying)
+"""
+    program = run(cluster, tmp_path, text)
+    wait_for(program, "effect 2")
+    process_of(cluster, program).kill()
+    assert program.wait(HANGS_S) == 0, printed(program, errors=True)
+    assert (tmp_path / "effects").read_text() == "done done "
+    lines = list(dict.fromkeys(printed(program).splitlines()))
+    assert lines[0] == f"effect 2 {program.id} 2"
+    assert lines[-1] == "caught division by zero False"
+    assert count(cluster, "effects") == 1
+    calls = [(call.kind, call.target, call.line) for call in program.calls() if call.kind == "once"]
+    assert calls == [("once", "effect", "app.py:15"), ("once", "<lambda>", "app.py:20")]
+
+
+def test_a_function_that_has_failed_is_called_again_by_a_retry(cluster, tmp_path):
+    text = f"""
+import onager
+spark.sql("CREATE TABLE once_failed(n INT)")
+spark.sql("INSERT INTO once_failed VALUES (1)")
+def read():
+    with open({str(tmp_path / "given")!r}) as file:
+        return file.read(), spark.table("once_failed").count()
+print(onager.once(read))
+"""
+    program = run(cluster, tmp_path, text)
+    assert program.wait(HANGS_S) == 1
+    (tmp_path / "given").write_text("given")
+    again = program.retry()
+    assert again.wait(HANGS_S) == 0, printed(again, errors=True)
+    assert printed(again) == "('given', 1)\n"
+    assert count(cluster, "once_failed") == 1
