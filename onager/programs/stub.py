@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from onager.programs.channels import ERROR, Way
 from onager.programs.output import Output
-from onager.programs.tasks import ROOT, current
+from onager.programs.tasks import CURRENT, ROOT, current
 
 CALL_HEADER = "onager-call"
 LINE_HEADER = "onager-line-bin"
@@ -72,7 +72,10 @@ class Program:
 
 
 class FailedCall(NamedTuple):
-    """A call of which an error is the outcome."""
+    """A call of which an error is the outcome, and behind which its task has made none before that error.
+
+    What a task does while the rows of a call come may be writes, which a retry must not do again.
+    """
 
     task: str
     number: int
@@ -226,9 +229,9 @@ def _judge(error: Exception, named: Any) -> None:
     failed: Any = error
     trailing = dict(failed.trailing_metadata() or ())
     if RECORDED in trailing:
-        if named:
-            task, _, number = named[0][1].partition("/")
-            Program.failed = FailedCall(task, int(number), current().tasks)
+        task = CURRENT.get(None)
+        if named and task is not None and named[0][1] == f"{task.path}/{task.calls}":
+            Program.failed = FailedCall(task.path, task.calls, task.tasks)
             setattr(failed, CALL, Program.failed)
         raise error
     name = ""

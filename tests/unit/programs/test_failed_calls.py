@@ -1,9 +1,13 @@
 """Which call has ended a program, and what of its output a retry prints anew."""
 
+from types import SimpleNamespace
+
+import grpc
 import pytest
 
 from onager.program_output import FAILED, STDOUT, Cut, Frame, OutputFolder, frames_of, shown
-from onager.programs.stub import FailedCall, Program, failed_call
+from onager.programs.stub import RECORDED, FailedCall, Program, Stub, failed_call, naming
+from onager.programs.tasks import CURRENT, Task
 
 CALL = FailedCall("0", 3, 1)
 
@@ -71,6 +75,30 @@ def test_an_exit_behind_a_handler_is_that_of_the_last_call_if_it_has_failed():
     assert failed_call(SystemExit(1)) is None
     Program.failed = CALL
     assert failed_call(SystemExit(1)) == CALL
+
+
+class RecordedError(grpc.RpcError):
+    def trailing_metadata(self):
+        return ((RECORDED, "yes"),)
+
+
+@pytest.mark.parametrize("calls_since", [0, 1])
+def test_an_error_that_comes_behind_later_calls_names_none_since_these_may_have_written(calls_since):
+    token = CURRENT.set(Task("0", "seed"))
+    try:
+        named = naming("ExecutePlan")
+        for _ in range(calls_since):
+            naming("ExecutePlan")
+        error = RecordedError()
+
+        def ask(_):
+            raise error
+
+        with pytest.raises(RecordedError):
+            Stub(SimpleNamespace(stub=None)).until_outcome(ask, named)
+    finally:
+        CURRENT.reset(token)
+    assert failed_call(error) == (None if calls_since else FailedCall("0", 1, 0))
 
 
 def test_a_retry_prints_anew_what_comes_behind_the_call_that_failed(tmp_path):
