@@ -60,7 +60,7 @@ class ProgramHost:
                 _, status = os.waitpid(self._pid, 0)
             except ChildProcessError:
                 return
-            if self._leaves.is_set():
+            if self._leaves.is_set() or status == 0:  # 0: it was drained, and so was the executor
                 return
             log.warning("programs_process_died", exit_code=os.waitstatus_to_exitcode(status))
             os.close(self._pipe)
