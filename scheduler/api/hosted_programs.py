@@ -37,7 +37,7 @@ class HostedPrograms:
         job = await self.queries.fresh(task.job_id)
         if not is_held(job.graph, task, request.executor_id, request.incarnation):
             raise NotFoundError(f"executor {request.executor_id} does not hold {task}: the program goes on elsewhere")
-        owner = self._owner(task.job_id)
+        owner = await self._owner(task.job_id)
         begun = await self.programs.begin(
             owner,
             pb.BeginProgramRequest(
@@ -48,19 +48,19 @@ class HostedPrograms:
 
     async def end(self, request: pb.EndAttemptRequest) -> None:
         """Note that a program has ended by itself; what it has left running is cancelled."""
-        key = ProgramKey(self._owner(JobId(request.task.job_id)), request.end.program_id)
+        key = ProgramKey(await self._owner(JobId(request.task.job_id)), request.end.program_id)
         await self.programs.end(key.owner, request.end)
         await self.interrupt(key.path)
 
-    def _owner(self, job_id: JobId) -> str:
-        head = self.heads.get(job_id)
+    async def _owner(self, job_id: JobId) -> str:
+        head = await self.heads.known(job_id)
         if head is None:
             raise NotFoundError(f"there is no job {job_id}")
         return head.principal
 
     async def close(self, job_id: JobId, why: str) -> None:
         """End a program whose job ends: from now on no call of it has an effect, and what it runs is cancelled."""
-        key = ProgramKey(self._owner(job_id), job_id)
+        key = ProgramKey(await self._owner(job_id), job_id)
         if await self.programs.close(key, why):
             await self.interrupt(key.path)
 

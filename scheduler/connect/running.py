@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from onager.execution_graph import JobState
-from onager.ids import JobId
+from onager.ids import PROGRAM_LABEL, JobId
 from onager.protocol.security import caller, principal
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -16,8 +16,6 @@ from onager.state_backend import Keyspace, StateBackendClient, each_page
 
 USER, SESSION, OPERATION = "connect.user", "connect.session", "connect.op"
 """Labels of an operation's job."""
-PROGRAM: Final = "connect.program"
-"""The label of an operation's job that is a call of a program: ``OWNER/ID``, as its record has it."""
 TAG: Final = "connect.tag."
 LABEL_CHARS: Final = 256
 _NAMESPACE: Final = uuid.UUID("5f0a4d1c-7a2e-5b58-9d0c-0b6a6e9f1c55")
@@ -68,7 +66,7 @@ class RunningOperations:
         """Cancel all operations of a program that run."""
         await self._read_active()
         for head in list(self.heads.active()):
-            if head.labels.get(PROGRAM) == path:
+            if head.labels.get(PROGRAM_LABEL) == path:
                 await self.local.coordinator(JobId(head.job_id)).cancel_job("its program has ended", principal())
 
     async def states(self, key: SessionKey, operation_ids: Iterable[str]) -> dict[str, JobState | None]:

@@ -1,5 +1,6 @@
 """Programs that the cluster runs: ``onager run``."""
 
+import json
 from pathlib import Path
 
 import psutil
@@ -116,6 +117,20 @@ print(sorted(row.n for row in spark.table("counted").collect()))
     calls = list(program.calls())
     assert {call.line for call in calls if call.target.endswith(" counted")} == {"app.py:5", "app.py:7"}, calls
     assert all(call.done for call in calls)
+    assert {call.attempt for call in calls} == {1, 2, 3}
+    shown = cluster.cli("job", program.id).stdout
+    for line in ("attempts: 3", f"calls: {len(calls)} (onager calls {program.id})", "last call: app.py:10, "):
+        assert line in shown, shown
+    assert "exit code: 0" in shown
+    table = cluster.cli("calls", program.id).stdout.splitlines()
+    assert table[0].split() == ["TIME", "LINE", "CALL", "TARGET", "ATTEMPT", "STATE", "JOB"]
+    assert len(table) == len(calls) + 2, "two lines of headers"
+    listed = json.loads(cluster.cli("calls", program.id, "-o", "json").stdout)
+    assert [call["at_ms"] for call in listed] == sorted(call.at_ms for call in calls)
+    mine = {call.job_id for call in calls if call.job_id}
+    assert len(mine) > 9
+    assert not mine & {job.job_id for job in cluster.client.jobs(limit=1000)}, "they are listed when they are asked for"
+    assert mine <= {job.job_id for job in cluster.client.jobs(limit=1000, steps=True)}
 
 
 def test_a_program_goes_on_when_what_runs_it_or_the_scheduler_dies(cluster, tmp_path):
