@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
+from onager.caches import cache_of
 from onager.execution_graph.events import OutputsTaken, TakenOutput
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.settling import settled, superseded
@@ -107,7 +108,8 @@ def _fits(graph: ExecutionGraph, taken: TakenOutput) -> bool:
         return False
     spec = graph.stages[taken.stage_id].spec
     is_same = bool(spec.fingerprint) and spec.fingerprint == taken.fingerprint  # the report of a plan may come late
-    is_alike = spec.work is StageWork.QUERY and spec.output.kind == "exchange" and spec.is_deterministic
+    is_fixed = spec.is_deterministic or bool(cache_of(spec.fingerprint))  # a program caches what it wants to stay
+    is_alike = spec.work is StageWork.QUERY and spec.output.kind == "exchange" and is_fixed
     has_all = bool(taken.outputs) and all(map(_stays, taken.outputs))
     return is_same and is_alike and spec.feed is None and has_all and taken.job_id != graph.job_id
 

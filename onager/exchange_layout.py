@@ -8,6 +8,8 @@
 - ``{exchange}/.connect/{digest}.unpacked/``: an archive of those, unpacked
 - ``{exchange}/.connect/{digest of files}/``: links to these, by the names under which a program's Python finds them
 - ``{exchange}/.checkpoints/{job_id}/``: the rows of a checkpoint, a dataset of Parquet files
+- ``{exchange}/.programs/{folder}/{nonce}``: what came of a call of a program, where that is large
+- ``{exchange}/.programs/{folder}/output/``: what a program printed (`onager.program_output`)
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
 
@@ -22,8 +24,6 @@ from onager.ids import is_digest, is_job_id, is_life
 PROBE = ".onager-probe-"
 """The prefix of files that only test whether the exchange directory is usable."""
 
-PROGRAMS = ".programs"
-"""The folder with a folder for each program: what it printed."""
 CONNECT_ARTIFACTS = ".connect"
 """The folder of the files that were added to sessions of Spark Connect."""
 
@@ -31,6 +31,8 @@ CONNECT_UNPACKED = ".unpacked"
 """How the name of an unpacked archive's folder ends."""
 CHECKPOINTS = ".checkpoints"
 """The folder of the checkpoints of sessions of Spark Connect."""
+PROGRAMS = ".programs"
+"""The folder of what came of calls of programs."""
 
 SUCCESS = "_SUCCESS"
 """The file in a dataset that says that it is whole."""
@@ -84,11 +86,11 @@ def checkpoint(job_id: str) -> str:
     return f"{CHECKPOINTS}/{job_id}"
 
 
-def program_output(program_id: str) -> str:
-    """Return the folder with what a program printed, below the exchange directory; `ValueError` for no id."""
-    if not is_job_id(program_id):
-        raise ValueError(f"{program_id!r} is no id of a program")
-    return f"{PROGRAMS}/{program_id}"
+def program_output(folder: str) -> str:
+    """Return where what a program printed is, below the exchange directory; *folder* is that of its files."""
+    if not is_life(folder):
+        raise ValueError(f"{folder!r} is no folder of a program")
+    return f"{PROGRAMS}/{folder}/output"
 
 
 def is_checkpoint(path: str) -> bool:

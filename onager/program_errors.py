@@ -26,3 +26,13 @@ class NotDeterministicError(OnagerError):
         self.call = call
         self.before = before
         self.now = now
+
+
+class ProgramLimitError(OnagerError):
+    """A program has recorded as much as one may: it cannot go on, whoever begins it again."""
+
+    def __init__(self, program_id: str, limit: str, call: str) -> None:
+        super().__init__(f"program {program_id} has reached its limit of {limit}: {call} cannot be recorded")
+        self.program_id = program_id
+        self.limit = limit
+        self.call = call

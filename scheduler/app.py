@@ -40,6 +40,7 @@ from onager.scheduler.connect.program_calls import list_calls
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.bundles import ClusterView, Env, Store
+from onager.scheduler.engine.caches import Caches
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher, Lane
 from onager.scheduler.engine.feasibility import Feasibility
@@ -75,8 +76,10 @@ from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.jobs.results import ResultStore
 from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.loops import every, whenever
+from onager.scheduler.outcome_files import OutcomeFiles
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.input_locality import InputLocality
+from onager.scheduler.program_limits import ProgramUsages
 from onager.scheduler.programs import Programs
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
@@ -162,6 +165,7 @@ class SchedulerApp:
             window_s=settings.quarantine_window_s,
             for_s=settings.quarantine_s,
         )
+        self.caches = Caches(self.heads)
         self.reuse = Reuse(self.jobs, has_users=settings.auth_token_file is not None)
         cluster = Cluster(
             slots=lambda: self.executors.total_slots,
@@ -223,7 +227,9 @@ class SchedulerApp:
         new_jobs = NewJobs(settings, self.jobs, self.blobs, clock)
         self.steps = Steps(self.env, self.store, self.view, new_jobs, self.local)
         submissions = Submissions(settings, new_jobs, self.notes)
-        self.programs = Programs(self._backend, clock, retention_s=settings.program_retention_s)
+        usages = ProgramUsages(self._backend, limit_bytes=settings.program_store_bytes)
+        files = OutcomeFiles(settings.exchange_dir)
+        self.programs = Programs(self._backend, clock, usages, files, retention_s=settings.program_retention_s)
         running = RunningOperations(self._backend, self.heads, self.local, self.notes)
         queries = JobQueries(
             self.jobs,
@@ -239,12 +245,34 @@ class SchedulerApp:
         self.hosted = HostedPrograms(self.programs, queries, self.heads, self.ownership, running.interrupt_program)
         self.service = self._make_service(submissions, queries)
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
-        self.results.check_exchange = self.places.check_exchange
+        self.results.check_exchange = files.check_exchange = self.places.check_exchange
         self.spark_connect = spark_connect(
-            self.env, self.store, self.service, submissions, running, self.requests, self.places
+            self.env,
+            self.store,
+            self.service,
+            submissions,
+            running,
+            self.requests,
+            self.places,
+            self.retention,
+            self.caches,
         )
-        self.gateway = ExecutorGateway(
-            settings,
+        self.gateway = self._make_gateway()
+        self.for_schedulers = SchedulerGatewayService(
+            self.local,
+            self.loads,
+            self.forwarding,
+            self.jobs,
+            self.ownership,
+            self.schedulers,
+            progress,
+            self.live,
+            self.requests,
+        )
+
+    def _make_gateway(self) -> ExecutorGateway:
+        return ExecutorGateway(
+            self.settings,
             self.executors,
             self.tasks,
             self.reconciler,
@@ -259,17 +287,6 @@ class SchedulerApp:
             self._backend,
             self.places,
             self.hosted,
-        )
-        self.for_schedulers = SchedulerGatewayService(
-            self.local,
-            self.loads,
-            self.forwarding,
-            self.jobs,
-            self.ownership,
-            self.schedulers,
-            progress,
-            self.live,
-            self.requests,
         )
 
     def _make_service(self, submissions: Submissions, queries: JobQueries) -> SchedulerService:
@@ -426,6 +443,7 @@ class SchedulerApp:
         self.loads.on_head(job_id, head)
         self.steps.on_head(job_id, head)
         self.reuse.on_head(job_id, head)
+        self.caches.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
 
@@ -451,6 +469,7 @@ class SchedulerApp:
             )
 
     async def _sweep_connect(self) -> None:
+        await self.programs.make_room()
         if self.rounds.has_begun("connect", _CONNECT_SWEEP_S):
             await self.spark_connect.sweep(with_files=await self.rounds.claim("connect", _CONNECT_SWEEP_S))
 
@@ -470,6 +489,7 @@ class SchedulerApp:
                 if not self.executors.is_alive(executor_id, incarnation):
                     await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
         await self.calls.close_gone(self.executors.is_alive)
+        await self.caches.tidy()
         await self.retention.sweep()
         await self.retention.sweep_audit()
         await self.retention.limit_audit()

@@ -19,6 +19,8 @@ from onager.errors import InvalidRequestError, NotFoundError, OnagerError, State
 from onager.ids import may_be_drawn
 from onager.program_errors import AttemptSupersededError
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler.outcome_files import OutcomeFiles
+from onager.scheduler.program_limits import ProgramUsages, Usage
 from onager.scheduler.records import Expected, Record
 from onager.state_backend import (
     ABSENT,
@@ -79,6 +81,10 @@ class ProgramRecord(Record):
     """SHA-256 of what only this attempt knows."""
     calls_before: int = 0
     """Calls that were recorded when the attempt began."""
+    store_bytes_before: int = 0
+    """What these have in the store."""
+    file_bytes_before: int = 0
+    """And in files."""
     barren: int = 0
     """Attempts before it, in a row, that recorded nothing new."""
     began_ms: int = 0
@@ -96,6 +102,16 @@ class ProgramRecord(Record):
         """Return the program's key."""
         return ProgramKey(self.owner, self.program_id)
 
+    @property
+    def usage_before(self) -> Usage:
+        """Return what was recorded when the attempt began."""
+        return Usage(self.calls_before, self.store_bytes_before, self.file_bytes_before)
+
+    @property
+    def folder(self) -> str:
+        """Return the name of the folder of its files, which no other program has, nor a later one of its id."""
+        return hashlib.sha256(f"files of {self.seed}".encode()).hexdigest()[:32]
+
 
 class Fence(NamedTuple):
     """What a write of an attempt expects, so that none of an earlier attempt has an effect."""
@@ -109,13 +125,32 @@ class Fence(NamedTuple):
         return {self.key.place: self.revision}
 
 
+class KnownPrograms(NamedTuple):
+    """The programs of which there are records, by their paths."""
+
+    going_on: set[str]
+    """Those that have not ended."""
+    folders: set[str] | None
+    """The folders of all; None if a record cannot be read."""
+
+
 class Programs:
     """The programs of all owners."""
 
-    def __init__(self, backend: StateBackendClient, clock: Clock, *, retention_s: int) -> None:
+    def __init__(
+        self,
+        backend: StateBackendClient,
+        clock: Clock,
+        usages: ProgramUsages,
+        files: OutcomeFiles,
+        *,
+        retention_s: int,
+    ) -> None:
         """A program is forgotten *retention_s* after its end."""
         self._backend = backend
         self._clock = clock
+        self.usages = usages
+        self.files = files
         self._retention_ms = retention_s * 1000
 
     # ---------------------------------------------------------------- attempts
@@ -132,20 +167,20 @@ class Programs:
             raise InvalidRequestError("the secret of an attempt is 32 to 64 of 0-9 a-f")
         for _ in range(_TRIES):
             before, revision = await self._read(key)
-            calls = await self._count(key)
             if before is not None:
                 _check_same(before, request)
+            usage = await self.usages.count(key.path)
             if before is not None and (before.ended_ms or knows(before, request.secret)):
-                return _begun(before, calls)
-            record = self._next(key, request, before, calls)
+                return _begun(before, usage.calls)
+            record = self._next(key, request, before, usage)
             written = await commit_settled(self._backend, [Put(*key.place, record.encoded())], {key.place: revision})
             if isinstance(written, Committed):
-                log.info("program_attempt", program_id=key.program_id, attempt=record.attempt, calls=calls)
-                return _begun(record, calls)
+                log.info("program_attempt", program_id=key.program_id, attempt=record.attempt, calls=usage.calls)
+                return _begun(record, usage.calls)
         raise StateUnavailableError(f"attempts of program {key.program_id} begin too often: try again")
 
     def _next(
-        self, key: ProgramKey, request: pb.BeginProgramRequest, before: ProgramRecord | None, calls: int
+        self, key: ProgramKey, request: pb.BeginProgramRequest, before: ProgramRecord | None, usage: Usage
     ) -> ProgramRecord:
         now_ms = self._clock.now_ms()
         digest = _digest(request.secret)
@@ -162,13 +197,18 @@ class Programs:
                 began_ms=now_ms,
                 attempt_ms=now_ms,
             )
-        is_barren = calls == before.calls_before and now_ms - before.attempt_ms < _BARREN_MS
+        is_barren = usage.calls == before.calls_before and now_ms - before.attempt_ms < _BARREN_MS
         barren = before.barren + 1 if is_barren else 0
         if barren == MAX_BARREN:
             why = f"{MAX_BARREN} attempts in a row ended before they had made a new call"
             return before.model_copy(update={"ended_ms": now_ms, "exit_code": 1, "why_ended": why})
         attempt = {"attempt": before.attempt + 1, "secret_digest": digest, "attempt_ms": now_ms}
-        return before.model_copy(update={**attempt, "calls_before": calls, "barren": barren})
+        counted = {
+            "calls_before": usage.calls,
+            "store_bytes_before": usage.store_bytes,
+            "file_bytes_before": usage.file_bytes,
+        }
+        return before.model_copy(update={**attempt, **counted, "barren": barren})
 
     async def end(self, owner: str, request: pb.EndProgramRequest) -> None:
         """Note that a program has ended by itself; `AttemptSupersededError` if another attempt counts."""
@@ -204,6 +244,11 @@ class Programs:
                 return True
         raise StateUnavailableError(f"program {key.program_id} could not be ended: try again")
 
+    async def folder(self, key: ProgramKey) -> str:
+        """Return the name of the folder of a program's files; empty if it never began."""
+        record, _ = await self._read(key)
+        return "" if record is None else record.folder
+
     async def info(self, key: ProgramKey) -> pb.ProgramInfo:
         """Return how a program stands; `NotFoundError` if it never began."""
         record, _ = await self._read(key)
@@ -218,7 +263,7 @@ class Programs:
             began_ms=record.began_ms,
             attempt_ms=record.attempt_ms,
             ended_ms=record.ended_ms,
-            calls=await self._count(key),
+            calls=(await self.usages.count(key.path)).calls,
         )
 
     async def _read(self, key: ProgramKey) -> tuple[ProgramRecord | None, int]:
@@ -227,15 +272,31 @@ class Programs:
             return None, ABSENT
         return ProgramRecord.decoded(found.value, f"Programs/{found.key}"), found.mod_revision
 
-    async def _count(self, key: ProgramKey) -> int:
-        pages = each_page(self._backend.scan_keys, Keyspace.ProgramCalls, f"{key.path}/", limit=_PAGE)
-        return sum([len(page) async for page in pages])
-
     # ---------------------------------------------------------------- age
 
-    async def sweep(self) -> set[str]:
-        """Forget programs that are past their retention; return the paths of those that go on."""
-        going_on: set[str] = set()
+    async def sweep(self) -> KnownPrograms:
+        """Forget programs that are past their retention, and others that have ended while all have too much."""
+        kept = await self._swept()
+        await self.usages.count_all(list(kept))
+        kept = await self._with_room(kept)
+        going_on = {path for path, (record, _) in kept.items() if record is None or not record.ended_ms}
+        records = [record for record, _ in kept.values()]
+        folders = {record.folder for record in records if record is not None}
+        return KnownPrograms(going_on, folders if None not in records else None)
+
+    @property
+    def lack_room(self) -> bool:
+        """Return whether all programs together have too much in the store."""
+        return self.usages.excess_bytes > 0
+
+    async def make_room(self) -> None:
+        """Forget programs that have ended, the oldest end first, while all together have too much in the store."""
+        if self.lack_room:
+            await self._with_room(await self._swept())
+
+    async def _swept(self) -> "_Records":
+        """Forget programs that are past their retention; return the records of the others, and their revisions."""
+        kept: _Records = {}
         now_ms = self._clock.now_ms()
         async for page in each_page(self._backend.scan, Keyspace.Programs, limit=_PAGE):
             for item in page:
@@ -243,17 +304,41 @@ class Programs:
                     record = ProgramRecord.decoded(item.value, f"Programs/{item.key}")
                 except OnagerError as error:
                     log.warning("program_unreadable", key=item.key, error=str(error))
-                    going_on.add(item.key)
+                    kept[item.key] = None, item.mod_revision
                     continue
-                if not record.ended_ms:
-                    going_on.add(item.key)
-                elif now_ms - record.ended_ms > self._retention_ms:
-                    await self._forget(item.key, item.mod_revision)
-        return going_on
+                is_over = record.ended_ms and now_ms - record.ended_ms > self._retention_ms
+                if not (is_over and await self._forget(item.key, record, item.mod_revision)):
+                    kept[item.key] = record, item.mod_revision
+        return kept
 
-    async def _forget(self, path: str, revision: int) -> None:
+    async def _with_room(self, kept: "_Records") -> "_Records":
+        ended = [
+            (record.ended_ms, path) for path, (record, _) in kept.items() if record is not None and record.ended_ms
+        ]
+        for _, path in sorted(ended):
+            if not self.lack_room:
+                break
+            record, revision = kept[path]
+            if record is not None and await self._forget(path, record, revision):
+                log.info("program_removed_for_room", program=path)
+                del kept[path]
+        return kept
+
+    async def _forget(self, path: str, record: ProgramRecord, revision: int) -> bool:
+        """Remove what is known of a program that has ended; return whether that is done."""
+        try:
+            await self.files.remove(record.folder)
+        except OnagerError as error:
+            log.warning("program_not_removed", program=path, error=str(error))
+            return False
         ops: list[Op] = [Delete(Keyspace.Programs, path), DeleteRange(Keyspace.ProgramCalls, f"{path}/")]
         await self._backend.put_txn(ops, expect={(Keyspace.Programs, path): revision})
+        self.usages.forget(path)
+        return True
+
+
+_Records = dict[str, tuple[ProgramRecord | None, int]]
+"""By the paths of programs: the record, None if it cannot be read, and its revision."""
 
 
 def _digest(secret: str) -> str:

@@ -77,6 +77,9 @@ class SchedulerSettings(ProcessSettings):
     """How long a session of Spark Connect that nobody uses is kept."""
     program_retention_s: int = Field(default=7 * 24 * _HOUR_S, ge=60)
     """How long the calls of a program that has ended are kept."""
+    program_store_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
+    """What the calls of all programs may take in the store: a share of its quota, which etcd has at 2 GiB by default.
+    Beyond it, programs that have ended are forgotten, the oldest end first; if that is not enough, new calls wait."""
     history_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
     """How long the events of an ended job can be read; no longer than its record is kept."""
     history_dir: Path | None = None

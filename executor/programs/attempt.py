@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -21,9 +20,11 @@ from onager.execution_graph import FailureKind
 from onager.executor.agent.backoff import Backoff
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.attempt_logs import AttemptLogs
-from onager.executor.programs.folder import Folder, command, environment, folder_of
+from onager.executor.programs.folder import Folder, folder_of
 from onager.executor.programs.printed import Printed
+from onager.executor.programs.process import Pipes, ProgramProcess, WarmProgram, started
 from onager.executor.programs.relay import Schedulers, relaying
+from onager.executor.warm.processes import NotStartedError, WarmProcesses
 from onager.ids import TaskKey
 from onager.program_errors import AttemptSupersededError
 from onager.program_output import OutputFolder, shown
@@ -52,6 +53,7 @@ class Host(NamedTuple):
     """How much memory the processes of a program may use."""
     gateway: SchedulerGateway
     schedulers: Schedulers
+    warm: WarmProcesses[WarmProgram]
     clock: Clock
     logs: AttemptLogs
 
@@ -121,11 +123,12 @@ class Attempt:
                     "secret": secret,
                     "seed": answer.begun.seed,
                     "user": answer.user,
-                    "address": "localhost:15002",  # of no meaning: the target counts
-                    "target": target,
+                    "addresses": [target],
                     "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
                 }
-                code = await self._process(folder, terms)
+                code = await self._process(
+                    folder, Path(local_path(self.host.exchange_dir)) / program_output(answer.folder), terms
+                )
         if code < 0:
             name = signal.Signals(-code).name
             raise _Over(FailureKind.TASK_KILLED, f"the process of the program was killed by {name}")
@@ -152,40 +155,30 @@ class Attempt:
 
     # ---------------------------------------------------------------- the process
 
-    async def _process(self, folder: Folder, terms: dict[str, object]) -> int:
-        """Run the process to its end, and return its exit code, or a signal's number with a minus."""
-        kept = Path(local_path(self.host.exchange_dir)) / program_output(self.key.job_id)
+    async def _process(self, folder: Folder, kept: Path, terms: dict[str, object]) -> int:
+        """Run the process to its end, and return its exit code, or a signal's number with a minus.
+
+        *kept*: where what it prints is kept.
+        """
         before = await asyncio.to_thread(shown, kept)
         output = await asyncio.to_thread(OutputFolder, kept, int(str(terms["attempt"])))
         printed = Printed(output, before, lambda text: self.host.logs.add(self.key, shown_text(text)))
-        given, frames = os.pipe(), os.pipe()
-        raw = os.pipe(), os.pipe()
-        theirs = (given[0], frames[1], raw[0][1], raw[1][1])
+        pairs = [os.pipe() for _ in Pipes._fields]
+        ours, theirs = Pipes(*(pair[0] for pair in pairs)), Pipes(*(pair[1] for pair in pairs))
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command(self.spec.program, folder.work, given[0]),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=raw[0][1],
-                stderr=raw[1][1],
-                pass_fds=[given[0], frames[1]],
-                env=environment(self.spec.program),
-                cwd=folder.work,
-                start_new_session=True,
-            )
-        except OSError as error:
-            for descriptor in (given[1], frames[0], raw[0][0], raw[1][0]):
-                os.close(descriptor)
-            raise _Over(FailureKind.TASK_KILLED, f"no process could be started for the program: {error}") from error
+            process = await started(self.host.warm, self.spec.program, folder, {**terms, "shown": before}, theirs)
+        except BaseException as error:
+            ours.close()
+            if isinstance(error, OSError | NotStartedError):
+                raise _Over(FailureKind.TASK_KILLED, f"no process could be started for it: {error}") from error
+            raise
         finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-        reading = asyncio.create_task(printed.read(frames[0], raw[0][0], raw[1][0]))
-        with os.fdopen(given[1], "w") as writer, contextlib.suppress(BrokenPipeError):
-            json.dump({**terms, "output": frames[1], "shown": before}, writer)
+            theirs.close()
+        reading = asyncio.create_task(printed.read(*ours))
         try:
             code = await self._ended(process)
         finally:
-            _kill(process.pid)
+            process.kill()
         _, late = await asyncio.wait([reading], timeout=_LAST_OUTPUT_S)
         for task in late:
             task.cancel()
@@ -195,7 +188,7 @@ class Attempt:
             raise _Over(FailureKind.TASK_KILLED, "another attempt of the program counts")
         return code
 
-    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+    async def _ended(self, process: ProgramProcess) -> int:
         """Return how the process ended; one that uses too much memory, or is not wanted any more, is killed."""
         end = asyncio.create_task(process.wait())
         cancelled = asyncio.create_task(self._is_cancelled.wait())
@@ -203,12 +196,12 @@ class Attempt:
             while not end.done():
                 await asyncio.wait([end, cancelled], timeout=_MEMORY_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 if cancelled.done() and not end.done():
-                    _kill(process.pid)
+                    process.kill()
                     await end
                     raise _Over(FailureKind.TASK_KILLED, "the attempt was stopped")
                 used = await asyncio.to_thread(_memory_of, process.pid)
                 if used > self.host.memory_bytes and not end.done():
-                    _kill(process.pid)
+                    process.kill()
                     await end
                     most = self.host.memory_bytes
                     raise _Over(
@@ -219,12 +212,6 @@ class Attempt:
         finally:
             cancelled.cancel()
         return end.result()
-
-
-def _kill(pid: int) -> None:
-    """Kill a process and what it has started in its group."""
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _memory_of(pid: int) -> int:

@@ -64,10 +64,30 @@ def _put(work: Path, file: pb.ProgramFile) -> None:
         archive.unlink()
 
 
-def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:
-    """Return the command of the process that reads its terms from the descriptor *terms*.
+def needs_own_python(program: pb.ProgramSpec) -> bool:
+    """Return whether the program's environment says which Python runs it, or how."""
+    return any(name.startswith("PYTHON") or name == _PYTHON for name in program.environment)
 
-    `UserCodeError` if the program's Python is not there.
+
+def imported(program: pb.ProgramSpec, work: Path) -> list[str]:
+    """Return the zips whose modules the program can import."""
+    names = [file.name for file in program.files if file.use == "python"]
+    return [str(work / name) for name in names if not name.endswith(".py")]
+
+
+def run_by(program: pb.ProgramSpec, work: Path) -> tuple[str, list[str]]:
+    """Return the file that Python runs, and its arguments: a script of SQL is an argument of ours."""
+    path = str(work / program.file_name)
+    if not program.file_name.lower().endswith(".sql"):
+        return path, list(program.arguments)
+    found = find_spec("onager.programs.scripting.__main__")
+    return (found.origin or "") if found is not None else "", [path, *program.arguments]
+
+
+def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:
+    """Return the command of a process with the program's own Python, which reads its terms from a descriptor.
+
+    `UserCodeError` if that Python is not there.
     """
     python = sys.executable
     if given := program.environment.get(_PYTHON, ""):
@@ -76,12 +96,12 @@ def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:
             raise UserCodeError(f"{_PYTHON}={given}: the program's Python is not there, or cannot be executed")
     found = find_spec("onager.programs")
     own = str(Path(found.origin or "").parents[2]) if found is not None else ""
-    imported = [str(work / file.name) for file in program.files if file.use == "python"]
     start = (
-        f"import sys; sys.path[0] = {own!r}; sys.path[1:1] = {[path for path in imported if path.endswith('.zip')]!r}; "
+        f"import sys; sys.path[0] = {own!r}; sys.path[1:1] = {imported(program, work)!r}; "
         "from onager.programs.__main__ import main; main()"
     )
-    return [python, "-c", start, str(terms), str(work / program.file_name), *program.arguments]
+    path, arguments = run_by(program, work)
+    return [python, "-c", start, str(terms), path, *arguments]
 
 
 def environment(program: pb.ProgramSpec) -> dict[str, str]:

@@ -13,6 +13,7 @@ from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import Contents, check_exchange_dir
 from onager.executor.programs.attempt import Attempt, Host
+from onager.executor.programs.process import warm_processes
 from onager.executor.programs.relay import Schedulers
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import Assignment, CatalogReader, OnReport, SparkLostError, WorkerEnd
@@ -61,6 +62,7 @@ class ProgramWorker:
             memory_bytes=self._settings.program_memory_bytes,
             gateway=SchedulerGateway(addresses, self._access),
             schedulers=Schedulers(addresses, self._access),
+            warm=warm_processes(),
             clock=self._clock,
             logs=self._logs,
         )
@@ -150,5 +152,6 @@ class ProgramWorker:
             asyncio.run_coroutine_threadsafe(closed(), self._loop).result(_CLOSE_S)
         except TimeoutError:
             log.warning("programs_not_ended", running=len(self._attempts))
+        self._host.warm.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CLOSE_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onager.errors import UnsupportedPlanError
-from onager.executor.spark.kernel.plans import JavaCutting
+from onager.executor.spark.kernel.plans import Digests, JavaCutting
 
 LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
 """How many bytes of local rows a stage plan may carry."""
@@ -64,7 +64,7 @@ GROWS_BY = 10
 
 
 def describe(
-    cutting: JavaCutting, leaves: Mapping[int, str], may_grow: Container[int], *, has_digests: bool
+    cutting: JavaCutting, leaves: Mapping[int, str], may_grow: Container[int], digests: Digests
 ) -> dict[int, DescribedLeaf]:
     """Describe *leaves*, places with classes, in their order; the rows of an RDD are computed here, once.
 
@@ -73,7 +73,7 @@ def describe(
     and when a data source waits for a subquery.
     """
     wanted = [(node, node in may_grow) for node in leaves]
-    described = cutting.describe(wanted, LOCAL_ROWS_LIMIT_BYTES, has_digests=has_digests)
+    described = cutting.describe(wanted, LOCAL_ROWS_LIMIT_BYTES, digests)
     return {
         node: _described(kind, facts, cutting.leaf(node))
         for (node, kind), facts in zip(leaves.items(), described, strict=False)

@@ -149,6 +149,8 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
             }
             if source.ordering:  # a separate kind: a version that does not know ranges must not read buckets
                 described |= {"kind": "ranges", "ordering": attach(source.ordering)}
+            if source.by_producer:  # likewise
+                described |= {"kind": "partitions"}
             return described
         case LeafInput():
             # A separate kind: a version that does not know portions cannot read its description either.
@@ -160,6 +162,8 @@ def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
     if source["kind"] == "exchange":
         is_sole_reader = source.get("is_sole_reader", False)  # plans made before streams existed lack it
         return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"], is_sole_reader)
+    if source["kind"] == "partitions":
+        return ExchangeInput(source["stage_id"], reads_all=False, partitions=source["partitions"], by_producer=True)
     if source["kind"] == "ranges":
         ordering = attached(source["ordering"])
         return ExchangeInput(

@@ -20,9 +20,10 @@ PLACEHOLDER_PREFIX = "onager-input:"
 class ExchangeInput:
     """The output of another stage, as an RDD of `partitions` partitions.
 
-    Partition i is bucket i of every producer's output; with `reads_all` (broadcasts, subqueries) there is one partition
-    with all buckets. The number of the stage's own partitions follows from its leaves and operators: a union has their
-    sum, a cartesian product their product, and a join of two exchanges as many as each of them.
+    Partition i is bucket i of every producer's output; with `by_producer` it is what the i-th of them gave; with
+    `reads_all` (broadcasts, subqueries) there is one partition with all buckets. The number of the stage's own
+    partitions follows from its leaves and operators: a union has their sum, a cartesian product their product, and a
+    join of two exchanges as many as each of them.
     """
 
     stage_id: int
@@ -32,6 +33,8 @@ class ExchangeInput:
     """Whether this is the only input that reads that stage; a stream's rows are then dropped once they are read."""
     ordering: bytes = b""
     """The ordering of a producer with `SortedOutput`: partition i is range i of its sorted runs. Otherwise empty."""
+    by_producer: bool = False
+    """Whether its rows keep their partitions and their order: those of cached rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -379,6 +379,7 @@ class SparkWorker(Worker):
                     catalog=None if self._has_own_catalog else assignment.catalog,
                     foreign=self._foreign,
                     may_step=task_set.may_step,
+                    may_cache=task_set.may_reuse,
                     has_fingerprints=task_set.may_reuse and may_be_reused(spec.conf, key.job_id),
                     on_read=note_read,
                 )

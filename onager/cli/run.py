@@ -1,4 +1,7 @@
-"""``onager run --local``: a program of PySpark in a process of this machine, which goes on where it was killed."""
+"""``onager run --local``: a program in a process of this machine, which goes on where it was killed.
+
+It is a file of PySpark, or a script of SQL (BEGIN … END), for which `onager.programs.scripting` is the program.
+"""
 
 import getpass
 import hashlib
@@ -6,7 +9,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,20 +23,40 @@ from onager.client.connection import parse_addresses
 from onager.clock import SystemClock
 from onager.ids import new_job_id
 from onager.program_errors import AttemptSupersededError
-from onager.protocol.security import ClientAccess, ClientSecurity
+from onager.programs.scripting.arguments import arguments_of, check_size
+from onager.protocol.security import ClientSecurity
 
 REFUSED: Final = 70
 """The exit code of a process that cannot go on; the program has not ended."""
+_OF_SCRIPTS: Final = Path(onager.__file__).parent / "programs" / "scripting" / "__main__.py"
+"""The program that runs a script of SQL."""
 
 
 def run(scheduler: str, path: Path, arguments: Sequence[str], program_id: str) -> None:
     """Run the program until it ends by itself, and end this process with its exit code."""
     if not path.is_file():
-        fail(f"{path} is no file: name the program, a file of Python", ExitCode.USAGE)
+        fail(f"{path} is no file: name the program, a file of Python or a script of SQL", ExitCode.USAGE)
+    if _is_script(path):
+        _check_script(path, arguments)
     program_id = program_id or new_job_id(SystemClock())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with onager.connect(scheduler) as client:
         sys.exit(_run(client, parse_addresses(scheduler), path, arguments, program_id))
+
+
+def _is_script(path: Path) -> bool:
+    return path.suffix.lower() == ".sql"
+
+
+def _check_script(path: Path, arguments: Sequence[str]) -> None:
+    """End this process if the script cannot be one, before there is a program that has ended with that."""
+    try:
+        check_size(path.read_text(encoding="utf-8"))
+        arguments_of(arguments)
+    except UnicodeDecodeError as error:
+        fail(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})", ExitCode.USAGE)
+    except ValueError as error:
+        fail(f"{path}: {error}", ExitCode.USAGE)
 
 
 def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: Sequence[str], program_id: str) -> int:
@@ -57,7 +79,8 @@ def _run(client: OnagerClient, addresses: Sequence[str], path: Path, arguments: 
             "secret": secret,
             "seed": begun.seed,
             "user": user,
-            **_access(addresses),
+            "addresses": addresses,
+            "files": _files(),
         }
         code = _process(terms, path, arguments)
         if code in (ExitCode.DETACHED, REFUSED):
@@ -77,7 +100,8 @@ def _process(terms: dict[str, object], path: Path, arguments: Sequence[str]) -> 
     """Run an attempt; return its exit code, or a signal's number with a minus."""
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as given:
-        command = [sys.executable, "-m", "onager.programs", str(reader), str(path), *arguments]
+        program = [str(_OF_SCRIPTS), str(path)] if _is_script(path) else [str(path)]
+        command = [sys.executable, "-m", "onager.programs", str(reader), *program, *arguments]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         # A signal of the terminal must not reach it: what it does then would be recorded as what the program does.
         process = subprocess.Popen(  # noqa: S603 - the user's own program
@@ -95,24 +119,11 @@ def _process(terms: dict[str, object], path: Path, arguments: Sequence[str]) -> 
         return ExitCode.DETACHED
 
 
-def _access(addresses: Sequence[str]) -> dict[str, str]:
-    """Return where the schedulers are, and what is shown to them."""
+def _files() -> dict[str, str]:
+    """Return the files with what is shown to the schedulers, and by what these are known."""
     security = ClientSecurity.from_environment()
-    files = {"ca": security.tls_ca, "cert": security.tls_cert, "key": security.tls_key}
-    return {
-        "address": addresses[0],
-        "target": addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(map(_resolved, addresses))}",
-        "authorization": dict(ClientAccess(security, addresses).metadata()).get("authorization", ""),
-        **{name: str(path.resolve()) for name, path in files.items() if path is not None},
-    }
-
-
-def _resolved(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    try:
-        return f"{socket.gethostbyname(host)}:{port}"
-    except OSError as error:
-        fail(f"the address of {host} is not known: {error}", ExitCode.UNREACHABLE)
+    files = {name: getattr(security, name) for name in ("tls_ca", "tls_cert", "tls_key", "auth_token_file")}
+    return {name: str(path.resolve()) for name, path in files.items() if path is not None}
 
 
 def _say(text: str) -> None:

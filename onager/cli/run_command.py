@@ -13,8 +13,13 @@ from onager.protocol.limits import DEFAULT_ADDRESS
 
 @connecting
 def run(
-    file: Annotated[Path, typer.Argument(metavar="APP.PY", help="A program of PySpark.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARG…", help="Its arguments.")] = None,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="APP.PY|SCRIPT.SQL", help="A program of PySpark, or a script of SQL (BEGIN … END)."),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARG…", help="Its arguments; of a script NAME=VALUE, for :NAME.")
+    ] = None,
     local: Annotated[bool, typer.Option("--local", help="Its process runs on this machine.")] = False,  # noqa: FBT002
     program_id: Annotated[
         str, typer.Option("--id", metavar="ID", help="The program's id; the same one again is the same program.")
@@ -30,7 +35,10 @@ def run(
     deadline: submit_flags.Deadline = None,
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Run a program of PySpark that goes on, whatever dies; its output and exit code are those of the command."""
+    """Run a program of PySpark, or a script of SQL, that goes on, whatever dies.
+
+    Its output and its exit code are those of the command.
+    """
     if local:
         from onager.cli.run import run as run_here
 

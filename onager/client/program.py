@@ -12,6 +12,7 @@ from onager.client.connection import Connection
 from onager.client.copying import copied
 from onager.client.job import JobHandle
 from onager.errors import InvalidRequestError
+from onager.programs.scripting.arguments import arguments_of, check_size
 from onager.protocol import onager_pb2 as pb
 
 PathLike = str | os.PathLike[str]
@@ -135,7 +136,10 @@ def program_message(
     archives: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> pb.ProgramSpec:
-    """Return the program of a file; `InvalidRequestError` for a file that cannot be read, or is none of its kind."""
+    """Return the program of a file: PySpark, or a script of SQL.
+
+    `InvalidRequestError` for a file that cannot be read, or is none of its kind.
+    """
     path = Path(path)
     spec = pb.ProgramSpec(
         file_name=path.name,
@@ -144,11 +148,7 @@ def program_message(
         environment=environment,
         user=os.environ.get("SPARK_USER") or getpass.getuser(),
     )
-    try:
-        compile(spec.source, path.name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise InvalidRequestError(f"{path}{where}: this is no program of Python: {error}") from None
+    _check(path, spec)
     for each in map(Path, py_files):
         if not each.name.endswith(_MODULES):
             raise InvalidRequestError(f"{each}: a file that Python imports ends with {', '.join(_MODULES)}")
@@ -162,6 +162,21 @@ def program_message(
             raise InvalidRequestError(f"{each}: an archive ends with {', '.join(_ARCHIVES)}")
         spec.files.add(name=each.name, content=_content(each, "an archive"), use="archive", alias=alias or each.name)
     return spec
+
+
+def _check(path: Path, spec: pb.ProgramSpec) -> None:
+    if path.suffix.lower() == ".sql":
+        try:
+            check_size(spec.source.decode())
+            arguments_of(spec.arguments)
+        except ValueError as error:
+            raise InvalidRequestError(f"{path}: {error}") from None
+        return
+    try:
+        compile(spec.source, path.name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise InvalidRequestError(f"{path}{where}: this is no program of Python: {error}") from None
 
 
 def _content(path: Path, what: str) -> bytes:

@@ -80,7 +80,8 @@ def main() -> None:
         libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # nobody would note the end of a program whose command is gone
         libc.prctl(_DUMPABLE, 0, 0, 0, 0)  # the attempt's secret is for no other process of this user
     with os.fdopen(int(number)) as given:
-        terms = Terms(**json.load(given))
+        given_terms = json.load(given)
+    terms = Terms(**{**given_terms, "addresses": tuple(given_terms["addresses"])})
     sys.exit(run(terms, path, arguments))
 
 

@@ -12,12 +12,10 @@ import types
 import uuid
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from typing import Any
 
-import grpc
-
-from onager.programs.stub import PROGRAM_HEADER, Stub
+from onager.programs.channels import way
+from onager.programs.stub import Stub
 from onager.programs.tasks import current
 from onager.programs.terms import Terms
 
@@ -138,7 +136,7 @@ def _change_client(terms: Terms) -> None:
     from pyspark.sql.connect.proto import base_pb2_grpc
 
     make = base_pb2_grpc.SparkConnectServiceStub
-    base_pb2_grpc.SparkConnectServiceStub = lambda channel: Stub(channel, make)
+    base_pb2_grpc.SparkConnectServiceStub = Stub
     client, builder = core.SparkConnectClient, core.DefaultChannelBuilder
     init = client.__init__
 
@@ -160,36 +158,9 @@ def _change_client(terms: Terms) -> None:
     client.__init__ = made
     client._execute_plan_request_with_metadata = requested
     client._on_exit = lambda self: None
-    builder.toChannel = lambda self: grpc.intercept_channel(_channel(self, terms), _Shown(terms))
-
-
-def _channel(builder: Any, terms: Terms) -> Any:
-    options = [*builder._effective_channel_options(), ("grpc.default_authority", terms.address)]
-    if not terms.ca:
-        return grpc.insecure_channel(terms.target, options=options)
-    content = [Path(path).read_bytes() if path else None for path in (terms.ca, terms.key, terms.cert)]
-    return grpc.secure_channel(terms.target, grpc.ssl_channel_credentials(*content), options=options)
-
-
-class _Shown(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor):
-    """Shows with every call which attempt makes it, and the token; also with the calls of finalizers."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._shown = [(PROGRAM_HEADER, f"{terms.program_id}/{terms.attempt}/{terms.secret}")]
-        if terms.authorization:
-            self._shown.append(("authorization", terms.authorization))
-
-    def intercept_unary_unary(self, go_on: Any, details: Any, request: Any) -> Any:
-        return go_on(_Details(details, self._shown), request)
-
-    intercept_unary_stream = intercept_stream_unary = intercept_unary_unary
-
-
-class _Details(grpc.ClientCallDetails):
-    def __init__(self, given: Any, shown: Any) -> None:
-        self.method, self.timeout, self.credentials = given.method, given.timeout, given.credentials
-        self.wait_for_ready, self.compression = given.wait_for_ready, given.compression
-        self.metadata = [*(given.metadata or ()), *shown]
+    options = builder(terms.remote)._effective_channel_options()
+    to_schedulers = way(terms, options, make)
+    builder.toChannel = lambda self: to_schedulers
 
 
 def _change_sessions(terms: Terms) -> None:

@@ -10,19 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from onager.programs.channels import ERROR, Way
 from onager.programs.output import Output
 from onager.programs.tasks import ROOT, current
 
-PROGRAM_HEADER = "onager-program"
 CALL_HEADER = "onager-call"
 LINE_HEADER = "onager-line-bin"
 RECORDED = "onager-recorded"
 """Trailing metadata of an error that is the outcome of a call."""
-ERROR = "onager-error-bin"
 LOST = 71
 """The exit code of an attempt that does not count any more."""
 REFUSED = 70
-"""The exit code of a program that cannot go on: another call than was recorded, or one that the cluster refuses."""
+"""The exit code of an attempt that cannot go on: another call than was recorded, or one that the cluster refuses."""
+OVER_LIMIT = 72
+"""The exit code of a program that has recorded as much as one may. It ends with that."""
 _BROKEN = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 """Codes of errors of the way to a scheduler: a later try finds one."""
 _IN_VAIN_S = 600
@@ -48,13 +49,15 @@ class Program:
     file = ""
     output: Output | None = None
     """Where what it prints goes, if that is not where the process prints."""
+    line = ""
+    """The place of the call that is next, of a script of SQL; else it is that of the code which calls."""
 
 
 class Stub:
     """PySpark's stub, whose calls are named, and asked until there is an outcome."""
 
-    def __init__(self, channel: Any, make: Callable[[Any], Any]) -> None:
-        self._stub = make(channel)
+    def __init__(self, way: Way) -> None:
+        self._way = way
 
     def __getattr__(self, method: str) -> Any:
         if method == "ExecutePlan":
@@ -65,8 +68,8 @@ class Stub:
 
     def _unary(self, method: str, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
         naming = () if method in _UNNUMBERED else _naming()
-        ask = getattr(self._stub, method)
-        return _until_outcome(lambda: ask(request, metadata=(*metadata, *naming), timeout=timeout, **more))
+        named = {"metadata": (*metadata, *naming), "timeout": timeout, **more}
+        return self._until_outcome(lambda stub: getattr(stub, method)(request, **named))
 
     def _upload(self, requests: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
         """Send files; what is cached by its content is sent anew whenever it is missing."""
@@ -89,9 +92,8 @@ class Stub:
                 for size in sizes:
                     yield kind.FromString(spool.read(size))
 
-            return _until_outcome(
-                lambda: self._stub.AddArtifacts(again(), metadata=(*metadata, *naming), timeout=timeout, **more)
-            )
+            named = {"metadata": (*metadata, *naming), "timeout": timeout, **more}
+            return self._until_outcome(lambda stub: stub.AddArtifacts(again(), **named))
 
     def _execute(self, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Iterator[Any]:
         is_release = request.plan.command.HasField("remove_cached_remote_relation_command")
@@ -108,9 +110,10 @@ class Stub:
         request.request_options.add().reattach_options.reattachable = True
         pause = Pause()
         while True:
+            stub = self._way.stub
             try:
                 if not last:
-                    stream = self._stub.ExecutePlan(request, metadata=metadata)
+                    stream = stub.ExecutePlan(request, metadata=metadata)
                 else:
                     onward = ReattachExecuteRequest(
                         session_id=request.session_id,
@@ -119,7 +122,7 @@ class Stub:
                         client_type=request.client_type,
                         last_response_id=last,
                     )
-                    stream = self._stub.ReattachExecute(onward, metadata=metadata)
+                    stream = stub.ReattachExecute(onward, metadata=metadata)
                 for response in stream:
                     pause = Pause()
                     last = response.response_id
@@ -129,6 +132,19 @@ class Stub:
                 failed = None
             except Exception as error:
                 _judge(error)
+                self._way.failed(stub, error)
+                failed = error
+            pause.sleep(failed)
+
+    def _until_outcome(self, ask: Callable[[Any], Any]) -> Any:
+        pause = Pause()
+        while True:
+            stub = self._way.stub
+            try:
+                return ask(stub)
+            except Exception as error:
+                _judge(error)
+                self._way.failed(stub, error)
                 failed = error
             pause.sleep(failed)
 
@@ -157,17 +173,6 @@ class Pause:
         self._tries += 1
 
 
-def _until_outcome(ask: Callable[[], Any]) -> Any:
-    pause = Pause()
-    while True:
-        try:
-            return ask()
-        except Exception as error:
-            _judge(error)
-            failed = error
-        pause.sleep(failed)
-
-
 def _judge(error: Exception) -> None:
     """Return if a later try may do; raise an outcome; end the process if the program cannot go on."""
     import grpc
@@ -186,6 +191,9 @@ def _judge(error: Exception) -> None:
         if Program.output is not None:
             Program.output.lost()
         os._exit(LOST)
+    if name == "ProgramLimitError":
+        say(f"the program ends: {failed.details()}")
+        os._exit(OVER_LIMIT)
     if failed.code().name in _FATAL:
         say(f"the program cannot go on: {failed.details()}")
         if Program.output is not None:
@@ -209,6 +217,8 @@ def _naming() -> tuple[tuple[str, Any], ...]:
 
 def _line() -> str:
     """Return the file and the line of the program that calls PySpark."""
+    if Program.line:
+        return Program.line
     frame: Any = sys._getframe(1)
     found = ""
     while frame is not None:

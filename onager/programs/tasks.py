@@ -23,6 +23,7 @@ from typing import Any
 
 ROOT = "0"
 """The path of the main thread."""
+_ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
 _PLANS = 2**20
 """Ids of plans that a task may draw."""
 
@@ -85,12 +86,13 @@ class Task:
 
 CURRENT: contextvars.ContextVar[Task] = contextvars.ContextVar("onager_task")
 _is_starting_workers = threading.local()
-_pid = os.getpid()
+_process = {"pid": os.getpid()}
+"""That of the program; a process that it forks has another id."""
 
 
 def current() -> Task:
     """Return the task that runs; raises for a thread of unknown origin, and for a forked process."""
-    if os.getpid() != _pid:
+    if os.getpid() != _process["pid"]:
         raise RuntimeError("a process that the program forked cannot use its Spark sessions: use threads")
     task = CURRENT.get(None)
     if task is None:
@@ -104,6 +106,7 @@ def current() -> Task:
 
 def follow_tasks() -> None:
     """Have whatever starts work of the program name it."""
+    _process["pid"] = os.getpid()
     start, inner = threading.Thread.start, threading.Thread._bootstrap_inner
 
     def started(thread: threading.Thread) -> None:
@@ -121,6 +124,7 @@ def follow_tasks() -> None:
     threading.Thread.start = started
     threading.Thread._bootstrap_inner = bootstrapped
     _follow_pools()
+    _follow_callbacks()
     _follow_coroutines()
 
 
@@ -167,6 +171,20 @@ def _as_task(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if task is None else functools.partial(task.new().run, function)
 
 
+def _each_as_task(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """Return *function* as one of which each call is a task of its own, started by the next task of the current one."""
+    task = CURRENT.get(None)
+    if task is None or function is None:
+        return function
+    of_all = task.new()
+    return lambda *arguments: of_all.new().run(function, *arguments)
+
+
+def _callbacks(*callbacks: Callable[..., Any] | None) -> tuple[Callable[..., Any] | None, ...]:
+    """Return *callbacks* as the next tasks of the current one."""
+    return tuple(None if callback is None else _as_task(callback) for callback in callbacks)
+
+
 class _Each:
     """Calls a function with each item as the item's own task."""
 
@@ -187,29 +205,55 @@ def _named(items: Any) -> Iterator[Any]:
 
 
 def _follow_pools() -> None:
-    executor = concurrent.futures.ThreadPoolExecutor
+    executor, pool = concurrent.futures.ThreadPoolExecutor, multiprocessing.pool.ThreadPool
+    make_executor, make_pool = executor.__init__, _starting_workers(pool.__init__)
+
+    def made(
+        self: Any,
+        max_workers: Any = None,
+        thread_name_prefix: str = "",
+        initializer: Any = None,
+        *more: Any,
+        **named: Any,
+    ) -> None:
+        make_executor(self, max_workers, thread_name_prefix, _each_as_task(initializer), *more, **named)
+
+    executor.__init__ = functools.wraps(make_executor)(made)
+    pool.__init__ = lambda self, processes=None, initializer=None, initargs=(): make_pool(
+        self, processes, _each_as_task(initializer), initargs
+    )
     submit = _starting_workers(executor.submit)
     executor.submit = lambda self, function, /, *arguments, **named: submit(
         self, _as_task(function), *arguments, **named
     )
-    pool = multiprocessing.pool.ThreadPool
-    pool.__init__ = _starting_workers(pool.__init__)
     apply_async, map_async = pool.apply_async, pool._map_async
     imap, imap_unordered = pool.imap, pool.imap_unordered
     pool.apply_async = lambda self, func, args=(), kwds={}, callback=None, error_callback=None: apply_async(
-        self, _as_task(func), args, kwds, callback, error_callback
+        self, _as_task(func), args, kwds, *_callbacks(callback, error_callback)
     )
 
-    def mapped(self: Any, func: Any, iterable: Any, mapper: Any, *more: Any) -> Any:
+    def mapped(self: Any, func: Any, iterable: Any, mapper: Any, chunksize: Any = None, *callbacks: Any) -> Any:
         is_star = mapper is multiprocessing.pool.starmapstar
-        each = _Each(func, is_star=is_star)
-        return map_async(self, each, list(_named(iterable)), multiprocessing.pool.mapstar, *more)
+        each, items = _Each(func, is_star=is_star), list(_named(iterable))
+        return map_async(self, each, items, multiprocessing.pool.mapstar, chunksize, *_callbacks(*callbacks))
 
     pool._map_async = mapped
     pool.imap = lambda self, func, iterable, chunksize=1: imap(self, _Each(func), list(_named(iterable)), chunksize)
     pool.imap_unordered = lambda self, func, iterable, chunksize=1: imap_unordered(
         self, _Each(func), list(_named(iterable)), chunksize
     )
+
+
+def _follow_callbacks() -> None:
+    """Have what is called when a future is done be a task of who asked for that, whichever thread is the first."""
+    future = concurrent.futures.Future
+    add = future.add_done_callback
+
+    def added(self: Any, fn: Callable[..., Any]) -> None:
+        is_own = not sys._getframe(1).f_code.co_filename.startswith(_ASYNCIO)
+        add(self, _as_task(fn) if is_own else fn)
+
+    future.add_done_callback = added
 
 
 def _follow_coroutines() -> None:

@@ -1052,14 +1052,16 @@ class BeginAttemptRequest(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., secret: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
 
 class BeginAttemptResponse(_message.Message):
-    __slots__ = ("begun", "owner", "user")
+    __slots__ = ("begun", "owner", "user", "folder")
     BEGUN_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
     begun: BeginProgramResponse
     owner: str
     user: str
-    def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    folder: str
+    def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ..., folder: _Optional[str] = ...) -> None: ...
 
 class EndAttemptRequest(_message.Message):
     __slots__ = ("task", "end")
@@ -2539,7 +2541,7 @@ class ConnectEntry(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[bytes] = ...) -> None: ...
 
 class ConnectMade(_message.Message):
-    __slots__ = ("command", "database", "conf", "reads", "drops", "name")
+    __slots__ = ("command", "database", "conf", "reads", "drops", "name", "slots", "table")
     class ConfEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2553,13 +2555,17 @@ class ConnectMade(_message.Message):
     READS_FIELD_NUMBER: _ClassVar[int]
     DROPS_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
     command: bytes
     database: str
     conf: _containers.ScalarMap[str, str]
     reads: _containers.RepeatedScalarFieldContainer[str]
     drops: bool
     name: str
-    def __init__(self, command: _Optional[bytes] = ..., database: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., reads: _Optional[_Iterable[str]] = ..., drops: _Optional[bool] = ..., name: _Optional[str] = ...) -> None: ...
+    slots: int
+    table: str
+    def __init__(self, command: _Optional[bytes] = ..., database: _Optional[str] = ..., conf: _Optional[_Mapping[str, str]] = ..., reads: _Optional[_Iterable[str]] = ..., drops: _Optional[bool] = ..., name: _Optional[str] = ..., slots: _Optional[int] = ..., table: _Optional[str] = ...) -> None: ...
 
 class ConnectArtifact(_message.Message):
     __slots__ = ("name", "digest", "size")
@@ -2572,20 +2578,24 @@ class ConnectArtifact(_message.Message):
     def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
 
 class ConnectCall(_message.Message):
-    __slots__ = ("deadline_ms", "session", "analyze", "apply", "configure", "describe")
+    __slots__ = ("deadline_ms", "session", "analyze", "apply", "configure", "describe", "persist", "slots")
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     ANALYZE_FIELD_NUMBER: _ClassVar[int]
     APPLY_FIELD_NUMBER: _ClassVar[int]
     CONFIGURE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_FIELD_NUMBER: _ClassVar[int]
+    PERSIST_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     deadline_ms: int
     session: ConnectSession
     analyze: bytes
     apply: bytes
     configure: bytes
     describe: bool
-    def __init__(self, deadline_ms: _Optional[int] = ..., session: _Optional[_Union[ConnectSession, _Mapping]] = ..., analyze: _Optional[bytes] = ..., apply: _Optional[bytes] = ..., configure: _Optional[bytes] = ..., describe: _Optional[bool] = ...) -> None: ...
+    persist: bytes
+    slots: int
+    def __init__(self, deadline_ms: _Optional[int] = ..., session: _Optional[_Union[ConnectSession, _Mapping]] = ..., analyze: _Optional[bytes] = ..., apply: _Optional[bytes] = ..., configure: _Optional[bytes] = ..., describe: _Optional[bool] = ..., persist: _Optional[bytes] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class ConnectReply(_message.Message):
     __slots__ = ("analyzed", "applied", "job", "failure", "defaults")

@@ -18,8 +18,8 @@ CHECKPOINT: Final = "checkpoint"
 """The work of a job that makes a checkpoint."""
 KEPT: Final = "relation"
 """The kind of the entry that a checkpoint is in its session; its name is the id of the relation, and of that job."""
-PERSISTED: Final = "persisted"
-"""The kind of the entry that tells at which storage level a program wants a DataFrame; its name tells which one."""
+CACHE: Final = "cache"
+"""The kind of the entry that a cached DataFrame is in its session; its name is the cache's id."""
 _OPAQUE: Final = (".spark.connect.Relation", ".spark.connect.Expression")
 
 

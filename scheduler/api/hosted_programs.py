@@ -44,7 +44,8 @@ class HostedPrograms:
                 program_id=task.job_id, secret=request.secret, user=request.user, digest=job.graph.spec_digest
             ),
         )
-        return pb.BeginAttemptResponse(begun=begun, owner=owner, user=owner or request.user)
+        folder = await self.programs.folder(ProgramKey(owner, task.job_id))
+        return pb.BeginAttemptResponse(begun=begun, owner=owner, user=owner or request.user, folder=folder)
 
     async def end(self, request: pb.EndAttemptRequest) -> None:
         """Note that a program has ended by itself; what it has left running is cancelled."""

@@ -71,12 +71,15 @@ class ProgramQueries:
         `NotFoundError` if a job of that id is no program, or there is none.
         """
         await self.check(request.program_id)
-        folder = Path(local_path(self.exchange_dir)) / program_output(request.program_id)
-        attempt, position = request.attempt, request.position
+        attempt, position, folder = request.attempt, request.position, ""
         while True:
             head = self.heads.get(JobId(request.program_id))
             is_over = head is None or not head.is_active
-            found, attempt, position = await EXCHANGE.call(_more, folder, attempt, position)
+            folder = folder or await self.programs.folder(await self._key(request.program_id))
+            found: list[pb.ProgramOutput] = []
+            if folder:
+                where = Path(local_path(self.exchange_dir)) / program_output(folder)
+                found, attempt, position = await EXCHANGE.call(_more, where, attempt, position)
             for each in found:
                 yield each
             if found:

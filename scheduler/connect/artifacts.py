@@ -141,16 +141,18 @@ class Artifacts:
 
     async def _keep(self, session: Session, taken: list[ArtifactRecord], answer: Any) -> Any:
         async def tried(session: Session) -> Session | None:
-            artifacts, clashes[:] = merged(session.record.artifacts, taken)
+            artifacts, clashes = merged(session.record.artifacts, taken)
             if len(artifacts) > MAX_ARTIFACTS:
                 raise too_large("the session", len(artifacts), MAX_ARTIFACTS, "files")
-            return await self.sessions.change(session, {"artifacts": artifacts})
+            clash[:] = [_clash(clashes)] if clashes else []
+            answered = answer.SerializeToString() + session.of_answer(AddArtifactsResponse)
+            return await self.sessions.change(session, {"artifacts": artifacts}, *(clash or [answered]))
 
-        clashes: list[str] = []
+        clash: list[ConnectError] = []
         if taken:
             await self.sessions.until_done(session, tried)
-        if clashes:
-            raise _clash(clashes)
+        if clash:
+            raise clash[0]
         return answer
 
     async def sweep(self, kept: Collection[str]) -> None:

@@ -4,12 +4,15 @@ from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
+from onager.scheduler.connect.ended_calls import EndedCalls
 from onager.scheduler.connect.operations import Operations
-from onager.scheduler.connect.program_calls import ProgramCalls
+from onager.scheduler.connect.program_calls import ProgramCalls, ProgramStore
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.bundles import Env, Store
+from onager.scheduler.engine.caches import Caches
+from onager.scheduler.engine.retention import Retention
 from onager.scheduler.executors.connect_calls import ConnectCalls
 from onager.scheduler.executors.executor_requests import ExecutorRequests
 from onager.scheduler.executors.place_admission import PlaceAdmission
@@ -23,10 +26,12 @@ def spark_connect(
     running: RunningOperations,
     requests: ExecutorRequests,
     places: PlaceAdmission,
+    retention: Retention,
+    caches: Caches,
 ) -> SparkConnectService:
     """Return the service for Spark's own clients."""
     settings, backend, clock = env.settings, store.backend, env.clock
-    sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s)
+    sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s, on_uncached=caches.drop)
     operations = Operations(
         backend,
         clock,
@@ -42,5 +47,7 @@ def spark_connect(
     )
     artifacts = Artifacts(sessions, settings.exchange_dir, places.check_exchange)
     checkpoints = Checkpoints(settings.exchange_dir, store.heads, clock)
-    calls = ProgramCalls(backend, clock)
-    return SparkConnectService(sessions, operations, running, artifacts, checkpoints, service.programs, calls)
+    programs = service.programs
+    calls = ProgramCalls(ProgramStore(backend, clock, programs.files, programs.usages))
+    retention.settle_calls = EndedCalls(calls, operations).settle
+    return SparkConnectService(sessions, operations, running, artifacts, checkpoints, programs, calls, caches)

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,16 +19,9 @@ from onager.protocol.limits import MIB
 from onager.protocol.security import note_address
 from onager.protocol.serving import counted, read_all, write_all
 from onager.protocol.spark_connect import METHODS, SERVICE, request_of
-from onager.scheduler.connect.failures import (
-    OF_CALL,
-    ConnectError,
-    given_up,
-    status_of,
-    status_of_ours,
-    too_large,
-)
+from onager.scheduler.connect.failures import ConnectError, given_up, status_of, status_of_ours, too_large
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES
-from onager.scheduler.connect.program_calls import ProgramCall
+from onager.scheduler.connect.program_calls import CallAnsweredError, ProgramCall
 from onager.scheduler.connect.service import SparkConnectService
 
 log = structlog.get_logger(__name__)
@@ -113,7 +106,10 @@ class SparkConnectHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 await self._begin(call, await _decoded(call.name, content))
             answers = getattr(self._service, call.name)(call.request, content, call.of_program)
             async with aclosing(answers):
-                await self._write(answers, call.context)
+                if call.of_program is not None and call.of_program.is_at_hand:
+                    await write_all(answers, call.context)
+                else:
+                    await self._write(answers, call.context)
 
     async def _upload(self, call: _Call, contents: AsyncIterator[bytes]) -> bytes:
         async def decoded() -> AsyncIterator[Any]:
@@ -188,18 +184,17 @@ async def _outcome(call: _Call, serve: Callable[[], Awaitable[Any]]) -> bytes:
     if recorded is None or not recorded.name.is_recorded:
         return _encoded(await serve())
     if not recorded.record.is_done:
-        await recorded.settle([_encoded(await serve())])
-    (answer,) = recorded.outcome()
+        with suppress(CallAnsweredError):
+            await recorded.settle([_encoded(await serve())])
+    (answer,) = [answer async for answer in recorded.responses()]
     return answer
 
 
 async def _record(call: _Call, error: ConnectError) -> None:
     """Record the error of a program's call, unless it passes."""
     recorded = call.of_program
-    if recorded is None or not recorded.name.is_recorded or error.is_passing:
-        return
-    error.error_id = f"{OF_CALL}{recorded.name.task}/{recorded.name.number}"
-    await recorded.settle(error=error)
+    if recorded is not None and recorded.name.is_recorded and not (error.is_passing or error.is_recorded):
+        await recorded.settle_error(error)
 
 
 def _encoded(answer: Any) -> bytes:

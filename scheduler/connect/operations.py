@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from onager.clock import Clock
-from onager.errors import BusyError, JobConflictError, JobNotFoundError
+from onager.errors import BusyError, DiskError, JobConflictError, JobNotFoundError
 from onager.execution_graph import JobState
-from onager.ids import PROGRAM_LABEL, JobId
+from onager.ids import PROGRAM_LABEL
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
@@ -24,11 +24,14 @@ from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
 from onager.scheduler.connect.failures import ConnectError, failed, from_job, from_reply, invalid, too_large
+from onager.scheduler.connect.kept_responses import KeptResponses
+from onager.scheduler.connect.operation import Operation
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
-from onager.scheduler.connect.program_calls import ProgramCall
+from onager.scheduler.connect.program_calls import CallAnsweredError
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
-from onager.scheduler.connect.responses import START, Cursor, Ids, Kept, after, cursor_after, progress, rows
+from onager.scheduler.connect.responses import START, Cursor, Ids, after, cursor_after, progress, rows
 from onager.scheduler.connect.running import (
+    CALL,
     LABEL_CHARS,
     OPERATION,
     SESSION,
@@ -45,59 +48,13 @@ from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, result_batches, result_schema
 from onager.scheduler.records import NOTHING_MORE, Expected, Extra
-from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient, commit_settled
+from onager.state_backend import ABSENT, Committed, Put, StateBackendClient, commit_settled
 
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
 _TAGS: Final = 32
 _TAG_CHARS: Final = 200
 _PLAN, _PIECES = "connect.plan", "connect.pieces"
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """An operation of a session."""
-
-    key: SessionKey
-    server_side_session_id: str
-    operation_id: str
-    call: ProgramCall | None = None
-    """The call of a program that it is."""
-
-    @property
-    def job_id(self) -> JobId:
-        """Return the id of its job."""
-        return job_id_of(self.key, self.operation_id)
-
-    @property
-    def place(self) -> tuple[Keyspace, str]:
-        """Return where its record is."""
-        if self.call is not None:
-            return self.call.place
-        return Keyspace.ConnectOperations, f"{self.key.path}/{self.operation_id}"
-
-    def is_taken(self, digest: str, by: str | None) -> bool:
-        """Return whether another plan than that of *digest* has its id, one of the digest *by*.
-
-        The calls of a program are held against what was recorded, and their plans may differ.
-        """
-        return self.call is None and by != digest
-
-    def recorded(self, *, work: str, **outcome: Any) -> OperationRecord:
-        """Return what records it: a command whose job is to do *work*, or which is done."""
-        if self.call is None:
-            return OperationRecord(work=work, **outcome)
-        return self.call.record.model_copy(update={**outcome, "work": work, "is_done": not work})
-
-    @property
-    def fenced(self) -> Expected:
-        """Return what its writes expect besides."""
-        return {} if self.call is None else self.call.fence.expected
-
-    @property
-    def ids(self) -> Ids:
-        """Return what is in its responses."""
-        return Ids(self.key.session_id, self.server_side_session_id, self.operation_id)
 
 
 class _Recorded(NamedTuple):
@@ -139,14 +96,19 @@ class Operations:
             raise from_reply(reply.failure)
         return reply
 
-    async def configure(self, session: Session, request: bytes) -> bytes:
-        """Have Spark check settings, and keep them; return its answer."""
+    async def change(self, session: Session, call: pb.ConnectCall, kind: Any) -> bytes:
+        """Have Spark say what becomes of the session by a call that sets, persists or unpersists; return its answer.
+
+        *kind*: the message that it is.
+        """
 
         async def tried(session: Session) -> bytes | None:
-            applied = (await self.ask(session, pb.ConnectCall(configure=request))).applied
-            if not applied.changes or await self.sessions.apply(session, applied, ((), {})) is not None:
-                return bytes(applied.responses[0]) if applied.responses else b""
-            return None
+            applied = (await self.ask(session, call)).applied
+            responses = bytes(applied.responses[0]) if applied.responses else b""
+            answer = responses + session.of_answer(kind)  # encoded messages in a row are one
+            if applied.changes and await self.sessions.apply(session, applied, answer=answer) is None:
+                return None
+            return answer
 
         return await self.sessions.until_done(session, tried)
 
@@ -188,6 +150,9 @@ class Operations:
         except BusyError:
             if operation.call is None or not await operation.call.look():
                 raise
+        else:
+            if operation.call is not None:
+                await operation.call.look()
 
     async def _apply(
         self, session: Session, operation: Operation, request: Any, digest: str
@@ -209,25 +174,40 @@ class Operations:
             if not job.work and not applied.changes and len(responses) <= 1 and operation.call is None:
                 return list(responses)
             record = operation.recorded(
+                **await operation.outcome_of(responses),
                 digest=digest,
                 at_ms=self.clock.now_ms(),
-                responses=tuple(base64.b64encode(response).decode() for response in responses),
                 work=job.work,
                 session=base64.b64encode(session.message.SerializeToString()).decode() if job.work else "",
             )
-            put, expected = Put(*operation.place, record.encoded()), {operation.place: ABSENT, **operation.fenced}
-            if applied.changes:
-                if (changed := await self.sessions.apply(session, applied, ([put], expected))) is not None:
-                    return _Recorded(record, changed.mod_revision)
-            elif isinstance(written := await commit_settled(self.backend, [put], expected), Committed):
-                return _Recorded(record, written.revision)
+            if revision := await self._recorded(session, operation, record, applied):
+                return _Recorded(record, revision)
             if (found := await self._find(operation)) is not None:
                 if operation.is_taken(digest, found.record.digest):
                     raise _taken(operation)
                 return found
             return None
 
-        return await self.sessions.until_done(session, tried)
+        try:
+            return await self.sessions.until_done(session, tried)
+        except CallAnsweredError:
+            assert operation.call is not None
+            return _Recorded(operation.call.record, operation.call.revision)
+
+    async def _recorded(
+        self, session: Session, operation: Operation, record: OperationRecord, applied: pb.ConnectApplied
+    ) -> int:
+        """Write the record of a command, and what it changes; return the revision, 0 if something is not as it was."""
+        extra: Extra = ([Put(*operation.place, record.encoded())], {operation.place: ABSENT, **operation.fenced})
+        revision = 0
+        if applied.changes:
+            if (changed := await self.sessions.apply(session, applied, extra)) is not None:
+                revision = changed.mod_revision
+        elif isinstance(written := await commit_settled(self.backend, *extra), Committed):
+            revision = written.revision
+        if revision and operation.call is not None:
+            operation.call.took(extra, revision)
+        return revision
 
     async def _find(self, operation: Operation) -> _Recorded | None:
         if (call := operation.call) is not None:
@@ -246,6 +226,8 @@ class Operations:
         as_it_was = pb.ConnectSession.FromString(base64.b64decode(record.session))
         extra: Extra = ([begun], {operation.place: recorded.mod_revision, **operation.fenced})
         await self._submit(as_it_was, operation, request, record.digest, record.work, extra)
+        if operation.call is not None:
+            await operation.call.look()
 
     async def _submit(
         self, session: pb.ConnectSession, operation: Operation, request: Any, digest: str, work: str, extra: Extra
@@ -273,6 +255,7 @@ class Operations:
                 _PLAN: digest,
                 **_tags(request.tags),
                 **({_PIECES: "yes"} if _takes_pieces(request) else {}),
+                **({} if operation.call is None else {CALL: operation.call.place[1]}),
             },
         )
         submission = pb.SubmitJobRequest(
@@ -300,9 +283,20 @@ class Operations:
             async for response in self._of_query(operation, last_response_id):
                 yield response
             return
-        number = last_response_id.removeprefix("+")
-        async for response in self._of_record(operation, found.record, int(number) if number.isdecimal() else 0):
+        async for response in self._of_record(operation, found.record, _count(last_response_id)):
             yield response
+
+    async def again(self, operation: Operation, last_response_id: str) -> AsyncGenerator[bytes, None]:
+        """Yield the recorded responses of a program's call after the one that the client had last."""
+        call = operation.call
+        assert call is not None
+        if call.record.digest:
+            responses = self._of_record(operation, call.record, _count(last_response_id))
+        else:
+            responses = after(call.responses(), last_response_id)
+        async with aclosing(responses):
+            async for response in responses:
+                yield response
 
     async def _of_record(
         self, operation: Operation, record: OperationRecord, after: int
@@ -316,7 +310,7 @@ class Operations:
                 await operation.call.settle_command(observed)
         elif operation.call is not None:
             observed = base64.b64decode(operation.call.record.observed)
-        for response in list(_numbered(operation.ids, map(base64.b64decode, record.responses), ""))[after:]:
+        for response in list(_numbered(operation.ids, await operation.responses(record), ""))[after:]:
             yield response
         yield operation.ids.complete() + observed
 
@@ -330,20 +324,49 @@ class Operations:
             async for response in self._of_job(operation, cursor_after(last_response_id)):
                 yield response
             return
-        if not call.record.is_done:
-            kept = Kept(is_whole=last_response_id in ("", START))
-            last = b""
+        if call.record.is_done:
+            async for response in self.again(operation, last_response_id):
+                yield response
+            return
+        kept = KeptResponses(call, is_whole=last_response_id in ("", START))
+        last = b""
+        try:
             async with aclosing(self._of_job(operation, cursor_after(last_response_id))) as responses:
                 async for response in responses:
                     if last:
                         yield last
-                    kept.add(last := response)
-            if kept.is_whole:
-                await call.settle(kept.responses)  # before its client has all, and goes
-            yield last
-            return
-        for response in after(call.outcome(), last_response_id):
-            yield response
+                    await kept.add(last := response)
+            await kept.settle()  # before its client has all, and goes
+        finally:
+            kept.close()
+        yield last
+
+    async def settle(self, operation: Operation) -> None:
+        """Record what came of a program's call, whose job has ended.
+
+        `ConnectError` for an error that passes, `DiskError` if the rows cannot be kept.
+        """
+        call = operation.call
+        assert call is not None
+        try:
+            job = await self._succeeded(operation)
+            if call.record.digest:
+                await call.settle_command(_observed(job))
+                return
+            kept = KeptResponses(call, is_whole=True)
+            try:
+                async with aclosing(self._rows(operation, job, Cursor())) as responses:
+                    async for response in responses:
+                        await kept.add(response)
+                await kept.settle()
+            finally:
+                kept.close()
+            if not call.record.is_done:
+                raise DiskError(f"the rows of {call.name} cannot be kept in the exchange directory")
+        except ConnectError as error:
+            if error.is_passing:
+                raise
+            await call.settle_error(error)
 
     async def _until_ended(self, operation: Operation, *, is_begun: bool = False) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, until it has ended; *is_begun*: it was submitted, if its record is gone by now."""
@@ -371,29 +394,36 @@ class Operations:
         async for response in self._until_ended(operation, is_begun=operation.call is not None):
             yield response
         job = await self._succeeded(operation)
+        if cursor.is_done:
+            yield operation.ids.complete() + _observed(job)
+            return
+        with counted(self.readers, "FetchResult", STREAM_LIMITS["FetchResult"]):
+            self.readers.notes.note(caller(), FETCH, operation.job_id)
+            async with aclosing(self._rows(operation, job, cursor)) as responses:
+                async for response in responses:
+                    yield response
+
+    async def _rows(self, operation: Operation, job: StoredJob, cursor: Cursor) -> AsyncGenerator[bytes, None]:
+        """Yield the rows of a job that has succeeded, and what ends them."""
         graph = job.graph
-        if cursor.is_done or graph.plan is None:
+        if graph.plan is None:
             yield operation.ids.complete() + _observed(job)
             return
         head = self.heads.get(operation.job_id)
         check_fetchable(graph, has_result=head is None or head.has_result)
         batches = result_batches(graph, self.results, self.exchange_dir, partition=cursor.partition, batch=cursor.batch)
-        in_pieces = job.header.labels.get(_PIECES) == "yes"
-        schema = graph.plan.schema_json
-        with counted(self.readers, "FetchResult", STREAM_LIMITS["FetchResult"]):
-            self.readers.notes.note(caller(), FETCH, operation.job_id)
-            answers = rows(
-                operation.ids,
-                cursor,
-                schema,
-                result_schema(graph),
-                batches,
-                in_pieces=in_pieces,
-                observed=_observed(job),
-            )
-            async with aclosing(answers):
-                async for response in answers:
-                    yield response
+        answers = rows(
+            operation.ids,
+            cursor,
+            graph.plan.schema_json,
+            result_schema(graph),
+            batches,
+            in_pieces=job.header.labels.get(_PIECES) == "yes",
+            observed=_observed(job),
+        )
+        async with aclosing(answers):
+            async for response in answers:
+                yield response
 
     async def failure(self, key: SessionKey, operation_id: str) -> ConnectError | None:
         """Return the error with which an operation's job failed; None if it did not, or is gone."""
@@ -428,6 +458,12 @@ def _numbered(ids: Ids, responses: Iterable[bytes], mark: str) -> Iterator[bytes
     for number, content in enumerate(responses, 1):
         # Two encoded messages in a row are one.
         yield content + ids.response(f"+{number}{mark}").SerializeToString()
+
+
+def _count(response_id: str) -> int:
+    """Return how many responses of a command have come with the one of that id."""
+    number = response_id.removeprefix("+")
+    return int(number) if number.isdecimal() else 0
 
 
 def _tags(tags: Iterable[str]) -> dict[str, str]:

@@ -2,44 +2,53 @@
 
 A call is named by its program, by the task of the program that makes it, and by a number; never by session, user, token
 or plan. A recorded call is answered from its record, ``ProgramCalls/OWNER/ID/TASK/NUMBER``, which is written in one
-transaction with the call's effect.
+transaction with the call's effect. Where there are too many responses for the store, it names a file with them.
 """
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from onager.clock import Clock
 from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.ids import may_be_drawn
-from onager.program_errors import NotDeterministicError
+from onager.program_errors import NotDeterministicError, ProgramLimitError
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.limits import MIB
 from onager.protocol.security import PROGRAM_HEADER
-from onager.scheduler.connect.failures import OF_CALL, ConnectError, decoded, encoded, too_large
+from onager.scheduler.connect.failures import OF_CALL, ConnectError, decoded, encoded
 from onager.scheduler.connect.program_targets import kind_of, target_of
 from onager.scheduler.connect.records import OperationRecord, SessionKey
 from onager.scheduler.connect.running import job_id_of
+from onager.scheduler.outcome_files import OutcomeFiles
+from onager.scheduler.program_limits import MAX_CALLS, ProgramUsages, Usage
 from onager.scheduler.programs import Fence, ProgramKey, ProgramRecord, is_secret, knows, superseded, unknown
 from onager.scheduler.records import Extra
 from onager.state_backend import ABSENT, Committed, Keyspace, KeyValue, Put, StateBackendClient, commit_settled
 
-MAX_CALLS: Final = 100_000
-"""Calls of one task of a program."""
-MAX_OUTCOME_BYTES: Final = MIB
-"""The outcome of one call, in Base64."""
 CALL_HEADER: Final = "onager-call"
 """Metadata of a call that is recorded: ``TASK/NUMBER``."""
 LINE_HEADER: Final = "onager-line-bin"
 """Metadata of a call: the file and the line of the program that makes it."""
 _TASK: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,20}")
+_PATH: Final = re.compile(
+    rf"(?P<program>[^/\s]{{1,1024}}/[a-z0-9-]{{1,63}})/(?P<task>{_TASK.pattern})/(?P<number>[0-9]{{6}})"
+)
+"""The key of a record."""
 _GOES_ON: Final = "ReattachExecute"
 """The method that goes on with the responses to a call, under its name."""
 _LINE_CHARS: Final = 256
 _ERROR_CHARS: Final = 1000
 _TRIES: Final = 20
+
+Outcome = dict[str, Any]
+"""Fields of a call's record."""
+
+
+class CallAnsweredError(Exception):
+    """The call has been answered meanwhile, by another scheduler: its record says how."""
 
 
 class CallRecord(OperationRecord):
@@ -61,11 +70,12 @@ class CallRecord(OperationRecord):
     """The error, as `failures.encoded` has it, in Base64."""
     observed: str = ""
     """What the job of a command has observed, in Base64."""
+    file: str = ""
+    """The file that has the responses, in the program's folder; empty: they are here."""
+    file_bytes: int = 0
+    interrupts: tuple[str, ...] = ()
+    """Of an Interrupt: the operations that it is to cancel, once it has begun; whoever finds it so goes on with it."""
     is_done: bool = False
-
-    def answers(self) -> list[bytes]:
-        """Return the responses."""
-        return [base64.b64decode(response) for response in self.responses]
 
 
 class CallName(NamedTuple):
@@ -83,6 +93,11 @@ class CallName(NamedTuple):
     def is_recorded(self) -> bool:
         """Return whether the outcome is recorded."""
         return self.number > 0
+
+    @property
+    def shown(self) -> str:
+        """Return the call, and where in the program it stands."""
+        return f"{self} at {self.line}" if self.line else str(self)
 
     def __str__(self) -> str:
         return f"call {self.number} of task {self.task}"
@@ -103,18 +118,28 @@ def call_name(metadata: Iterable[tuple[str, Any]]) -> CallName | None:
     task, _, number = str(found[CALL_HEADER]).partition("/")
     if not (_TASK.fullmatch(task) and re.fullmatch(r"[1-9][0-9]{0,5}", number)):
         raise InvalidRequestError(f"the metadata {CALL_HEADER} is no TASK/NUMBER of a call")
-    if int(number) > MAX_CALLS:
-        raise InvalidRequestError(f"a program makes at most {MAX_CALLS:,} calls: call {number} is refused")
     line = bytes(found.get(LINE_HEADER, b"")).decode(errors="replace")[:_LINE_CHARS]
-    return named._replace(task=task, number=int(number), line=line)
+    named = named._replace(task=task, number=int(number), line=line)
+    if named.number > MAX_CALLS:
+        raise ProgramLimitError(program_id, f"{MAX_CALLS:,} calls", named.shown)
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStore:
+    """Where calls are recorded, and how much of it programs have used."""
+
+    backend: StateBackendClient
+    clock: Clock
+    files: OutcomeFiles
+    usages: ProgramUsages
 
 
 @dataclass(eq=False, slots=True)
 class ProgramCall:
     """A call of a program that is being served."""
 
-    backend: StateBackendClient
-    clock: Clock
+    store: ProgramStore
     program: ProgramRecord
     fence: Fence
     name: CallName
@@ -122,103 +147,186 @@ class ProgramCall:
     """The call as it is recorded, or is to be."""
     revision: int = ABSENT
     """That of the record."""
+    size_bytes: int = 0
+    """That of the record, as stored."""
 
     @property
     def place(self) -> tuple[Keyspace, str]:
         """Return where its record is."""
         return _place(self.fence.key, self.name.task, self.name.number)
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Return whether what came of it is known, and need not be read."""
+        return self.record.is_done and not self.record.file
+
+    @property
+    def usage(self) -> Usage:
+        """Return what the program has recorded."""
+        return self.store.usages.of_attempt(self.fence.key.path, self.fence.revision, self.program.usage_before)
+
+    # ---------------------------------------------------------------- writing
+
     def extra(self, **outcome: Any) -> Extra:
-        """Return what records the call, to be written in one transaction with its effect; *outcome*: further fields."""
+        """Return what records the call, to be written in one transaction with its effect; *outcome*: further fields.
+
+        `took` is to be called once that is written.
+        """
         record = self.record.model_copy(update=outcome)
         return [Put(*self.place, record.encoded())], {self.place: self.revision, **self.fence.expected}
 
+    def took(self, extra: Extra, revision: int) -> None:
+        """Take in that *extra* was written, by the commit *revision*."""
+        ((put,), _) = extra
+        assert isinstance(put, Put)
+        self._count(KeyValue(put.key, put.value, revision))
+
     async def check(self) -> None:
         """Raise `AttemptSupersededError` if this attempt does not count any more."""
-        _check_counts(await self.backend.get(*self.fence.key.place), self.fence, self.name)
+        _check_counts(await self.store.backend.get(*self.fence.key.place), self.fence, self.name)
 
     async def look(self) -> bool:
         """Read the record of the call again; return whether it is another one than is known here.
 
         `AttemptSupersededError` if this attempt does not count any more.
         """
-        snapshot = await self.backend.read_txn([self.fence.key.place, self.place])
+        snapshot = await self.store.backend.read_txn([self.fence.key.place, self.place])
         _check_counts(snapshot.values[self.fence.key.place], self.fence, self.name)
         found = snapshot.values[self.place]
-        revision = ABSENT if found is None else found.mod_revision
-        if revision == self.revision:
+        if (ABSENT if found is None else found.mod_revision) == self.revision:
             return False
-        self.revision = revision
-        if found is not None:
-            self.record = CallRecord.decoded(found.value, f"ProgramCalls/{found.key}")
+        self._count(found)
         return True
 
-    async def settle(self, responses: Iterable[bytes] = (), error: ConnectError | None = None) -> None:
-        """Record the outcome of the call; another one that was recorded before stands, and takes its place here."""
+    def note(self, found: KeyValue | None) -> None:
+        """Take in the call's record as it was *found*."""
+        self.revision = ABSENT if found is None else found.mod_revision
+        self.size_bytes = 0 if found is None else len(found.key) + len(found.value)
+        if found is not None:
+            self.record = CallRecord.decoded(found.value, f"ProgramCalls/{found.key}")
+
+    def _count(self, found: KeyValue | None) -> None:
+        """Take in the call's record, which was written meanwhile, and how much more the program has recorded."""
+        is_new, size_bytes, file_bytes = self.revision == ABSENT, self.size_bytes, self.record.file_bytes
+        self.note(found)
+        self.store.usages.add(
+            self.usage,
+            calls=int(is_new),
+            store_bytes=self.size_bytes - size_bytes,
+            file_bytes=self.record.file_bytes - file_bytes,
+        )
+
+    async def look_unless_answered(self) -> None:
+        """Read the record again; `CallAnsweredError` if the call is answered by now."""
+        await self.look()
+        if self.record.is_done:
+            raise CallAnsweredError
+
+    async def outcome_of(self, responses: Sequence[bytes]) -> Outcome:
+        """Return what records *responses*: in the store, or in a file, which is written; `ProgramLimitError`."""
         packed = tuple(base64.b64encode(response).decode() for response in responses)
-        if (size := sum(map(len, packed))) > MAX_OUTCOME_BYTES:
-            await self.settle(error=too_large("the answer to a call of a program", size, MAX_OUTCOME_BYTES))
-            return
-        outcome = {"responses": packed, "error": _packed(error) if error else "", "is_done": True, "session": ""}
+        size = sum(map(len, packed))
+        self.usage.check_bytes(self.name.program_id, self.name.shown, size)
+        if self.usage.has_room(size):
+            return {"responses": packed}
+        file = await self.store.files.writer(self.program.folder)
+        for response in responses:
+            await file.add(response)
+        await file.finish()
+        return {"responses": (), "file": file.name, "file_bytes": file.size_bytes}
+
+    async def settle(self, responses: Sequence[bytes]) -> None:
+        """Record the answer; another outcome that was recorded before stands, and takes its place here."""
+        if not self.record.is_done:
+            await self.settle_as(await self.outcome_of(responses))
+
+    def outcome_of_error(self, error: ConnectError) -> Outcome:
+        """Return what records *error*."""
+        error.error_id = f"{OF_CALL}{self.name.task}/{self.name.number}"
+        return {"error": base64.b64encode(encoded(error)).decode()}
+
+    async def settle_error(self, error: ConnectError) -> None:
+        """Record *error* as the outcome, unless another one was recorded before."""
+        error.is_recorded = await self.settle_as(self.outcome_of_error(error))
+
+    async def intend(self, find: Callable[[], Awaitable[Sequence[str]]]) -> Sequence[str]:
+        """Return the operations that an Interrupt is to cancel, which are recorded: those that it *finds* first."""
+        for _ in range(_TRIES):
+            if self.record.is_begun:
+                return self.record.interrupts
+            extra = self.extra(is_begun=True, interrupts=tuple(await find()))
+            written = await commit_settled(self.store.backend, *extra)
+            if isinstance(written, Committed):
+                self.took(extra, written.revision)
+            else:
+                await self.look_unless_answered()
+        raise StateUnavailableError(f"{self.name} could not be begun in {_TRIES} tries: try again")
+
+    async def settle_command(self, observed: bytes) -> None:
+        """Note that the job of a command has succeeded, whose responses were recorded when it began."""
+        await self.settle_as({"work": "", "observed": base64.b64encode(observed).decode()})
+
+    async def settle_as(self, outcome: Outcome) -> bool:
+        """Record an outcome; return whether it was, and no other one before."""
         for _ in range(_TRIES):
             if self.record.is_done:
-                return
-            ops, expected = self.extra(**outcome)
-            written = await commit_settled(self.backend, ops, expected)
+                return False
+            extra = self.extra(**outcome, is_done=True, session="")
+            written = await commit_settled(self.store.backend, *extra)
             if isinstance(written, Committed):
-                self.record, self.revision = self.record.model_copy(update=outcome), written.revision
-                if error is not None:
-                    error.is_recorded = True
-                return
+                self.took(extra, written.revision)
+                return True
             await self.look()
         raise StateUnavailableError(f"{self.name} could not be recorded in {_TRIES} tries: try again")
+
+    # ---------------------------------------------------------------- reading
+
+    def raise_error(self) -> None:
+        """Raise the error that was recorded, if one was."""
+        if self.record.error:
+            error = decoded(base64.b64decode(self.record.error))
+            error.is_recorded = True
+            raise error
+
+    async def responses(self) -> AsyncGenerator[bytes, None]:
+        """Yield the responses that were recorded; raises the error that was."""
+        self.raise_error()
+        record = self.record
+        if not record.file:
+            for packed in record.responses:
+                yield base64.b64decode(packed)
+            return
+        async with aclosing(self.store.files.read(self.program.folder, record.file, record.file_bytes)) as responses:
+            async for response in responses:
+                yield response
 
     async def error_of(self, error_id: str) -> ConnectError | None:
         """Return the error that was recorded of a call of the program; None if none was."""
         task, _, number = error_id.removeprefix(OF_CALL).partition("/")
         if not (_TASK.fullmatch(task) and number.isdecimal()):
             return None
-        found = await self.backend.get(*_place(self.fence.key, task, int(number)))
+        found = await self.store.backend.get(*_place(self.fence.key, task, int(number)))
         record = None if found is None else CallRecord.decoded(found.value, f"ProgramCalls/{found.key}")
         return None if record is None or not record.error else decoded(base64.b64decode(record.error))
-
-    async def settle_command(self, observed: bytes) -> None:
-        """Note that the job of a command has succeeded, whose responses were recorded when it began."""
-        outcome = {"work": "", "session": "", "observed": base64.b64encode(observed).decode(), "is_done": True}
-        while not self.record.is_done:
-            ops, expected = self.extra(**outcome)
-            written = await commit_settled(self.backend, ops, expected)
-            if isinstance(written, Committed):
-                self.record, self.revision = self.record.model_copy(update=outcome), written.revision
-            else:
-                await self.look()
-
-    def outcome(self) -> list[bytes]:
-        """Return the responses that were recorded; raises the error that was."""
-        if self.record.error:
-            error = decoded(base64.b64decode(self.record.error))
-            error.is_recorded = True
-            raise error
-        return self.record.answers()
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCalls:
     """Finds the calls of programs, as they name themselves."""
 
-    backend: StateBackendClient
-    clock: Clock
+    store: ProgramStore
 
     async def find(self, owner: str, name: CallName, method: str, request: Any) -> ProgramCall:
         """Return the call that names itself so, with its record, if it was made before.
 
         `AttemptSupersededError` if its attempt does not count any more; `NotDeterministicError` if what was recorded
-        under its name is another call.
+        under its name is another call; for a new one, `ProgramLimitError` if the program has reached a limit, and
+        `StateFullError` if all together have.
         """
         key = ProgramKey(owner, name.program_id)
         place = _place(key, name.task, name.number)
         places = [key.place, place] if name.is_recorded else [key.place]
-        snapshot = await self.backend.read_txn(places)
+        snapshot = await self.store.backend.read_txn(places)
         stored = snapshot.values[key.place]
         if stored is None:
             raise unknown(key)
@@ -226,9 +334,9 @@ class ProgramCalls:
         fence = Fence(key, stored.mod_revision)
         if not knows(program, name.secret) or program.ended_ms:
             raise superseded(program, name.attempt)
-        call = ProgramCall(self.backend, self.clock, program, fence, name)
-        fresh = CallRecord(
-            at_ms=self.clock.now_ms(),
+        call = ProgramCall(self.store, program, fence, name)
+        call.record = fresh = CallRecord(
+            at_ms=self.store.clock.now_ms(),
             kind=kind_of(method, request),
             target=target_of(request),
             session_id=request.session_id.lower(),
@@ -237,14 +345,29 @@ class ProgramCalls:
             operation_id=getattr(request, "operation_id", "").lower(),
         )
         found = snapshot.values.get(place)
-        call.record = fresh
-        if found is not None:
-            call.record = CallRecord.decoded(found.value, f"ProgramCalls/{found.key}")
-            call.revision = found.mod_revision
+        call.note(found)
         if method == _GOES_ON and found is None:
             raise NotFoundError(f"{name} has not begun: begin it")
         if method != _GOES_ON and found is not None:
             _check_same(name, fresh, call.record)
+        if name.is_recorded and found is None:
+            call.usage.check(name.program_id, name.shown)
+            self.store.usages.check_room()
+        return call
+
+    async def as_recorded(self, path: str) -> ProgramCall | None:
+        """Return the call whose record is at *path*, ``OWNER/ID/TASK/NUMBER``; None if there is none."""
+        if (parts := _PATH.fullmatch(path)) is None:
+            return None
+        of_program, of_call = (Keyspace.Programs, parts["program"]), (Keyspace.ProgramCalls, path)
+        snapshot = await self.store.backend.read_txn([of_program, of_call])
+        stored, found = snapshot.values[of_program], snapshot.values[of_call]
+        if stored is None or found is None:
+            return None
+        program = ProgramRecord.decoded(stored.value, f"Programs/{stored.key}")
+        name = CallName(program.program_id, program.attempt, "", parts["task"], int(parts["number"]))
+        call = ProgramCall(self.store, program, Fence(program.key, stored.mod_revision), name)
+        call.note(found)
         return call
 
 
@@ -285,10 +408,6 @@ async def list_calls(
 def _place(key: ProgramKey, task: str, number: int) -> tuple[Keyspace, str]:
     """Return where the record of a call is."""
     return Keyspace.ProgramCalls, f"{key.path}/{task}/{number:06d}"
-
-
-def _packed(error: ConnectError) -> str:
-    return base64.b64encode(encoded(error)).decode()
 
 
 def _check_counts(stored: KeyValue | None, fence: Fence, name: CallName) -> None:

@@ -22,6 +22,8 @@ MAX_ENTRY_BYTES: Final = MIB
 """One of them, as stored."""
 MAX_ENTRIES_BYTES: Final = 6 * MIB
 """All of them together."""
+MAX_CACHES: Final = 100
+"""Cached DataFrames, tables and views of one session."""
 MAX_CONF: Final = 1_000
 """Settings of one session."""
 MAX_CONF_BYTES: Final = 256 * 1024

@@ -21,8 +21,6 @@ from onager.scheduler.jobs.results import ResultBatch
 
 START: Final = "start"
 END: Final = "end"
-MAX_KEPT_BYTES: Final = 64 * 1024
-"""The responses of a program's query that are kept with its call; those of a larger one stay with its job."""
 _CURSOR: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,18})(?:\.(\d{1,9}))?")
 _PIECE_BYTES: Final = 4 * MIB
 """The size of pieces, where the client takes them; other clients get batches as they are."""
@@ -60,37 +58,21 @@ class Ids(NamedTuple):
         return bytes(response.SerializeToString())
 
 
-class Kept:
-    """The responses of an operation with few rows, kept as they were sent, without those that tell how far it is."""
-
-    def __init__(self, *, is_whole: bool) -> None:
-        """*is_whole*: all of them come."""
-        self.is_whole = is_whole
-        """Whether all are kept: there were no more than fit."""
-        self.responses: list[bytes] = []
-        self._left = MAX_KEPT_BYTES
-
-    def add(self, response: bytes) -> None:
-        """Keep a response."""
-        self._left -= len(response)
-        self.is_whole = self.is_whole and self._left >= 0
-        if not self.is_whole:
-            self.responses.clear()
-        elif _id_of(response) != START:
-            self.responses.append(response)
-
-
-def after(responses: Sequence[bytes], response_id: str) -> Sequence[bytes]:
-    """Return those of *responses* that come after *response_id*; `ConnectError` for an id that is none of theirs."""
-    if response_id in ("", START):
-        return responses
-    ids = [_id_of(response) for response in responses]
-    if response_id not in ids:
+async def after(responses: AsyncGenerator[bytes, None], response_id: str) -> AsyncGenerator[bytes, None]:
+    """Yield those of *responses* that come after *response_id*; `ConnectError` for an id that is none of theirs."""
+    is_after = response_id in ("", START)
+    async with aclosing(responses):
+        async for response in responses:
+            if is_after:
+                yield response
+            else:
+                is_after = id_of(response) == response_id
+    if not is_after:
         raise _no_cursor(response_id)
-    return responses[ids.index(response_id) + 1 :]
 
 
-def _id_of(response: bytes) -> str:
+def id_of(response: bytes) -> str:
+    """Return the id of a response."""
     return str(ExecutePlanResponse.FromString(response).response_id)
 
 

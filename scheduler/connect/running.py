@@ -2,9 +2,11 @@
 
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from onager.errors import JobNotFoundError
 from onager.execution_graph import JobState
 from onager.ids import PROGRAM_LABEL, JobId
 from onager.protocol.security import caller, principal
@@ -17,6 +19,8 @@ from onager.state_backend import Keyspace, StateBackendClient, each_page
 USER, SESSION, OPERATION = "connect.user", "connect.session", "connect.op"
 """Labels of an operation's job."""
 TAG: Final = "connect.tag."
+CALL: Final = "connect.call"
+"""Of a program's: the path of the record of its call."""
 LABEL_CHARS: Final = 256
 _NAMESPACE: Final = uuid.UUID("5f0a4d1c-7a2e-5b58-9d0c-0b6a6e9f1c55")
 _PREFIX: Final = "connect-"
@@ -47,19 +51,30 @@ class RunningOperations:
 
     async def interrupt(self, key: SessionKey, *, tag: str = "", operation_id: str = "") -> list[str]:
         """Cancel the operations of a session that run: all, those with a tag, or one; return their ids."""
+        return await self.cancel(key, await self.found(key, tag=tag, operation_id=operation_id))
+
+    async def found(self, key: SessionKey, *, tag: str = "", operation_id: str = "") -> list[str]:
+        """Return the ids of the operations of a session that run: of all, of those with a tag, or of one."""
         await (self._read([job_id_of(key, operation_id)]) if operation_id else self._read_active())
-        interrupted = []
-        for head in list(self.as_last_seen(key)):
+        found = []
+        for head in self.as_last_seen(key):
             if operation_id and head.labels.get(OPERATION) != operation_id:
                 continue
             if tag and tag not in (value for name, value in head.labels.items() if name.startswith(TAG)):
                 continue
-            graph = await self.local.coordinator(JobId(head.job_id)).cancel_job(
-                "interrupted by its client", principal()
-            )
-            if graph.state is JobState.CANCELLED:
-                self.notes.note(caller(), INTERRUPT, head.job_id, f"session {key.session_id}")
-                interrupted.append(head.labels[OPERATION])
+            found.append(head.labels[OPERATION])
+        return found
+
+    async def cancel(self, key: SessionKey, operation_ids: Iterable[str]) -> list[str]:
+        """Cancel operations of a session; return the ids of those that have ended so, now or earlier."""
+        interrupted = []
+        for operation_id in operation_ids:
+            job_id = job_id_of(key, operation_id)
+            with suppress(JobNotFoundError):
+                graph = await self.local.coordinator(job_id).cancel_job("interrupted by its client", principal())
+                if graph.state is JobState.CANCELLED:
+                    self.notes.note(caller(), INTERRUPT, job_id, f"session {key.session_id}")
+                    interrupted.append(operation_id)
         return interrupted
 
     async def interrupt_program(self, path: str) -> None:

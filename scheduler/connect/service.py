@@ -4,23 +4,25 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import spark_connect as sc
 from onager.protocol.security import principal
-from onager.scheduler.connect import storage_levels
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.failures import OF_CALL, OF_OPERATION, ConnectError, invalid
-from onager.scheduler.connect.operations import Operation, Operations
+from onager.scheduler.connect.operation import Operation
+from onager.scheduler.connect.operations import Operations
 from onager.scheduler.connect.plans import checked
 from onager.scheduler.connect.program_calls import ProgramCall, ProgramCalls, call_name
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.sessions import Session, Sessions
 from onager.scheduler.connect.settings import Defaults, check_settings
+from onager.scheduler.engine.caches import Caches
 from onager.scheduler.programs import Programs
 
 Metadata = Iterable[tuple[str, Any]] | None
@@ -47,6 +49,7 @@ class SparkConnectService:
     checkpoints: Checkpoints
     programs: Programs
     calls: ProgramCalls
+    caches: Caches
 
     def __post_init__(self) -> None:
         self._defaults = Defaults(self.operations.describe)
@@ -61,7 +64,10 @@ class SparkConnectService:
 
     async def ExecutePlan(self, request: Any, _: bytes, call: ProgramCall | None = None) -> AsyncIterator[bytes]:  # noqa: N802
         """Begin an operation, or find it again, and yield its responses."""
-        _raise_recorded(call)
+        if call is not None and call.record.is_done:
+            async for response in self.operations.again(await self._recorded(request, call), ""):
+                yield response
+            return
         kind = checked(request)
         if not request.operation_id:
             request.operation_id = str(uuid.uuid4())
@@ -73,7 +79,10 @@ class SparkConnectService:
 
     async def ReattachExecute(self, request: Any, _: bytes, call: ProgramCall | None = None) -> AsyncIterator[bytes]:  # noqa: N802
         """Yield the responses of an operation from where its client has got to."""
-        _raise_recorded(call)
+        if call is not None and call.record.is_done:
+            async for response in self.operations.again(await self._recorded(request, call), request.last_response_id):
+                yield response
+            return
         _check_operation_id(request.operation_id)
         session = await self._open(request, call)
         operation = _operation(session, request.operation_id)
@@ -96,15 +105,10 @@ class SparkConnectService:
         if request.WhichOneof("analyze") == "spark_version":
             answer.spark_version.version = (await self._defaults.get()).spark_version
             return self._answer(session, answer)
-        if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist", "get_storage_level"):
+        if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist"):
             getattr(answer, asked).SetInParent()
-            relation = getattr(request, asked).relation
-            if asked == "persist":
-                await storage_levels.persist(self.sessions, session, request.persist)
-            elif asked == "unpersist":
-                await storage_levels.unpersist(self.sessions, session, relation)
-            else:
-                answer.get_storage_level.storage_level.CopyFrom(storage_levels.level_of(session, relation))
+            changed = await self.operations.change(session, pb.ConnectCall(persist=content), sc.AnalyzePlanResponse)
+            return answer.SerializeToString() + changed
             return self._answer(session, answer)
         reply = await self.operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
@@ -118,7 +122,12 @@ class SparkConnectService:
             wanted["tag"] = request.operation_tag
         elif request.interrupt_type == _BY_OPERATION:
             wanted["operation_id"] = request.operation_id.lower()
-        interrupted = [] if "" in wanted.values() else await self.running.interrupt(session.key, **wanted)
+        interrupted: list[str] = []
+        if "" not in wanted.values():
+            find = partial(self.running.found, session.key, **wanted)
+            is_recorded = call is not None and call.name.is_recorded
+            found = await (call.intend(find) if call is not None and is_recorded else find())
+            interrupted = await self.running.cancel(session.key, found)
         return self._answer(session, sc.InterruptResponse(interrupted_ids=interrupted))
 
     async def GetStatus(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
@@ -141,10 +150,8 @@ class SparkConnectService:
         session = await self._open(request, call)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
             check_settings({pair.key: pair.value for pair in request.operation.set.pairs})
-            answer = sc.ConfigResponse.FromString(await self.operations.configure(session, content))
-        else:
-            answer = await self._defaults.read(session, request.operation)
-        return self._answer(session, answer)
+            return await self.operations.change(session, pb.ConnectCall(configure=content), sc.ConfigResponse)
+        return self._answer(session, await self._defaults.read(session, request.operation))
 
     async def ReleaseSession(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802
         """End a session, and what it runs; sessions of a program end with the program."""
@@ -162,11 +169,14 @@ class SparkConnectService:
         """Make a session like another one."""
         session = await self._open(request, call)
         new = SessionKey(session.key.user, request.new_session_id.lower() or str(uuid.uuid4()))
-        made = await self.sessions.clone(session, new)
-        answer = sc.CloneSessionResponse(
-            new_session_id=new.session_id, new_server_side_session_id=made.record.server_side_session_id
-        )
-        return self._answer(session, answer)
+
+        def answered(made: Session) -> bytes:
+            answer = sc.CloneSessionResponse(
+                new_session_id=new.session_id, new_server_side_session_id=made.record.server_side_session_id
+            )
+            return bytes(self._answer(session, answer).SerializeToString())
+
+        return answered(await self.sessions.clone(session, new, answered))
 
     async def AddArtifacts(  # noqa: N802
         self, first: Any, requests: AsyncIterator[Any], call: ProgramCall | None = None
@@ -212,6 +222,12 @@ class SparkConnectService:
 
     # ---------------------------------------------------------------- parts
 
+    async def _recorded(self, request: Any, call: ProgramCall) -> Operation:
+        """Return the operation whose outcome is recorded; its session is needed for an id that it always has."""
+        call.raise_error()
+        session = self.sessions.at_hand(self._key(request, call)) or await self._open(request, call)
+        return Operation(session.key, session.record.server_side_session_id, call.record.operation_id, call)
+
     async def _open(self, request: Any, call: ProgramCall | None = None) -> Session:
         observed = getattr(request, "client_observed_server_side_session_id", "")
         return await self.sessions.open(self._key(request, call), observed, call)
@@ -236,8 +252,13 @@ class SparkConnectService:
 
     async def sweep(self, *, with_files: bool) -> None:
         """Forget what is past its retention; *with_files*: and remove the files that no session has any more."""
-        kept = await self.sessions.sweep(await self.programs.sweep())
+        looked_ms = self.operations.clock.now_ms()
+        programs = await self.programs.sweep()
+        kept = await self.sessions.sweep(programs.going_on)
+        await self.caches.keep(kept, looked_ms)
         self.checkpoints.note(kept)
+        if programs.folders is not None:
+            await self.programs.files.sweep(programs.folders)
         if with_files:
             try:
                 await self.artifacts.sweep(kept)
@@ -248,11 +269,6 @@ class SparkConnectService:
 def _operation(session: Session, operation_id: str) -> Operation:
     call = session.call if session.call is not None and session.call.name.is_recorded else None
     return Operation(session.key, session.record.server_side_session_id, operation_id.lower(), call)
-
-
-def _raise_recorded(call: ProgramCall | None = None) -> None:
-    if call is not None and call.record.error:
-        call.outcome()
 
 
 def _check_operation_id(operation_id: str) -> None:

@@ -1,6 +1,7 @@
 """Sessions in the store: opened by whoever asks first, changed only as they were read, ended by name or by age."""
 
 import asyncio
+import contextlib
 import re
 import secrets
 import uuid
@@ -16,10 +17,11 @@ from onager.clock import Clock
 from onager.errors import BusyError, SchemaVersionError, StateCorruptError
 from onager.program_files import files_digest
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import KEPT
-from onager.scheduler.connect.failures import invalid, too_large
+from onager.protocol.spark_connect import CACHE, KEPT
+from onager.scheduler.connect.failures import ConnectError, invalid, too_large
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import (
+    MAX_CACHES,
     MAX_CONF,
     MAX_CONF_BYTES,
     MAX_ENTRIES,
@@ -56,10 +58,14 @@ _TOMBSTONE_MS: Final = 3_600_000
 _TRIES: Final = 20
 _CHANGE_TRIES: Final = 30
 _PAGE: Final = 200
-_NAMES: Final = re.compile(rb"[0-9a-f]{64}|connect-[0-9a-f]{32}")
-"""What looks like the digest of a file, or the id of a checkpoint, in a record that cannot be read: that stays."""
+_NAMES: Final = re.compile(rb"[0-9a-f]{64}|(?:connect-)?[0-9a-f]{32}")
+"""What looks like the digest of a file, or the id of a checkpoint or a cache, in an unreadable record: that stays."""
 
+Answer = bytes | ConnectError
+"""What a call that changes a session answers."""
 _Done = TypeVar("_Done")
+OnUncached = Callable[[Collection[str]], Awaitable[None]]
+"""Takes ids of caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +84,23 @@ class Session:
         """Return the session's key."""
         return self.record.key
 
+    def of_answer(self, kind: Callable[..., Any]) -> bytes:
+        """Return what is in every answer of the *kind*, encoded: two encoded messages in a row are one."""
+        answer = kind(session_id=self.key.session_id, server_side_session_id=self.record.server_side_session_id)
+        return bytes(answer.SerializeToString())
+
 
 class Sessions:
     """The sessions of all users."""
 
-    def __init__(self, backend: StateBackendClient, clock: Clock, *, retention_s: int) -> None:
-        """A session that was not used for *retention_s* is forgotten."""
+    def __init__(
+        self, backend: StateBackendClient, clock: Clock, *, retention_s: int, on_uncached: OnUncached | None = None
+    ) -> None:
+        """A session that was not used for *retention_s* is forgotten.
+
+        *on_uncached* gets the ids of what a session caches no more. A scheduler that dies before leaves it to a sweep.
+        """
+        self._on_uncached = on_uncached
         self._backend = backend
         self._clock = clock
         self._retention_ms = retention_s * 1000
@@ -168,12 +185,24 @@ class Sessions:
             unit = "sessions (end some of them)"
             raise too_large(f"user {key.user!r}", len(of_user) + 1, MAX_SESSIONS, unit, is_passing=True)
 
-    async def change(self, session: Session, changed: Mapping[str, Any]) -> Session | None:
-        """Write a session with *changed* fields of its record; None when it is not as it was read."""
-        return await self._write(session, _next(session.record.model_copy(update=changed)))
+    async def change(self, session: Session, changed: Mapping[str, Any], answer: Answer) -> Session | None:
+        """Write a session with *changed* fields of its record; None when it is not as it was read.
 
-    async def apply(self, session: Session, applied: pb.ConnectApplied, extra: Extra) -> Session | None:
-        """Write what a command made of a session, with *extra*; None when either is not as it was read."""
+        With it goes the record of the call for which it is done, if that is a program's, and *answer* is its outcome.
+        """
+        return await self._answered(session, _next(session.record.model_copy(update=changed)), [], answer)
+
+    async def apply(
+        self,
+        session: Session,
+        applied: pb.ConnectApplied,
+        extra: Extra = NOTHING_MORE,
+        answer: Answer | None = None,
+    ) -> Session | None:
+        """Write what a command made of a session, with *extra*; None when either is not as it was read.
+
+        *answer*: as in `change`, instead of *extra*.
+        """
         record = session.record
         _check_conf(applied.conf)
         gone = {(e.kind, e.name) for e in (*applied.removed, *applied.put)}
@@ -193,6 +222,8 @@ class Sessions:
             number += 1
         if len(entries) > MAX_ENTRIES:
             raise too_large("the session", len(entries), MAX_ENTRIES, "views, functions and checkpoints")
+        if (count := sum(e.kind == CACHE for e in entries)) > MAX_CACHES:
+            raise too_large("the session", count, MAX_CACHES, "cached DataFrames (unpersist some of them)")
         if (size := sum(e.size_bytes for e in entries)) > MAX_ENTRIES_BYTES:
             raise too_large("what views and functions of the session are made of", size, MAX_ENTRIES_BYTES)
         changed = record.model_copy(
@@ -204,15 +235,38 @@ class Sessions:
                 "next_number": number,
             }
         )
+        if answer is not None:
+            return await self._answered(session, _next(changed), ops, answer)
         return await self._write(session, _next(changed), ops, extra)
 
+    async def _answered(
+        self, session: Session, record: SessionRecord, ops: Sequence[Op], answer: Answer
+    ) -> Session | None:
+        """Write a session with the outcome of the call for which that is done, if it is recorded: *answer*."""
+        call = session.call
+        if call is None or not call.name.is_recorded:
+            return await self._write(session, record, ops)
+        if isinstance(answer, ConnectError):
+            extra = call.extra(**call.outcome_of_error(answer), is_done=True)
+        else:
+            extra = call.extra(**await call.outcome_of([answer]), is_done=True)
+        written = await self._write(session, record, ops, extra)
+        if written is not None:
+            call.took(extra, written.mod_revision)
+            if isinstance(answer, ConnectError):
+                answer.is_recorded = True
+        return written
+
     async def until_done(self, session: Session, tried: Callable[[Session], Awaitable[_Done | None]]) -> _Done:
-        """Try to change a session until that is done: the first time at once, and then one after the other."""
+        """Try to change a session until that is done: the first time at once, and then one after the other.
+
+        `CallAnsweredError` if the call for which it is done was answered elsewhere meanwhile.
+        """
         if (done := await tried(session)) is not None:
             return done
         async with self._turns.setdefault(session.key, asyncio.Lock()):
             for _ in range(_CHANGE_TRIES):
-                await _check_counts(session.call)
+                await _check_open(session.call)
                 if (done := await tried(await self.open(session.key, call=session.call))) is not None:
                     return done
         raise BusyError("the session changes too often: try again")
@@ -231,13 +285,20 @@ class Sessions:
                 return session
         raise BusyError(f"session {key.session_id} changes too often to be closed")
 
-    async def clone(self, session: Session, to: SessionKey) -> Session:
-        """Make a session of *session* as it is; the same call again returns the one that was made, while it is new."""
+    async def clone(self, session: Session, to: SessionKey, answered: Callable[[Session], bytes]) -> Session:
+        """Make a session of *session* as it is; the same call again returns the one that was made, while it is new.
+
+        With it goes the record of the call for which that is done, as in `change`; *answered*: its answer.
+        """
         _check_id(to.session_id)
         found = _for_call(await self.find(to), session.call)
         if found is None:
-            await self._check_room(to)
+            if session.call is None:
+                await self._check_room(to)
             found = await self._begin_clone(session, to) or _for_call(await self.find(to), session.call)
+        if found is not None and _is_left_over(found.record, session.record):
+            begun = found.record.model_copy(update={"revision": session.record.revision})
+            found = await self._write(found, begun) or found
         if found is None or not _is_new_clone(found.record, session.record):
             raise invalid("SESSION_ALREADY_EXISTS", to.session_id, "Session already exists.")
         if found.record.is_made:
@@ -255,8 +316,9 @@ class Sessions:
             "cloned_from",
         }
         record = session.record.model_copy(update=found.record.model_dump(include=own))
-        made = await self._write(found, record)
+        made = await self._answered(found, record, [], answered(found))
         if made is None:
+            await _check_open(session.call)
             raise BusyError(f"session {to.session_id} is being made by another call: try again")
         return made
 
@@ -287,15 +349,27 @@ class Sessions:
         if isinstance(await commit_settled(self._backend, ops, expect), Conflict):
             return None
         self._at_hand.pop(record.key, None)
+        if (gone := _caches(session.record) - _caches(record)) and self._on_uncached is not None:
+            await self._on_uncached(gone - await self._cached_by_others(record) if record.closed_ms else gone)
         return _for_call(await self.find(record.key), session.call)
+
+    async def _cached_by_others(self, ended: SessionRecord) -> set[str]:
+        """Return what other sessions of the user cache: those that were cloned have the caches of their model."""
+        user = ended.key.path.rpartition("/")[0]
+        found: set[str] = set()
+        async for page in each_page(self._backend.scan, Keyspace.ConnectSessions, f"{user}/", limit=_PAGE):
+            for item in page:
+                with contextlib.suppress(StateCorruptError, SchemaVersionError):
+                    found |= _caches(SessionRecord.decoded(item.value, f"ConnectSessions/{item.key}"))
+        return found
 
     # ---------------------------------------------------------------- age
 
     async def sweep(self, programs: Collection[str] = ()) -> set[str]:
-        """Forget sessions that are past their retention; return the digests of the files of the others.
+        """Forget sessions that are past their retention; return what the others have.
 
-        And the jobs that have made their checkpoints. Sessions of *programs*, by their paths, stay, since these go on;
-        those of other programs go.
+        That is the digests of their files, the jobs that have made their checkpoints, and the ids of what they cache.
+        Sessions of *programs*, by their paths, stay, since these go on; those of other programs go.
         """
         now_ms = self._clock.now_ms()
         kept: set[str] = set()
@@ -314,7 +388,7 @@ class Sessions:
                 else:
                     kept.update(artifact.digest for artifact in record.artifacts)
                     kept.add(files_digest((artifact.name, artifact.digest) for artifact in record.artifacts))
-                    kept.update(entry.name for entry in record.entries if entry.kind == KEPT)
+                    kept.update(entry.name for entry in record.entries if entry.kind in (KEPT, CACHE))
         return kept
 
     async def _forget(self, path: str, mod_revision: int) -> None:
@@ -328,6 +402,14 @@ class Sessions:
 
 def _for_call(session: Session | None, call: ProgramCall | None) -> Session | None:
     return session if session is None or session.call is call else replace(session, call=call)
+
+
+async def _check_open(call: ProgramCall | None) -> None:
+    """Raise if nothing is to be done for the call any more."""
+    if call is not None and call.name.is_recorded:
+        await call.look_unless_answered()
+    else:
+        await _check_counts(call)
 
 
 async def _check_counts(call: ProgramCall | None) -> None:
@@ -344,6 +426,16 @@ def _is_new_clone(record: SessionRecord, model: SessionRecord) -> bool:
     """Return whether *record* is what a clone of *model* is made as, or is becoming one."""
     is_open = not record.closed_ms or not record.is_made
     return is_open and (record.cloned_from, record.revision) == (model.server_side_session_id, model.revision)
+
+
+def _is_left_over(record: SessionRecord, model: SessionRecord) -> bool:
+    """Return whether *record* is that of a clone that was begun, of *model* as it was before, and is not made."""
+    is_of_model = record.cloned_from == model.server_side_session_id
+    return not record.is_made and is_of_model and record.revision != model.revision
+
+
+def _caches(record: SessionRecord) -> set[str]:
+    return {entry.name for entry in record.entries if entry.kind == CACHE}
 
 
 def _next(record: SessionRecord) -> SessionRecord:

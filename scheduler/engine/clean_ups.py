@@ -94,7 +94,7 @@ class CleanUps:
         return found
 
     async def _wanted(self, job_id: JobId, head: JobHead) -> pb.CleanUp | None:
-        is_plain = head.sink_path is None and not head.retires_folders
+        is_plain = head.sink_path is None and not head.retires_folders and not head.reusable
         if head.state is JobState.SUCCESSFUL and not head.has_result and is_plain:
             return pb.CleanUp(job_id=job_id)  # most expired jobs: there is no need to read them
         try:

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Sequence
 
+from onager.caches import cache_of
 from onager.errors import PlanningError, UnsupportedPlanError
 from onager.execution_graph import (
     ExecutionGraph,
@@ -310,8 +311,13 @@ def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
         may_merge=stage.may_merge,
         expected_rows=expected_rows,
         feed=_feed(stage) if stage.feed_stage_id else None,
-        fingerprint=stage.fingerprint if stage.deterministic and is_digest(stage.fingerprint) else "",
+        fingerprint=stage.fingerprint if _is_reusable(stage) else "",
     )
+
+
+def _is_reusable(stage: pb.PlannedStage) -> bool:
+    is_same = stage.deterministic and is_digest(stage.fingerprint)
+    return is_same or bool(cache_of(stage.fingerprint))
 
 
 def _feed(stage: pb.PlannedStage) -> Feed:

@@ -6,7 +6,7 @@ harmless.
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -41,7 +41,13 @@ _REMOVED_AT_ONCE: Final = 16
 """Jobs removed by one transaction; each takes eight operations."""
 _BATCHES_AT_ONCE: Final = 12
 """Transactions in flight: the store writes concurrent ones together."""
+_UNSETTLED_MS: Final = 60_000
+"""How long after a job had to stay it is looked at again."""
 _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspace.Results)
+
+
+async def _settles_nothing(_: Iterable[JobHead]) -> set[str]:
+    return set()
 
 
 class Retention:
@@ -56,10 +62,14 @@ class Retention:
         """A heap of the times at which to look at each job that has ended and is not removed."""
         self._awaited: set[JobId] = set()
         """The jobs in `_due`, each once."""
+        self._unsettled: set[JobId] = set()
+        """Of those that are swept now: the jobs that `settle_calls` wants to stay."""
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._histories: set[str] = set()
         self._pages = OrphanedPages(store.backend)
         self._rounds = Rounds(store.backend, env.clock)
+        self.settle_calls: Callable[[Iterable[JobHead]], Awaitable[set[str]]] = _settles_nothing
+        """Records what the jobs were to others, before their results go; returns the jobs that have to stay for now."""
         self._audit_over_ms = 0
         """When the retention of the oldest record of the audit is over, as far as known."""
 
@@ -80,9 +90,13 @@ class Retention:
             heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
 
     def _is_kept(self, head: JobHead) -> bool:
-        """Return whether the job goes on, or is a step of a script that does: the two are kept for as long."""
+        """Return whether the job goes on, or is a step of a script that does: the two are kept for as long.
+
+        Of a job whose session caches rows that it has made, nothing but these is left in the end.
+        """
         script = self._script(head)
-        return head.is_active or (script is not None and script.is_active)
+        has_rows = bool(head.caches) and not head.has_result
+        return head.is_active or has_rows or (script is not None and script.is_active)
 
     def _script(self, head: JobHead) -> JobHead | None:
         script_id = script_of(head.job_id)
@@ -108,7 +122,7 @@ class Retention:
 
     def _is_kept_for_none(self, head: JobHead) -> bool:
         """Return whether outputs are kept that nobody will take: those of a script's steps are for its other steps."""
-        return bool(head.reusable) and head.reuse != "cluster"
+        return bool(head.reusable) and head.reuse != "cluster" and not head.caches
 
     def _is_over(self, head: JobHead, retention_s: int, now_ms: int) -> bool:
         ended_ms = self._ended_ms(head)
@@ -131,10 +145,13 @@ class Retention:
         if self._view.executors.is_space_short:
             await self._store.heads.put([head.withdrawn() for head in self._store.heads if head.reusable])
         while self._env.clock.monotonic_s() <= until_s and (due := self._take_due(now_ms)):
+            self._unsettled.clear()
             batches = [due[n : n + _REMOVED_AT_ONCE] for n in range(0, len(due), _REMOVED_AT_ONCE)]
             await asyncio.gather(*(self._work_off(batch, now_ms) for batch in batches))
             for job_id in due:
-                if job_id not in self._awaited:
+                if job_id in self._unsettled:
+                    self._look_later(job_id, now_ms + _UNSETTLED_MS)
+                elif job_id not in self._awaited:
                     # The record's time is not over, files have to go first, or another scheduler changed it in between.
                     self._look_later(job_id, now_ms + 1)
             await asyncio.sleep(0)
@@ -170,7 +187,9 @@ class Retention:
                 await self._store.heads.put(dated)
             if withdrawn:
                 await self._store.heads.put(withdrawn)
-            if expired:
+            unsettled = await self.settle_calls(expired)
+            self._unsettled.update(JobId(job_id) for job_id in unsettled)
+            if expired := [head for head in expired if head.job_id not in unsettled]:
                 await self._expire(expired)
             if past:
                 await self._forget_history(await self._archived(past))
@@ -183,9 +202,10 @@ class Retention:
         """Remove jobs' results: in the store now, in the exchange by an executor."""
         expired: list[JobHead] = []
         for head in heads:
+            # Cached rows stay until their session does not cache them any more.
             was_done = head.clean_up == "none" and head.state is not JobState.SUCCESSFUL and not head.reusable
             clean_up = "none" if was_done and head.broken is None else "all"
-            expired.append(head.model_copy(update={"has_result": False, "clean_up": clean_up, "reusable": {}}))
+            expired.append(head.model_copy(update={"has_result": False, "clean_up": clean_up, "reusable": head.caches}))
         await self._store.heads.put(expired, beside=lambda head: [DeleteRange(Keyspace.Results, f"{head.job_id}/")])
 
     async def _archived(self, heads: list[JobHead]) -> list[JobHead]:

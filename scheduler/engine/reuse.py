@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from onager.caches import cache_of
 from onager.execution_graph import (
     Event,
     ExecutionGraph,
@@ -24,6 +25,7 @@ from onager.execution_graph import (
     worth_taking,
 )
 from onager.ids import JobId, script_of
+from onager.scheduler.engine.caches import made_first
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
@@ -85,6 +87,8 @@ class Reuse:
         """Return what the stages of a new plan take, None for nothing."""
         if event.fused_output is not None or job.graph.streaming is not None:
             return None
+        if any(cache_of(spec.fingerprint) for spec in event.stages):
+            await self._heads.catch_up(JobId(job.header.job_id))  # else rows could be made again that are there
         head = self._heads.get(JobId(job.header.job_id))
         sources: dict[int, JobId] = {}
 
@@ -121,9 +125,15 @@ class Reuse:
         return OutputsTaken(taken=tuple(taken), at_ms=event.at_ms)
 
     def _source(self, head: JobHead, fingerprint: str) -> JobId | None:
-        """Return the latest job of which the one of *head* may take the output of *fingerprint*."""
+        """Return the latest job of which the one of *head* may take the output of *fingerprint*.
+
+        Of cached rows it is the first one: each time that they are made they may be others, and all jobs see the same.
+        """
         offers = self._offers.get(fingerprint, {})
         found = [other for job_id in offers if (other := self._heads.get(job_id)) is not None]
+        if cache_of(fingerprint):  # an id that was drawn, and which no other session has
+            allowed = [other for other in found if other.broken is None and other.principal == head.principal]
+            return JobId(min(allowed, key=made_first).job_id) if allowed else None
         allowed = [other for other in found if other.broken is None and self._may_take(head, other)]
         return JobId(max(allowed, key=lambda other: (other.ended_ms or 0, other.job_id)).job_id) if allowed else None
 

@@ -33,7 +33,7 @@ class ConnectCalls:
         `BusyError` where too many wait for it; `ConnectUnservedError` when there is none, or none takes it in time;
         `ConnectGivenUpError` when one has worked on it all that time, or too many were lost over it.
         """
-        call.deadline_ms = int(timeout_s * 1000)
+        call.deadline_ms, call.slots = int(timeout_s * 1000), self._requests.slots
         blind: dict[ExecutorId, pb.ConnectReply] = {}
         pending, lost = None, 0
         try:

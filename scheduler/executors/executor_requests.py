@@ -167,6 +167,11 @@ class ExecutorRequests:
         """Set whenever an executor begins to wait."""
         self._is_closed = False
 
+    @property
+    def slots(self) -> int:
+        """Return the slots of all executors that take work."""
+        return self._executors.total_slots
+
     # ---------------------------------------------------------------- for executors
 
     async def wait(self, request: pb.AwaitRequestsRequest) -> pb.AwaitRequestsResponse:

@@ -5,12 +5,13 @@ Small records, written with the events that change them, so that finding work ne
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 import structlog
 from pydantic import AfterValidator, Field
 
+from onager.caches import cache_of
 from onager.clock import Clock
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
 from onager.execution_graph import (
@@ -51,6 +52,7 @@ _ERROR_CHARS: Final = 300
 _PAGE: Final = 1_000
 _WRITTEN_AT_ONCE: Final = 32
 _OWN: Final = 256
+_LOOKS, _LOOK_S = 200, 0.005
 
 CleanUpDue = Literal["none", "intermediate", "all"]
 """What still has to be removed of a job's exchange data: nothing, all but its result, or all."""
@@ -130,10 +132,19 @@ class JobHead(JobTerms):
         """Return whether the job has not ended and can be worked on."""
         return not self.state.is_terminal and self.broken is None
 
-    def withdrawn(self) -> "JobHead":
-        """Return the head after nobody may take outputs of the job any more; their files are to be removed."""
+    @property
+    def caches(self) -> dict[str, int]:
+        """Return those of `reusable` that are rows of what a program caches: they stay for as long as it does."""
+        return {fingerprint: stage_id for fingerprint, stage_id in self.reusable.items() if cache_of(fingerprint)}
+
+    def withdrawn(self, fingerprints: Collection[str] | None = None) -> "JobHead":
+        """Return the head after nobody may take outputs of the job any more; their files are to be removed.
+
+        *fingerprints*: of these outputs; None: of all.
+        """
+        left = {} if fingerprints is None else {f: s for f, s in self.reusable.items() if f not in fingerprints}
         clean_up = "intermediate" if self.state is JobState.SUCCESSFUL and self.has_result else "all"
-        return self.model_copy(update={"reusable": {}, "clean_up": clean_up})
+        return self.model_copy(update={"reusable": left, "clean_up": clean_up})
 
 
 def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
@@ -272,6 +283,13 @@ class JobHeads:
         head = self.get(job_id)
         is_sure = head is None or not head.was_reusable or self._watched >= self.revision(job_id)
         return not is_sure or bool(self._readers.get(job_id))
+
+    async def catch_up(self, job_id: JobId) -> None:
+        """Wait, a second at most, until all is known here that was written before the job's head."""
+        for _ in range(_LOOKS):
+            if self._watched >= self.revision(job_id):
+                return
+            await asyncio.sleep(_LOOK_S)
 
     def learn(self, found: Mapping[tuple[Keyspace, str], KeyValue | None]) -> None:
         """Take in the heads among records as a transaction has found them."""

@@ -40,3 +40,10 @@ def test_every_kind_of_kill_leaves_rows_and_session_whole(tmp_path):
     assert all(entry["killed"] for entry in found["list"])
     assert (found["summary"]["any"]["wrong"], found["summary"]["any"]["lost"]) == (0, 0)
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_recorded_calls_are_answered_again(tmp_path):
+    (row,) = run(tmp_path, "benchmarks.program_replay", "--calls", "40")["rows"]
+    assert row["calls"] == 40
+    assert 0 < row["replayed_ms_p10"] < row["first_ms_p10"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]

@@ -80,6 +80,9 @@ step("kept", cycle[0].count())
 del cycle
 gc.collect()
 
+many = spark.range(40_000).withColumn("r", F.rand()).collect()
+step("many", len(many), sum(row.r for row in many))
+
 spark.stop()
 spark = SparkSession.builder.getOrCreate()
 spark.sql(f"INSERT INTO {DATABASE}.notes VALUES (99, 'last')")

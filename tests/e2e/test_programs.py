@@ -37,7 +37,16 @@ def printed(program: ProgramHandle, *, errors: bool = False) -> str:
 
 
 def wait_for(program: ProgramHandle, text: str) -> None:
-    until(lambda: text in printed(program), f"{text!r} of {program.id}")
+    """Wait until a program has printed *text*."""
+
+    def is_there() -> bool:
+        is_going_on = not program.job.progress().state.is_final
+        if text in printed(program):
+            return True
+        assert is_going_on, f"it ended without {text!r}:\n{printed(program, errors=True)}"
+        return False
+
+    until(is_there, f"{text!r} of {program.id}")
 
 
 def process_of(cluster: Cluster, program: ProgramHandle) -> psutil.Process:
@@ -46,7 +55,7 @@ def process_of(cluster: Cluster, program: ProgramHandle) -> psutil.Process:
     def found() -> psutil.Process | None:
         for process in psutil.Process(cluster.executors["e-1"].pid).children(recursive=True):
             try:
-                if "onager.programs.__main__" in " ".join(process.cmdline()):
+                if Path(process.cwd()).name == "work" and "python" in process.name():
                     return process
             except psutil.Error:
                 continue
@@ -227,3 +236,18 @@ def test_the_output_of_a_program_is_its_log(cluster, tmp_path):
     program = run(cluster, tmp_path, "print('one line')")
     assert program.wait(HANGS_S) == 0
     assert cluster.cli("logs", program.id).stdout == "one line\n"
+
+
+def test_a_script_of_sql_is_a_program(cluster, tmp_path):
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "BEGIN\n  DECLARE total INT DEFAULT 0;\n"
+        "  FOR row AS SELECT id FROM range(4) DO SET total = total + row.id; END FOR;\n"
+        "  SELECT total + :more AS total;\nEND\n"
+    )
+    program = cluster.client.run(script, args=["more=10"])
+    assert program.wait(HANGS_S) == 0, printed(program, errors=True)
+    assert "16" in printed(program)
+    assert {call.line for call in program.calls()} >= {"script.sql:2", "script.sql:3", "script.sql:4"}
+    with pytest.raises(InvalidRequestError, match="no NAME=VALUE"):
+        cluster.client.run(script, args=["more"])

@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from onager.errors import FunctionLostError
-from onager.executor.spark.functions import warm as warm_process
 from onager.executor.spark.functions.calls import _tell_end
-from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses, _fork, _start_warm
+from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses
+from onager.executor.warm import processes as warm_processes
+from onager.executor.warm import serving
 from onager.protocol import onager_pb2 as pb
 from tests.support.processes.cluster import lives
 from tests.support.waiting import HANGS_S, until
@@ -130,11 +131,11 @@ def test_when_the_warm_process_dies_its_children_do_and_another_takes_its_place(
     assert warm(processes).pid != before.pid
 
 
-def test_an_agent_that_dies_without_reading_ends_the_warm_process():
+def test_an_agent_that_dies_without_reading_ends_the_warm_process(processes):
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        process = _start_warm(theirs)
-        made = _fork(ours)
+        process = processes._start_warm(theirs)
+        made = warm_processes._fork(ours, FunctionProcess)
         made._news_socket.recv(1, socket.MSG_PEEK)
         made._news_socket.close()
         until(lambda: not psutil.Process(process.pid).children() or process.poll(), "the end of the child")
@@ -146,13 +147,13 @@ def test_an_agent_that_dies_without_reading_ends_the_warm_process():
 
 
 def test_a_warm_process_that_cannot_be_started_is_started_when_it_can(monkeypatch, tmp_path):
-    monkeypatch.setattr("onager.executor.spark.functions.processes._START_S", 0.2)
+    monkeypatch.setattr("onager.executor.warm.processes._START_S", 0.2)
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/nowhere/python")
         made = FunctionProcesses()
         with pytest.raises(FunctionLostError, match=r"No such file or directory: '/nowhere/python'.*pids"):
             until(made.fork, "an error")
-    monkeypatch.setattr("onager.executor.spark.functions.processes._START_S", HANGS_S)
+    monkeypatch.setattr("onager.executor.warm.processes._START_S", HANGS_S)
     assert ask(made, tmp_path)["kind"] == "broken"
     made.close()
 
@@ -168,7 +169,7 @@ def test_why_no_process_could_be_forked_is_reported(monkeypatch):
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", refuse)
-    assert warm_process._fork(theirs.detach()) == -1
+    assert serving._fork(theirs.detach()) == -1
     with FunctionProcess(channel, reported, output) as process:
         assert process.answer(None, lambda _: None) is None
     with pytest.raises(FunctionLostError, match=r"Resource temporarily unavailable.*pids"):

@@ -70,8 +70,6 @@ _STATEMENTS: Final[Mapping[str, Callable[[Any, ConnectSession], str]]] = {
     "drop_database": lambda call, session: (
         f"DROP DATABASE {_may(call)}{session.table_name(call.db_name)}{' CASCADE' if call.cascade else ''}"
     ),
-    "cache_table": lambda call, session: f"CACHE LAZY TABLE {session.table_name(call.table_name)}",
-    "uncache_table": lambda call, session: f"UNCACHE TABLE {session.table_name(call.table_name)}",
     "truncate_table": lambda call, session: f"TRUNCATE TABLE {session.table_name(call.table_name)}",
     "recover_partitions": lambda call, session: f"MSCK REPAIR TABLE {session.table_name(call.table_name)}",
     "analyze_table": lambda call, session: (

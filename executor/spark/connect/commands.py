@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from onager.errors import UnsupportedPlanError
-from onager.executor.spark.connect import entries
+from onager.executor.spark.connect import caching, entries
 from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
-from onager.executor.spark.connect.entries import CACHED, GLOBAL_VIEW, VIEW
+from onager.executor.spark.connect.entries import GLOBAL_VIEW, VIEW
+from onager.executor.spark.connect.scripting import CHANGE, PARSE, answered, asked_of
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.access import VARIABLE
@@ -48,7 +49,6 @@ _RELEASE: Final = "remove_cached_remote_relation_command"
 _PASSING: Final = frozenset({_RELEASE, "get_resources_command", "ml_command"})
 """What makes nothing."""
 _OF_FUNCTIONS: Final = frozenset({"CreateSQLFunctionCommand", "CreateFunctionCommand", "DropFunctionCommand"})
-_OF_CACHE: Final = frozenset({"CacheTable", "UncacheTable"})
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
     command = request.plan.command
     name = command.WhichOneof("command_type")
     if name == "sql_command":
-        return _statement(content, request, session, tables)
+        return _asked(request, session) if asked_of(request) else _statement(content, request, session, tables)
     if name in _WRITES:
         return Carried([], work=WRITE)
     if name == "create_dataframe_view":
@@ -101,6 +101,18 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
         relation = command.remove_cached_remote_relation_command.relation.relation_id
         carried.put, carried.removed = entries.dropped(session.stored, KEPT, relation, command.SerializeToString())
     return carried
+
+
+def _asked(request: Any, session: ConnectSession) -> Carried:
+    """Answer what a script asks; it may set variables of the session, too."""
+    ask, command = asked_of(request), request.plan.command
+    relation, text, _ = text_of(command.sql_command)
+    if ask == CHANGE:
+        session.make(session.reads("Command", command.SerializeToString()))
+    elif ask != PARSE:
+        session.make_all()
+    responses = [answered(ask, relation, text, session)]
+    return Carried(responses) if ask == PARSE else _with_variables(responses, session)
 
 
 def refused(what: str, advice: str) -> UnsupportedPlanError:
@@ -160,18 +172,19 @@ def _of_session(content: bytes, request: Any, plan: Parsed, session: ConnectSess
     """Carry out a statement that changes nothing but its session."""
     jvm = Jvm.of(session.spark)
     named = QueryTools(jvm).named(plan.plan())
-    if plan.named == "CacheTable" and not named.isLazy():
-        name = ".".join(quoted(str(part)) for part in jvm.items(named.multipartIdentifier()))
-        request = statement_request(f"CACHE LAZY TABLE {name}")  # or it would be read, here
-        content = request.SerializeToString()
-    if plan.kind == "ClearCacheCommand":
-        return Carried(session.connect.execute(content), removed=entries.to_be_cached(session.stored))
-    return _carried(content, request, session, _made(jvm, plan, named, session))
+    if plan.named in caching.STATEMENTS:
+        put, removed = caching.of_statement(jvm, plan.named, named, session)
+        return Carried([_EMPTY], put=put, removed=removed)
+    return _carried(content, request, session, _made(plan, named))
 
 
 def _of_variables(content: bytes, session: ConnectSession) -> Carried:
     """Carry out DECLARE, SET VAR or DROP VARIABLE; the values stay that it gave."""
-    responses = session.connect.execute(content)
+    return _with_variables(session.connect.execute(content), session)
+
+
+def _with_variables(responses: list[bytes], session: ConnectSession) -> Carried:
+    """Return *responses*, with the variables that the session has now."""
     values = {name: alike.encode() for name, alike in java_session(session.spark).variables().items()}
     put, removed = entries.set_to(session.stored, values)
     return Carried(responses, put=put, removed=removed)
@@ -183,7 +196,7 @@ def _job_of_statement(*, is_bound: bool) -> Carried:
     return Carried([_EMPTY], work=STATEMENT)
 
 
-def _made(jvm: Jvm, parsed: Parsed, plan: Any, session: ConnectSession) -> _Made:
+def _made(parsed: Parsed, plan: Any) -> _Made:
     """Return what a parsed statement makes in its session, or drops, but for a view."""
     if view := temporary_view(parsed):
         return _Made(VIEW, view)
@@ -191,16 +204,7 @@ def _made(jvm: Jvm, parsed: Parsed, plan: Any, session: ConnectSession) -> _Made
     if name in _OF_FUNCTIONS:
         function = plan.name() if name == "CreateSQLFunctionCommand" else plan.identifier()
         return _Made(_FUNCTION, str(function.funcName()).lower(), is_dropped=name.startswith("Drop"))
-    if name in _OF_CACHE:
-        table = plan.multipartIdentifier() if name == "CacheTable" else plan.table().multipartIdentifier()
-        return _Made(CACHED, _full_name(jvm, table, session), is_dropped=name.startswith("Un"))
     return _NOTHING
-
-
-def _full_name(jvm: Jvm, name: Any, session: ConnectSession) -> str:
-    """Return the name of a table with its database before it."""
-    parts = [str(part).lower() for part in jvm.items(name)]
-    return ".".join((parts if len(parts) > 1 else [session.stored.database or "default", *parts])[-2:])
 
 
 def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
@@ -210,15 +214,34 @@ def _of_catalog(content: bytes, request: Any, session: ConnectSession, tables: P
         carried = _statement(command.SerializeToString(), command, session, tables)
         carried.responses = session.connect.execute(_NO_ROWS)
         return carried
-    session.make_all(cached=True)
+    session.make_all(caches=True)
     catalog = Relation.FromString(request.plan.root).catalog
+    if catalog.HasField("is_cached"):
+        answer = "true" if caching.is_cached(catalog.is_cached.table_name, session) else "false"
+        relation = Relation(sql={"query": f"SELECT {answer} AS value"}).SerializeToString()
+        return Carried(session.connect.execute(ExecutePlanRequest(plan={"root": relation}).SerializeToString()))
+    if (change := _of_cache(catalog, session)) is not None:
+        return Carried(session.connect.execute(_NO_ROWS), put=change.put, removed=change.removed)
     made = _NOTHING
     if catalog.HasField("drop_global_temp_view"):
         made = _Made(GLOBAL_VIEW, catalog.drop_global_temp_view.view_name.lower(), is_dropped=True)
-    carried = _carried(content, request, session, made)
-    if catalog.HasField("clear_cache"):
-        carried.removed = entries.to_be_cached(session.stored)
-    return carried
+    return _carried(content, request, session, made)
+
+
+def _of_cache(catalog: Any, session: ConnectSession) -> entries.Change | None:
+    """Return the change for a call of spark.catalog that caches, or takes that back; None for any other."""
+    match catalog.WhichOneof("cat_type"):
+        case "cache_table":
+            call = catalog.cache_table
+            return caching.cached_table(
+                call.table_name, session, call.storage_level if call.HasField("storage_level") else None
+            )
+        case "uncache_table":
+            return caching.uncached_table(catalog.uncache_table.table_name, session)
+        case "clear_cache":
+            return caching.cleared(session)
+        case _:
+            return None
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:

@@ -10,16 +10,14 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import KEPT, PERSISTED
+from onager.protocol.spark_connect import CACHE, KEPT
 
 VIEW: Final = "view"
 GLOBAL_VIEW: Final = "global_view"
 VARIABLE: Final = "variable"
 """A variable of SQL: its value, and not what gave it."""
-CACHED: Final = "cached"
-"""A table of which a program has asked that it be cached: it matters only to who asks whether it is."""
-_NAMED: Final = (CACHED, KEPT, PERSISTED)
-"""What nobody reads who does not name it; it stays until a program takes it back."""
+_NAMED: Final = (CACHE, KEPT, "cached", "persisted")
+"""What nobody reads who does not name it; it stays until a program takes it back. The last two are of release 0.2."""
 _NO_VARIABLE: Final = b"[]"
 ANYTHING: Final = "*"
 """What a command reads of which nobody knows what it reads."""
@@ -103,14 +101,22 @@ def needed(session: pb.ConnectSession, reads: Iterable[str]) -> list[tuple[str, 
     ]
 
 
-def to_be_cached(session: pb.ConnectSession) -> list[pb.ConnectEntry]:
-    """Return the entries of tables and DataFrames that a program has asked to be cached."""
-    return [entry for entry in session.entries if entry.kind in (CACHED, PERSISTED)]
+def cache(
+    session: pb.ConnectSession, cache_id: str, command: bytes, reads: Iterable[str], *, slots: int, table: str
+) -> Change:
+    """Return the change that caches what *command*, an AnalyzePlanRequest, persists; *table*: "" for a DataFrame."""
+    made = pb.ConnectMade(name=cache_id, command=command, reads=sorted(reads), slots=slots, table=table)
+    return _change(session, CACHE, made)
 
 
-def cached(session: pb.ConnectSession) -> set[str]:
-    """Return, as reads, what a program has asked to be cached."""
-    return _keys_of(session, CACHED)
+def cached(session: pb.ConnectSession) -> list[pb.ConnectEntry]:
+    """Return the entries of what is cached."""
+    return [entry for entry in session.entries if entry.kind == CACHE]
+
+
+def caches(session: pb.ConnectSession) -> set[str]:
+    """Return, as reads, what is cached."""
+    return _keys_of(session, CACHE)
 
 
 def variables(session: pb.ConnectSession) -> set[str]:

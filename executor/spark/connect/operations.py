@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import PlanningError
 from onager.exchange_layout import has_scheme, local_path
+from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.catalog_calls import statement_of
 from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
+from onager.executor.spark.connect.scripting import in_script
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, class_name
 from onager.executor.spark.kernel.queries import QueryTools, shown
@@ -77,24 +80,36 @@ def connect_query(plan: pb.ConnectPlan, made: ConnectSession, tables: PlanningCa
     *kept_at*: where its job writes a checkpoint.
     """
     request = ExecutePlanRequest.FromString(plan.request)
+    with in_script(request, made.spark):
+        return _job_query(request, plan.work, made, tables, kept_at)
+
+
+def _job_query(request: Any, work: str, made: ConnectSession, tables: PlanningCatalog | None, kept_at: str) -> JobQuery:
     command = request.plan.command
-    if plan.work:
-        made.make_all(command.SerializeToString())
-    match plan.work:
+    if work:
+        made.make_all(command.SerializeToString(), caches=True)
+    else:
+        made.make({*made.reads("Relation", request.plan.root), *entries.caches(made.stored)})
+    query = _query_of(request, work, made, tables, kept_at)
+    return query if tables is None else replace(query, caches=made.caches)
+
+
+def _query_of(request: Any, work: str, made: ConnectSession, tables: PlanningCatalog | None, kept_at: str) -> JobQuery:
+    command = request.plan.command
+    match work:
         case "":
-            made.make(made.reads("Relation", request.plan.root))
             return JobQuery(_query(made, request.plan.root), None)
-        case work if work == STATEMENT:
+        case _ if work == STATEMENT:
             text = statement_of(request, made) if request.plan.root else text_of(command.sql_command)[1]
             return _planned(made.spark, text, tables)
-        case work if work == WRITE and command.HasField("write_operation"):
+        case _ if work == WRITE and command.HasField("write_operation"):
             return _write(command, made, tables)
-        case work if work == WRITE:
+        case _ if work == WRITE:
             return _write_v2(command, made, tables)
-        case work if work == CHECKPOINT:
+        case _ if work == CHECKPOINT:
             return _checkpoint(command.checkpoint_command, made, kept_at)
         case _:
-            raise PlanningError(f"the operation asks for {plan.work}, which a newer scheduler knows")
+            raise PlanningError(f"the operation asks for {work}, which a newer scheduler knows")
 
 
 def _query(made: ConnectSession, relation: bytes) -> DataFrame:
@@ -105,7 +120,7 @@ def _query(made: ConnectSession, relation: bytes) -> DataFrame:
             show = getattr(asked, name)
             style = "html" if name == "html_string" else "vertical" if show.vertical else "plain"
             frame = _frame(made, show.input)
-            is_query = _is_worth_tasks(frame, made.stored.conf)
+            is_query = bool(made.caches.read_by(frame._jdf)) or _is_worth_tasks(frame, made.stored.conf)  # noqa: SLF001
             text = shown(frame._jdf, Jvm.of(made.spark), show.num_rows, show.truncate, style, is_query=is_query)  # noqa: SLF001
             return DataFrame(text, made.spark)
     frame = _frame(made, relation)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from onager.errors import InvalidSettingError, OnagerError
 from onager.executor.exchange.seen_places import NO_PLACES, SeenPlaces
 from onager.executor.foreign import ForeignTables
+from onager.executor.spark.connect import caching, entries
 from onager.executor.spark.connect.commands import Carried, carry_out
+from onager.executor.spark.connect.scripting import in_script
 from onager.executor.spark.connect.sessions import ConnectSession, opened
 from onager.executor.spark.deadlines import Deadlines
 from onager.executor.spark.failures import is_passing, is_unanswered
@@ -30,7 +32,7 @@ from onager.executor.spark.planning.job_session import active
 from onager.executor.work import CatalogReader, SparkLostError
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import ConfigRequest, ConfigResponse
+from onager.protocol.spark_connect import AnalyzePlanRequest, ConfigRequest, ConfigResponse, ExecutePlanRequest
 
 MAX_DETAILS_BYTES: Final = 64 * 1024
 
@@ -113,7 +115,9 @@ class ConnectRequests:
             case "describe":
                 return pb.ConnectReply(defaults=self._defaults())
             case "analyze":
-                return self._within(call, reader, lambda session, _: _analyzed(call, session))
+                return self._within(call, reader, partial(_analyzed, call))
+            case "persist":
+                return self._within(call, reader, lambda session, _: _applied(call, _persisted(call, session)))
             case "configure":
                 return self._within(
                     call, reader, lambda session, _: pb.ConnectReply(applied=_configured(call, session.spark))
@@ -130,7 +134,9 @@ class ConnectRequests:
         act: Callable[[ConnectSession, PlanningCatalog | None], pb.ConnectReply],
     ) -> pb.ConnectReply:
         def done(spark: SparkSession, tables: PlanningCatalog | None) -> pb.ConnectReply:
-            with active(spark), opened(call.session, spark, self._exchange_dir) as session:
+            opening = opened(call.session, spark, self._exchange_dir)
+            with active(spark), opening as session, in_script(_request_of(call), spark):
+                session.slots = call.slots
                 return act(session, tables)
 
         with planning_in(self._places) as note_read:
@@ -151,9 +157,34 @@ class ConnectRequests:
         return defaults
 
 
-def _analyzed(call: pb.ConnectCall, session: ConnectSession) -> pb.ConnectReply:
-    session.make(session.reads("AnalyzePlanRequest", call.analyze))
+def _request_of(call: pb.ConnectCall) -> Any:
+    """Return the client's request, which says where its script is, if it has one."""
+    match call.WhichOneof("request"):
+        case "analyze":
+            return AnalyzePlanRequest.FromString(call.analyze)
+        case "persist":
+            return AnalyzePlanRequest.FromString(call.persist)
+        case "configure":
+            return ConfigRequest.FromString(call.configure)
+        case _:
+            return ExecutePlanRequest.FromString(call.apply)
+
+
+def _analyzed(call: pb.ConnectCall, session: ConnectSession, tables: PlanningCatalog | None) -> pb.ConnectReply:
+    asked = AnalyzePlanRequest.FromString(call.analyze)
+    is_level, is_shown = asked.HasField("get_storage_level"), asked.HasField("explain") and tables is not None
+    caches = entries.caches(session.stored) if is_level or is_shown else set[str]()
+    session.make({*session.reads("AnalyzePlanRequest", call.analyze), *caches})
+    if is_level:
+        return pb.ConnectReply(analyzed=caching.storage_level(call.analyze, session))
+    if session.caches and asked.explain.plan.root:
+        session.caches.show(session.connect.dataset(session.connect.plan(asked.explain.plan.root)))
     return pb.ConnectReply(analyzed=session.connect.analyze(call.analyze))
+
+
+def _persisted(call: pb.ConnectCall, session: ConnectSession) -> Carried:
+    put, removed = caching.persist(call.persist, session)
+    return Carried([], put=put, removed=removed)
 
 
 def _configured(call: pb.ConnectCall, session: SparkSession) -> pb.ConnectApplied:

@@ -5,7 +5,7 @@ What they hold is small, and Spark makes it fast; so no executor has to be the o
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -20,13 +20,16 @@ from onager.executor.spark.connect.program_files import ProgramFiles, artifact_p
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.access import kept_as
 from onager.executor.spark.kernel.connect import JavaConnect, files_given
+from onager.executor.spark.planning.caches import Cached, Caches
 from onager.executor.spark.planning.job_session import java_session
 from onager.executor.spark.planning.names import quoted
 from onager.job_settings import PREFIX
 from onager.program_files import program_file
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import KEPT, Command, ExecutePlanRequest
+from onager.protocol.spark_connect import CACHE, KEPT, AnalyzePlanRequest, Command, ExecutePlanRequest, StorageLevel
 
+USUAL_LEVEL: Final = StorageLevel(use_disk=True, use_memory=True, deserialized=True, replication=1)
+"""That of `cache()`."""
 _DEFAULT: Final = "default"
 _LOST: Final = "__onager_lost_"
 """How the name begins of what stands below a view that could not be made again."""
@@ -42,16 +45,21 @@ class ConnectSession:
         self.stored = stored
         self.spark = session
         self.connect = connect
+        self.slots = 1
+        """Those of the cluster, as far as its scheduler knows."""
+        self.caches = Caches(session, stored.conf)
+        self.levels: dict[str, Any] = {}
+        """The StorageLevel of each cache."""
         self._exchange_dir = exchange_dir
         self._lost: dict[str, Exception] = {}
 
-    def make_all(self, command: bytes = b"", *, cached: bool = False) -> None:
+    def make_all(self, command: bytes = b"", *, caches: bool = False) -> None:
         """Make all views, functions and data sources again, and the checkpoints that an encoded *command* names.
 
-        If *cached*, also what is to be cached.
+        With its *caches*, also what is cached.
         """
         named = self.reads("Command", command) if command else ()
-        self.make({ANYTHING, *named, *(entries.cached(self.stored) if cached else ())})
+        self.make({ANYTHING, *named, *(entries.caches(self.stored) if caches else ())})
 
     def reads(self, kind: str, message: bytes) -> set[str]:
         """Return what a Command, Relation or AnalyzePlanRequest reads, as `JavaConnect.reads` does."""
@@ -73,6 +81,9 @@ class ConnectSession:
             try:
                 if kind == KEPT and not made.drops:
                     self._keep(made.name)
+                elif kind == CACHE:
+                    persist = AnalyzePlanRequest.FromString(made.command).persist
+                    self.cache(made.name, persist, made.conf, made.slots, made.table)
                 elif kind == VARIABLE:
                     java_session(self.spark).set_variable(made.name, made.command.decode())
                 else:
@@ -85,6 +96,17 @@ class ConnectSession:
                 self._lost.pop(mark, None)
         _settings_changed(self.spark, under, self.stored.conf)
         self.connect.use(self.stored.database or _DEFAULT)
+
+    def cache(self, cache_id: str, persist: Any, conf: Mapping[str, str], slots: int, table: str) -> bool:
+        """Cache what an AnalyzePlanRequest.Persist asks for, unless it is cached; return whether it was not.
+
+        *conf*: what the session had set then, as *slots* the cluster had. Spark's errors.
+        """
+        frame = self.connect.cached(persist.relation)
+        cached = Cached(cache_id, dict(conf), slots)
+        if is_new := self.caches.add(cached, frame, persist.storage_level.SerializeToString(), table):
+            self.levels[cache_id] = persist.storage_level
+        return is_new
 
     def _keep(self, relation_id: str) -> None:
         """Have a relation stand for its checkpoint; `PlanningError` if that is gone, or has not been made."""

@@ -44,6 +44,10 @@ class JavaConnect:
         """Return the dataset of a plan, which has not run, but for commands in it."""
         return self._java.dataset(plan)
 
+    def cached(self, relation: bytes) -> JavaObject:
+        """Return the dataset of a Relation; its analysis counts wherever the same DataFrame is in what comes next."""
+        return self._java.cached(relation)
+
     def execute(self, request: bytes) -> list[bytes]:
         """Carry out an ExecutePlanRequest, and return the ExecutePlanResponses but the last, ResultComplete."""
         return [bytes(response) for response in to_list(self._java.execute(request))]
@@ -69,6 +73,10 @@ class JavaConnect:
     def check_kept(self, schema: str) -> None:
         """Raise Spark's error for a column of *schema*, as JSON, that no checkpoint can have."""
         self._checkpoints.check(jvm_session(self._session), schema)
+
+    def level(self, parsed: JavaObject) -> bytes:
+        """Return the StorageLevel that a parsed CACHE TABLE names, b"" for none; Spark's error if there is no such."""
+        return bytes(self._java.level(parsed))
 
     def ddl(self, schema: bytes) -> str:
         """Return the columns of a DataType, a struct, as CREATE TABLE has them."""

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from onager.executor.spark.jvm import JavaObject, Jvm
 from onager.executor.spark.kernel.classes import KERNEL
 
 Part = Mapping[str, Any]
 """What replaces a node, as `Part` of Java's `Cutting`."""
+Digests = Literal["NONE", "REUSED", "CACHED"]
+"""Which digests leaves get, as `Digests` of Java's `Cutting`."""
 
 
 def arrow_schema(session: JavaObject, jvm: Jvm, plan: JavaObject, column_names: Iterable[str]) -> bytes:
@@ -30,14 +32,14 @@ class JavaCutting:
         return list(json.loads(self._java.outline()))
 
     def describe(
-        self, leaves: Iterable[tuple[int, bool]], max_bytes: int, *, has_digests: bool
+        self, leaves: Iterable[tuple[int, bool]], max_bytes: int, digests: Digests
     ) -> list[dict[str, Any] | None]:
         """Describe *leaves*, each with whether it may grow, in files (`leaf`); return `Facts` of Java's `Leaves`.
 
         The list ends with None for a leaf that cannot be described, or with more than *max_bytes* (its file is there).
         """
         wanted = [{"node": node, "may_grow": may_grow} for node, may_grow in leaves]
-        return list(json.loads(self._java.describe(json.dumps(wanted), max_bytes, has_digests)))
+        return list(json.loads(self._java.describe(json.dumps(wanted), max_bytes, digests)))
 
     def leaf(self, node: int) -> Path:
         """Return the file of a description; beside it lie ``-source`` and ``-portion``, those of its feed."""

@@ -22,6 +22,8 @@ class Boundary:
     partitions: int
     is_sorted: bool
     """Whether its tasks write sorted runs, of which a reader takes a range."""
+    input_bytes: int = 0
+    """Of a stage whose rows are cached: what its plan reads."""
 
 
 @dataclass(frozen=True, slots=True)

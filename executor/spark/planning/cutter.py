@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm, jvm_session
-from onager.executor.spark.kernel.plans import JavaCutting, Part
+from onager.executor.spark.kernel.plans import Digests, JavaCutting, Part
 from onager.executor.spark.planning.boundaries import (
     HASH_PARTITIONINGS,
     NOTHING_BEGUN,
     BegunStages,
+    Boundary,
     brings_buckets,
 )
 from onager.executor.spark.planning.cut_stages import Cut, CutFeed, CutStage, CutTerms
@@ -33,6 +34,7 @@ from onager.executor.spark.planning.marks import marks_of
 from onager.executor.spark.planning.naming import stage_name
 from onager.executor.spark.planning.nodes import (
     ADVICE,
+    CACHED,
     DEFAULT_ADVICE,
     EXCHANGES,
     KNOWN,
@@ -57,19 +59,34 @@ from onager.executor.spark.stage_plan import (
     StageSource,
 )
 
+RESULT = ResultOutput()
 _ENDS = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec"})
 KNOWN_PARTITIONINGS = HASH_PARTITIONINGS | {"RangePartitioning", "RoundRobinPartitioning", "SinglePartition"}
 LOOKED_UP = leaves.LEAVES | EXCHANGES | SUBQUERIES | KNOWN.keys() | KNOWN_PARTITIONINGS
 """The classes of Spark that this package recognises by name."""
 
 
+class CachedPlans(Protocol):
+    """What a program caches, of which a plan has scans."""
+
+    def cut(self, plan_id: int, first_stage_id: int) -> tuple[Boundary, Sequence[CutStage]]:
+        """Return where the rows of the cached plan *plan_id* come from; at first with its stages, from that id on."""
+
+
 def cut_plan(
-    session: SparkSession, plan: Any, terms: CutTerms, *, may_grow: bool = False, has_fingerprints: bool = False
+    session: SparkSession,
+    plan: Any,
+    terms: CutTerms,
+    *,
+    may_grow: bool = False,
+    has_fingerprints: bool = False,
+    caches: CachedPlans | None = None,
 ) -> Cut:
     """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
         conf = planned_settings(session)
-        cutter = Cutter(session, plan, terms, conf, Path(scratch), may_grow=may_grow, has_fingerprints=has_fingerprints)
+        digests: Digests = "REUSED" if has_fingerprints else "NONE"
+        cutter = Cutter(session, plan, terms, conf, Path(scratch), may_grow=may_grow, digests=digests, caches=caches)
         return cutter.cut()
 
 
@@ -87,13 +104,14 @@ class Cutter:
         first_stage_id: int = 1,
         begun: BegunStages = NOTHING_BEGUN,
         may_grow: bool = False,
-        has_fingerprints: bool = False,
+        digests: Digests = "NONE",
+        caches: CachedPlans | None = None,
     ) -> None:
         """Prepare to cut *plan*, which *session* made under *conf*; *scratch* is an empty directory.
 
         Stages are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. If they
-        *may_grow*, stages get files and partitions that are not known yet while they run. If the plan
-        *has_fingerprints*, stages that may be reused get one.
+        *may_grow*, stages get files and partitions that are not known yet while they run. With *digests* of its
+        leaves, stages that may be reused get fingerprints. *caches*: what the plan may have scans of.
         """
         self._java = JavaCutting(Jvm.of(session), jvm_session(session), plan, scratch)
         self._outline = Outline(self._java.outline())
@@ -101,7 +119,8 @@ class Cutter:
         self._terms = terms
         self._first_stage_id = first_stage_id
         self._begun = begun
-        self._has_fingerprints = has_fingerprints
+        self._digests: Digests = digests
+        self._caches = caches
         self._may_grow = growing_leaves(self._outline) if may_grow else frozenset()
         self._described: dict[int, leaves.DescribedLeaf] = {}
         self._partitions: dict[int, int] = {}
@@ -109,8 +128,13 @@ class Cutter:
         self._drafts: list[Draft | CutStage] = []
         self._sorted: set[int] = set()
 
-    def cut(self) -> Cut:
-        """Return the plan's stages, producers before consumers; the last one gives the result.
+    @property
+    def read(self) -> Sequence[leaves.DescribedLeaf]:
+        """The leaves that the stages of a plan read that was cut."""
+        return list(self._described.values())
+
+    def cut(self, output: StageOutput = RESULT) -> Cut:
+        """Return the plan's stages, producers before consumers; the last one gives the result, or *output*.
 
         Everything is decided from the outline and the descriptions of leaves; then all fragments are made at once.
         Raises `UnsupportedPlanError`, which names the operator, when part of the plan cannot be distributed.
@@ -119,8 +143,8 @@ class Cutter:
             self._check(node)
         try:
             reached = {node.index: node.kind for node in read_leaves(self._outline, self._begun)}
-            self._described = leaves.describe(self._java, reached, self._may_grow, has_digests=self._has_fingerprints)
-            self._stage(self._outline.root, ResultOutput())
+            self._described = leaves.describe(self._java, reached, self._may_grow, self._digests)
+            self._stage(self._outline.root, output)
             made = finished(self._java, self._drafts, self._described, self._first_stage_id)
         except Py4JJavaError as e:
             if not _cannot_travel(e):
@@ -145,7 +169,8 @@ class Cutter:
     # ------------------------------------------------------------ what can be cut
 
     def _check(self, node: PlanNode) -> None:
-        if node.kind not in KNOWN and node.kind not in EXCHANGES | leaves.LEAVES | SUBQUERIES:
+        is_known = node.kind in KNOWN or node.kind in EXCHANGES | leaves.LEAVES | SUBQUERIES
+        if not is_known or (node.kind == CACHED and self._caches is None):
             raise UnsupportedPlanError(f"{node.kind} in the physical plan", ADVICE.get(node.kind, DEFAULT_ADVICE))
         if node.runs_python:
             check_python_functions(node)
@@ -178,7 +203,7 @@ class Cutter:
         feed = self._feed(draft.growing) if draft.growing is not None else None
         repeats = is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving)
         is_result = isinstance(output, ResultOutput)
-        draft.is_reusable = self._has_fingerprints and repeats and not is_result
+        draft.is_reusable = self._digests == "REUSED" and repeats and not is_result
         draft.stage = CutStage(
             stage_id=self._next_stage_id,
             name=self._name(root, draft, limit),
@@ -227,9 +252,18 @@ class Cutter:
         """Return the id of the stage whose output *exchange* carries; cut it on first use, unless it has begun."""
         if (boundary := self._begun.read_at(exchange)) is not None:
             return boundary.stage_id
+        if exchange.kind == CACHED:
+            return self._cached(exchange).stage_id
         if exchange.plan_id not in self._produced:
             self._produced[exchange.plan_id] = self._stage(exchange.child, self._output(exchange), exchange=exchange)
         return self._produced[exchange.plan_id]
+
+    def _cached(self, scan: PlanNode) -> Boundary:
+        """Return where cached rows come from; their stages are cut on first use."""
+        assert self._caches is not None
+        boundary, stages = self._caches.cut(int(scan.particulars), self._next_stage_id)
+        self._drafts.extend(stages)
+        return boundary
 
     def _output(self, exchange: PlanNode) -> StageOutput:
         if exchange.kind != "ShuffleExchangeExec":
@@ -259,6 +293,8 @@ class Cutter:
     def _input_bytes(self, node: PlanNode) -> int:
         """Return how many bytes of files and other leaves *node* reads."""
         node = self._outline.original(node)
+        if node.kind == CACHED:
+            return self._cached(node).input_bytes
         own = self._described[node.index].input_bytes if node.kind in leaves.LEAVES else 0
         return own + sum(self._input_bytes(child) for child in node.children)
 
@@ -325,14 +361,25 @@ class Cutter:
         if exchange.kind == "BroadcastExchangeExec":
             draft.replace(node, self._broadcast(draft, node))
             return
+        if exchange.kind == CACHED:
+            self._replace_cached(exchange, draft)
+            return
         producer = self._produce(exchange)
         boundary = self._begun.read_at(exchange)
         is_sorted = producer in self._sorted if boundary is None else boundary.is_sorted
         source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange))
         part = draft.placeholder(
-            node, source, ordered_by=exchange if is_sorted else None, has_buckets=brings_buckets(exchange)
+            node,
+            source,
+            ordered_by=exchange if is_sorted else None,
+            make="bucketed" if brings_buckets(exchange) else "placeholder",
         )
         draft.replace(node, part)
+
+    def _replace_cached(self, scan: PlanNode, draft: Draft) -> None:
+        rows = self._cached(scan)
+        source = ExchangeInput(rows.stage_id, reads_all=False, partitions=rows.partitions, by_producer=True)
+        draft.replace(scan, draft.placeholder(scan, source, make="cached"))
 
     def _broadcast(self, draft: Draft, node: PlanNode) -> Part:
         """Return the broadcast exchange of *node* over another stage's output."""
@@ -354,7 +401,7 @@ class Cutter:
             exchange = self._outline.original(node)
             if exchange.kind == "BroadcastExchangeExec":
                 return 1
-            boundary = self._begun.read_at(exchange)
+            boundary = self._cached(exchange) if exchange.kind == CACHED else self._begun.read_at(exchange)
             return self._buckets(exchange) if boundary is None else boundary.partitions
         rule = KNOWN[node.kind].tasks
         if rule is Tasks.ONE or node.looks_at_all_partitions:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from onager.executor.spark import leaves
 from onager.executor.spark.kernel.plans import JavaCutting, Part
@@ -72,16 +73,16 @@ class Draft:
         source: StageSource,
         *,
         ordered_by: PlanNode | None = None,
-        has_buckets: bool = False,
+        make: Literal["placeholder", "bucketed", "cached"] = "placeholder",
     ) -> Part:
         """Add the input *source*, and return the leaf that stands for it, with the columns of *node*.
 
-        *ordered_by*: the exchange of ranges of sorted runs. If it *has_buckets*, its rows bring them along.
+        *ordered_by*: the exchange of ranges of sorted runs. *make*: ``bucketed`` if its rows bring their buckets along;
+        ``cached`` if they have all columns of what is cached.
         """
         self.inputs.append(source)
         self._nodes.append(node)
         self._ordered_by.append(ordered_by)
-        make = "bucketed" if has_buckets else "placeholder"
         return {"make": make, "node": node.index, "name": f"{PLACEHOLDER_PREFIX}{len(self.inputs) - 1}"}
 
     @property

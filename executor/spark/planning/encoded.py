@@ -30,7 +30,7 @@ def _planned(stage: CutStage, digest: str, result: pb.OutputLayout) -> pb.Planne
     reads: dict[int, str] = {}
     for source in stage.plan.inputs:
         if isinstance(source, ExchangeInput):
-            read = "all" if source.reads_all or source.ordering else "bucket"
+            read = "all" if source.reads_all or source.ordering or source.by_producer else "bucket"
             reads[source.stage_id] = "all" if reads.get(source.stage_id, read) == "all" else read
     match stage.plan.output:
         case ResultOutput():

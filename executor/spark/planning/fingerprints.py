@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from onager.caches import cache_fingerprint
 from onager.executor.spark import plan_codec
 from onager.executor.spark.stage_plan import (
     ExchangeInput,
@@ -32,8 +33,19 @@ def fingerprint(plan: StagePlan, fragment: str, inputs: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def cached_fingerprint(cache_id: str, inputs: Sequence[str], partitions: int) -> str:
+    """Return the fingerprint of the rows of what a program caches, by the digests of its *inputs*.
+
+    What computes them is not in it: these rows stay, even if computing them again would give others.
+    """
+    content = {"made_by": str(plan_codec.here()), "inputs": sorted(inputs), "partitions": partitions}
+    return cache_fingerprint(cache_id, hashlib.sha256(json.dumps(content).encode()).hexdigest())
+
+
 def _read(source: StageSource) -> list[object]:
-    return [source.reads_all, source.partitions, bool(source.ordering)] if isinstance(source, ExchangeInput) else []
+    if not isinstance(source, ExchangeInput):
+        return []
+    return [source.reads_all, source.partitions, bool(source.ordering), *(["cached"] if source.by_producer else [])]
 
 
 def _output(output: StageOutput) -> list[object]:

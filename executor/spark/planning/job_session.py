@@ -133,8 +133,10 @@ def planned_settings(session: SparkSession) -> dict[str, str]:
 
 
 @contextmanager
-def changed_settings(session: SparkSession, before: Mapping[str, str], changes: Mapping[str, str]) -> Iterator[None]:
-    """Set *changes* in *session* within the context, then restore the settings *before*."""
+def changed_settings(
+    session: SparkSession, before: Mapping[str, str], changes: Mapping[str, str | None]
+) -> Iterator[None]:
+    """Set *changes* in *session* within the context, None: to nothing; then restore the settings *before*."""
     java = java_session(session)
     java.change(changes)
     try:

@@ -7,6 +7,8 @@
   computed so, and nothing above it may need its rows of equal keys in one place.
 - *Fused*: one task computes the stage, and others that read it or that it reads, in one plan.
 
+What reads cached rows is neither: Spark has planned it by the partitions of these rows, and their order.
+
 Source: Spark's CoalesceShufflePartitions and OptimizeSkewedJoin.
 """
 
@@ -15,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from onager.executor.spark.leaves import LEAVES
-from onager.executor.spark.planning.nodes import BEGUN, EXCHANGES, KNOWN, Tasks
+from onager.executor.spark.planning.nodes import BEGUN, CACHED, EXCHANGES, KNOWN, Tasks
 from onager.executor.spark.planning.outline import Outline, PlanNode
 from onager.executor.spark.stage_plan import JoinSide, ResultOutput, StageOutput
 
@@ -101,6 +103,7 @@ class _Stage:
         self._arrives_whole = any(node.index in arriving for node in inputs)
         self._has_leaves = any(node.kind in LEAVES for node in inputs)
         read = [outline.original(node) for node in inputs if node.kind in EXCHANGES]
+        self._reads_cached = any(node.kind == CACHED for node in read)
         self._buckets = [
             node.particulars.split(" ")[:3] for node in read if node.kind in _SHUFFLES
         ]  # partitioning, number, origin
@@ -120,6 +123,7 @@ class _Stage:
         """Return whether a task may read neighbouring buckets."""
         return (
             bool(self._buckets)
+            and not self._reads_cached
             and not self._has_leaves
             and not self._arrives_whole
             and all(KNOWN[node.kind].tasks in _KEEPS_BUCKETS for node in self.inside)
@@ -133,6 +137,8 @@ class _Stage:
         """Return whether one task may compute it within another stage's plan, or with other stages in its own."""
         if any(node.looks_at_all_partitions for node in self.inside):
             return False  # it runs all that is below it twice
+        if self._reads_cached:
+            return False
         is_sized = any(number != "1" and why not in FREE_ORIGINS for _, number, why in self._buckets) or any(
             KNOWN[node.kind].tasks is Tasks.COALESCED and node.particulars != "1" for node in self.inside
         )
@@ -187,7 +193,7 @@ class _Stage:
     def _exchange_below(self, node: PlanNode) -> PlanNode | None:
         while node.kind in _BELOW_SPLIT and not self._is_input(node):
             node = node.child
-        return node if node.kind in EXCHANGES else None
+        return node if node.kind in EXCHANGES and node.kind != CACHED else None
 
 
 def _is_split_above(node: PlanNode) -> bool:

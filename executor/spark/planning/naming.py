@@ -3,7 +3,7 @@
 from collections.abc import Set as AbstractSet
 
 from onager.executor.spark.leaves import LEAVES, DescribedLeaf
-from onager.executor.spark.planning.nodes import EXCHANGES, KNOWN
+from onager.executor.spark.planning.nodes import CACHED, EXCHANGES, KNOWN
 from onager.executor.spark.planning.outline import Outline, PlanNode
 
 MAX_PARTS = 6
@@ -27,6 +27,8 @@ def stage_name(
         if node.kind in LEAVES:
             parts.append(described[node.index].name)
             break
+        if node.kind == CACHED:
+            parts.append("cached rows")
         if node.kind in EXCHANGES or node.index in arriving:
             break
         label = KNOWN[node.kind].label

@@ -83,13 +83,15 @@ KNOWN: dict[str, Operator] = {
 
 BEGUN = "ShuffleQueryStageExec"
 """A stage of an earlier plan, whose output a new plan reads."""
-EXCHANGES = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec", "ReusedExchangeExec", BEGUN})
+CACHED = "InMemoryTableScanExec"
+"""A scan of what a program caches: rows of a stage of its own, in the partitions in which that gave them."""
+EXCHANGES = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec", "ReusedExchangeExec", BEGUN, CACHED})
 LIMITS_TO_ONE = frozenset({"TakeOrderedAndProjectExec", "CollectLimitExec"})
 SUBQUERIES = frozenset({"SubqueryExec", "SubqueryBroadcastExec", "ReusedSubqueryExec"})
 
 ADVICE: dict[str, str] = {
     "RowDataSourceScanExec": "write the table's rows to Parquet files first, and read these in the query",
-    "InMemoryTableScanExec": "leave cache() and CACHE TABLE out: stage outputs are kept until the job ends",
+    CACHED: "leave cache() and CACHE TABLE out: only sessions of Spark Connect keep rows",
     "ExternalRDDScanExec": "make the DataFrame with createDataFrame, or write the rows to files first",
     "AttachDistributedSequenceExec": "give the frame an index column instead of pandas-on-Spark's default index",
     "UnionLoopExec": "write the recursion out, or materialise its result as files first",

@@ -21,6 +21,7 @@ from onager.executor.spark.kernel.leaves import PagedSources, read_growing
 from onager.executor.spark.kernel.plans import arrow_schema
 from onager.executor.spark.kernel.queries import QueryTools
 from onager.executor.spark.place_checks import NoteRead
+from onager.executor.spark.planning.caches import CachedPlans, NotKeptError
 from onager.executor.spark.planning.catalog import PlanningCatalog, with_catalog
 from onager.executor.spark.planning.cut_stages import CutStage, CutTerms
 from onager.executor.spark.planning.cutter import cut_plan
@@ -91,6 +92,8 @@ class PlanTerms:
     """Whether a script with several effects becomes steps."""
     has_fingerprints: bool = False
     """Whether stages that other jobs may have computed before get fingerprints."""
+    may_cache: bool = True
+    """Whether the rows of what its session caches may be kept for other jobs."""
     on_read: NoteRead | None = None
     """Takes the paths that are read."""
 
@@ -264,18 +267,31 @@ class _Planning:
         self._frame_of_rest: FirstFrame | None = None
         self._tools = QueryTools(self._jvm)
         self._facts = self._tools.facts(self._frame)
+        may_cache = terms.may_cache and query.caches is not None
+        self._cached = query.caches.read_by(self._frame) if may_cache and query.caches is not None else []
         self._schema = StructType.fromJson(json.loads(self._facts["schema"]))
         names = enumerate(self._schema.names)
         self._column_names = [str(place) if query.is_kept else name for place, name in names]
         # The size of a Python data source is not known.
         is_unknown = self._facts["input_bytes"] < 0
-        self._paged = PagedSources(self._jvm, self._analyzed()) if terms.may_grow and is_unknown else None
+        self._may_grow = terms.may_grow and not self._cached
+        self._paged = PagedSources(self._jvm, self._analyzed()) if self._may_grow and is_unknown else None
 
     def plan(self) -> pb.PlanOutcome:
-        """Cut the query into stages, or run it now if it is small, or cannot be cut."""
+        """Cut the query into stages, or run it now if it is small, or cannot be cut.
+
+        A query of cached rows is not run now, however small: other jobs shall find them.
+        """
         if self._terms.on_read is not None:
             self._terms.on_read(list(self._facts["roots"]))
-        if self._query.is_done or self._is_small():
+        while True:
+            try:
+                return self._planned()
+            except NotKeptError as error:
+                self._cached = [cache_id for cache_id in self._cached if cache_id != error.cache_id]
+
+    def _planned(self) -> pb.PlanOutcome:
+        if self._query.is_done or (not self._cached and self._is_small()):
             return self._run()
         try:
             stages = self._cut()
@@ -285,7 +301,11 @@ class _Planning:
                 raise
             return self._run(because_of=e)
         grows = any(stage.feed is not None for stage in stages)
-        if not grows and is_single_stage(self._spec.conf, sum(stage.input_bytes for stage in stages)):
+        if (
+            not grows
+            and not self._cached
+            and is_single_stage(self._spec.conf, sum(stage.input_bytes for stage in stages))
+        ):
             return self._run()
         outcome = self._outcome_of(stages)
         if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
@@ -344,11 +364,16 @@ class _Planning:
 
     def _cut(self) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
-        conf = self._spec.conf
         if self._spec.HasField("connect") and self._tools.first_of(self._analyzed(), {"CollectMetrics"}):
             # They are of all rows, which only a single stage sees; other clients do not get them anyway.
             raise UnsupportedPlanError("observed metrics (observe)", "compute them in a query of their own")
-        own = planned_settings(self._session)
+        if self._cached and self._query.caches is not None:
+            with self._query.caches.planned(self._cached, self._metrics) as caches:
+                return self._cut_now(caches)
+        return self._cut_now(None)
+
+    def _cut_now(self, caches: CachedPlans | None) -> list[CutStage]:
+        conf, own = self._spec.conf, planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
             planned = self._tools.planned(jvm_session(self._session), self._frame)
             input_bytes = self._tools.needed_bytes(planned)
@@ -360,15 +385,16 @@ class _Planning:
                     metrics=self._metrics,
                     is_sink=self._query.sink is not None,
                 )
-                may_list = self._terms.may_grow and feed_from_files(conf) > 0
+                may_list = self._may_grow and feed_from_files(conf) > 0
                 cut = cut_plan(
                     self._session,
                     self._plan,
                     terms,
                     may_grow=may_list or bool(self._paged),
                     has_fingerprints=self._terms.has_fingerprints,
+                    caches=caches,
                 )
-                if keeps_frame(conf, cut.stages):
+                if caches is None and keeps_frame(conf, cut.stages):
                     execution = planned.queryExecution()
                     self._frame_of_rest = first_frame(self._session, execution, self._plan, cut, terms)
                 return cut.stages

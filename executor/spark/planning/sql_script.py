@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.errors import PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, jvm_session
 from onager.executor.spark.kernel.queries import Parsed
+from onager.executor.spark.planning.caches import Caches
 from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.executor.spark.planning.foreign import foreign_rows
 from onager.executor.spark.planning.job_session import java_session
@@ -63,6 +64,8 @@ class JobQuery:
     """Whether the sink is that of a table."""
     is_kept: bool = False
     """Whether the sink is a checkpoint: among Onager's own files, with columns that are called by their places."""
+    caches: Caches | None = None
+    """What its session caches."""
 
 
 def plan_script(

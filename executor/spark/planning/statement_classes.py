@@ -77,8 +77,8 @@ MOVING = frozenset(
 TRUNCATING = frozenset({"TruncateTable", "TruncatePartition"})
 """Commands that do no more than that here, and remove files when Spark runs them."""
 
-WRITING = frozenset({"CreateTableAsSelect", "InsertIntoStatement"})
-"""Statements that write the rows of a query into a table, with stages."""
+WRITING = frozenset({"CreateTableAsSelect", "InsertIntoStatement", "UnresolvedInsert"})
+"""Statements that write the rows of a query into a table, with stages; unresolved: by the name in a variable."""
 
 LATER = frozenset({"ReplaceTable", "ReplaceTableAsSelect"})
 """Commands that write a table's data."""

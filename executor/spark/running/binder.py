@@ -377,6 +377,7 @@ def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInput
         "stage": source.stage_id,
         "directory": stage_directory(location.job_id or job_id, location.of_stage_id or source.stage_id),
         "reads_all": source.reads_all,
+        "by_producer": source.by_producer,
         "partitions": source.partitions,
         "producers": list(range(len(outputs))),
         "nonces": [output.nonce for output in outputs],

@@ -22,8 +22,8 @@ class Role(StrEnum):
     """May do what operators may, and read and change the state."""
 
 
-CLIENTS: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.ADMIN})
-_LOOKERS: Final = CLIENTS | {Role.VIEWER}
+_CLIENTS: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.ADMIN})
+_LOOKERS: Final = _CLIENTS | {Role.VIEWER}
 _OPERATORS: Final = frozenset({Role.OPERATOR, Role.ADMIN})
 _ADMINS: Final = frozenset({Role.ADMIN})
 _EXECUTORS: Final = frozenset({Role.EXECUTOR})
@@ -31,18 +31,18 @@ _SCHEDULERS: Final = frozenset({Role.SCHEDULER})
 _EVERYBODY: Final = frozenset(Role)
 
 CONNECT: Final = "/spark.connect.SparkConnectService/"
-"""The beginning of the names of Spark Connect's methods. Executors call them only for programs (`servers`)."""
+"""The beginning of the names of Spark Connect's methods. Executors call them, too, for programs (`servers`)."""
 _BY_SERVICE: Final = {
     "OnagerScheduler": {
-        "SubmitJob": CLIENTS,
+        "SubmitJob": _CLIENTS,
         "GetJob": _LOOKERS,
         "ListJobs": _LOOKERS,
         "WatchJob": _LOOKERS,
         "WatchEvents": _LOOKERS,
         "GetFinalPlan": _LOOKERS,
         "ExportJob": _LOOKERS,
-        "CancelJob": CLIENTS,
-        "FetchResult": CLIENTS,
+        "CancelJob": _CLIENTS,
+        "FetchResult": _CLIENTS,
         "ListExecutors": _EVERYBODY,
         "ListSchedulers": _EVERYBODY,
         "ListState": _ADMINS,
@@ -52,12 +52,12 @@ _BY_SERVICE: Final = {
         "CheckState": _ADMINS,
         "BackupState": _ADMINS,
         "ListAudit": _ADMINS,
-        "RetryJob": CLIENTS,
+        "RetryJob": _CLIENTS,
         "FetchLogs": _LOOKERS,
         "DrainExecutor": _OPERATORS,
         "GetCatalog": _LOOKERS,
-        "BeginProgram": CLIENTS,
-        "EndProgram": CLIENTS,
+        "BeginProgram": _CLIENTS,
+        "EndProgram": _CLIENTS,
         "GetProgram": _LOOKERS,
         "ListProgramCalls": _LOOKERS,
         "WatchOutput": _LOOKERS,
@@ -84,7 +84,7 @@ ROLES: Final = {
 }
 ROLES.update(
     {
-        f"{CONNECT}{method}": CLIENTS | _EXECUTORS
+        f"{CONNECT}{method}": _CLIENTS
         for method in (
             "ExecutePlan",
             "AnalyzePlan",

@@ -21,7 +21,7 @@ from onager.protocol.ports import unusable_address
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
 from onager.protocol.security.principal import OWNER_HEADER, PROGRAM_HEADER, Caller, caller_of, note_principal
-from onager.protocol.security.roles import CLIENTS, CONNECT, Role, check_role
+from onager.protocol.security.roles import CONNECT, Role, check_role
 from onager.protocol.security.tokens import HEADER, Token, TokenFile
 from onager.protocol.status import abort
 
@@ -190,19 +190,17 @@ class _Nameless(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         return await continuation(handler_call_details)
 
 
-def _called_for(found: Token, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Return in whose name a caller calls: an executor passes on the calls of a program in the name of its owner.
+def _owner_of_program(found: Token, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
+    """Return in whose name an executor passes on a call of a program; None for any other call.
 
-    `RoleRefusedError` for an executor that calls Spark Connect for no program.
+    What it may do follows from the program's secret, which is looked at with the call.
     """
     if found.role not in (Role.EXECUTOR, None) or not method.startswith(CONNECT):
-        return found.name
+        return None
     named = dict(metadata)
-    if OWNER_HEADER in named and PROGRAM_HEADER in named:  # what it may do follows from the program's secret
-        return bytes(named[OWNER_HEADER]).decode(errors="replace")  # type: ignore[arg-type] # a binary header
-    if found.role is Role.EXECUTOR:
-        raise RoleRefusedError(found.name, found.role, method, sorted(CLIENTS))
-    return found.name
+    if PROGRAM_HEADER not in named or OWNER_HEADER not in named:
+        return None
+    return bytes(named[OWNER_HEADER]).decode(errors="replace")  # type: ignore[arg-type] # a binary header
 
 
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -226,10 +224,12 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if found is None:
             return self._refusal(method, TokenRefusedError() if shown else TokenMissingError())
         try:
-            check_role(found.name, found.role, method)
-            note_principal(_called_for(found, method, handler_call_details.invocation_metadata or ()))
+            owner = _owner_of_program(found, method, handler_call_details.invocation_metadata or ())
+            if owner is None:
+                check_role(found.name, found.role, method)
         except RoleRefusedError as error:
             return self._refusal(method, error, caller=found.name)
+        note_principal(found.name if owner is None else owner)
         return await continuation(handler_call_details)
 
     def _refusal(self, method: str, error: AuthenticationError, caller: str = "") -> "grpc.RpcMethodHandler[Any, Any]":

@@ -7,9 +7,11 @@ from math import inf
 from typing import Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql.connect import plan as plans
 from pyspark.sql.connect.client.core import ConfigResult
+from pyspark.sql.connect.conversion import proto_to_storage_level, storage_level_to_proto
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.proto import (
     AnalyzePlanRequest,
@@ -101,6 +103,7 @@ class ConnectClient:
     def schema(self, frame: Any) -> Any:
         request = AnalyzePlanRequest()
         request.schema.plan.CopyFrom(self._plan(frame))
+        self.spark.client._update_request_with_user_context_extensions(request)
         return proto_schema_to_pyspark_data_type(self.analyze(request).schema.schema)
 
     def explain(self, frame: Any) -> str:
@@ -112,6 +115,7 @@ class ConnectClient:
     def rows(self, frame: Any) -> list[tuple[Any, ...]]:
         """Return the rows of *frame*, of a job that is cut at every exchange."""
         request = ExecutePlanRequest(plan=self._plan(frame))
+        self.spark.client._update_request_with_user_context_extensions(request)
         return self._run(request, "")
 
     def view(self, name: str, frame: Any, *, is_global: bool = False) -> None:
@@ -180,6 +184,24 @@ class ConnectClient:
         """Tell that a checkpoint is not wanted any more, as the client does when it is collected."""
         self.command(plans.RemoveRemoteCachedRelation(checkpoint._plan).command(self.spark.client))
 
+    def cache(self, frame: Any, level: StorageLevel | None = None) -> None:
+        """Cache *frame* as `DataFrame.cache` does, or at a *level* as `DataFrame.persist` does."""
+        request = AnalyzePlanRequest()
+        request.persist.relation.CopyFrom(self._plan(frame).root)
+        if level is not None:
+            request.persist.storage_level.CopyFrom(storage_level_to_proto(level))
+        self._apply(self._answer(persist=request.SerializeToString()).applied)
+
+    def uncache(self, frame: Any) -> None:
+        request = AnalyzePlanRequest()
+        request.unpersist.relation.CopyFrom(self._plan(frame).root)
+        self._apply(self._answer(persist=request.SerializeToString()).applied)
+
+    def level(self, frame: Any) -> StorageLevel:
+        request = AnalyzePlanRequest()
+        request.get_storage_level.relation.CopyFrom(self._plan(frame).root)
+        return proto_to_storage_level(self.analyze(request).get_storage_level.storage_level)
+
     def set(self, key: str, value: str) -> None:
         request = ConfigRequest()
         request.operation.set.pairs.add(key=key, value=value)
@@ -212,8 +234,11 @@ class ConnectClient:
     def _fetched(self, plan: Plan, *_: Any) -> tuple[pa.Table, Any, None]:
         """Return the rows that an action asks the server for."""
         schema = self.schema(plan)
-        rows = [dict(zip(schema.names, row, strict=True)) for row in self.rows(plan)]
-        return pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema, None
+        request = ExecutePlanRequest(plan=plan)
+        self.spark.client._update_request_with_user_context_extensions(request)
+        tables = self._executor.tables(self._planned(request, "", CUT))
+        table = pa.concat_tables(tables) if tables else to_arrow_schema(schema).empty_table()
+        return table.rename_columns(schema.names), schema, None
 
     def _in_pandas(self, plan: Plan, *_: Any, **__: Any) -> tuple[Any, None]:
         return self._fetched(plan)[0].to_pandas(), None
@@ -232,6 +257,7 @@ class ConnectClient:
         return self.defaults()
 
     def _carry_out(self, request: ExecutePlanRequest) -> list[ExecutePlanResponse]:
+        self.spark.client._update_request_with_user_context_extensions(request)
         reply = self._answer(apply=request.SerializeToString())
         if reply.HasField("job"):
             self._run(request, reply.job.work)
@@ -273,7 +299,7 @@ class ConnectClient:
         return self._executor.plan(pb.JobSpec(connect=plan, conf=conf | own))
 
     def _answer(self, **request: bytes) -> pb.ConnectReply:
-        call = pb.ConnectCall(session=self.stored, deadline_ms=120_000, **request)
+        call = pb.ConnectCall(session=self.stored, deadline_ms=120_000, slots=2, **request)
         reply = self._requests.answer(call, self._catalog)
         if reply.HasField("failure"):
             raise ConnectError(reply.failure)

@@ -9,6 +9,7 @@ from onager.clock import SystemClock
 from onager.exchange_layout import program_output
 from onager.program_output import STDERR, STDOUT, Frame, OutputFolder
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler.programs import ProgramKey
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.http import JSON, http_scheduler, stream
 from tests.support.waiting import eventually
@@ -32,8 +33,11 @@ async def begin(served):
     return await served.app.programs.begin("", request)
 
 
-def printing(served, tmp_path, attempt=1):
-    return OutputFolder(tmp_path / program_output("nightly"), attempt)
+async def printing(served, tmp_path, attempt=1):
+    if attempt == 1:
+        await begin(served)
+    folder = await served.app.programs.folder(ProgramKey("", "nightly"))
+    return OutputFolder(tmp_path / program_output(folder), attempt)
 
 
 async def text_of(served, **query):
@@ -90,7 +94,7 @@ async def test_it_stands_at_its_attempt_and_ends(served):
 async def test_its_output_is_a_text_and_goes_on(served, tmp_path):
     await hand_in(served)
     assert await text_of(served) == ""
-    out = printing(served, tmp_path)
+    out = await printing(served, tmp_path)
     out.add(Frame(STDOUT, 0, "0", "begun ä\n".encode()))
     out.add(Frame(STDERR, 0, "0", b"warning\n"))
     assert await text_of(served) == "begun ä\nwarning\n"
@@ -98,14 +102,14 @@ async def test_its_output_is_a_text_and_goes_on(served, tmp_path):
     async with served.http.stream("GET", "/api/v1/programs/nightly/output", params=params) as followed:
         parts = followed.aiter_text()
         assert await anext(parts) == "begun ä\n"
-        printing(served, tmp_path, 2).add(Frame(STDOUT, 3, "0", b"gone on\n"))
+        (await printing(served, tmp_path, 2)).add(Frame(STDOUT, 3, "0", b"gone on\n"))
         await served.http.post("/api/v1/jobs/nightly/cancel")
         assert "".join([part async for part in parts]) == "warning\ngone on\n"
 
 
 async def test_a_stream_of_its_output_goes_on_behind_any_message(served, tmp_path):
     await hand_in(served)
-    out = printing(served, tmp_path)
+    out = await printing(served, tmp_path)
     whole = "half ä\n".encode()
     out.add(Frame(STDOUT, 0, "0", whole[:6]))
     out.add(Frame(STDOUT, 0, "0", whole[6:]))
@@ -113,7 +117,7 @@ async def test_a_stream_of_its_output_goes_on_behind_any_message(served, tmp_pat
         first = await anext(messages)
         assert (first.kind, "".join(part["text"] for part in first.data)) == ("output", "half ä\n")
         assert {(part["attempt"], part["is_error"], part["left_out"]) for part in first.data} == {(1, False, 0)}
-        printing(served, tmp_path, 2).add(Frame(STDERR, 3, "0", b"gone on\n"))
+        (await printing(served, tmp_path, 2)).add(Frame(STDERR, 3, "0", b"gone on\n"))
         second = await anext(messages)
         await served.http.post("/api/v1/jobs/nightly/cancel")
         assert [message.kind async for message in messages] == ["end"]
@@ -178,7 +182,7 @@ async def test_what_is_no_program_is_refused_by_name(served, body, says):
 
 async def test_followers_leave_with_the_scheduler(served, tmp_path):
     await hand_in(served)
-    printing(served, tmp_path).add(Frame(STDOUT, 0, "0", b"begun\n"))
+    (await printing(served, tmp_path)).add(Frame(STDOUT, 0, "0", b"begun\n"))
     params = {"follow": "true"}
     async with served.http.stream("GET", "/api/v1/programs/nightly/output", params=params) as followed:
         parts = followed.aiter_text()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import SystemClock
@@ -151,11 +152,15 @@ class OneExecutor:
 
         Those of a query that was not cut were run when it was planned; it must be the last one.
         """
+        return [row for table in self.tables(outcome, layout) for row in rows_of(table)]
+
+    def tables(self, outcome: pb.PlanOutcome, layout: Layout = "planned") -> list[pa.Table]:
+        """Return the rows as `run` does, by partition."""
         if outcome.HasField("fused_output"):
             success = pb.TaskSuccess(output=outcome.fused_output, inline_result=outcome.fused_inline_result)
-            return rows_of(result_table(str(self.directory), self.job_id, 1, 0, success))
+            return [result_table(str(self.directory), self.job_id, 1, 0, success)]
         with self.running(outcome, layout) as job:
-            return [row for table in job.partitions(str(self.directory)) for row in rows_of(table)]
+            return job.partitions(str(self.directory))
 
     @contextmanager
     def running(self, outcome: pb.PlanOutcome, layout: Layout = "planned") -> Iterator[JobRun]:

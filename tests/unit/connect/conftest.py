@@ -13,10 +13,10 @@ def spark():
 
 
 @pytest.fixture
-async def program_pair(clock, spark):
+async def program_pair(clock, spark, tmp_path):
     """Two schedulers, whose Spark is *spark*."""
     note_principal("")
-    made = Pair(clock)
+    made = Pair(clock, tmp_path)
     await made.start()
     for scheduler in made.schedulers.values():
         scheduler.spark_connect.operations.calls = spark

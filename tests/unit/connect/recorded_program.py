@@ -3,13 +3,17 @@
 import asyncio
 import base64
 import uuid
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 from msgspec.structs import replace
 
+from onager.exchange_layout import result_file
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import (
+    CACHE,
+    AnalyzePlanRequest,
     AnalyzePlanResponse,
     ConfigRequest,
     ConfigResponse,
@@ -18,9 +22,10 @@ from onager.protocol.spark_connect import (
     FetchErrorDetailsResponse,
     request_of,
 )
+from onager.protocol.task_keys import by_key, task_id
 from onager.scheduler.connect.failures import RECORDED_KEY
 from onager.scheduler.connect.handler import SparkConnectHandler
-from onager.scheduler.connect.program_calls import CALL_HEADER, LINE_HEADER, PROGRAM_HEADER
+from onager.scheduler.connect.program_calls import CALL_HEADER, LINE_HEADER, PROGRAM_HEADER, CallRecord
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import job_id_of
 from onager.scheduler.jobs.job_writers import Decision
@@ -59,6 +64,13 @@ class Spark:
         if call.HasField("configure"):
             for pair in ConfigRequest.FromString(call.configure).operation.set.pairs:
                 applied.conf[pair.key] = pair.value
+            return pb.ConnectReply(applied=applied)
+        if call.HasField("persist"):
+            named = {"kind": CACHE, "name": "cached"}
+            if AnalyzePlanRequest.FromString(call.persist).HasField("persist"):
+                applied.put.add(command=b"c", **named)
+            else:
+                applied.removed.add(**named)
             return pb.ConnectReply(applied=applied)
         return self._carried_out(call, applied)
 
@@ -117,18 +129,18 @@ class Context:
 class Attempt:
     """A process of the program, which makes one call after the other at any scheduler."""
 
-    def __init__(self, pair, spark, secret):
-        self.pair, self.spark, self.secret = pair, spark, secret
+    def __init__(self, pair, spark, secret, program=PROGRAM):
+        self.pair, self.spark, self.secret, self.program = pair, spark, secret, program
         self.number = 0
 
     async def begin(self, user="ann", **more):
-        request = pb.BeginProgramRequest(program_id=PROGRAM, secret=self.secret, user=user, **more)
+        request = pb.BeginProgramRequest(program_id=self.program, secret=self.secret, user=user, **more)
         self.begun = await self.pair.here.programs.begin("", request)
         return self
 
     async def end(self, code=0):
         request = pb.EndProgramRequest(
-            program_id=PROGRAM, attempt=self.begun.attempt, secret=self.secret, exit_code=code
+            program_id=self.program, attempt=self.begun.attempt, secret=self.secret, exit_code=code
         )
         await self.pair.there.programs.end("", request)
 
@@ -140,7 +152,7 @@ class Attempt:
         request = fields.pop("request", None) or request_of(method)(**fields)
         request.session_id = SESSION
         request.user_context.user_id = user
-        metadata = [(PROGRAM_HEADER, f"{PROGRAM}/{self.begun.attempt}/{self.secret}")]
+        metadata = [(PROGRAM_HEADER, f"{self.program}/{self.begun.attempt}/{self.secret}")]
         if number:
             metadata += [(CALL_HEADER, f"0/{number}"), (LINE_HEADER, f"app.py:{number}".encode())]
         scheduler = at or self.pair.here
@@ -150,6 +162,12 @@ class Attempt:
         if rpc.unary_stream is not None:
             await rpc.unary_stream(request.SerializeToString(), context)
             return context.written
+        if rpc.stream_unary is not None:
+
+            async def messages():
+                yield request.SerializeToString()
+
+            return [await rpc.stream_unary(messages(), context)]
         return [await rpc.unary_unary(request.SerializeToString(), context)]
 
     async def set(self, **pairs):
@@ -197,10 +215,10 @@ async def conf(pair):
     return dict((await pair.there.spark_connect.sessions.find(KEY)).message.conf)
 
 
-async def finish(pair, number, rows=None):
-    """Plan the job of a call, which gives *rows*."""
+async def finish(pair, number, batches=None):
+    """Plan the job of a call, and have it succeed: without rows, or with *batches* of numbers, in a file."""
     schema = base64.b64encode(pa.schema([pa.field("n", pa.int64())]).serialize().to_pybytes()).decode()
-    event = planned(0)
+    event = planned(0 if batches is None else 1)
     summary = replace(event.summary, arrow_schema=schema, schema_json=SCHEMA)
     for scheduler in pair.schedulers.values():
         if (await scheduler.jobs.load(job_of(number))).graph.is_active and scheduler.ownership.is_mine(job_of(number)):
@@ -208,13 +226,30 @@ async def finish(pair, number, rows=None):
             await scheduler.writers.record_decision(
                 job_of(number), lambda _: Decision([replace(event, summary=summary)])
             )
+            if batches is not None:
+                await _have_rows(pair, scheduler, job_of(number), batches)
 
 
-async def doing(attempt, work, number):
-    """Make a call whose job ends while it is waited for."""
+async def _have_rows(pair, scheduler, job_id, batches):
+    await pair.settle()
+    (key,) = await pair.fill(1, scheduler)
+    nonce = "a" * 16
+    path = Path(pair.here.settings.exchange_dir) / result_file(job_id, 1, 0, nonce)
+    path.parent.mkdir(parents=True)
+    schema = pa.schema([pa.field("n", pa.int64())])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as stream:
+        for batch in batches:
+            stream.write_batch(pa.record_batch([pa.array(batch, pa.int64())], schema=schema))
+    output = pb.TaskOutput(nonce=nonce, executor_id="e1", shared=True, rows=sum(map(len, batches)), bytes=1)
+    report = pb.TaskReport(task=task_id(key), success=pb.TaskSuccess(output=output))
+    await scheduler.tasks.update_task_statuses(SLOT, by_key([report]), 1)
+
+
+async def doing(attempt, work, number, batches=None):
+    """Make a call whose job ends while it is waited for, with *batches*."""
     asked = asyncio.ensure_future(work)
     await submitted(attempt.pair, number)
-    await finish(attempt.pair, number)
+    await finish(attempt.pair, number, batches)
     return await asked
 
 
@@ -222,3 +257,34 @@ async def submitted(pair, number):
     """Wait until the job of a call is there."""
     while not await pair.here._backend.get(Keyspace.ActiveJobs, job_of(number)):  # noqa: ASYNC110 - it is in the store
         await asyncio.sleep(0)
+
+
+async def left(attempt, work, number):
+    """Begin a call, and die before its job ends."""
+    asked = asyncio.ensure_future(work)
+    await submitted(attempt.pair, number)
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+
+
+async def forget(pair, number):
+    """Remove all records of a call's job, as after its retention."""
+    for keyspace in (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.JobHeads):
+        await pair.here._backend.delete(keyspace, job_of(number))
+    for scheduler in pair.schedulers.values():
+        await scheduler.heads.refresh()
+        scheduler.jobs.forget(job_of(number))
+
+
+def answers(responses):
+    """Return the responses that are more than how far a job is."""
+    return [each for each in responses if not ExecutePlanResponse.FromString(each).HasField("execution_progress")]
+
+
+def ids(responses):
+    return [ExecutePlanResponse.FromString(each).response_id for each in responses]
+
+
+async def record_of(attempt, number):
+    found = await attempt.pair.here._backend.get(Keyspace.ProgramCalls, f"%/{PROGRAM}/0/{number:06d}")
+    return None if found is None else CallRecord.decoded(found.value, "call")

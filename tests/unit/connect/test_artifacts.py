@@ -139,7 +139,7 @@ async def test_a_session_has_only_so_many_files(artifacts, sessions, monkeypatch
 async def test_a_clone_has_the_files_of_its_model(artifacts, sessions):
     await add(artifacts, sessions, {"pyfiles/a.py": b"1"})
     clone = SessionKey("ann", str(uuid.UUID(int=2)))
-    await sessions.clone(await sessions.find(ANN), clone)
+    await sessions.clone(await sessions.find(ANN), clone, lambda _: b"")
     assert await names(sessions, clone) == await names(sessions)
 
 

@@ -21,7 +21,7 @@ class Executors(SimpleNamespace):
 
 @pytest.fixture
 def executors():
-    return Executors(dead=set())
+    return Executors(dead=set(), total_slots=2)
 
 
 @pytest.fixture

@@ -140,13 +140,13 @@ def test_a_request_needs_what_it_reads_and_what_that_was_made_of_then_and_reads_
 
 
 def test_what_only_who_names_it_reads_stays_until_it_is_taken_back(session):
-    for kind in ("cached", "relation", "persisted"):
+    for kind in ("cached", "relation", "cache"):
         session.make("one", f"{kind} 1", kind=kind)
     session.make("sales", "sales", "relation one")
     session.make("other", "other")
-    assert session.commands() == ["cached 1", "relation 1", "persisted 1", "sales", "other"]
+    assert session.commands() == ["cached 1", "relation 1", "cache 1", "sales", "other"]
     assert [made.command.decode() for _, made in needed(session.message, "*")] == ["relation 1", "sales", "other"]
-    for kind in ("cached", "relation", "persisted"):
+    for kind in ("cached", "relation", "cache"):
         session.drop("one", kind=kind)
     assert session.commands() == ["relation 1", "sales", "other", "drop one"]
     session.drop("sales")

@@ -5,7 +5,7 @@ import uuid
 from types import SimpleNamespace
 
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import ConfigRequest, ExecutePlanRequest
+from onager.protocol.spark_connect import ConfigRequest, ConfigResponse, ExecutePlanRequest
 from onager.scheduler.connect.operations import Operation, Operations
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.sessions import Sessions
@@ -49,7 +49,8 @@ async def test_two_schedulers_lose_nothing_of_a_thousand_commands_at_once(backen
     async def configure(scheduler, number):
         request = ConfigRequest()
         request.operation.set.pairs.add(key=f"k{number}", value=str(number))
-        await scheduler.operations.configure(await scheduler.sessions.open(ANN), request.SerializeToString())
+        call = pb.ConnectCall(configure=request.SerializeToString())
+        await scheduler.operations.change(await scheduler.sessions.open(ANN), call, ConfigResponse)
 
     async def make(scheduler, number):
         request = ExecutePlanRequest()

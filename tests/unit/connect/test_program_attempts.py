@@ -148,7 +148,6 @@ def test_what_a_statement_writes_to(text, target):
         ("nightly/1/" + "a" * 32, "0"),
         ("nightly/1/" + "a" * 32, "0/0"),
         ("nightly/1/" + "a" * 32, "x/1"),
-        ("nightly/1/" + "a" * 32, "0/100001"),
     ],
 )
 def test_names_that_are_none_are_refused(program, call):

@@ -16,10 +16,13 @@ from tests.unit.connect.recorded_program import (
     Attempt,
     RefusedError,
     again,
+    answers,
     conf,
     doing,
     finish,
+    forget,
     job_of,
+    left,
     operation,
     submitted,
 )
@@ -74,17 +77,6 @@ async def test_another_scheduler_knows_all_of_a_recorded_error(first, program_pa
     assert "no sales" in details.errors[details.root_error_idx].message
 
 
-async def test_an_answer_that_is_too_large_to_be_kept_is_an_error_for_each_attempt(first, spark):
-    spark.more = 1_000_000
-    with pytest.raises(RefusedError, match="CONNECT_LIMIT_EXCEEDED") as raised:
-        await first.analyze()
-    assert raised.value.is_recorded
-    spark.more = 0
-    with pytest.raises(RefusedError, match="CONNECT_LIMIT_EXCEEDED") as raised:
-        await (await again(first)).analyze()
-    assert raised.value.is_recorded
-
-
 async def test_an_error_that_passes_is_no_outcome(first, spark):
     with pytest.raises(RefusedError) as raised:
         await first.sql("BUSY disk")
@@ -99,21 +91,12 @@ async def test_a_command_that_changes_nothing_is_answered_again(first):
     assert (await second.sql("SHOW TABLES"))[0] == known
 
 
-async def forget(program_pair, number):
-    """Remove all records of a call's job, as after its retention."""
-    for keyspace in (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.JobHeads):
-        await program_pair.here._backend.delete(keyspace, job_of(number))
-    for scheduler in program_pair.schedulers.values():
-        await scheduler.heads.refresh()
-        scheduler.jobs.forget(job_of(number))
-
-
 async def test_a_query_runs_once_and_its_rows_outlive_its_job(first, program_pair):
     known = await doing(first, first.query(), 1)
     await forget(program_pair, 1)
     second = await again(first)
     rows = await second.query(b"the same relation, with other ids", at=program_pair.there)
-    assert rows == [each for each in known if not ExecutePlanResponse.FromString(each).HasField("execution_progress")]
+    assert rows == answers(known)
     (cut,) = await second.ask(
         "ReattachExecute",
         number=1,
@@ -124,10 +107,7 @@ async def test_a_query_runs_once_and_its_rows_outlive_its_job(first, program_pai
 
 
 async def test_a_query_that_an_attempt_has_left_is_waited_for_by_the_next(first, program_pair):
-    asked = asyncio.ensure_future(first.query())
-    await submitted(program_pair, 1)
-    asked.cancel()
-    await asyncio.gather(asked, return_exceptions=True)
+    await left(first, first.query(), 1)
     second = await again(first)
     await doing(second, second.query(at=program_pair.there), 1)
     assert len(await program_pair.here._backend.scan_keys(Keyspace.JobHeads, limit=10)) == 1
@@ -143,10 +123,7 @@ async def test_a_write_is_carried_out_once(first, program_pair):
 
 @pytest.mark.parametrize("act", [Attempt.query, lambda attempt: attempt.sql("INSERT INTO t VALUES (1)")])
 async def test_what_has_begun_and_whose_job_is_gone_is_never_run_again(first, program_pair, act):
-    asked = asyncio.ensure_future(act(first))
-    await submitted(program_pair, 1)
-    asked.cancel()
-    await asyncio.gather(asked, return_exceptions=True)
+    await left(first, act(first), 1)
     await forget(program_pair, 1)
     second = await again(first)
     with pytest.raises(RefusedError, match="OPERATION_ABANDONED"):

@@ -26,6 +26,11 @@ def view(name, command=b"v"):
     return pb.ConnectEntry(kind="view", name=name, command=command)
 
 
+def of_clone(_):
+    """Answer the call that makes a clone."""
+    return b""
+
+
 async def names(sessions, key=ANN):
     return [entry.name for entry in (await sessions.find(key)).message.entries]
 
@@ -92,26 +97,37 @@ async def test_a_clone_is_like_its_model_and_changes_alone(sessions):
         await sessions.open(ANN), pb.ConnectApplied(put=[view("v", b"x")], conf={"a": "1"}), NOTHING
     )
     to = SessionKey(ANN.user, str(uuid.UUID(int=3)))
-    made = await sessions.clone(session, to)
+    made = await sessions.clone(session, to, of_clone)
     assert made.record.server_side_session_id != session.record.server_side_session_id
     await sessions.apply(made, pb.ConnectApplied(removed=[view("v")], put=[view("w")], conf={"a": "2"}), NOTHING)
     assert (await names(sessions), await names(sessions, to)) == (["v"], ["w"])
     with pytest.raises(ConnectError, match="ALREADY_EXISTS"):
-        await sessions.clone(session, to)
+        await sessions.clone(session, to, of_clone)
 
 
 async def test_a_clone_that_is_asked_for_again_is_the_same_one(sessions, backend, clock):
     session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view("v")]), NOTHING)
     to = SessionKey(ANN.user, str(uuid.UUID(int=3)))
-    made = await sessions.clone(session, to)
-    again = await Sessions(backend, clock, retention_s=60).clone(session, to)
+    made = await sessions.clone(session, to, of_clone)
+    again = await Sessions(backend, clock, retention_s=60).clone(session, to, of_clone)
     assert again.record.server_side_session_id == made.record.server_side_session_id
     other = await sessions.open(SessionKey(ANN.user, str(uuid.UUID(int=4))))
     with pytest.raises(ConnectError, match="ALREADY_EXISTS"):
-        await sessions.clone(other, to)
+        await sessions.clone(other, to, of_clone)
     await sessions.close(to)
     with pytest.raises(ConnectError, match="ALREADY_EXISTS"):
-        await sessions.clone(session, to)
+        await sessions.clone(session, to, of_clone)
+
+
+async def test_a_clone_that_a_dead_scheduler_has_left_is_made_as_its_model_is_now(sessions, backend, clock):
+    session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view("v")]), NOTHING)
+    to = SessionKey(ANN.user, str(uuid.UUID(int=3)))
+    dying = FaultyBackend(backend, scripted({"put_txn": [None, None, FaultKind.UNAVAILABLE]}))
+    with pytest.raises(StateUnavailableError):
+        await Sessions(dying, clock, retention_s=3600).clone(session, to, of_clone)
+    changed = await sessions.apply(session, pb.ConnectApplied(removed=[view("v")], put=[view("w")]), NOTHING)
+    await sessions.clone(changed, to, of_clone)
+    assert await names(sessions, to) == ["w"]
 
 
 @pytest.mark.parametrize("goes_on", ["made by another", "swept"])
@@ -122,13 +138,13 @@ async def test_a_clone_that_a_dead_scheduler_has_left_is_made_or_goes(sessions, 
     written = [None] * ["record", "entries", "end"].index(dies_at)
     dying = FaultyBackend(backend, scripted({"put_txn": [*written, FaultKind.UNAVAILABLE]}))
     with pytest.raises(StateUnavailableError):
-        await Sessions(dying, clock, retention_s=3600).clone(session, to)
+        await Sessions(dying, clock, retention_s=3600).clone(session, to, of_clone)
     left = await backend.get_from_prefix(Keyspace.ConnectEntries, f"{to.path}/")
     assert len(left) == (dies_at == "end"), "its entries are there before it is"
     with pytest.raises(ConnectError, match="SESSION_CLOSED"):
         await sessions.open(to)
     if goes_on == "made by another":
-        await sessions.clone(session, to)
+        await sessions.clone(session, to, of_clone)
         assert await names(sessions, to) == ["v"]
     clock.advance(3_700_000)
     await sessions.open(ANN)
@@ -198,5 +214,5 @@ async def test_a_clone_has_all_views_also_when_the_outcome_of_a_write_is_unknown
     session = await sessions.apply(await sessions.open(ANN), pb.ConnectApplied(put=[view("v"), view("w")]), NOTHING)
     cloning = Sessions(FaultyBackend(backend, scripted({"put_txn": [lost, lost]})), clock, retention_s=60)
     to = SessionKey(ANN.user, str(uuid.UUID(int=2)))
-    await cloning.clone(session, to)
+    await cloning.clone(session, to, of_clone)
     assert await names(sessions, to) == ["v", "w"]

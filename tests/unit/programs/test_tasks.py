@@ -64,6 +64,38 @@ PROGRAMS = {
             pool.apply(call, (24,))
             call("main")
     """,
+    "callbacks": """
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            for n in range(6):
+                pool.submit(call, n).add_done_callback(lambda _, n=n: call(f"callback of {n}"))
+            call("main")
+        done = concurrent.futures.Future()
+        done.set_result(1)
+        done.add_done_callback(lambda _: call("callback of one that is done"))
+        call("main after it")
+    """,
+    "a pool's callbacks": """
+        with multiprocessing.pool.ThreadPool(3) as pool:
+            for n in range(4):
+                pool.apply_async(call, (n,), callback=lambda _, n=n: call(f"callback of {n}"))
+                pool.apply_async(int, ("x",), error_callback=lambda _, n=n: call(f"callback of error {n}"))
+            pool.map_async(call, range(4, 8), callback=lambda _: call("callback of all")).wait()
+            call("main")
+            pool.close()
+            pool.join()
+    """,
+    "initializers": """
+        both = threading.Barrier(2)
+        def begin(what):
+            both.wait(60)
+            call(what)
+        with concurrent.futures.ThreadPoolExecutor(2, initializer=begin, initargs=("executor",)) as pool:
+            list(pool.map(call, range(4)))
+        with multiprocessing.pool.ThreadPool(2, begin, ("pool",)) as pool:
+            pool.map(call, range(4, 8))
+            pool.close()
+            pool.join()
+    """,
     "asyncio": """
         async def one(n):
             await asyncio.sleep(random.SystemRandom().random() / 500)

@@ -6,6 +6,7 @@ from onager.errors import JobNotFoundError, NotFoundError
 from onager.exchange_layout import program_output
 from onager.program_output import STDOUT, Frame, OutputFolder
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler.programs import ProgramKey
 from tests.unit.scheduler.pair import FakeContext, Pair
 
 CONTEXT = FakeContext()
@@ -29,11 +30,15 @@ async def printed(scheduler, program_id="p"):
 
 
 async def test_any_scheduler_knows_it(stored, tmp_path):
-    OutputFolder(tmp_path / program_output("p"), 1).add(Frame(STDOUT, 0, "0", b"one\n"))
-    assert await printed(stored.there.service) == [b"one\n"]
+    assert await printed(stored.there.service) == []
     info = await stored.there.service.GetProgram(pb.GetProgramRequest(program_id="p"), CONTEXT)
     assert (info.program_id, info.attempt, info.ended) == ("p", 0, False)
     assert not (await stored.there.service.ListProgramCalls(pb.ListProgramCallsRequest(program_id="p"), CONTEXT)).calls
+    begun = pb.BeginProgramRequest(program_id="p", secret="5" * 32, user="ann", digest="d", arguments="[]")
+    await stored.here.programs.begin("", begun)
+    folder = tmp_path / program_output(await stored.there.programs.folder(ProgramKey("", "p")))
+    OutputFolder(folder, 1).add(Frame(STDOUT, 0, "0", b"one\n"))
+    assert await printed(stored.there.service) == [b"one\n"]
 
 
 async def test_what_is_none_is_refused(stored):

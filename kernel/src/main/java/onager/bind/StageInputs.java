@@ -192,6 +192,9 @@ final class StageInputs {
     }
 
     private RowFileInput files(InputSpec input, boolean broadcast) {
+        if (input.byProducer()) {
+            return files(input, Mode.PRODUCER, input.writers());
+        }
         if (!input.readsAll()) {
             return spec.reads() == null ? files(input, Mode.BUCKET, input.partitions()) : RowFileInput.of(means.store, input, spec.reads());
         }

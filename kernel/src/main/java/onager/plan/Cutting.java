@@ -10,10 +10,12 @@ import onager.spark43.Nodes;
 import onager.values.Json;
 import onager.values.Seqs;
 import onager.values.Serialization;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.physical.RangePartitioning;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 
 /**
@@ -39,18 +41,27 @@ public final class Cutting {
     /** The leaf *node*; if it *mayGrow*, what is not listed yet may be left to a feed. */
     record Leaf(int node, boolean mayGrow) {}
 
+    /** Which digests leaves get: none, those by which stages are reused, or those by which cached rows are known to be stale. */
+    enum Digests {
+        NONE, REUSED, CACHED
+    }
+
     /**
      * Describes *leaves*, a JSON list of `Leaf`, in files: {@code leaf-NODE}, and for one that grows {@code -source} and {@code -portion}.
      *
-     * @return JSON, a `Leaves.Facts` for each, with digests if there *areDigests*; the list ends with null for a leaf that cannot be described,
+     * @return JSON, a `Leaves.Facts` for each, with *digests* as `Digests` says; the list ends with null for a leaf that cannot be described,
      *     or whose description has more than *maxBytes*
      */
-    public String describe(String leaves, long maxBytes, boolean areDigests) throws Exception {
+    public String describe(String leaves, long maxBytes, String digests) throws Exception {
         var described = new ArrayList<Leaves.Facts>();
         for (Leaf leaf : Json.read(leaves, Leaf[].class)) {
             String target = scratch.resolve("leaf-" + leaf.node).toString();
             Leaves.Facts facts = Leaves.describe(node(leaf.node), session, leaf.mayGrow, maxBytes, target);
-            described.add(facts == null || facts.grows() || !areDigests ? facts : facts.withDigest(Fingerprint.ofLeaf(target)));
+            described.add(facts == null || facts.grows() ? facts : switch (Digests.valueOf(digests)) {
+                case NONE -> facts;
+                case REUSED -> facts.withDigest(Fingerprint.ofLeaf(target));
+                case CACHED -> facts.withDigest(Fingerprint.ofCachedLeaf(target));
+            });
             if (facts == null) {
                 break;
             }
@@ -58,9 +69,12 @@ public final class Cutting {
         return Json.text(described);
     }
 
-    /** What {@code make} says: a placeholder, one with a bucket, *node* over *child*, *node* in one task, or *child* under *node*'s filters. */
+    /**
+     * What {@code make} says: a placeholder, one with a bucket, one with all columns of cached rows, *node* over *child*, *node* in one task,
+     * or *child* under *node*'s filters.
+     */
     enum Make {
-        PLACEHOLDER, BUCKETED, OVER, IN_ONE_TASK, FILTERED
+        PLACEHOLDER, BUCKETED, CACHED, OVER, IN_ONE_TASK, FILTERED
     }
 
     /** What replaces a node: *name* is that of a placeholder with the columns of *node*, and *tasks* read *child* under filters. */
@@ -121,11 +135,18 @@ public final class Cutting {
         return switch (part.make) {
             case PLACEHOLDER -> Nodes.placeholder(node.session().sparkContext(), node.output(), part.name);
             case BUCKETED -> Buckets.removed(node, part.name);
+            case CACHED -> cached((InMemoryTableScanExec) node, part.name);
             case OVER -> node.withNewChildren(Seqs.seq(made(part.child, map)));
             case IN_ONE_TASK -> Nodes.inOneTask(Fragments.replaced(node, map));
             case FILTERED ->
                 Fragments.replaced(Leaves.underRuntimeFilters((FileSourceScanExec) node, made(part.child, map), part.tasks), map);
         };
+    }
+
+    /** Returns the columns that *scan* takes of cached rows. */
+    private static SparkPlan cached(InMemoryTableScanExec scan, String name) {
+        var rows = Nodes.placeholder(scan.session().sparkContext(), scan.relation().output(), name);
+        return scan.output().equals(rows.output()) ? rows : Nodes.project(Seqs.<NamedExpression>seq(Seqs.list(scan.output())), rows);
     }
 
     private SparkPlan node(int place) {

@@ -49,11 +49,13 @@ public final class Fingerprint {
     private final DataOutputStream out;
     private final Map<ExprId, Integer> columns = new HashMap<>();
     private final boolean hasNames;
+    private final boolean isOfCache;
 
-    /** *hasNames*: whether columns are known by their names, too, as those in files are. */
-    private Fingerprint(MessageDigest digest, boolean hasNames) {
+    /** *hasNames*: whether columns are known by their names, too, as those in files are. *isOfCache*: see `ofCachedLeaf`. */
+    private Fingerprint(MessageDigest digest, boolean hasNames, boolean isOfCache) {
         this.out = new DataOutputStream(new DigestOutputStream(OutputStream.nullOutputStream(), digest));
         this.hasNames = hasNames;
+        this.isOfCache = isOfCache;
     }
 
     private static final class UnknownException extends IOException {
@@ -71,7 +73,7 @@ public final class Fingerprint {
 
     /** Returns the digest of *fragment*, and of how *exchange*, unless null, distributes its rows; or null. */
     public static String of(SparkPlan fragment, SparkPlan exchange) throws IOException {
-        return digest(false, to -> {
+        return digest(false, false, to -> {
             to.add(fragment);
             to.add(fragment.output());
             if (exchange instanceof ShuffleExchangeExec shuffle) {
@@ -82,14 +84,26 @@ public final class Fingerprint {
 
     /** Returns the digest of the leaf that is described in the file *description*, or null. */
     public static String ofLeaf(String description) throws IOException, ClassNotFoundException {
-        Leaves.Description leaf = Serialization.decode(java.nio.file.Files.readAllBytes(Path.of(description)));
-        return digest(true, to -> to.leaf(leaf));
+        return ofLeaf(description, false);
     }
 
-    private static String digest(boolean hasNames, Content content) throws IOException {
+    /**
+     * Returns the digest of a leaf of what a program caches, or null. A file is the same as long as its time says so, be it new, and a Python
+     * data source, of which nobody knows whether it changes, is always the same: Spark keeps the rows of both.
+     */
+    static String ofCachedLeaf(String description) throws IOException, ClassNotFoundException {
+        return ofLeaf(description, true);
+    }
+
+    private static String ofLeaf(String description, boolean isOfCache) throws IOException, ClassNotFoundException {
+        Leaves.Description leaf = Serialization.decode(java.nio.file.Files.readAllBytes(Path.of(description)));
+        return digest(true, isOfCache, to -> to.leaf(leaf));
+    }
+
+    private static String digest(boolean hasNames, boolean isOfCache, Content content) throws IOException {
         try {
             MessageDigest digest = MessageDigest.getInstance("SHA-256");
-            content.write(new Fingerprint(digest, hasNames));
+            content.write(new Fingerprint(digest, hasNames, isOfCache));
             return HexFormat.of().formatHex(digest.digest());
         } catch (UnknownException | StackOverflowError e) {
             return null;
@@ -128,7 +142,7 @@ public final class Fingerprint {
             out.writeLong(numbers.end());
             out.writeLong(numbers.step());
             out.writeInt(numbers.slices());
-        } else if (!(leaf instanceof Leaves.OneRow)) {
+        } else if (!(leaf instanceof Leaves.OneRow) && !(isOfCache && PartitionsScanExec.isOfPython(leaf))) {
             throw new UnknownException(leaf.getClass().getName());
         }
     }
@@ -137,8 +151,8 @@ public final class Fingerprint {
      * Returns the time *ms* of a file if it would be another one had the file changed since it was listed. Stores that count in seconds
      * may give a file of this very second the same time twice.
      */
-    private static long changed(long ms) throws UnknownException {
-        if (ms <= 0 || (ms % 1000 == 0 && ms > System.currentTimeMillis() - TIME_IS_SETTLED_MS)) {
+    private long changed(long ms) throws UnknownException {
+        if (!isOfCache && (ms <= 0 || (ms % 1000 == 0 && ms > System.currentTimeMillis() - TIME_IS_SETTLED_MS))) {
             throw new UnknownException("the time of a file");
         }
         return ms;
@@ -191,7 +205,7 @@ public final class Fingerprint {
         text(kind);
         var digests = new java.util.ArrayList<String>();
         for (Object thing : things) {
-            String one = digest(hasNames, to -> {
+            String one = digest(hasNames, isOfCache, to -> {
                 to.columns.putAll(columns);
                 to.add(thing);
             });

@@ -24,6 +24,7 @@ import org.apache.spark.sql.execution.SubqueryExec;
 import org.apache.spark.sql.execution.WholeStageCodegenExec;
 import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.joins.BaseJoinExec;
@@ -123,6 +124,8 @@ public final class Outline {
             return reuse.child().id() + " " + reuse.child().getClass().getSimpleName();
         } else if (node instanceof ReusedSubqueryExec reuse) {
             return "" + reuse.child().id();
+        } else if (node instanceof InMemoryTableScanExec scan) {
+            return "" + scan.relation().cachedPlan().id();
         } else if (node instanceof CoalesceExec coalesce) {
             return "" + coalesce.numPartitions();
         } else if (node instanceof BaseAggregateExec aggregate) {

@@ -65,7 +65,7 @@ public final class Parser {
         LogicalPlan plan = parameters == null ? sql.parsePlan(text) : sql.parsePlanWithParameters(text, parameters);
         parsed.add(plan);
         LogicalPlan named = Queries.named(plan);
-        LogicalPlan below = plan instanceof UnresolvedWith with ? with.child() : plan;
+        LogicalPlan below = Queries.named(plan instanceof UnresolvedWith with ? with.child() : plan);
         String modifies = Queries.firstOf(plan, modifying);
         String view = view(plan, named);
         var set = plan instanceof SetCommand command && command.kv().isDefined() ? command.kv().get() : null;

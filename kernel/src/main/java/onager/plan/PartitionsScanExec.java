@@ -21,6 +21,7 @@ import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -89,6 +90,12 @@ public final class PartitionsScanExec extends OwnExec {
         return Seqs.list(partitions).stream().filter(Option::isDefined).map(Option::get)
                 .filter(FilePartition.class::isInstance).map(FilePartition.class::cast)
                 .flatMap(each -> Stream.of(each.files()).limit(1)).map(file -> file.toPath().toString());
+    }
+
+    /** Whether *leaf* describes a scan of a Python data source, as far as its partitions tell. */
+    static boolean isOfPython(Leaves.Description leaf) {
+        return leaf instanceof Partitions source && Seqs.list(source.partitions).stream()
+                .allMatch(each -> each.isDefined() && each.get() instanceof PythonInputPartition);
     }
 
     static String name(BatchScanExec scan) {

@@ -29,6 +29,7 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkPlan$;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.datasources.CatalogFileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -124,6 +125,9 @@ public final class Queries {
             if (relation.location() instanceof GrowingFileIndex) {
                 total = Math.max(total, GrowingFileIndex.LEAST_BYTES); // however narrow its columns are
             }
+        } else if (plan instanceof InMemoryRelation cached) { // what its rows were made of
+            var made = Outline.unwrapped(cached.cachedPlan()).logicalLink();
+            return made.isEmpty() ? -1 : inputBytes(made.get(), true);
         } else if (plan instanceof Range range) {
             total = 8L * Math.max(0L, range.numElements().min(MAX_NUMBERS).toLong());
         } else if (!SIZELESS.contains(plan.getClass()) && plan.children().isEmpty() && plan.subqueries().isEmpty()

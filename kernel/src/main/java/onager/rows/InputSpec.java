@@ -12,11 +12,12 @@ import java.io.Serializable;
  * @param attempts the task attempts by partition of the producing stage, like *addresses*
  * @param soleReader whether this is the only input that reads the producing stage
  * @param ordering the serialised ordering of sorted runs, whose ranges are the partitions; else null
+ * @param byProducer whether partition i is what the i-th producer gave
  * @param fused the index of the fused stage that computes it, instead of all else; null: it is read
  */
 public record InputSpec(int stage, String directory, boolean readsAll, int partitions, int[] producers, String[] nonces, long[] rows,
         long bytes, String job, int attempt, int[] attempts, String[] addresses, boolean soleReader, byte[] ordering,
-        Integer fused) implements Serializable {
+        boolean byProducer, Integer fused) implements Serializable {
     public boolean isStream() {
         return attempts != null;
     }

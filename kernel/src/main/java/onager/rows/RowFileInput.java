@@ -26,7 +26,9 @@ public record RowFileInput(Store store, InputSpec spec, int partitions, Mode mod
         /** All buckets of the i-th slice of producers. */
         SLICE,
         /** Everything. */
-        ALL
+        ALL,
+        /** All that the i-th producer gave, as it gave it. */
+        PRODUCER
     }
 
     /** So many stored bytes of a broadcast's input are read by the thread that builds it; of more, each task reads so many. */
@@ -66,6 +68,7 @@ public record RowFileInput(Store store, InputSpec spec, int partitions, Mode mod
             case BUCKET -> reads == null ? BucketRead.bucket(i, 0, runs()) : reads[i].of(spec.stage(), runs());
             case SLICE -> BucketRead.all((int) ((long) runs() * i / partitions), (int) ((long) runs() * (i + 1) / partitions));
             case ALL -> BucketRead.all(0, runs());
+            case PRODUCER -> BucketRead.all(i, i + 1);
         };
     }
 

@@ -7,6 +7,7 @@ import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.Callable;
@@ -29,10 +30,13 @@ import org.apache.spark.connect.proto.SqlCommand;
 import org.apache.spark.connect.proto.UserContext;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.plans.logical.CacheTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan$;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connect.common.DataTypeProtoConverter$;
+import org.apache.spark.sql.connect.common.StorageLevelProtoConverter$;
 import org.apache.spark.sql.connect.config.Connect$;
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner;
 import org.apache.spark.sql.connect.service.ExecuteHolder;
@@ -44,6 +48,7 @@ import org.apache.spark.sql.connect.utils.ErrorUtils$;
 import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.storage.StorageLevel;
 import org.apache.spark.util.ThreadUtils;
 import org.sparkproject.connect.protobuf.ByteString;
 import org.sparkproject.connect.protobuf.CodedInputStream;
@@ -65,6 +70,7 @@ public final class ConnectSession implements AutoCloseable {
     private static final ExecutorService CLEANER = ThreadUtils.newDaemonSingleThreadExecutor("onager cleans up sessions");
 
     private final Map<String, Dataset<Row>> kept = new HashMap<>();
+    private final Map<Relation, LogicalPlan> analyzed = new HashMap<>();
     private final Consumer<Message> check;
     private SessionHolder holder;
     private boolean isRegistered = false;
@@ -82,6 +88,7 @@ public final class ConnectSession implements AutoCloseable {
             holder = SERVICE.sessionManager().registerExistingSession(holder.userId(), holder.sessionId(), holder.session());
             isRegistered = true;
             kept.forEach(holder::cacheDataFrameById);
+            analyzed.forEach(this::note);
         }
     }
 
@@ -122,9 +129,45 @@ public final class ConnectSession implements AutoCloseable {
         return message;
     }
 
+    /** Return the level of an encoded StorageLevel. */
+    public static StorageLevel level(byte[] level) throws IOException {
+        return StorageLevelProtoConverter$.MODULE$.toStorageLevel(parsed(level, org.apache.spark.connect.proto.StorageLevel::parseFrom));
+    }
+
+    /** Return the level that a parsed CACHE TABLE names, encoded; nothing if it names none. */
+    public static byte[] level(CacheTable parsed) {
+        for (var option : Seqs.each(parsed.options().iterator())) {
+            if (option._1().equalsIgnoreCase("storageLevel")) {
+                StorageLevel level = StorageLevel.fromString(option._2().toUpperCase(Locale.ROOT));
+                return StorageLevelProtoConverter$.MODULE$.toConnectProtoType(level).toByteArray();
+            }
+        }
+        return new byte[0];
+    }
+
     /** Return the dataset of a plan; it has not run, but for commands in it. */
     public Dataset<Row> dataset(LogicalPlan plan) {
         return Dataset.ofRows(holder.session(), plan);
+    }
+
+    /** Return the dataset of an encoded Relation. Where the same DataFrame is in what comes next, it is not analyzed again, nor are seeds drawn. */
+    public Dataset<Row> cached(byte[] relation) throws Exception {
+        Relation asked = checked(relation, Relation::parseFrom);
+        Dataset<Row> made = dataset(plan(relation));
+        if (asked.getCommon().hasPlanId()) {
+            LogicalPlan plan = made.queryExecution().analyzed();
+            plan.setTagValue(LogicalPlan$.MODULE$.PLAN_ID_TAG(), asked.getCommon().getPlanId());
+            analyzed.put(asked, plan);
+            note(asked, plan);
+        }
+        return made;
+    }
+
+    /** Have Spark find the plan of a relation, as its own server does for the relations that clients asked about last. */
+    private void note(Relation relation, LogicalPlan plan) {
+        if (holder.getPlanCache().isDefined()) {
+            holder.getPlanCache().get().put(relation, plan);
+        }
     }
 
     /** Have the relation *id* stand for *plan* in what comes next. */

@@ -35,6 +35,7 @@ import org.apache.spark.sql.execution.QueryExecution$;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
 import org.apache.spark.sql.execution.command.SetCommand;
 import org.apache.spark.sql.execution.datasources.CreateTempViewUsing;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
@@ -56,7 +57,7 @@ public final class Lookups {
 
     private static final Set<Class<?>> RULES = Set.of(ApplyColumnarRulesAndInsertTransitions.class, CollapseCodegenStages.class);
     private static final List<String> PACKAGES = Stream.of(SparkPlan.class, BaseAggregateExec.class, Exchange.class, BaseJoinExec.class,
-            MapInBatchExec.class, WindowExec.class, BatchScanExec.class, ShuffleQueryStageExec.class, Partitioning.class, LogicalPlan.class, SetCommand.class,
+            MapInBatchExec.class, WindowExec.class, BatchScanExec.class, InMemoryTableScanExec.class, ShuffleQueryStageExec.class, Partitioning.class, LogicalPlan.class, SetCommand.class,
             CreateTempViewUsing.class, UnresolvedIdentifier.class).map(Class::getPackageName).toList();
 
     private Lookups() {}
@@ -67,6 +68,7 @@ public final class Lookups {
         PythonSources.check();
         ProgramFiles.check();
         SessionVariables.check();
+        ScriptScope.check();
         var missing = names.stream().filter(name -> !isThere(name)).toList();
         if (!missing.isEmpty()) {
             throw new IllegalStateException("there is no class " + String.join(", ", missing) + " here");

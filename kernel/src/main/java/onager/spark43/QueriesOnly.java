@@ -52,7 +52,7 @@ final class QueriesOnly {
     }
 
     /** Return the simple class name of the first command in a parsed *plan*; empty if it is a query. */
-    private static String command(LogicalPlan plan) {
+    static String command(LogicalPlan plan) {
         if (plan instanceof PlanWithUnresolvedIdentifier unnamed) {
             return command(unnamed.planBuilder().apply(Seqs.seq("name"), plan.children()));
         }
@@ -74,11 +74,13 @@ final class QueriesOnly {
 
         @Override
         public LogicalPlan parsePlan(String text) {
+            ScriptScope.follow(session);
             return checked(session, text, super.parsePlan(text));
         }
 
         @Override
         public LogicalPlan parsePlanWithParameters(String text, ParameterContext parameters) {
+            ScriptScope.follow(session);
             return checked(session, text, super.parsePlanWithParameters(text, parameters));
         }
     }

@@ -1,0 +1,105 @@
+--- a query
+BEGIN EXECUTE IMMEDIATE 'SELECT 1 AS a'; END
+--- of a variable
+BEGIN DECLARE s STRING; SET s = 'SELECT 2 AS b'; EXECUTE IMMEDIATE s; END
+--- of an expression
+BEGIN DECLARE s STRING DEFAULT 'id'; EXECUTE IMMEDIATE 'SELECT sum(' || s || ') AS s FROM range(4)'; END
+--- local variables are hidden
+BEGIN DECLARE x INT DEFAULT 1; EXECUTE IMMEDIATE 'SELECT x'; END
+--- session variables are not
+BEGIN DECLARE v INT DEFAULT 1; EXECUTE IMMEDIATE 'DECLARE OR REPLACE v INT DEFAULT 2'; EXECUTE IMMEDIATE 'SELECT v'; END
+--- with values
+BEGIN DECLARE x INT DEFAULT 4; EXECUTE IMMEDIATE 'SELECT ? + ? AS s' USING x, 5; END
+--- with named values
+BEGIN DECLARE x INT DEFAULT 4; EXECUTE IMMEDIATE 'SELECT :a + :b * :a AS s' USING x AS a, 5 AS b; END
+--- with named and other values
+BEGIN DECLARE x INT DEFAULT 4; EXECUTE IMMEDIATE 'SELECT :a + ?' USING x AS a, 5; END
+--- with names for places
+BEGIN EXECUTE IMMEDIATE 'SELECT ? + ?' USING 1 AS a, 2 AS b; END
+--- with too few values
+BEGIN EXECUTE IMMEDIATE 'SELECT ? + ?' USING 1; END
+--- with more values
+BEGIN EXECUTE IMMEDIATE 'SELECT ? AS a' USING 1, 2; END
+--- without its values
+BEGIN EXECUTE IMMEDIATE 'SELECT ? AS a'; END
+--- with a query as a value
+BEGIN EXECUTE IMMEDIATE 'SELECT ?' USING (SELECT 4); END
+--- with a text that needs quotes
+BEGIN DECLARE s STRING DEFAULT 'it''s; "x" \\ \n?'; EXECUTE IMMEDIATE 'SELECT ? AS s, :x AS y' USING s AS x, s AS x; END
+--- with a text in its place
+BEGIN DECLARE s STRING DEFAULT 'it''s; "x" :a ?'; EXECUTE IMMEDIATE 'SELECT ? AS s' USING s; END
+--- with values of many types
+BEGIN EXECUTE IMMEDIATE 'SELECT ?, ?, ?, ?, ?, typeof(?)' USING DATE'2026-01-02', TIMESTAMP'2026-01-02 03:04:05', array(1, 2), 1.50, X'01', NULL; END
+--- into
+BEGIN DECLARE x INT; EXECUTE IMMEDIATE 'SELECT 5' INTO x; SELECT x; END
+--- into several
+BEGIN DECLARE x INT; DECLARE y STRING; EXECUTE IMMEDIATE 'SELECT ?, ?' INTO x, y USING 5, 'a'; SELECT x, y; END
+--- into, without rows
+BEGIN DECLARE x INT DEFAULT 3; EXECUTE IMMEDIATE 'SELECT id FROM range(0)' INTO x; SELECT x; END
+--- into, of more rows
+BEGIN DECLARE x INT; EXECUTE IMMEDIATE 'SELECT id FROM range(2)' INTO x; END
+--- into, of more columns
+BEGIN DECLARE x INT; EXECUTE IMMEDIATE 'SELECT 1, 2' INTO x; END
+--- into a session variable
+BEGIN EXECUTE IMMEDIATE 'DECLARE OR REPLACE into_ INT'; EXECUTE IMMEDIATE 'SELECT 5' INTO into_; SELECT into_; END
+-- then: SELECT into_
+--- into by label
+BEGIN a: BEGIN DECLARE x INT; b: BEGIN DECLARE x INT DEFAULT 1; EXECUTE IMMEDIATE 'SELECT 5' INTO a.x; SELECT a.x, x; END; END; END
+--- into what is not there
+BEGIN EXECUTE IMMEDIATE 'SELECT 5' INTO nowhere; END
+--- into, of a command
+BEGIN DECLARE x INT; EXECUTE IMMEDIATE 'SHOW DATABASES' INTO x; END
+--- into, of a wrong value
+BEGIN DECLARE x INT; EXECUTE IMMEDIATE 'SELECT \'nope\'' INTO x; END
+--- of a name that is not there
+BEGIN EXECUTE IMMEDIATE nowhere; END
+--- of null
+BEGIN DECLARE s STRING; EXECUTE IMMEDIATE s; END
+--- of a number
+BEGIN EXECUTE IMMEDIATE 5; END
+--- of a query
+BEGIN EXECUTE IMMEDIATE (SELECT 'SELECT 1'); END
+--- of what is no statement
+BEGIN EXECUTE IMMEDIATE 'SELEC 1'; END
+--- of an empty text
+BEGIN EXECUTE IMMEDIATE ''; END
+--- of a script
+BEGIN EXECUTE IMMEDIATE 'BEGIN SELECT 1; END'; END
+--- of another one
+BEGIN EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE \'SELECT 7 AS a\''; END
+--- of another one with values
+BEGIN DECLARE x INT DEFAULT 3; EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE \'SELECT ? + 1 AS a\' USING ?' USING x; END
+--- into of another one
+BEGIN DECLARE x INT; EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE \'SELECT 7\'' INTO x; SELECT x; END
+--- settings
+BEGIN EXECUTE IMMEDIATE 'SET spark.sql.session.timeZone = Asia/Tokyo'; SELECT current_timezone(); END
+-- then: SELECT current_timezone()
+--- a setting of the script's parser
+BEGIN EXECUTE IMMEDIATE 'SET spark.sql.caseSensitive = true'; SELECT 1 AS a, 2 AS A; END
+--- a table
+BEGIN DECLARE t STRING DEFAULT 'made_now'; EXECUTE IMMEDIATE 'DROP TABLE IF EXISTS ' || t; EXECUTE IMMEDIATE 'CREATE TABLE ' || t || ' (a INT) USING parquet'; EXECUTE IMMEDIATE 'INSERT INTO ' || t || ' VALUES (?), (?)' USING 3, 4; EXECUTE IMMEDIATE 'SELECT sum(a) AS s FROM ' || t; END
+--- a view
+BEGIN EXECUTE IMMEDIATE 'CREATE OR REPLACE TEMPORARY VIEW seen_ AS SELECT 4 AS a'; SELECT a + 1 FROM seen_; END
+-- then: SELECT a FROM seen_
+--- a session variable is dropped
+BEGIN EXECUTE IMMEDIATE 'DECLARE OR REPLACE short INT DEFAULT 1'; EXECUTE IMMEDIATE 'DROP TEMPORARY VARIABLE short'; SELECT short; END
+--- set of a local variable
+BEGIN DECLARE y INT DEFAULT 1; EXECUTE IMMEDIATE 'SET VAR y = 5'; SELECT y; END
+--- a command gives nothing
+BEGIN SELECT 'before' AS a; EXECUTE IMMEDIATE 'SHOW DATABASES'; END
+--- an error is handled
+BEGIN DECLARE EXIT HANDLER FOR DIVIDE_BY_ZERO SELECT 'handled'; EXECUTE IMMEDIATE 'SELECT 1 / 0'; END
+--- an error of its text is handled
+BEGIN DECLARE EXIT HANDLER FOR PARSE_SYNTAX_ERROR SELECT 'handled'; EXECUTE IMMEDIATE 'SELEC 1'; END
+--- an error of its table is continued
+BEGIN DECLARE CONTINUE HANDLER FOR TABLE_OR_VIEW_NOT_FOUND SELECT 'handled'; EXECUTE IMMEDIATE 'SELECT * FROM nowhere'; END
+--- in a loop
+BEGIN DECLARE n INT DEFAULT 0; DECLARE t INT; DECLARE s INT DEFAULT 0; WHILE n < 3 DO EXECUTE IMMEDIATE 'SELECT ? * ?' INTO t USING n, n; SET s = s + t; SET n = n + 1; END WHILE; SELECT s; END
+--- tables of a loop
+BEGIN FOR r AS SELECT 'part_' || id AS name, id FROM range(3) ORDER BY id DO EXECUTE IMMEDIATE 'DROP TABLE IF EXISTS ' || name; EXECUTE IMMEDIATE 'CREATE TABLE ' || name || ' AS SELECT ' || id || ' AS a'; END FOR; SELECT a FROM part_0 UNION ALL SELECT a FROM part_1 UNION ALL SELECT a FROM part_2 ORDER BY a; END
+--- identifier and values
+BEGIN DECLARE f STRING DEFAULT 'abs'; EXECUTE IMMEDIATE 'SELECT IDENTIFIER(:f)(:x) AS a' USING f AS f, -4 AS x; END
+--- explain
+BEGIN SELECT 'kept' AS a; EXECUTE IMMEDIATE 'EXPLAIN SELECT 1'; END
+--- values called as their variables
+BEGIN DECLARE x INT DEFAULT 5; EXECUTE IMMEDIATE 'SELECT :x + 1 AS a' USING x; END
