@@ -84,8 +84,6 @@ class _Stream(io.RawIOBase):
 def take_over(output: Output) -> None:
     """Have `print` and whatever else writes to Python's streams write to *output*, line by line."""
     for name, stream in (("stdout", _STDOUT), ("stderr", _STDERR)):
-        text = io.TextIOWrapper(
-            io.BufferedWriter(_Stream(output, stream), 1), "utf-8", errors="backslashreplace", write_through=True
-        )
-        text.reconfigure(line_buffering=True)
+        raw = io.BufferedWriter(_Stream(output, stream), 1)
+        text = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", line_buffering=True)  # a line is one frame
         setattr(sys, name, text)
