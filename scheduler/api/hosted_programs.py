@@ -28,6 +28,8 @@ class HostedPrograms:
     ownership: Ownership
     interrupt: Callable[[str], Awaitable[None]]
     """Cancels the operations of a program that run, by the path of its record."""
+    is_there: Callable[[str], bool]
+    """Returns whether an executor is there in this life, and does not leave."""
     _ended: set[JobId] = field(default_factory=set)
     """Programs whose jobs have ended by another's word than their own, to be closed."""
 
@@ -43,6 +45,8 @@ class HostedPrograms:
             pb.BeginProgramRequest(
                 program_id=task.job_id, secret=request.secret, user=request.user, digest=job.graph.spec_digest
             ),
+            host=request.incarnation,
+            is_there=self.is_there,
         )
         folder = await self.programs.folder(ProgramKey(owner, task.job_id))
         return pb.BeginAttemptResponse(begun=begun, owner=owner, user=owner or request.user, folder=folder)
