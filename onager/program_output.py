@@ -10,6 +10,7 @@ Numbers are big-endian. `onager.programs.output` writes such frames, too; it imp
 
 import re
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,6 +26,8 @@ LOST: Final = 5
 """Not printed: another attempt of the program counts."""
 _NAME: Final = re.compile(r"([0-9]{6})-([0-9]{15})")
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
+_LOOK_S: Final = 1.0
+"""How often an attempt looks whether a later one has begun."""
 KEPT: Final = 4
 """Segments of an attempt that are kept of its beginning, and as many of its end."""
 
@@ -95,20 +98,32 @@ def _frames(folder: Path) -> Iterator[Frame]:
 
 
 class OutputFolder:
-    """Keeps what an attempt prints: the beginning and the end, if it is much."""
+    """Keeps what an attempt prints: the beginning and the end, if it is much; nothing once a later one has begun.
+
+    What a process prints that has slept is printed again by the attempt that has begun meanwhile. Who follows the
+    output is there already, and would miss it here.
+    """
 
     def __init__(self, folder: Path, attempt: int) -> None:
-        """*folder*: of the program; it is made."""
+        """*folder*: of the program; it is made. `OSError` if that fails."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._attempt = attempt
         self._start = self._size = 0
-        self._starts: list[int] = []
+        self._starts = [0]
+        (folder / Segment(attempt, 0).name).touch()  # for those before it to see
+        self._looked_s = time.monotonic()
+        self._is_latest = True
 
     def add(self, frame: Frame) -> None:
         """Append *frame*; `OSError` if that fails."""
+        if time.monotonic() - self._looked_s > _LOOK_S:
+            self._is_latest = all(each.attempt <= self._attempt for each in segments(self._folder))
+            self._looked_s = time.monotonic()
+        if not self._is_latest:
+            return
         content = frame.encoded()
-        if not self._starts or self._size - self._start + len(content) > SEGMENT_BYTES:
+        if self._size - self._start + len(content) > SEGMENT_BYTES:
             self._start = self._size
             self._starts.append(self._start)
             if len(self._starts) > 2 * KEPT:

@@ -242,7 +242,9 @@ class SchedulerApp:
             self.blobs,
             clock,
         )
-        self.hosted = HostedPrograms(self.programs, queries, self.heads, self.ownership, running.interrupt_program)
+        self.hosted = HostedPrograms(
+            self.programs, queries, self.heads, self.ownership, running.interrupt_program, self.executors.registry.stays
+        )
         self.service = self._make_service(submissions, queries)
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
         self.results.check_exchange = files.check_exchange = self.places.check_exchange

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import signal
@@ -14,12 +15,13 @@ import psutil
 import structlog
 
 from onager.clock import Clock
-from onager.errors import NotFoundError, OnagerError, PlanningError
+from onager.errors import ExchangeError, ExchangeFullError, NotFoundError, OnagerError, PlanningError
 from onager.exchange_layout import local_path, program_output
-from onager.execution_graph import FailureKind
+from onager.execution_graph import FailureCause, FailureKind
 from onager.executor.agent.backoff import Backoff
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.attempt_logs import AttemptLogs
+from onager.executor.exchange import check_exchange_dir
 from onager.executor.programs.folder import Folder, folder_of
 from onager.executor.programs.printed import Printed
 from onager.executor.programs.process import Pipes, ProgramProcess, WarmProgram, started
@@ -88,8 +90,10 @@ class Attempt:
             report.failure.CopyFrom(over.failure)
         except PlanningError as error:
             report.failure.kind, report.failure.message = FailureKind.USER_ERROR, str(error)
+        except (OSError, ExchangeError, NotStartedError) as error:
+            report.failure.CopyFrom(_passing(error))
         except Exception as error:  # the scheduler has to learn of it, whatever it is
-            if not isinstance(error, OnagerError | OSError):
+            if not isinstance(error, OnagerError):
                 log.exception("program_not_run")
             report.failure.kind = FailureKind.IO_ERROR
             report.failure.message = f"the program could not be run: {error}"
@@ -103,7 +107,15 @@ class Attempt:
         return report
 
     async def _run(self) -> tuple[int, str]:
-        """Return the program's exit code, and why it ended unless by itself; raises `_Over`, or what went wrong."""
+        """Return the program's exit code, and why it ended unless by itself; raises `_Over`, or what went wrong.
+
+        What this executor lacks is found before the attempt begins, since one that makes no call counts.
+        """
+        await asyncio.to_thread(check_exchange_dir, self.host.exchange_dir)
+        with folder_of(self.spec.program) as folder:
+            return await self._run_in(folder)
+
+    async def _run_in(self, folder: Folder) -> tuple[int, str]:
         secret = secrets.token_hex(16)
         request = pb.BeginAttemptRequest(
             task=task_id(self.key),
@@ -115,20 +127,18 @@ class Attempt:
         answer = await self._answered(lambda: self.host.gateway.begin_attempt(request, _CALL_S))
         if answer.begun.ended:
             return answer.begun.exit_code, answer.begun.why_ended
-        with folder_of(self.spec.program) as folder:
-            async with relaying(self.host.schedulers, answer.owner, folder.socket) as target:
-                terms = {
-                    "program_id": str(self.key.job_id),
-                    "attempt": answer.begun.attempt,
-                    "secret": secret,
-                    "seed": answer.begun.seed,
-                    "user": answer.user,
-                    "addresses": [target],
-                    "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
-                }
-                code = await self._process(
-                    folder, Path(local_path(self.host.exchange_dir)) / program_output(answer.folder), terms
-                )
+        async with relaying(self.host.schedulers, answer.owner, folder.socket) as target:
+            terms = {
+                "program_id": str(self.key.job_id),
+                "attempt": answer.begun.attempt,
+                "secret": secret,
+                "seed": answer.begun.seed,
+                "user": answer.user,
+                "addresses": [target],
+                "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
+            }
+            kept = Path(local_path(self.host.exchange_dir)) / program_output(answer.folder)
+            code = await self._process(folder, kept, terms)
         if code < 0:
             name = signal.Signals(-code).name
             raise _Over(FailureKind.TASK_KILLED, f"the process of the program was killed by {name}")
@@ -167,10 +177,8 @@ class Attempt:
         ours, theirs = Pipes(*(pair[0] for pair in pairs)), Pipes(*(pair[1] for pair in pairs))
         try:
             process = await started(self.host.warm, self.spec.program, folder, {**terms, "shown": before}, theirs)
-        except BaseException as error:
+        except BaseException:
             ours.close()
-            if isinstance(error, OSError | NotStartedError):
-                raise _Over(FailureKind.TASK_KILLED, f"no process could be started for it: {error}") from error
             raise
         finally:
             theirs.close()
@@ -212,6 +220,18 @@ class Attempt:
         finally:
             cancelled.cancel()
         return end.result()
+
+
+def _passing(error: Exception) -> pb.Failure:
+    """Return the failure of an attempt for which there was no disk, or no process: that may pass, and does not count.
+
+    The program goes on at another executor, or waits.
+    """
+    is_full = isinstance(error, ExchangeFullError) or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
+    cause = FailureCause.NO_SPACE if is_full else FailureCause.NO_PLACE
+    return pb.Failure(
+        kind=FailureKind.TASK_KILLED, cause=cause, message=f"the program cannot be run by this executor now: {error}"
+    )
 
 
 def _memory_of(pid: int) -> int:

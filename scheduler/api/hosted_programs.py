@@ -28,6 +28,8 @@ class HostedPrograms:
     ownership: Ownership
     interrupt: Callable[[str], Awaitable[None]]
     """Cancels the operations of a program that run, by the path of its record."""
+    is_there: Callable[[str], bool]
+    """Returns whether an executor is there in this life, and does not leave."""
     _ended: set[JobId] = field(default_factory=set)
     """Programs whose jobs have ended by another's word than their own, to be closed."""
 
@@ -35,6 +37,8 @@ class HostedPrograms:
         """Begin an attempt for an executor; `NotFoundError` if the job does not want it there."""
         task = task_key(request.task)
         job = await self.queries.fresh(task.job_id)
+        if not job.graph.is_program:
+            raise NotFoundError(f"job {task.job_id} is no program")
         if not is_held(job.graph, task, request.executor_id, request.incarnation):
             raise NotFoundError(f"executor {request.executor_id} does not hold {task}: the program goes on elsewhere")
         owner = await self._owner(task.job_id)
@@ -43,6 +47,8 @@ class HostedPrograms:
             pb.BeginProgramRequest(
                 program_id=task.job_id, secret=request.secret, user=request.user, digest=job.graph.spec_digest
             ),
+            host=request.incarnation,
+            is_there=self.is_there,
         )
         folder = await self.programs.folder(ProgramKey(owner, task.job_id))
         return pb.BeginAttemptResponse(begun=begun, owner=owner, user=owner or request.user, folder=folder)
@@ -66,13 +72,15 @@ class HostedPrograms:
             await self.interrupt(key.path)
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Note a program whose job has ended."""
-        if head is not None and head.is_program and not head.is_active and self.ownership.is_mine(job_id):
+        """Note a program whose job has ended, whoever drove it: that scheduler may be gone before it closes it."""
+        if head is None:
+            self._ended.discard(job_id)
+        elif head.is_program and not head.is_active:
             self._ended.add(job_id)
 
     async def close_ended(self) -> None:
-        """Close the programs whose jobs have ended, unless they have ended by themselves."""
-        for job_id in list(self._ended):
+        """Close the programs whose jobs have ended, unless they have ended by themselves; others close theirs."""
+        for job_id in [each for each in self._ended if self.ownership.is_mine(each)]:
             try:
                 await self.close(job_id, "its job has ended")
             except OnagerError as error:

@@ -164,6 +164,18 @@ print(spark.table("lasting").count())
     assert printed(program).splitlines()[-1] == "12"
 
 
+def test_slots_of_programs_take_no_tasks_when_a_program_ends(cluster, tmp_path):
+    """A report of an executor brings it more work at once, if there is some of its kind."""
+    waiting = [cluster.client.sql(f"SELECT count(*) FROM range({n}, 200000, 1, 4) WHERE id % 7 = 1") for n in range(16)]
+    programs = [run(cluster, tmp_path, f"print({n})") for n in range(4)]
+    assert [program.wait(HANGS_S) for program in programs] == [0] * 4
+    assert any(not job.progress().state.is_final for job in waiting), "tasks were waiting when programs ended"
+    for job in waiting:
+        job.wait(HANGS_S)
+        tasks = [task for stage in job.detail().progress.stages for task in stage.tasks]
+        assert not [task for task in tasks if task.failures or "programs" in task.executor_id]
+
+
 def test_a_cancelled_program_is_killed_and_does_nothing_more(cluster, tmp_path):
     text = """
 import time
