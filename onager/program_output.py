@@ -8,6 +8,7 @@ which something was kept is dropped: so each line is kept once, and those behind
 Numbers are big-endian. `onager.programs.output` writes such frames, too; it imports nothing of Onager.
 """
 
+import contextlib
 import re
 import struct
 import time
@@ -25,6 +26,9 @@ REFUSED: Final = 4
 LOST: Final = 5
 """Not printed: another attempt of the program counts."""
 _NAME: Final = re.compile(r"([0-9]{6})-([0-9]{15})")
+MAX_TEXT: Final = 64 * 1024
+"""Bytes of the text of a frame."""
+_MAX_TASK: Final = 1024
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 _LOOK_S: Final = 1.0
 """How often an attempt looks whether a later one has begun."""
@@ -48,10 +52,15 @@ class Frame(NamedTuple):
 
 
 def frames_of(content: bytes | bytearray) -> tuple[list[Frame], int]:
-    """Return the whole frames at the beginning of *content*, and how many bytes they take."""
+    """Return the whole frames at the beginning of *content*, and how many bytes they take.
+
+    `ValueError` for what is no frame: whatever else a process writes there.
+    """
     found, at = [], 0
     while at + HEAD.size <= len(content):
         stream, number, task_length, length = HEAD.unpack_from(content, at)
+        if not STDOUT <= stream <= LOST or length > MAX_TEXT or task_length > _MAX_TASK:
+            raise ValueError(f"there is no frame of what a program prints at byte {at}")
         text_at = at + HEAD.size + task_length
         if text_at + length > len(content):
             break
@@ -94,7 +103,8 @@ def shown(folder: Path) -> dict[str, int]:
 
 def _frames(folder: Path) -> Iterator[Frame]:
     for segment in segments(folder):
-        yield from frames_of((folder / segment.name).read_bytes())[0]
+        with contextlib.suppress(ValueError):  # damaged: it is printed again
+            yield from frames_of((folder / segment.name).read_bytes())[0]
 
 
 class OutputFolder:
@@ -124,11 +134,20 @@ class OutputFolder:
             return
         content = frame.encoded()
         if self._size - self._start + len(content) > SEGMENT_BYTES:
-            self._start = self._size
-            self._starts.append(self._start)
-            if len(self._starts) > 2 * KEPT:
-                gone = Segment(self._attempt, self._starts.pop(KEPT))
-                (self._folder / gone.name).unlink(missing_ok=True)
-        with (self._folder / Segment(self._attempt, self._start).name).open("ab", buffering=0) as file:
-            file.write(content)
+            self._begin_segment()
         self._size += len(content)
+        try:
+            with (self._folder / Segment(self._attempt, self._start).name).open("ab", buffering=0) as file:
+                is_torn = file.write(content) < len(content)
+        except OSError:
+            self._begin_segment()
+            raise
+        if is_torn:  # a frame that is cut off is the last one of its segment
+            self._begin_segment()
+
+    def _begin_segment(self) -> None:
+        self._start = self._size
+        self._starts.append(self._start)
+        if len(self._starts) > 2 * KEPT:
+            gone = Segment(self._attempt, self._starts.pop(KEPT))
+            (self._folder / gone.name).unlink(missing_ok=True)

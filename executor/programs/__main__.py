@@ -36,8 +36,8 @@ log = structlog.get_logger()
 def main(descriptor: int) -> int:
     """Run programs until the executor leaves, or is drained; return the exit code: 0 then."""
     hide_process()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the executor says when to leave
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the executor says when to leave; programs do not inherit a handler
+        signal.signal(number, lambda *_: None)
     with os.fdopen(descriptor, "rb", buffering=0) as given:
         settings = ExecutorSettings.model_validate_json(_line(descriptor))
         configure_logging(settings.log_level, settings.log_format, keep_line)

@@ -15,7 +15,16 @@ import psutil
 import structlog
 
 from onager.clock import Clock
-from onager.errors import ExchangeError, ExchangeFullError, NotFoundError, OnagerError, PlanningError
+from onager.errors import (
+    ExchangeError,
+    ExchangeFullError,
+    InvalidRequestError,
+    NotFoundError,
+    OnagerError,
+    PlanningError,
+    SchemaVersionError,
+    StateCorruptError,
+)
 from onager.exchange_layout import local_path, program_output
 from onager.execution_graph import FailureCause, FailureKind
 from onager.executor.agent.backoff import Backoff
@@ -25,7 +34,7 @@ from onager.executor.exchange import check_exchange_dir
 from onager.executor.programs.folder import Folder, folder_of
 from onager.executor.programs.printed import Printed
 from onager.executor.programs.process import Pipes, ProgramProcess, WarmProgram, started
-from onager.executor.programs.relay import Schedulers, relaying
+from onager.executor.programs.relay import Name, Schedulers, relaying
 from onager.executor.warm.processes import NotStartedError, WarmProcesses
 from onager.ids import TaskKey
 from onager.program_errors import AttemptSupersededError
@@ -37,7 +46,7 @@ from onager.redaction import shown_text
 EXIT_CLASS: Final = "ONAGER_PROGRAM_EXIT"
 """The error class of a program that ended with another exit code than 0."""
 _CALL_S: Final = 10.0
-_MEMORY_LOOK_S: Final = 0.5
+_MEMORY_LOOK_S: Final = 2.0
 _LAST_OUTPUT_S: Final = 2.0
 """How long the end of the output is waited for: a process that a program has left behind may hold it open."""
 
@@ -51,6 +60,8 @@ class Host(NamedTuple):
     executor_id: str
     incarnation: str
     exchange_dir: str
+    folder: Path
+    """Where the folders of attempts are."""
     memory_bytes: int
     """How much memory the processes of a program may use."""
     gateway: SchedulerGateway
@@ -112,7 +123,7 @@ class Attempt:
         What this executor lacks is found before the attempt begins, since one that makes no call counts.
         """
         await asyncio.to_thread(check_exchange_dir, self.host.exchange_dir)
-        with folder_of(self.spec.program) as folder:
+        async with folder_of(self.spec.program, self.host.folder) as folder:
             return await self._run_in(folder)
 
     async def _run_in(self, folder: Folder) -> tuple[int, str]:
@@ -127,7 +138,8 @@ class Attempt:
         answer = await self._answered(lambda: self.host.gateway.begin_attempt(request, _CALL_S))
         if answer.begun.ended:
             return answer.begun.exit_code, answer.begun.why_ended
-        async with relaying(self.host.schedulers, answer.owner, folder.socket) as target:
+        shown_as = f"{self.key.job_id}/{answer.begun.attempt}/{secret}"
+        async with relaying(self.host.schedulers, Name(answer.owner, shown_as), folder.socket) as target:
             terms = {
                 "program_id": str(self.key.job_id),
                 "attempt": answer.begun.attempt,
@@ -158,6 +170,10 @@ class Attempt:
                 return await call()
             except (NotFoundError, AttemptSupersededError) as error:
                 raise _Over(FailureKind.TASK_KILLED, str(error)) from error
+            except InvalidRequestError as error:
+                raise _Over(FailureKind.USER_ERROR, str(error)) from error
+            except (StateCorruptError, SchemaVersionError) as error:
+                raise _Over(FailureKind.IO_ERROR, str(error)) from error
             except OnagerError as error:
                 log.warning("program_waits_for_scheduler", program_id=self.key.job_id, error=str(error))
                 await backoff.sleep()
@@ -187,9 +203,9 @@ class Attempt:
             code = await self._ended(process)
         finally:
             process.kill()
-        _, late = await asyncio.wait([reading], timeout=_LAST_OUTPUT_S)
-        for task in late:
-            task.cancel()
+            _, late = await asyncio.wait([reading], timeout=_LAST_OUTPUT_S)
+            for task in late:
+                task.cancel()
         if printed.refused:
             raise _Over(FailureKind.USER_ERROR, f"the program cannot go on: {printed.refused}")
         if printed.is_lost:
@@ -227,6 +243,9 @@ def _passing(error: Exception) -> pb.Failure:
 
     The program goes on at another executor, or waits.
     """
+    if getattr(error, "errno", 0) in (errno.E2BIG, errno.EACCES, errno.ENOEXEC):
+        message = f"the process of the program cannot be started: {error}"
+        return pb.Failure(kind=FailureKind.USER_ERROR, message=message)
     is_full = isinstance(error, ExchangeFullError) or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
     cause = FailureCause.NO_SPACE if is_full else FailureCause.NO_PLACE
     return pb.Failure(

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from onager.program_output import LIVE, LOST, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
+from onager.program_output import LIVE, LOST, MAX_TEXT, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
 
 _ROOT: Final = "0"
 _CHUNK: Final = 64 * 1024
@@ -26,6 +26,7 @@ class Printed:
         self._on_line = on_line
         self._rest = {STDOUT: b"", STDERR: b""}
         self._has_space = True
+        self._turn = asyncio.Lock()
         self.refused = ""
         """Why the program cannot go on, if it cannot."""
         self.is_lost = False
@@ -58,12 +59,17 @@ class Printed:
         rest = b""
         try:
             while content := await reader.read(_CHUNK):
-                rest = take(rest + content)
+                async with self._turn:  # the disk may take a while: then the program waits, and nobody else
+                    rest = await asyncio.to_thread(take, rest + content)
         finally:
             pipe.close()
 
     def _take_frames(self, content: bytes) -> bytes:
-        found, taken = frames_of(content)
+        try:
+            found, taken = frames_of(content)
+        except ValueError:  # something else of the program writes there
+            self._keep(Frame(STDOUT, self._number, _ROOT, content[:MAX_TEXT]))
+            return b""
         for frame in found:
             if frame.task == _ROOT:
                 self._number = max(self._number, frame.number)

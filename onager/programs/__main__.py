@@ -60,10 +60,10 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what it is for
     except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-            return 1
-        return int(end.code or 0)
+        if end.code is None or isinstance(end.code, int):
+            return int(end.code or 0) & 0xFF
+        print(end.code, file=sys.stderr)
+        return 1
     except BaseException as error:
         own = error.__traceback__.tb_next if error.__traceback__ is not None else None
         traceback.print_exception(type(error), error, own)
@@ -75,6 +75,8 @@ def main() -> None:
     """Run the program that the command line names."""
     number, path, *arguments = sys.argv[1:]
     os.environ.pop("PYTHONHASHSEED", None)  # it was for this process
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as a process has them that a shell starts
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # nobody would note the end of a program whose command is gone

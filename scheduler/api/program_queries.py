@@ -97,7 +97,10 @@ def _more(folder: Path, attempt: int, position: int) -> tuple[list[pb.ProgramOut
         left_out = start - position if segment.attempt == attempt else start
         with (folder / segment.name).open("rb") as file:
             file.seek(start - segment.start)
-            frames, taken = frames_of(file.read(_READ_BYTES))
+            try:
+                frames, taken = frames_of(file.read(_READ_BYTES))
+            except ValueError:
+                continue  # it is damaged
         if not frames:
             continue
         answers = [

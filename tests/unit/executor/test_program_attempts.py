@@ -27,7 +27,12 @@ class Gateway:
 def host(tmp_path):
     clock = SimpleNamespace(now_ms=lambda: 1)
     return SimpleNamespace(
-        executor_id="e-1", incarnation="life", exchange_dir=str(tmp_path), gateway=Gateway(), clock=clock
+        executor_id="e-1",
+        incarnation="life",
+        exchange_dir=str(tmp_path),
+        folder=tmp_path,
+        gateway=Gateway(),
+        clock=clock,
     )
 
 

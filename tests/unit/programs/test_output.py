@@ -52,7 +52,8 @@ def test_a_line_is_one_frame_with_the_call_before_it(pipe, monkeypatch):
         said("0", 0, "first\n"),
         said("0", 1, "one two 3\n"),
         said("0", 1, "no end"),
-        said("0", 1, "wrong\n", STDERR),
+        said("0", 1, "wrong", STDERR),
+        said("0", 1, "\n", STDERR),  # of errors, nothing waits for the end of a line
     ]
 
 

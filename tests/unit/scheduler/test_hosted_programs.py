@@ -19,9 +19,14 @@ class Programs:
         return True
 
 
+class Heads(dict):
+    async def known(self, job_id):
+        return self.get(job_id)
+
+
 @pytest.fixture
 def hosted():
-    heads = {JOB: SimpleNamespace(principal="", is_program=True, is_active=False)}
+    heads = Heads({JOB: SimpleNamespace(principal="", is_program=True, is_active=False)})
     owner = SimpleNamespace(is_mine=lambda _: owner.drives, drives=False)
 
     async def interrupt(path):
