@@ -1,6 +1,7 @@
 """Programs that the cluster runs: ``onager run``."""
 
 import json
+import sys
 from pathlib import Path
 
 import psutil
@@ -263,3 +264,24 @@ def test_a_script_of_sql_is_a_program(cluster, tmp_path):
     assert {call.line for call in program.calls()} >= {"script.sql:2", "script.sql:3", "script.sql:4"}
     with pytest.raises(InvalidRequestError, match="no NAME=VALUE"):
         cluster.client.run(script, args=["more"])
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYSPARK_PYTHON": sys.executable}], ids=["warm", "own Python"])
+def test_a_program_may_have_children_which_end_when_they_are_asked_to_and_print(cluster, tmp_path, environment):
+    text = """
+import multiprocessing, subprocess, sys
+sleeping = subprocess.Popen(["sleep", "600"])
+sleeping.terminate()
+print(sleeping.wait(), spark.range(3).count())
+def work(number):
+    print("x" * 3000, number)
+with multiprocessing.get_context("fork").Pool(3) as pool:
+    pool.map(work, range(30))
+sys.exit("the end")
+"""
+    program = run(cluster, tmp_path, text, environment=environment)
+    assert program.wait(HANGS_S) == 1
+    out = printed(program)
+    assert "-15 3\n" in out
+    assert out.count("x" * 3000) == 30
+    assert printed(program, errors=True) == "the end\n"
