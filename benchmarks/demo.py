@@ -1,7 +1,7 @@
 """``make demo [BACKEND=…]``: TPC-H data, a standalone cluster, three queries with live progress, where the time went.
 
 It ends with a job whose scheduler and executor are killed, a picture of what happened to it, and a small script of
-steps that is treated likewise.
+steps and a program of PySpark that are treated likewise.
 
 ``BACKEND=etcd`` starts an etcd of its own for the state; ``BACKEND=etcd://…`` uses one that is there.
 """
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 import onager
-from benchmarks import under_fire
+from benchmarks import program_under_fire, under_fire
 from benchmarks.cluster import Cluster, free_address
 from benchmarks.etcd_server import EtcdServer
 from benchmarks.tpch import query_text
@@ -100,6 +100,8 @@ def _queries(data: Path, backend: str | None) -> tuple[list[Timing], float]:
                 under_fire.run(client, cluster.pids["standalone"], PICTURE)
                 print("\n--- A script of steps, likewise ---", flush=True)
                 under_fire.run_steps(client, cluster.pids["standalone"], tables)
+                print("\n--- A program of PySpark, whose process is killed, and what runs it ---", flush=True)
+                program_under_fire.run(client, cluster.pids["standalone"])
             except OnagerError as error:
                 sys.exit(f"demo: {error}")
         return timings, time.monotonic()

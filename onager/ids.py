@@ -2,7 +2,8 @@
 
 import re
 import secrets
-from typing import NamedTuple, NewType
+from collections.abc import Mapping
+from typing import Final, NamedTuple, NewType
 
 from onager.clock import Clock
 
@@ -66,6 +67,16 @@ _PROGRAMS = ".programs"
 def program_host_id(executor_id: str) -> ExecutorId:
     """Return the id of the executor that runs programs beside the one that runs tasks."""
     return ExecutorId(f"{executor_id}{_PROGRAMS}")
+
+
+PROGRAM_LABEL: Final = "connect.program"
+"""The label of a job that is a call of a program: ``OWNER/ID``, as the program's record has it."""
+
+
+def program_of(labels: Mapping[str, str]) -> JobId | None:
+    """Return the program of which the job with these labels is a call; None if it is none."""
+    _, slash, program_id = labels.get(PROGRAM_LABEL, "").rpartition("/")
+    return JobId(program_id) if slash else None
 
 
 def script_of(job_id: str) -> JobId | None:

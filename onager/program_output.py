@@ -8,8 +8,10 @@ which something was kept is dropped: so each line is kept once, and those behind
 Numbers are big-endian. `onager.programs.output` writes such frames, too; it imports nothing of Onager.
 """
 
+import contextlib
 import re
 import struct
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,7 +28,12 @@ LOST: Final = 5
 FAILED: Final = 6
 """Not printed: the call whose error ends the program; the text is how many tasks its task had started by then."""
 _NAME: Final = re.compile(r"([0-9]{6})-([0-9]{15})")
+MAX_TEXT: Final = 64 * 1024
+"""Bytes of the text of a frame."""
+_MAX_TASK: Final = 1024
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
+_LOOK_S: Final = 1.0
+"""How often an attempt looks whether a later one has begun."""
 KEPT: Final = 4
 """Segments of an attempt that are kept of its beginning, and as many of its end."""
 
@@ -47,10 +54,15 @@ class Frame(NamedTuple):
 
 
 def frames_of(content: bytes | bytearray) -> tuple[list[Frame], int]:
-    """Return the whole frames at the beginning of *content*, and how many bytes they take."""
+    """Return the whole frames at the beginning of *content*, and how many bytes they take.
+
+    `ValueError` for what is no frame: whatever else a process writes there.
+    """
     found, at = [], 0
     while at + HEAD.size <= len(content):
         stream, number, task_length, length = HEAD.unpack_from(content, at)
+        if not STDOUT <= stream <= FAILED or length > MAX_TEXT or task_length > _MAX_TASK:
+            raise ValueError(f"there is no frame of what a program prints at byte {at}")
         text_at = at + HEAD.size + task_length
         if text_at + length > len(content):
             break
@@ -110,33 +122,55 @@ def shown(folder: Path, cuts: Sequence[Cut] = ()) -> dict[str, int]:
     for segment in segments(folder):
         while pending and pending[0].attempt < segment.attempt:
             pending.pop(0).apply(last)
-        for frame in frames_of((folder / segment.name).read_bytes())[0]:
-            last[frame.task] = max(last.get(frame.task, 0), frame.number)
+        with contextlib.suppress(ValueError):  # damaged: it is printed again
+            for frame in frames_of((folder / segment.name).read_bytes())[0]:
+                last[frame.task] = max(last.get(frame.task, 0), frame.number)
     for cut in pending:
         cut.apply(last)
     return last
 
 
 class OutputFolder:
-    """Keeps what an attempt prints: the beginning and the end, if it is much."""
+    """Keeps what an attempt prints: the beginning and the end, if it is much; nothing once a later one has begun.
+
+    What a process prints that has slept is printed again by the attempt that has begun meanwhile. Who follows the
+    output is there already, and would miss it here.
+    """
 
     def __init__(self, folder: Path, attempt: int) -> None:
-        """*folder*: of the program; it is made."""
+        """*folder*: of the program; it is made. `OSError` if that fails."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._attempt = attempt
         self._start = self._size = 0
-        self._starts: list[int] = []
+        self._starts = [0]
+        (folder / Segment(attempt, 0).name).touch()  # for those before it to see
+        self._looked_s = time.monotonic()
+        self._is_latest = True
 
     def add(self, frame: Frame) -> None:
         """Append *frame*; `OSError` if that fails."""
+        if time.monotonic() - self._looked_s > _LOOK_S:
+            self._is_latest = all(each.attempt <= self._attempt for each in segments(self._folder))
+            self._looked_s = time.monotonic()
+        if not self._is_latest:
+            return
         content = frame.encoded()
-        if not self._starts or self._size - self._start + len(content) > SEGMENT_BYTES:
-            self._start = self._size
-            self._starts.append(self._start)
-            if len(self._starts) > 2 * KEPT:
-                gone = Segment(self._attempt, self._starts.pop(KEPT))
-                (self._folder / gone.name).unlink(missing_ok=True)
-        with (self._folder / Segment(self._attempt, self._start).name).open("ab", buffering=0) as file:
-            file.write(content)
+        if self._size - self._start + len(content) > SEGMENT_BYTES:
+            self._begin_segment()
         self._size += len(content)
+        try:
+            with (self._folder / Segment(self._attempt, self._start).name).open("ab", buffering=0) as file:
+                is_torn = file.write(content) < len(content)
+        except OSError:
+            self._begin_segment()
+            raise
+        if is_torn:  # a frame that is cut off is the last one of its segment
+            self._begin_segment()
+
+    def _begin_segment(self) -> None:
+        self._start = self._size
+        self._starts.append(self._start)
+        if len(self._starts) > 2 * KEPT:
+            gone = Segment(self._attempt, self._starts.pop(KEPT))
+            (self._folder / gone.name).unlink(missing_ok=True)

@@ -87,7 +87,6 @@ from onager.state_admin.restoring import check_no_restore_pending
 from onager.state_backend import StateBackendClient
 from onager.supervision import run_loops
 
-_CONNECT_SWEEP_S: Final = 600.0
 _ROUND_LOOK_S: Final = 5.0
 _PROGRAMS_LOOK_S: Final = 1.0
 
@@ -242,7 +241,9 @@ class SchedulerApp:
             self.blobs,
             clock,
         )
-        self.hosted = HostedPrograms(self.programs, queries, self.heads, self.ownership, running.interrupt_program)
+        self.hosted = HostedPrograms(
+            self.programs, queries, self.heads, self.ownership, running.interrupt_program, self.executors.registry.stays
+        )
         self.service = self._make_service(submissions, queries)
         self.places = PlaceAdmission(self._backend, self.executors, self.schedulers)
         self.results.check_exchange = files.check_exchange = self.places.check_exchange
@@ -353,7 +354,7 @@ class SchedulerApp:
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
             sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
-            connect=every(_ROUND_LOOK_S, self._sweep_connect),
+            connect=every(_ROUND_LOOK_S, partial(self.spark_connect.sweep_in_turn, self.rounds)),
             programs=every(_PROGRAMS_LOOK_S, self.hosted.close_ended),
         )
 
@@ -467,11 +468,6 @@ class SchedulerApp:
             self.dispatcher.nudge(
                 lambda session: not (session.is_draining or session.is_gone or session.record.runs_programs), at_most=1
             )
-
-    async def _sweep_connect(self) -> None:
-        await self.programs.make_room()
-        if self.rounds.has_begun("connect", _CONNECT_SWEEP_S):
-            await self.spark_connect.sweep(with_files=await self.rounds.claim("connect", _CONNECT_SWEEP_S))
 
     async def sweep(self) -> None:
         """Look for work that no event announced.

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -126,6 +127,8 @@ class ProgramRecord(Record):
     """When the first attempt began."""
     attempt_ms: int = 0
     """When this one did."""
+    host: str = ""
+    """The life of the executor that runs this one; empty for a program of another machine."""
     ended_ms: int = 0
     """When the program ended; 0: it has not."""
     exit_code: int = 0
@@ -210,11 +213,20 @@ class Programs:
 
     # ---------------------------------------------------------------- attempts
 
-    async def begin(self, owner: str, request: pb.BeginProgramRequest, job_id: str = "") -> pb.BeginProgramResponse:
+    async def begin(
+        self,
+        owner: str,
+        request: pb.BeginProgramRequest,
+        *,
+        job_id: str = "",
+        host: str = "",
+        is_there: Callable[[str], bool] = lambda _: True,
+    ) -> pb.BeginProgramResponse:
         """Begin an attempt, which counts from now on, alone; the same request again is the same attempt.
 
-        Nothing begins of a program that has ended, and one is ended whose attempts record nothing. *job_id*: the job
-        that it is.
+        Nothing begins of a program that has ended, and one is ended whose attempts record nothing, but for those whose
+        executor is gone. *job_id*: the job that it is; *host*: the life of the executor that begins it; *is_there* says
+        whether one still is.
         """
         key = ProgramKey(owner, request.program_id)
         if not may_be_drawn(key.program_id):
@@ -228,37 +240,46 @@ class Programs:
             usage = await self.usages.count(key.path)
             if before is not None and (before.ended_ms or knows(before, request.secret)):
                 return _begun(before, usage.calls)
-            record = self._next(key, request, before, usage).model_copy(update={"job_id": job_id})
+            if before is None:
+                record = self._first(key, request, host)
+            else:
+                is_lost = bool(before.host) and not is_there(before.host)
+                record = self._next(before, request.secret, usage, host, is_lost=is_lost)
+            record = record.model_copy(update={"job_id": job_id})
             written = await commit_settled(self._backend, [Put(*key.place, record.encoded())], {key.place: revision})
             if isinstance(written, Committed):
                 log.info("program_attempt", program_id=key.program_id, attempt=record.attempt, calls=usage.calls)
                 return _begun(record, usage.calls)
         raise StateUnavailableError(f"attempts of program {key.program_id} begin too often: try again")
 
-    def _next(
-        self, key: ProgramKey, request: pb.BeginProgramRequest, before: ProgramRecord | None, usage: Usage
-    ) -> ProgramRecord:
+    def _first(self, key: ProgramKey, request: pb.BeginProgramRequest, host: str) -> ProgramRecord:
         now_ms = self._clock.now_ms()
-        digest = _digest(request.secret)
-        if before is None:
-            return ProgramRecord(
-                owner=key.owner,
-                program_id=key.program_id,
-                user=key.owner or request.user,
-                seed=secrets.token_hex(16),
-                digest=request.digest,
-                arguments=request.arguments,
-                attempt=1,
-                secret_digest=digest,
-                began_ms=now_ms,
-                attempt_ms=now_ms,
-            )
-        is_barren = usage.calls == before.calls_before and now_ms - before.attempt_ms < _BARREN_MS
-        barren = before.barren + 1 if is_barren else 0
+        return ProgramRecord(
+            owner=key.owner,
+            program_id=key.program_id,
+            user=key.owner or request.user,
+            seed=secrets.token_hex(16),
+            digest=request.digest,
+            arguments=request.arguments,
+            attempt=1,
+            secret_digest=_digest(request.secret),
+            began_ms=now_ms,
+            attempt_ms=now_ms,
+            host=host,
+        )
+
+    def _next(self, before: ProgramRecord, secret: str, usage: Usage, host: str, *, is_lost: bool) -> ProgramRecord:
+        """Return the record with the next attempt, or with the end; *is_lost*: the executor of the last one is gone."""
+        now_ms = self._clock.now_ms()
+        barren = before.barren
+        if usage.calls != before.calls_before or now_ms - before.attempt_ms >= _BARREN_MS:
+            barren = 0
+        elif not is_lost:
+            barren += 1
         if barren == MAX_BARREN:
             why = f"{MAX_BARREN} attempts in a row ended before they had made a new call"
             return before.model_copy(update={"ended_ms": now_ms, "exit_code": 1, "why_ended": why})
-        attempt = {"attempt": before.attempt + 1, "secret_digest": digest, "attempt_ms": now_ms}
+        attempt = {"attempt": before.attempt + 1, "secret_digest": _digest(secret), "attempt_ms": now_ms, "host": host}
         counted = {
             "calls_before": usage.calls,
             "store_bytes_before": usage.store_bytes,

@@ -91,7 +91,7 @@ class Agent:
         logs = logs or AttemptLogs()
         self._requests = self._make_requests(logs)
         self._is_pressed = asyncio.Event()
-        """Set when running tasks have only the grace period left: at a signal, not when schedulers drain it."""
+        """Set when what runs has only the grace period left: tasks at a signal, not when schedulers drain it."""
         self._must_stop = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -210,9 +210,11 @@ class Agent:
         self._begin_to_leave()
 
     def _drain_on_request(self) -> None:
-        """Take no more work, finish the running tasks however long they take, and end."""
+        """Take no more work, finish the running tasks however long they take, and end; programs go on elsewhere."""
         if not self._draining.is_set():
             self._log.info("drain_requested", running=self._attempts.active, by="a scheduler")
+            if self._identity.runs_programs:
+                self._is_pressed.set()
             self._begin_to_leave()
 
     def _begin_to_leave(self) -> None:

@@ -34,19 +34,19 @@ log = structlog.get_logger()
 
 
 def main(descriptor: int) -> int:
-    """Run programs until the executor leaves; return the exit code."""
+    """Run programs until the executor leaves, or is drained; return the exit code: 0 then."""
     hide_process()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the executor says when to leave
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the executor says when to leave; programs do not inherit a handler
+        signal.signal(number, lambda *_: None)
     with os.fdopen(descriptor, "rb", buffering=0) as given:
         settings = ExecutorSettings.model_validate_json(_line(descriptor))
         configure_logging(settings.log_level, settings.log_format, keep_line)
         try:
-            asyncio.run(_serve(settings, given.fileno()))
+            has_left = asyncio.run(_serve(settings, given.fileno()))
         except OnagerError as error:
             log.error("programs_not_run", error=str(error))  # noqa: TRY400 - the message says it all
             return 1
-    return 0
+    return 0 if has_left else 1
 
 
 def _line(descriptor: int) -> bytes:
@@ -58,7 +58,8 @@ def _line(descriptor: int) -> bytes:
     return line
 
 
-async def _serve(settings: ExecutorSettings, descriptor: int) -> None:
+async def _serve(settings: ExecutorSettings, descriptor: int) -> bool:
+    """Run programs; return whether it ended because it was to leave."""
     incarnation, clock, logs = new_incarnation(), SystemClock(), AttemptLogs()
     access = ClientAccess(settings.client_security, settings.scheduler_addresses, [Role.EXECUTOR])
     places = SeenPlaces({EXCHANGE: settings.exchange_dir}, incarnation, clock)
@@ -84,6 +85,7 @@ async def _serve(settings: ExecutorSettings, descriptor: int) -> None:
         outcome = await agent.run()
     log.info("programs_ended", reason=outcome.message)
     await asyncio.to_thread(worker.close)
+    return outcome.was_leaving
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import signal
@@ -14,16 +15,26 @@ import psutil
 import structlog
 
 from onager.clock import Clock
-from onager.errors import NotFoundError, OnagerError, PlanningError
+from onager.errors import (
+    ExchangeError,
+    ExchangeFullError,
+    InvalidRequestError,
+    NotFoundError,
+    OnagerError,
+    PlanningError,
+    SchemaVersionError,
+    StateCorruptError,
+)
 from onager.exchange_layout import local_path, program_output
-from onager.execution_graph import FailureKind
+from onager.execution_graph import FailureCause, FailureKind
 from onager.executor.agent.backoff import Backoff
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.attempt_logs import AttemptLogs
+from onager.executor.exchange import check_exchange_dir
 from onager.executor.programs.folder import Folder, folder_of
 from onager.executor.programs.printed import Printed
 from onager.executor.programs.process import Pipes, ProgramProcess, WarmProgram, started
-from onager.executor.programs.relay import Schedulers, relaying
+from onager.executor.programs.relay import Name, Schedulers, relaying
 from onager.executor.warm.processes import NotStartedError, WarmProcesses
 from onager.ids import TaskKey
 from onager.program_errors import AttemptSupersededError
@@ -35,7 +46,7 @@ from onager.redaction import shown_text
 EXIT_CLASS: Final = "ONAGER_PROGRAM_EXIT"
 """The error class of a program that ended with another exit code than 0."""
 _CALL_S: Final = 10.0
-_MEMORY_LOOK_S: Final = 0.5
+_MEMORY_LOOK_S: Final = 2.0
 _LAST_OUTPUT_S: Final = 2.0
 """How long the end of the output is waited for: a process that a program has left behind may hold it open."""
 
@@ -49,6 +60,8 @@ class Host(NamedTuple):
     executor_id: str
     incarnation: str
     exchange_dir: str
+    folder: Path
+    """Where the folders of attempts are."""
     memory_bytes: int
     """How much memory the processes of a program may use."""
     gateway: SchedulerGateway
@@ -88,8 +101,10 @@ class Attempt:
             report.failure.CopyFrom(over.failure)
         except PlanningError as error:
             report.failure.kind, report.failure.message = FailureKind.USER_ERROR, str(error)
+        except (OSError, ExchangeError, NotStartedError) as error:
+            report.failure.CopyFrom(_passing(error))
         except Exception as error:  # the scheduler has to learn of it, whatever it is
-            if not isinstance(error, OnagerError | OSError):
+            if not isinstance(error, OnagerError):
                 log.exception("program_not_run")
             report.failure.kind = FailureKind.IO_ERROR
             report.failure.message = f"the program could not be run: {error}"
@@ -103,7 +118,15 @@ class Attempt:
         return report
 
     async def _run(self) -> tuple[int, str]:
-        """Return the program's exit code, and why it ended unless by itself; raises `_Over`, or what went wrong."""
+        """Return the program's exit code, and why it ended unless by itself; raises `_Over`, or what went wrong.
+
+        What this executor lacks is found before the attempt begins, since one that makes no call counts.
+        """
+        await asyncio.to_thread(check_exchange_dir, self.host.exchange_dir)
+        async with folder_of(self.spec.program, self.host.folder) as folder:
+            return await self._run_in(folder)
+
+    async def _run_in(self, folder: Folder) -> tuple[int, str]:
         secret = secrets.token_hex(16)
         request = pb.BeginAttemptRequest(
             task=task_id(self.key),
@@ -115,21 +138,21 @@ class Attempt:
         answer = await self._answered(lambda: self.host.gateway.begin_attempt(request, _CALL_S))
         if answer.begun.ended:
             return answer.begun.exit_code, answer.begun.why_ended
-        with folder_of(self.spec.program) as folder:
-            async with relaying(self.host.schedulers, answer.owner, folder.socket) as target:
-                terms = {
-                    "program_id": answer.program_id,
-                    "attempt": answer.begun.attempt,
-                    "secret": secret,
-                    "seed": answer.begun.seed,
-                    "calls": answer.begun.calls,
-                    "retries": answer.begun.retries,
-                    "user": answer.user,
-                    "addresses": [target],
-                    "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
-                }
-                kept = Path(local_path(self.host.exchange_dir)) / program_output(answer.folder)
-                code, failed = await self._process(folder, kept, _cuts(answer.retried), terms)
+        shown_as = f"{answer.program_id}/{answer.begun.attempt}/{secret}"
+        async with relaying(self.host.schedulers, Name(answer.owner, shown_as), folder.socket) as target:
+            terms = {
+                "program_id": answer.program_id,
+                "attempt": answer.begun.attempt,
+                "secret": secret,
+                "seed": answer.begun.seed,
+                "calls": answer.begun.calls,
+                "retries": answer.begun.retries,
+                "user": answer.user,
+                "addresses": [target],
+                "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
+            }
+            kept = Path(local_path(self.host.exchange_dir)) / program_output(answer.folder)
+            code, failed = await self._process(folder, kept, _cuts(answer.retried), terms)
         if code < 0:
             name = signal.Signals(-code).name
             raise _Over(FailureKind.TASK_KILLED, f"the process of the program was killed by {name}")
@@ -153,6 +176,10 @@ class Attempt:
                 return await call()
             except (NotFoundError, AttemptSupersededError) as error:
                 raise _Over(FailureKind.TASK_KILLED, str(error)) from error
+            except InvalidRequestError as error:
+                raise _Over(FailureKind.USER_ERROR, str(error)) from error
+            except (StateCorruptError, SchemaVersionError) as error:
+                raise _Over(FailureKind.IO_ERROR, str(error)) from error
             except OnagerError as error:
                 log.warning("program_waits_for_scheduler", program_id=self.key.job_id, error=str(error))
                 await backoff.sleep()
@@ -174,10 +201,8 @@ class Attempt:
         ours, theirs = Pipes(*(pair[0] for pair in pairs)), Pipes(*(pair[1] for pair in pairs))
         try:
             process = await started(self.host.warm, self.spec.program, folder, {**terms, "shown": before}, theirs)
-        except BaseException as error:
+        except BaseException:
             ours.close()
-            if isinstance(error, OSError | NotStartedError):
-                raise _Over(FailureKind.TASK_KILLED, f"no process could be started for it: {error}") from error
             raise
         finally:
             theirs.close()
@@ -186,9 +211,9 @@ class Attempt:
             code = await self._ended(process)
         finally:
             process.kill()
-        _, late = await asyncio.wait([reading], timeout=_LAST_OUTPUT_S)
-        for task in late:
-            task.cancel()
+            _, late = await asyncio.wait([reading], timeout=_LAST_OUTPUT_S)
+            for task in late:
+                task.cancel()
         if printed.refused:
             raise _Over(FailureKind.USER_ERROR, f"the program cannot go on: {printed.refused}")
         if printed.is_lost:
@@ -227,6 +252,21 @@ def _cuts(retried: Iterable[pb.RetriedFrom]) -> list[Cut]:
         for each in retried
         if each.HasField("call")
     ]
+
+
+def _passing(error: Exception) -> pb.Failure:
+    """Return the failure of an attempt for which there was no disk, or no process: that may pass, and does not count.
+
+    The program goes on at another executor, or waits.
+    """
+    if getattr(error, "errno", 0) in (errno.E2BIG, errno.EACCES, errno.ENOEXEC):
+        message = f"the process of the program cannot be started: {error}"
+        return pb.Failure(kind=FailureKind.USER_ERROR, message=message)
+    is_full = isinstance(error, ExchangeFullError) or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
+    cause = FailureCause.NO_SPACE if is_full else FailureCause.NO_PLACE
+    return pb.Failure(
+        kind=FailureKind.TASK_KILLED, cause=cause, message=f"the program cannot be run by this executor now: {error}"
+    )
 
 
 def _memory_of(pid: int) -> int:

@@ -1,11 +1,14 @@
 """The files of an attempt of a program: the same in each attempt, in a folder of its own."""
 
+import asyncio
+import errno
+import hashlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,18 +40,34 @@ class Folder:
         return str(self.path / "s")
 
 
-@contextmanager
-def folder_of(program: pb.ProgramSpec) -> Iterator[Folder]:
-    """Make the folder of an attempt, with the program's files, and remove it at the end."""
-    made = Folder(Path(tempfile.mkdtemp(prefix="onager-")))
+@asynccontextmanager
+async def folder_of(program: pb.ProgramSpec, parent: Path) -> AsyncIterator[Folder]:
+    """Make the folder of an attempt in *parent*, with the program's files, and remove it at the end."""
+    made = Folder(Path(tempfile.mkdtemp(dir=parent)))
     try:
-        made.work.mkdir()
-        (made.work / program.file_name).write_bytes(program.source)
-        for file in program.files:
-            _put(made.work, file)
+        await asyncio.to_thread(_fill, made.work, program)
         yield made
     finally:
-        shutil.rmtree(made.path, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, made.path, ignore_errors=True)
+
+
+def _fill(work: Path, program: pb.ProgramSpec) -> None:
+    work.mkdir()
+    (work / program.file_name).write_bytes(program.source)
+    for file in program.files:
+        _put(work, file)
+
+
+def parent_of(executor_id: str) -> Path:
+    """Return the folder for those of the attempts of an executor, without what an earlier life of it has left."""
+    name = hashlib.sha256(f"{os.getuid()} {executor_id}".encode()).hexdigest()[:12]
+    parent = Path(tempfile.gettempdir()) / f"onager-{name}"
+    parent.mkdir(mode=0o700, exist_ok=True)
+    if parent.stat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "another user has the folder for programs", str(parent))
+    for left in parent.iterdir():
+        shutil.rmtree(left, ignore_errors=True)
+    return parent
 
 
 def _put(work: Path, file: pb.ProgramFile) -> None:

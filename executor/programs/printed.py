@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from onager.program_output import FAILED, LIVE, LOST, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
+from onager.program_output import FAILED, LIVE, LOST, MAX_TEXT, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
 from onager.protocol import onager_pb2 as pb
 
 _ROOT: Final = "0"
@@ -27,6 +27,7 @@ class Printed:
         self._on_line = on_line
         self._rest = {STDOUT: b"", STDERR: b""}
         self._has_space = True
+        self._turn = asyncio.Lock()
         self.refused = ""
         """Why the program cannot go on, if it cannot."""
         self.is_lost = False
@@ -61,12 +62,17 @@ class Printed:
         rest = b""
         try:
             while content := await reader.read(_CHUNK):
-                rest = take(rest + content)
+                async with self._turn:  # the disk may take a while: then the program waits, and nobody else
+                    rest = await asyncio.to_thread(take, rest + content)
         finally:
             pipe.close()
 
     def _take_frames(self, content: bytes) -> bytes:
-        found, taken = frames_of(content)
+        try:
+            found, taken = frames_of(content)
+        except ValueError:  # something else of the program writes there
+            self._keep(Frame(STDOUT, self._number, _ROOT, content[:MAX_TEXT]))
+            return b""
         for frame in found:
             if frame.stream == FAILED:
                 self.failed = pb.FailedCall(task=frame.task, number=frame.number, tasks=int(frame.text))

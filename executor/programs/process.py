@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -95,8 +96,8 @@ class _Forked:
         return int(said) if said.strip() else -signal.SIGKILL
 
     def kill(self) -> None:
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # the warm process kills it, and its group, wherever it has gone
+            self._news.shutdown(socket.SHUT_WR)
 
 
 async def _started_warm(
@@ -157,23 +158,17 @@ class _Cold:
 async def _started_cold(
     program: pb.ProgramSpec, folder: Folder, terms: Mapping[str, Any], pipes: Pipes
 ) -> ProgramProcess:
-    reader, writer = os.pipe()
-    try:
+    with tempfile.TemporaryFile("w+") as given:  # a pipe might not be read
+        json.dump({**terms, "output": pipes.frames}, given)
+        given.seek(0)
         process = await asyncio.create_subprocess_exec(
-            *command(program, folder.work, reader),
+            *command(program, folder.work, given.fileno()),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=pipes.stdout,
             stderr=pipes.stderr,
-            pass_fds=[reader, pipes.frames],
+            pass_fds=[given.fileno(), pipes.frames],
             env=environment(program),
             cwd=folder.work,
             start_new_session=True,
         )
-    except BaseException:
-        os.close(writer)
-        raise
-    finally:
-        os.close(reader)
-    with os.fdopen(writer, "w") as given, contextlib.suppress(BrokenPipeError):
-        json.dump({**terms, "output": pipes.frames}, given)
     return _Cold(process)

@@ -6,12 +6,12 @@ the methods of Spark Connect. When a scheduler is gone, or hangs, the next call 
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 
 from onager.protocol.limits import MAX_MESSAGE_BYTES
-from onager.protocol.security import CONNECT, OWNER_HEADER, ClientAccess
+from onager.protocol.security import CONNECT, OWNER_HEADER, PROGRAM_HEADER, ClientAccess
 
 _SERVICE: Final = CONNECT.strip("/")
 _STREAMS: Final = frozenset({"ExecutePlan", "ReattachExecute"})
@@ -29,8 +29,9 @@ _UNARY: Final = frozenset(
         "ReleaseSession",
     }
 )
-_OWN: Final = frozenset({"authorization", OWNER_HEADER})
+_OWN: Final = frozenset({"authorization", OWNER_HEADER, PROGRAM_HEADER})
 """Metadata that says who calls: only the executor's counts."""
+_OF_EXECUTOR: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _BYTES: Final = (None, None)
 """Messages are not decoded."""
 _SIZES: Final = (
@@ -43,6 +44,15 @@ _ALIVE: Final = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 """A scheduler that hangs breaks no connection, and answers no pings."""
+
+
+class Name(NamedTuple):
+    """In whose name calls are passed on."""
+
+    owner: str
+    """Whose program it is."""
+    program: str
+    """The attempt: ``ID/ATTEMPT/SECRET``."""
 
 
 class Schedulers:
@@ -63,10 +73,11 @@ class Schedulers:
         if channel is self.channel:
             self._at = (self._at + 1) % len(self._channels)
 
-    def metadata(self, given: Any, owner: str) -> list[tuple[str, str | bytes]]:
-        """Return the metadata of a call, passed on in the name of *owner*."""
+    def metadata(self, given: Any, name: Name) -> list[tuple[str, str | bytes]]:
+        """Return the metadata of a call, passed on in the name of *name*."""
         kept = [(key, value) for key, value in given or () if key not in _OWN]
-        return [*kept, *self._access.metadata(), (OWNER_HEADER, owner.encode())]
+        shown = [(OWNER_HEADER, name.owner.encode()), (PROGRAM_HEADER, name.program)]
+        return [*kept, *self._access.metadata(), *shown]
 
     async def close(self) -> None:
         """Close the channels."""
@@ -77,9 +88,9 @@ class Schedulers:
 class _Relay(grpc.GenericRpcHandler):  # type: ignore[type-arg] # not generic when it runs
     """Answers each method by what a scheduler answers; messages stay as they are."""
 
-    def __init__(self, schedulers: Schedulers, owner: str) -> None:
+    def __init__(self, schedulers: Schedulers, name: Name) -> None:
         self._schedulers = schedulers
-        self._owner = owner
+        self._name = name
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
         """Return what serves a method; None for any but those of Spark Connect."""
@@ -119,19 +130,21 @@ class _Relay(grpc.GenericRpcHandler):  # type: ignore[type-arg] # not generic wh
         return passed_on
 
     def _metadata(self, context: Any) -> list[tuple[str, str | bytes]]:
-        return self._schedulers.metadata(context.invocation_metadata(), self._owner)
+        return self._schedulers.metadata(context.invocation_metadata(), self._name)
 
     async def _fail(self, channel: grpc.aio.Channel, error: grpc.aio.AioRpcError, context: Any) -> None:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             self._schedulers.failed(channel)
-        await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
+        # A refusal of the executor's own token, while it is replaced, is none of the program.
+        code = grpc.StatusCode.UNAVAILABLE if error.code() in _OF_EXECUTOR else error.code()
+        await context.abort(code, error.details() or "", tuple(error.trailing_metadata() or ()))
 
 
 @asynccontextmanager
-async def relaying(schedulers: Schedulers, owner: str, path: str) -> AsyncIterator[str]:
-    """Serve the calls of a program of *owner* at the socket *path*; yield the target for its channel."""
+async def relaying(schedulers: Schedulers, name: Name, path: str) -> AsyncIterator[str]:
+    """Serve the calls of the attempt *name* at the socket *path*; yield the target for its channel."""
     server = grpc.aio.server(options=_SIZES)
-    server.add_generic_rpc_handlers((_Relay(schedulers, owner),))
+    server.add_generic_rpc_handlers((_Relay(schedulers, name),))
     target = f"unix:{path}"
     server.add_insecure_port(target)
     await server.start()

@@ -13,6 +13,7 @@ from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import Contents, check_exchange_dir
 from onager.executor.programs.attempt import Attempt, Host
+from onager.executor.programs.folder import parent_of
 from onager.executor.programs.process import warm_processes
 from onager.executor.programs.relay import Schedulers
 from onager.executor.settings import ExecutorSettings
@@ -47,6 +48,7 @@ class ProgramWorker:
         self._clock = clock
         self._logs = logs
         self._attempts: dict[TaskKey, Attempt] = {}
+        self._cancelled_early: set[TaskKey] = set()
         self._background = Background()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="onager-programs", daemon=True)
@@ -59,6 +61,7 @@ class ProgramWorker:
             executor_id=self._settings.executor_id,
             incarnation=self._incarnation,
             exchange_dir=self._settings.exchange_dir,
+            folder=parent_of(self._settings.executor_id),
             memory_bytes=self._settings.program_memory_bytes,
             gateway=SchedulerGateway(addresses, self._access),
             schedulers=Schedulers(addresses, self._access),
@@ -74,6 +77,8 @@ class ProgramWorker:
         for key in task_keys(assignment.task_set):
             attempt = Attempt(self._host, key, spec)
             self._attempts[key] = attempt
+            if key in self._cancelled_early:
+                attempt.cancel()
             self._loop.call_soon_threadsafe(self._begin, key, attempt, on_report)
 
     def _begin(self, key: TaskKey, attempt: Attempt, on_report: OnReport) -> None:
@@ -83,6 +88,7 @@ class ProgramWorker:
         log.info("program_started", program_id=key.job_id, task_attempt=key.task_attempt)
         report = await attempt.run()
         del self._attempts[key]
+        self._cancelled_early.discard(key)
         log.info("program_attempt_ended", program_id=key.job_id, task_attempt=key.task_attempt)
         on_report(report)
 
@@ -91,6 +97,8 @@ class ProgramWorker:
         for key in tasks:
             if (attempt := self._attempts.get(key)) is not None:
                 self._loop.call_soon_threadsafe(attempt.cancel)
+            else:
+                self._cancelled_early.add(key)  # unless it has just ended
 
     def kept_jobs(self) -> Collection[JobId]:
         """Return none: nothing is kept in memory."""

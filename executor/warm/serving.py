@@ -150,6 +150,7 @@ def _become(warm: int, libc: ctypes.CDLL, output: int, others: list[int]) -> Non
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for descriptor in others:
         os.close(descriptor)
     for descriptor in (1, 2):

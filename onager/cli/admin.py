@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import onager
 from onager.cli.output import print_json, print_table
+from onager.cli.programs import print_standing
 from onager.cli.times import LATENCY_HEADERS, far_text, latency_rows, shares_text
 from onager.client.amounts import size
 from onager.client.client import OnagerClient
@@ -43,11 +44,16 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
     """Print one job with its stages."""
     with onager.connect(scheduler) as client:
         detail = client.job(job_id).detail()
-    if output == "json":
-        print_json(plain_job(detail))
-        return
-    progress = JobProgress.from_message(detail.progress)
-    print_head(progress)
+        progress = JobProgress.from_message(detail.progress)
+        if output == "json":
+            print_json(plain_job(detail))
+            return
+        print_head(progress)
+        if progress.is_program:
+            print_standing(client.program(job_id))
+            if progress.failure is not None:
+                print(f"\n{progress.failure}")
+            return
     if progress.is_script:
         _print_steps(progress)
         return
@@ -185,6 +191,9 @@ def drain(scheduler: str, executor_id: str, reason: str, output: str) -> None:
     tasks = f"{answer.running} task{'s' * (answer.running != 1)}"
     begun = "was leaving before" if answer.was_leaving else "takes no more work"
     print(f"executor {executor_id} {begun}; it leaves when the {tasks} that it runs have ended")
+    if answer.programs:
+        go_on = "program beside its tasks goes on" if answer.programs == 1 else "programs beside its tasks go on"
+        print(f"{answer.programs} {go_on} elsewhere")
     if not answer.others:
         print("no other executor takes work: jobs wait until one does", file=sys.stderr)
 
@@ -200,7 +209,8 @@ def executors(scheduler: str, output: str, limit: int, state: str) -> None:
     now_ms = answer.now_ms or time.time_ns() // 1_000_000
     print_table(
         (
-            *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "HEAP", "RSS", "CPU", "SPARK"),
+            *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "PROGRAMS"),
+            *("HEAP", "RSS", "CPU", "SPARK"),
             *("SEEN SECONDS AGO", "EXCHANGE", "FILES", "FREE", "ADDRESS", "WHY"),
         ),
         [
@@ -212,6 +222,7 @@ def executors(scheduler: str, output: str, limit: int, state: str) -> None:
                 e.pid,
                 e.slots,
                 e.running,
+                f"{e.programs}/{e.program_slots}" if e.program_slots else "",
                 *load_text(e.load if e.HasField("load") else None),
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),

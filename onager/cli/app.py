@@ -21,7 +21,7 @@ from onager.cli.access import (
 from onager.cli.catalog_app import app as catalog_app
 from onager.cli.executors_app import app as executors_app
 from onager.cli.exits import ExitCode, errors_as_exit_codes, fail, one_of, pairs
-from onager.cli.run_command import run
+from onager.cli.run_command import calls, run
 from onager.cli.state_app import app as state_app
 from onager.protocol.limits import DEFAULT_ADDRESS
 
@@ -36,6 +36,7 @@ app.add_typer(state_app, name="state")
 app.add_typer(executors_app, name="executors")
 app.add_typer(catalog_app, name="catalog")
 app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command()(calls)
 
 _EXCHANGE_HELP: Final = "Where stages write their output; all executors and schedulers share it."
 _SERVE_CERT_HELP: Final = "Certificate to serve with: encrypt."
@@ -318,7 +319,9 @@ def jobs(
         str, typer.Option(metavar="NAME", help="Only jobs that the owner of this token submitted.")
     ] = "",
     label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Only jobs with this label.")] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="Also the jobs of scripts' steps.")] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Also the jobs of scripts' steps, and of programs' calls.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,

@@ -1,4 +1,4 @@
-"""The command ``onager run`` and its flags."""
+"""The commands of programs, ``onager run`` and ``onager calls``, and their flags."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from onager.cli import submit_flags
-from onager.cli.access import Scheduler, connecting
+from onager.cli.access import Output, Scheduler, connecting
 from onager.cli.exits import ExitCode, fail, pairs
 from onager.protocol.limits import DEFAULT_ADDRESS
 
@@ -62,6 +62,18 @@ def run(
         deadline=deadline,
         program_id=program_id or None,
     )
+
+
+@connecting
+def calls(
+    program_id: Annotated[str, typer.Argument(metavar="ID")],
+    output: Output = "table",
+    scheduler: Scheduler = DEFAULT_ADDRESS,
+) -> None:
+    """Show the calls of a program that are recorded: when, at which line, what came of them, and their jobs."""
+    from onager.cli.programs import calls as show
+
+    show(scheduler, program_id, output)
 
 
 def _split(given: str) -> list[str]:

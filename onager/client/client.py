@@ -259,7 +259,7 @@ class OnagerClient:
         *state*, *session* and *principal* (who submitted it) select jobs that have exactly these, *name* those whose
         name contains it, ignoring case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since
         the Unix epoch, between which a job was submitted. *labels* selects jobs that have all of these. With *steps*,
-        the jobs of scripts' steps are listed, too.
+        the jobs of scripts' steps and of programs' calls are listed, too.
         """
         request = pb.ListJobsRequest(
             limit=limit,

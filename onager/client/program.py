@@ -11,7 +11,7 @@ from typing import Any, Final
 from onager.client.connection import Connection
 from onager.client.copying import copied
 from onager.client.job import JobHandle
-from onager.errors import InvalidRequestError, NotFoundError
+from onager.errors import InvalidRequestError
 from onager.programs.scripting.arguments import arguments_of, check_size
 from onager.protocol import onager_pb2 as pb
 
@@ -103,7 +103,7 @@ class ProgramHandle:
             request.after = answer.next
 
     def info(self) -> pb.ProgramInfo:
-        """Return how the program stands; `NotFoundError` as long as it has not begun."""
+        """Return how the program stands; attempt 0 as long as it has not begun."""
         info: pb.ProgramInfo = self._connection.call("GetProgram", pb.GetProgramRequest(program_id=self.id))
         return info
 
@@ -116,10 +116,7 @@ class ProgramHandle:
         progress = None
         for progress in self.job.watch(timeout):  # noqa: B007 - the last one counts
             pass
-        try:
-            info = self.info()
-        except NotFoundError:
-            info = pb.ProgramInfo()
+        info = self.info()
         if info.ended and not info.why_ended and info.job_id == self.id:
             return info.exit_code
         if progress is not None and progress.failure is not None:

@@ -64,10 +64,10 @@ def run(terms: Terms, path: str, arguments: list[str]) -> int:
     except SystemExit as end:
         if end.code:
             _report(end)
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-            return 1
-        return int(end.code or 0)
+        if end.code is None or isinstance(end.code, int):
+            return int(end.code or 0) & 0xFF
+        print(end.code, file=sys.stderr)
+        return 1
     except BaseException as error:
         own = error.__traceback__.tb_next if error.__traceback__ is not None else None
         traceback.print_exception(type(error), error, own)
@@ -86,6 +86,8 @@ def main() -> None:
     """Run the program that the command line names."""
     number, path, *arguments = sys.argv[1:]
     os.environ.pop("PYTHONHASHSEED", None)  # it was for this process
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as a process has them that a shell starts
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # nobody would note the end of a program whose command is gone

@@ -31,7 +31,10 @@ class Output:
         self._pid = os.getpid()
 
     def printed(self, stream: int, text: bytes) -> None:
-        """Send what was printed, unless an earlier attempt has."""
+        """Send what was printed, unless an earlier attempt has; a forked process prints as a child does."""
+        if os.getpid() != self._pid:
+            os.write(stream, text)
+            return
         task = CURRENT.get(None)
         path, number = (ROOT, 0) if task is None else (task.path, task.calls)
         if path == ROOT:
@@ -88,8 +91,7 @@ class _Stream(io.RawIOBase):
 def take_over(output: Output) -> None:
     """Have `print` and whatever else writes to Python's streams write to *output*, line by line."""
     for name, stream in (("stdout", _STDOUT), ("stderr", _STDERR)):
-        text = io.TextIOWrapper(
-            io.BufferedWriter(_Stream(output, stream), 1), "utf-8", errors="backslashreplace", write_through=True
-        )
-        text.reconfigure(line_buffering=True)
+        raw = io.BufferedWriter(_Stream(output, stream), 1)
+        is_error = stream == _STDERR  # of which Python keeps nothing back; else a line is one frame
+        text = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", line_buffering=True, write_through=is_error)
         setattr(sys, name, text)

@@ -26,6 +26,8 @@ OVER_LIMIT = 72
 """The exit code of a program that has recorded as much as one may. It ends with that."""
 _BROKEN = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 """Codes of errors of the way to a scheduler: a later try finds one."""
+_MOST_BYTES = 16 * 1024 * 1024
+"""The largest plan that a scheduler takes."""
 _IN_VAIN_S = 600
 """How long a call is tried again after the same error."""
 _SAY_S = 30
@@ -110,6 +112,8 @@ class Stub:
 
     def _unary(self, method: str, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
         named = () if method in _UNNUMBERED else naming(method)
+        if method == "AnalyzePlan":
+            _check_size(request)
         how = {"metadata": (*metadata, *named), "timeout": timeout, **more}
         return self.until_outcome(lambda stub: getattr(stub, method)(request, **how), named)
 
@@ -140,6 +144,7 @@ class Stub:
     def _execute(self, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Iterator[Any]:
         is_release = request.plan.command.HasField("remove_cached_remote_relation_command")
         named = () if is_release else naming("ExecutePlan")
+        _check_size(request)
         if named:
             again = f" of retry {Program.retries}" if Program.retries else ""
             request.operation_id = current().uuid_of(f"operation {named[0][1]}{again}")
@@ -256,6 +261,17 @@ def say(text: str) -> None:
     """Tell the program's user."""
     sys.stdout.flush()
     print(f"onager: {text}", file=sys.stderr, flush=True)
+
+
+def _check_size(request: Any) -> None:
+    """Raise for a plan that no scheduler takes: it would be asked for ever, since nothing is recorded of it."""
+    if (size := request.ByteSize()) > _MOST_BYTES:
+        from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+        raise SparkConnectGrpcException(
+            f"the plan has {size:,} bytes, and at most {_MOST_BYTES:,} are taken: put data into files, and take less "
+            "into functions"
+        )
 
 
 def naming(method: str) -> tuple[tuple[str, Any], ...]:

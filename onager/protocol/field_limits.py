@@ -39,6 +39,8 @@ MAX_JOBS_A_PAGE: Final = 1_000
 """Jobs in one answer."""
 MAX_CATALOG_KEYS: Final = 100
 """Keys and prefixes of the catalog in one read."""
+MAX_CALLS_A_PAGE: Final = 500
+"""Calls of a program in one answer."""
 MAX_CATALOG_A_PAGE: Final = 1_000
 """Records of the catalog below one prefix, or partitions, in one answer."""
 MAX_LOG_BYTES: Final = 256 * KIB
@@ -237,7 +239,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "EndProgramRequest": {"program_id": ID, "attempt": Number(10**6), "secret": WORD, "exit_code": Number(255)},
     "FailedCall": {"task": LINE, "number": Number(10**6), "tasks": Number(10**6)},
     "GetProgramRequest": {"program_id": ID},
-    "ListProgramCallsRequest": {"program_id": ID, "after": STATE_PATH, "limit": Number(10_000, is_cut=True)},
+    "ListProgramCallsRequest": {"program_id": ID, "after": STATE_PATH, "limit": Number(MAX_CALLS_A_PAGE, is_cut=True)},
     "WatchOutputRequest": {"program_id": ID},
     "ProgramSpec": {
         "file_name": Text(255, is_id=True),

@@ -847,14 +847,16 @@ class DrainExecutorRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DrainExecutorResponse(_message.Message):
-    __slots__ = ("was_leaving", "running", "others")
+    __slots__ = ("was_leaving", "running", "others", "programs")
     WAS_LEAVING_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     was_leaving: bool
     running: int
     others: int
-    def __init__(self, was_leaving: _Optional[bool] = ..., running: _Optional[int] = ..., others: _Optional[int] = ...) -> None: ...
+    programs: int
+    def __init__(self, was_leaving: _Optional[bool] = ..., running: _Optional[int] = ..., others: _Optional[int] = ..., programs: _Optional[int] = ...) -> None: ...
 
 class BeginProgramRequest(_message.Message):
     __slots__ = ("program_id", "secret", "user", "digest", "arguments")

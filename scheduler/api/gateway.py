@@ -145,7 +145,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         launches = list(updated.launches)
         credited = 0
         if updated.reservations and not session.is_gone:
-            filled = await self.tasks.fill_reservations(updated.reservations)
+            filled = await self.dispatcher.fill(session, updated.reservations)
             launches += filled.launches
             credited = self.dispatcher.credit(session, len(filled.unfilled))
         self.reconciler.note_launches(session, launches)

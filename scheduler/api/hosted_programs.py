@@ -35,6 +35,8 @@ class HostedPrograms:
     ownership: Ownership
     interrupt: Callable[[str], Awaitable[None]]
     """Cancels the operations of a program that run, by the path of its record."""
+    is_there: Callable[[str], bool]
+    """Returns whether an executor is there in this life, and does not leave."""
     go_on: Callable[[ProgramKey, JobId], Awaitable[Extra]] = _never
     """Returns what goes on with a program that has ended, once it is written with the new job."""
     _ended: set[JobId] = field(default_factory=set)
@@ -44,15 +46,19 @@ class HostedPrograms:
         """Begin an attempt for an executor; `NotFoundError` if the job does not want it there."""
         task = task_key(request.task)
         job = await self.queries.fresh(task.job_id)
+        if not job.graph.is_program:
+            raise NotFoundError(f"job {task.job_id} is no program")
         if not is_held(job.graph, task, request.executor_id, request.incarnation):
             raise NotFoundError(f"executor {request.executor_id} does not hold {task}: the program goes on elsewhere")
-        key = self._key(task.job_id)
+        key = await self._key(task.job_id)
         begun = await self.programs.begin(
             key.owner,
             pb.BeginProgramRequest(
                 program_id=key.program_id, secret=request.secret, user=request.user, digest=job.graph.spec_digest
             ),
-            task.job_id,
+            job_id=task.job_id,
+            host=request.incarnation,
+            is_there=self.is_there,
         )
         record, _ = await self.programs.read(key)
         return pb.BeginAttemptResponse(
@@ -66,20 +72,20 @@ class HostedPrograms:
 
     async def end(self, request: pb.EndAttemptRequest) -> None:
         """Note that a program has ended by itself; what it has left running is cancelled."""
-        key = self._key(JobId(request.task.job_id))
+        key = await self._key(JobId(request.task.job_id))
         await self.programs.end(key.owner, request.end)
         await self.interrupt(key.path)
 
-    def _key(self, job_id: JobId) -> ProgramKey:
+    async def _key(self, job_id: JobId) -> ProgramKey:
         """Return the key of the program that a job is, or goes on with."""
-        head = self.heads.get(job_id)
+        head = await self.heads.known(job_id)
         if head is None:
             raise NotFoundError(f"there is no job {job_id}")
         return ProgramKey(head.principal, head.program_id or job_id)
 
     async def close(self, job_id: JobId, why: str) -> None:
         """End a program whose job ends: from now on no call of it has an effect, and what it runs is cancelled."""
-        key = self._key(job_id)
+        key = await self._key(job_id)
         if await self.programs.close(key, job_id, why):
             await self.interrupt(key.path)
 
@@ -108,13 +114,15 @@ class HostedPrograms:
         return key.program_id, await self.go_on(key, new)
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Note a program whose job has ended."""
-        if head is not None and head.is_program and not head.is_active and self.ownership.is_mine(job_id):
+        """Note a program whose job has ended, whoever drove it: that scheduler may be gone before it closes it."""
+        if head is None:
+            self._ended.discard(job_id)
+        elif head.is_program and not head.is_active:
             self._ended.add(job_id)
 
     async def close_ended(self) -> None:
-        """Close the programs whose jobs have ended, unless they have ended by themselves."""
-        for job_id in list(self._ended):
+        """Close the programs whose jobs have ended, unless they have ended by themselves; others close theirs."""
+        for job_id in [each for each in self._ended if self.ownership.is_mine(each)]:
             try:
                 await self.close(job_id, "its job has ended")
             except OnagerError as error:

@@ -3,12 +3,12 @@
 import asyncio
 import heapq
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from typing import Final
 
 from onager.errors import InvalidRequestError
-from onager.ids import is_job_id, script_of
+from onager.ids import PROGRAM_LABEL, is_job_id, program_of, script_of
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 from onager.scheduler.api.progress import progress_of_head
@@ -29,7 +29,7 @@ async def listed(heads: Sequence[JobHead], request: pb.ListJobsRequest) -> pb.Li
     A page begins after the position that its cursor names, whatever became of the job there. So jobs that come and go
     between two pages move no others.
     """
-    fits = _condition(request)
+    fits = _condition(request, {head.job_id for head in heads if head.is_program})
     limit = request.limit or _DEFAULT
     newest: list[JobHead] = []
     for start in range(0, len(heads), _PORTION):
@@ -43,7 +43,7 @@ async def listed(heads: Sequence[JobHead], request: pb.ListJobsRequest) -> pb.Li
     )
 
 
-def _condition(request: pb.ListJobsRequest) -> Callable[[JobHead], bool]:
+def _condition(request: pb.ListJobsRequest, programs: Collection[str]) -> Callable[[JobHead], bool]:
     state = request.state.lower()
     if state and state not in {known.value for known in wire.STATE}:
         raise InvalidRequestError(
@@ -57,6 +57,7 @@ def _condition(request: pb.ListJobsRequest) -> Callable[[JobHead], bool]:
     name, since_ms, until_ms = request.name.casefold(), request.since_ms, request.until_ms
     before = _before(request.cursor)
     labels = list(request.labels.items())
+    has_steps = request.steps or PROGRAM_LABEL in request.labels
 
     def fits(head: JobHead) -> bool:
         return (
@@ -66,12 +67,17 @@ def _condition(request: pb.ListJobsRequest) -> Callable[[JobHead], bool]:
             and (not request.session or head.session == request.session)
             and (not request.principal or head.principal == request.principal)
             and (not name or name in head.name.casefold())
-            and (request.steps or script_of(head.job_id) is None)
+            and (has_steps or not _is_step(head, programs))
             and all(head.labels.get(key) == value for key, value in labels)
             and (before is None or _position(head) < before)
         )
 
     return fits
+
+
+def _is_step(head: JobHead, programs: Collection[str]) -> bool:
+    """Return whether the job is part of another one: a step of a script, or a call of one of *programs*."""
+    return script_of(head.job_id) is not None or program_of(head.labels) in programs
 
 
 def _position(head: JobHead) -> Position:

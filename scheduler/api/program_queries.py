@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from onager.errors import JobNotFoundError, NotFoundError
 from onager.exchange_layout import local_path, program_output
 from onager.ids import JobId
 from onager.program_output import Segment, frames_of, segments
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_CALLS_A_PAGE
 from onager.protocol.security import principal
+from onager.scheduler.api.job_queries import asked_job_id
 from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.programs import ProgramKey, Programs
@@ -18,7 +21,6 @@ from onager.scheduler.programs import ProgramKey, Programs
 _LOOK_S: Final = 0.2
 """How often somebody who follows the output looks for more."""
 _READ_BYTES: Final = 256 * 1024
-_CALLS_A_PAGE: Final = 500
 
 ListCalls = Callable[[ProgramKey, pb.ListProgramCallsRequest], Awaitable[pb.ListProgramCallsResponse]]
 
@@ -32,30 +34,50 @@ class ProgramQueries:
     exchange_dir: str
     list_calls: ListCalls
 
-    def _key(self, program_id: str) -> ProgramKey:
+    async def _key(self, program_id: str) -> ProgramKey:
         """Return the key of a program: that of a job, or its retry, whoever submitted it, or the caller's own."""
-        head = self.heads.get(JobId(program_id))
+        head = await self.heads.known(asked_job_id(program_id))
         if head is None:
             return ProgramKey(principal(), program_id)
         return ProgramKey(head.principal, head.program_id or program_id)
 
     async def get(self, request: pb.GetProgramRequest) -> pb.ProgramInfo:
-        """Return how a program stands; `NotFoundError` if it never began."""
-        return await self.programs.info(self._key(request.program_id))
+        """Return how a program stands: without an attempt if it has not begun; `NotFoundError` if there is none."""
+        try:
+            return await self.programs.info(await self._key(request.program_id))
+        except NotFoundError:
+            await self.check(request.program_id)
+            return pb.ProgramInfo(program_id=request.program_id)
+
+    async def check(self, program_id: str) -> None:
+        """Raise `NotFoundError` unless a job is the program of that id."""
+        head = await self.heads.known(asked_job_id(program_id))
+        if head is None:
+            raise JobNotFoundError(program_id)
+        if not head.is_program:
+            raise NotFoundError(f"job {program_id} is no program")
 
     async def calls(self, request: pb.ListProgramCallsRequest) -> pb.ListProgramCallsResponse:
-        """Return a page of the calls of a program, by task and number."""
+        """Return a page of the calls of a program, by task and number; errors as in `get`."""
         page = pb.ListProgramCallsRequest(program_id=request.program_id, after=request.after)
-        page.limit = min(request.limit or _CALLS_A_PAGE, _CALLS_A_PAGE)
-        return await self.list_calls(self._key(request.program_id), page)
+        page.limit = min(request.limit or MAX_CALLS_A_PAGE, MAX_CALLS_A_PAGE)
+        try:
+            return await self.list_calls(await self._key(request.program_id), page)
+        except NotFoundError:
+            await self.check(request.program_id)
+            return pb.ListProgramCallsResponse()
 
     async def output(self, request: pb.WatchOutputRequest) -> AsyncIterator[pb.ProgramOutput]:
-        """Yield what a program printed after a position, and with *follow* what it prints until its job ends."""
+        """Yield what a program printed after a position, and with *follow* what it prints until its job ends.
+
+        `NotFoundError` if a job of that id is no program, or there is none.
+        """
+        await self.check(request.program_id)
         attempt, position, folder = request.attempt, request.position, ""
         while True:
             head = self.heads.get(JobId(request.program_id))
             is_over = head is None or not head.is_active
-            folder = folder or await self.programs.folder(self._key(request.program_id))
+            folder = folder or await self.programs.folder(await self._key(request.program_id))
             found: list[pb.ProgramOutput] = []
             if folder:
                 where = Path(local_path(self.exchange_dir)) / program_output(folder)
@@ -77,7 +99,10 @@ def _more(folder: Path, attempt: int, position: int) -> tuple[list[pb.ProgramOut
         left_out = start - position if segment.attempt == attempt else start
         with (folder / segment.name).open("rb") as file:
             file.seek(start - segment.start)
-            frames, taken = frames_of(file.read(_READ_BYTES))
+            try:
+                frames, taken = frames_of(file.read(_READ_BYTES))
+            except ValueError:
+                continue  # it is damaged
         if not frames:
             continue
         answers = [

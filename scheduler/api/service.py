@@ -217,12 +217,15 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802
         """Have an executor leave when it has finished what it runs."""
+        programs = self.draining.programs(request.executor_id)
         async with self.audit.act(caller_of(context), "drain", request.executor_id, request.reason) as act:
             drained = await self.draining.drain(request.executor_id, request.reason)
             if drained.was_leaving:
                 act.outcome = "it was leaving before"
         running = self.draining.running(request.executor_id)
-        return pb.DrainExecutorResponse(was_leaving=drained.was_leaving, running=running, others=drained.others)
+        return pb.DrainExecutorResponse(
+            was_leaving=drained.was_leaving, running=running, others=drained.others, programs=programs
+        )
 
     @translated
     async def GetCatalog(self, request: pb.GetCatalogRequest, context: Context) -> pb.GetCatalogResponse:  # noqa: ARG002, N802

@@ -136,7 +136,7 @@ class JobLoads:
         if not head.has_runnable_work:
             available, is_assumed = 0, False
         elif not available:
-            available, is_assumed = UNKNOWN_TASKS if head.stages > 1 else 1, True
+            available, is_assumed = UNKNOWN_TASKS if head.stages > 1 and not head.is_program else 1, True
         self._known[job_id] = replace(
             known, available=available, head_revision=revision, is_counted=False, is_assumed=is_assumed
         )

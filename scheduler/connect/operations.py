@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from onager.clock import Clock
 from onager.errors import BusyError, DiskError, JobConflictError, JobNotFoundError
 from onager.execution_graph import JobState
+from onager.ids import PROGRAM_LABEL
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
@@ -249,6 +250,7 @@ class Operations:
             conf={k: v for k, v in session.conf.items() if k.startswith(PREFIX)},  # Spark's come with the session
             labels={
                 USER: operation.key.user[:LABEL_CHARS],
+                **({} if operation.call is None else {PROGRAM_LABEL: operation.call.fence.key.path}),
                 SESSION: operation.key.session_id,
                 OPERATION: operation.operation_id,
                 _PLAN: digest,

@@ -8,7 +8,7 @@ from typing import Final
 
 from onager.errors import JobNotFoundError
 from onager.execution_graph import JobState
-from onager.ids import JobId
+from onager.ids import PROGRAM_LABEL, JobId
 from onager.protocol.security import caller, principal
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -81,7 +81,7 @@ class RunningOperations:
         """Cancel all operations of a program that run."""
         await self._read_active()
         for head in list(self.heads.active()):
-            if head.labels.get(CALL, "").startswith(f"{path}/"):
+            if head.labels.get(PROGRAM_LABEL) == path:
                 await self.local.coordinator(JobId(head.job_id)).cancel_job("its program has ended", principal())
 
     async def states(self, key: SessionKey, operation_ids: Iterable[str]) -> dict[str, JobState | None]:

@@ -11,6 +11,7 @@ from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import spark_connect as sc
 from onager.protocol.security import principal
+from onager.scheduler.cluster.rounds import Rounds
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.failures import OF_CALL, OF_OPERATION, ConnectError, invalid
@@ -27,6 +28,8 @@ from onager.scheduler.engine.caches import Caches
 from onager.scheduler.programs import Programs
 
 Metadata = Iterable[tuple[str, Any]] | None
+SWEEP_S: Final = 600.0
+"""How often what is past its retention is looked for."""
 _KEPT_ERRORS: Final = 500
 _USER_CHARS: Final = 256
 _BY_TAG, _BY_OPERATION = 2, 3
@@ -110,7 +113,6 @@ class SparkConnectService:
             getattr(answer, asked).SetInParent()
             changed = await self.operations.change(session, pb.ConnectCall(persist=content), sc.AnalyzePlanResponse)
             return answer.SerializeToString() + changed
-            return self._answer(session, answer)
         reply = await self.operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
         return reply.analyzed + self._answer(session, answer).SerializeToString()
@@ -252,6 +254,12 @@ class SparkConnectService:
         answer.session_id = session.key.session_id
         answer.server_side_session_id = session.record.server_side_session_id
         return answer
+
+    async def sweep_in_turn(self, rounds: Rounds) -> None:
+        """Make room for programs, and sweep if that is due; one scheduler at a time removes files."""
+        await self.programs.make_room()
+        if rounds.has_begun("connect", SWEEP_S):
+            await self.sweep(with_files=await rounds.claim("connect", SWEEP_S))
 
     async def sweep(self, *, with_files: bool) -> None:
         """Forget what is past its retention; *with_files*: and remove the files that no session has any more."""

@@ -17,7 +17,7 @@ from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.executors.records import ExecutorSession, Offer
 from onager.scheduler.policy.distribution import Affinity, FreeSlots, TaskDistribution, near_their_input, spread
 from onager.scheduler.policy.fair_queue import FairQueue
-from onager.scheduler.policy.reservations import ExecutorReservation, Launch
+from onager.scheduler.policy.reservations import ExecutorReservation, Filled, Launch
 from onager.supervision import Background
 from onager.waiting import is_set_within
 
@@ -77,6 +77,11 @@ class Dispatcher:
         offer.credit += slots
         self._wake.set()
         return slots
+
+    async def fill(self, session: ExecutorSession, reservations: Sequence[ExecutorReservation]) -> Filled:
+        """Assign tasks to slots of an executor that have just become free, those of its kind that wait."""
+        lane = next(lane for lane in self._lanes if lane.is_of_programs == session.record.runs_programs)
+        return await lane.tasks.fill_reservations(reservations)
 
     def offer(self, session: ExecutorSession, slots: int) -> Offer:
         """Offer *slots*, replacing the executor's earlier offer here."""

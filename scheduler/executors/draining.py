@@ -6,7 +6,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import InvalidRequestError, NotFoundError
-from onager.ids import ExecutorId
+from onager.ids import ExecutorId, program_host_id
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorRecord
 from onager.state_backend import Keyspace, Put, StateBackendClient, Write, transact
@@ -34,12 +34,14 @@ class Draining:
     async def drain(self, executor_id: str, reason: str) -> Drained:
         """Mark the executor's record, for all schedulers; it goes by itself when it has finished.
 
+        Programs that run beside it go on elsewhere at once.
+
         `NotFoundError` for an unknown executor, `InvalidRequestError` for one that is gone.
         """
         registry = self._executors.registry
 
         def decide(record: ExecutorRecord | None) -> Write[Drained] | Drained:
-            if record is None:
+            if record is None or record.runs_programs:  # that one leaves with the executor that it is beside
                 raise NotFoundError(f"there is no executor {executor_id}: onager executors lists them")
             if record.state == "lost":
                 state, why = record.state_and_reason(self._clock.now_ms())
@@ -61,7 +63,13 @@ class Draining:
             await registry.read(executor_id)  # it may just have registered with another scheduler, or changed there
             return registry.find(executor_id)
 
-        return await transact(self._backend, f"executor {executor_id}", read, decide)
+        drained = await transact(self._backend, f"executor {executor_id}", read, decide)
+        await self._executors.drain_programs(executor_id)
+        return drained
+
+    def programs(self, executor_id: str) -> int:
+        """Return how many programs run beside the executor's tasks, as far as this scheduler knows."""
+        return self.running(program_host_id(executor_id))
 
     def running(self, executor_id: str) -> int:
         """Return how many task attempts the executor holds, as far as this scheduler knows."""

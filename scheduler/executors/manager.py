@@ -293,12 +293,17 @@ class ExecutorManager:
     # ---------------------------------------------------------------- life
 
     async def drain(self, session: ExecutorSession) -> None:
-        """Note that the executor takes no more work."""
-        if session.is_draining:
-            return
-        session.record = session.record.model_copy(update={"state": "draining"})
-        if await self._update(session.executor_id, session.incarnation, _if_alive(state="draining")):
-            log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
+        """Note that the executor takes no more work, and no programs beside it."""
+        if not session.is_draining:
+            session.record = session.record.model_copy(update={"state": "draining"})
+            if await self._update(session.executor_id, session.incarnation, _if_alive(state="draining")):
+                log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
+        await self.drain_programs(session.executor_id)
+
+    async def drain_programs(self, executor_id: str) -> None:
+        """Have what runs programs beside an executor take no more of them, pass on those that it runs, and leave."""
+        if (beside := self._registry.find(program_host_id(executor_id))) is not None:
+            await self._update(beside.executor_id, beside.incarnation, _if_alive(state="draining"))
 
     async def note_space(self, session: ExecutorSession, why_none: str) -> bool:
         """Note that the executor takes no work because of *why_none*, or does again; return whether that is new."""
@@ -429,10 +434,7 @@ class ExecutorManager:
         self, record: ExecutorRecord, reason: str, *, has_left: bool = False, death: JvmDeath | None = None
     ) -> None:
         what = {"executor_id": record.executor_id, "incarnation": record.incarnation, "reason": reason}
-        if has_left:
-            log.info("executor_left", **what)
-        else:
-            log.warning("executor_lost", **what)
+        log.log(logging.INFO if has_left else logging.WARNING, "executor_left" if has_left else "executor_lost", **what)
         await self._losses.tell(record.executor_id, record.incarnation, reason, death)
 
     async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:

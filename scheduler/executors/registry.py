@@ -52,6 +52,10 @@ class ExecutorRegistry(WatchedRecords[ExecutorRecord]):
         """Return whether some executor lives in this incarnation."""
         return any(record.incarnation == incarnation and record.state != "lost" for record in self)
 
+    def stays(self, incarnation: str) -> bool:
+        """Return whether some executor lives in this incarnation, and is not about to leave."""
+        return any(record.incarnation == incarnation and record.state == "alive" for record in self)
+
     def is_beating(self, executor_id: str) -> bool:
         """Return whether the executor's lease has not ended."""
         return self._hearts.get(executor_id, (0, False))[1]

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onager.errors import StateUnavailableError
 from onager.protocol.serving import known_error
-from onager.scheduler.http import cluster, encoding, jobs, models, page, probes, problems, session
+from onager.scheduler.http import cluster, encoding, jobs, models, page, probes, problems, programs, session
 from onager.scheduler.http.routing import Server
 from onager.version import __version__
 
@@ -44,7 +44,7 @@ def application(server: Server) -> FastAPI:
     )
     app.state.server = server
     api = APIRouter(prefix=API)
-    for part in (jobs, cluster, session):
+    for part in (jobs, programs, cluster, session):
         api.include_router(part.router)
     app.include_router(api)
     app.include_router(probes.router)

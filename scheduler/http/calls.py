@@ -62,6 +62,13 @@ class Calls:
         except Exception as error:  # noqa: BLE001 - the caller gets every error, as of a method
             raise known_error("GetJob", error) from None
 
+    async def check_program(self, program_id: str) -> None:
+        """Raise `NotFoundError` unless a job is the program of that id."""
+        try:
+            await self._service.of_programs.check(program_id)
+        except Exception as error:  # noqa: BLE001 - the caller gets every error, as of a method
+            raise known_error("WatchOutput", error) from None
+
     def stream(self, caller: Caller, method: str, request: Message) -> AsyncGenerator[Any, None]:
         """Yield the answers of *method*, of which so many run at a time as over gRPC; errors of ours are raised."""
         self.check(caller, method)

@@ -13,6 +13,7 @@ from onager.protocol.plain import plain, plain_job
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 SSE: Final = "text/event-stream"
+TEXT: Final = "text/plain"
 
 
 def encoded(value: object) -> bytes:
@@ -51,7 +52,7 @@ def events(batch: pb.EventBatch) -> list[bytes]:
     return [begin + b"," + event.json.encode(errors="replace")[1:] for event in batch.events]
 
 
-def sse(data: bytes, *, kind: str, position: int | None = None) -> bytes:
+def sse(data: bytes, *, kind: str, position: int | str | None = None) -> bytes:
     """Return a message of a stream of events; JSON has no line ends."""
-    at = b"" if position is None else b"id: %d\n" % position
+    at = b"" if position is None else f"id: {position}\n".encode()
     return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), at, data)

@@ -69,14 +69,14 @@ async def submit_job(here: Here, by: By, request: Request) -> Response:
     here.calls.check(by, "SubmitJob")
     body = await read_json(request)
     job_id = new_job_id(here.clock)
-    submission = await apart(_size(request), _submission, body, job_id)
-    answer = await here.calls.call(by, "SubmitJob", submission)
-    return _stored(answer)
+    submission = await apart(size_of(request), _submission, body, job_id)
+    return stored(await here.calls.call(by, "SubmitJob", submission))
 
 
-def _stored(answer: Any) -> Response:
+def stored(answer: Any, where: str = "jobs") -> Response:
+    """Return the answer about a job that is stored, and can be looked at below *where*."""
     response = encoding.answer(encoding.message(answer), status=200 if answer.existed else 201)
-    response.headers["location"] = f"/api/v1/jobs/{answer.job_id}"
+    response.headers["location"] = f"/api/v1/{where}/{answer.job_id}"
     return response
 
 
@@ -129,11 +129,11 @@ async def list_events(
     if after > job.position:
         where = "header.last-event-id" if last_event_id else "query.after"
         raise _beyond(where, job_id, after, job.position)
-    match _wanted(request.headers.get("accept", "")):
+    match wanted(request.headers.get("accept", "")):
         case encoding.SSE:
             if after == job.position and job.is_over:
                 return Response(status_code=204)  # browsers do not come again
-            return here.streams.events(by.address, _event_messages(here, job_id, after), _still(here, request))
+            return here.streams.events(by.address, _event_messages(here, job_id, after), still(here, request))
         case encoding.NDJSON:
             return here.streams.file(by.address, _event_lines(here, job_id, after))
         case _:
@@ -210,7 +210,7 @@ async def watch_progress(here: Here, by: By, request: Request, job_id: JobId) ->
     """
     here.calls.check(by, "WatchJob")
     await here.calls.standing(job_id)
-    return here.streams.events(by.address, _progress_messages(here, job_id), _still(here, request))
+    return here.streams.events(by.address, _progress_messages(here, job_id), still(here, request))
 
 
 @router.post(
@@ -239,7 +239,7 @@ async def retry_job(here: Here, by: By, request: Request, job_id: JobId) -> Resp
     order = pb.RetryJobRequest(
         job_id=job_id, new_job_id=given.new_job_id or new_job_id(here.clock), protocol_version=PROTOCOL_VERSION
     )
-    return _stored(await here.calls.call(by, "RetryJob", order))
+    return stored(await here.calls.call(by, "RetryJob", order))
 
 
 @router.get("/jobs/{job_id}/logs", response_model=models.Logs)
@@ -257,7 +257,7 @@ def _page_of_logs(logs: list[pb.AttemptLog]) -> bytes:
     return encoding.encoded({"items": items, "next": None})
 
 
-def _still(here: Server, request: Request) -> Callable[[], None]:
+def still(here: Server, request: Request) -> Callable[[], None]:
     """Return what raises once the caller may not look any more: its token has gone, or its cookie is too old."""
     return lambda: here.calls.check(here.access.identify(request), "WatchJob")
 
@@ -269,17 +269,24 @@ def _submission(body: Any, job_id: str) -> pb.SubmitJobRequest:
     for name in body:
         if name not in ("job_id", "spec", "client_id"):
             raise mistaken(f"body.{name[:80]}", "there is no such field")
-    request = pb.SubmitJobRequest(protocol_version=PROTOCOL_VERSION)
-    try:
-        json_format.ParseDict(body, request)
-    except (json_format.ParseError, RecursionError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidRequestError(f"the body is no job: {error}") from None
+    request = submission(body, "job")
     if not request.job_id:
         request.job_id = job_id
     return request
 
 
-def _size(request: Request) -> int:
+def submission(fields: dict[str, Any], what: str) -> pb.SubmitJobRequest:
+    """Return the request with *fields*; `InvalidRequestError` if they are those of none."""
+    request = pb.SubmitJobRequest(protocol_version=PROTOCOL_VERSION)
+    try:
+        json_format.ParseDict(fields, request)
+    except (json_format.ParseError, RecursionError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidRequestError(f"the body is no {what}: {error}") from None
+    return request
+
+
+def size_of(request: Request) -> int:
+    """Return how large the body of a request is, about."""
     length = request.headers.get("content-length", "")
     return int(length) if length.isdecimal() else 2**20
 
@@ -294,7 +301,7 @@ def _beyond(where: str, job_id: str, position: int, last: int) -> Exception:
     return mistaken(where, f"the log of job {job_id} ends at {last}: {position} is of another job, or another cluster")
 
 
-def _wanted(accept: str) -> str:
+def wanted(accept: str) -> str:
     """Return the form of an answer that the caller names first."""
     for part in accept.split(","):
         kind = part.partition(";")[0].strip().lower()

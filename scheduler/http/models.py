@@ -12,6 +12,7 @@ from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import (
     MAX_AUDIT_A_PAGE,
+    MAX_CALLS_A_PAGE,
     MAX_CATALOG_A_PAGE,
     MAX_JOBS_A_PAGE,
     MAX_LOG_BYTES,
@@ -108,7 +109,7 @@ class JobsQuery(Request):
     labels: Annotated[
         list[str], Field(alias="label", max_length=64, description="Only those with all of these, each KEY=VALUE.")
     ] = []
-    steps: Annotated[bool, Field(description="Also the jobs of scripts' steps.")] = False
+    steps: Annotated[bool, Field(description="Also the jobs of scripts' steps, and of programs' calls.")] = False
     since_ms: Annotated[TimeMs, Field(alias="since", description="Submitted then or later.")] = 0
     until_ms: Annotated[TimeMs, Field(alias="until", description="Submitted before; 0: up to now.")] = 0
     cursor: Cursor = ""
@@ -188,6 +189,48 @@ class RetryJob(Request):
 
 Retried = answer_of(pb.RetryJobResponse)
 
+
+# ---------------------------------------------------------------- programs
+
+
+class SubmitProgram(Request):
+    """A program of PySpark that the cluster runs, as a job. Sent again with the same `id`, it is the same program."""
+
+    id: Annotated[str | None, Field(description="1 to 63 of a-z, 0-9 and '-'; made by the scheduler if left out.")] = (
+        None
+    )
+    file_name: Annotated[str, Field(description="Of the program, without a folder.")] = "app.py"
+    source: Annotated[str, Field(description="The content of that file.")]
+    arguments: list[str] = []
+    files: list[request_of(pb.ProgramFile)] = []  # type: ignore[valid-type]
+    environment: Annotated[dict[str, str], Field(description="Variables of its environment.")] = {}
+    user: Annotated[str, Field(description="Whose sessions it has, unless a token says it.")] = "anonymous"
+    conf: Annotated[dict[str, str], Field(description="Settings of its sessions, and of Onager.")] = {}
+    name: Annotated[str | None, Field(description="Of its job; its file's if left out.")] = None
+    labels: dict[str, str] = {}
+    deadline: Annotated[str | None, Field(description="How long after that it fails, such as `2h`.")] = None
+
+
+ProgramInfo = answer_of(pb.ProgramInfo)
+ProgramCall = answer_of(pb.ProgramCall)
+ProgramCalls = _page("ProgramCalls", ProgramCall, "A page of the calls of a program, by task and number.")
+
+
+class ProgramCallsQuery(Request):
+    """Which calls."""
+
+    cursor: Annotated[str, Field(max_length=8_192, description="`next` of the page before.")] = ""
+    limit: Annotated[int, Field(ge=1, le=MAX_CALLS_A_PAGE)] = MAX_CALLS_A_PAGE
+
+
+class OutputQuery(Request):
+    """Which output."""
+
+    follow: Annotated[bool, Field(description="Go on until the program has ended.")] = False
+    after: Annotated[str, Field(max_length=64, description="The id of a message: only what was printed after it.")] = ""
+
+
+# ---------------------------------------------------------------- logs
 
 AttemptLog = create_model(
     "AttemptLog",
@@ -349,7 +392,15 @@ class Problem(Answer):
     fields: Annotated[dict[str, Any], Field(description="The error's own fields, such as `job_id`.")]
 
 
-BODIES: Final[tuple[type[BaseModel], ...]] = (SubmitJob, CancelJob, RetryJob, DrainExecutor, Login, Problem)
+BODIES: Final[tuple[type[BaseModel], ...]] = (
+    SubmitJob,
+    SubmitProgram,
+    CancelJob,
+    RetryJob,
+    DrainExecutor,
+    Login,
+    Problem,
+)
 """Models that routes read or write by themselves; the OpenAPI document has them all the same."""
 
 B = TypeVar("B", bound=BaseModel)

@@ -40,6 +40,12 @@ class Streams:
         """Return an answer that is sent as it is made."""
         return Stream(self._counted(address), parts, media_type)
 
+    def followed(
+        self, address: str, parts: AsyncGenerator[bytes, None], check: Callable[[], object], media_type: str
+    ) -> "Stream":
+        """Return an answer like `file` that goes on; *check* as in `events`. It is cut off by an error."""
+        return Stream(self._counted(address), self._checked(parts, check, b""), media_type)
+
     def export(self, address: str, parts: AsyncGenerator[bytes, None], media_type: str) -> "Stream":
         """Return an answer like `file`. Few exports run at a time, so the limit for one address is lower."""
         return Stream(self._counted(f"export {address}", HTTP_EXPORTS_OF_ADDRESS), parts, media_type)
@@ -68,12 +74,25 @@ class Streams:
         self, parts: AsyncGenerator[bytes, None], check: Callable[[], object]
     ) -> AsyncGenerator[bytes, None]:
         """Yield *parts*, heartbeats where none come for a while, and an error as the last message."""
+        yield b"retry: %d\n\n" % timing.EVENTS_AGAIN_MS
+        try:
+            async with aclosing(self._checked(parts, check, _BEAT)) as checked:
+                async for part in checked:
+                    yield part
+        except OnagerError as error:
+            log.info("stream_broken", error=str(error))
+            problem = {"error": type(error).__name__, "detail": str(error), "retryable": error.retryable}
+            yield encoding.sse(encoding.encoded(problem), kind="problem")
+
+    async def _checked(
+        self, parts: AsyncGenerator[bytes, None], check: Callable[[], object], beat: bytes
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield *parts*, and *beat* where none come for a while, until the server stops."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         coming: asyncio.Future[bytes | None] | None = None
         clock_s = asyncio.get_running_loop().time
         checked_s = clock_s()
         try:
-            yield b"retry: %d\n\n" % timing.EVENTS_AGAIN_MS
             while not stopping.done():
                 if clock_s() - checked_s >= timing.HEARTBEAT_S:
                     check()
@@ -82,16 +101,12 @@ class Streams:
                 either: set[asyncio.Future[Any]] = {coming, stopping}
                 await asyncio.wait(either, timeout=timing.HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
                 if not coming.done():
-                    yield _BEAT
+                    yield beat
                     continue
                 part, coming = coming.result(), None
                 if part is None:
                     return
                 yield part
-        except OnagerError as error:
-            log.info("stream_broken", error=str(error))
-            problem = {"error": type(error).__name__, "detail": str(error), "retryable": error.retryable}
-            yield encoding.sse(encoding.encoded(problem), kind="problem")
         finally:
             stopping.cancel()
             if coming is not None:

@@ -252,6 +252,12 @@ class JobHeads:
         found = self._heads.get(job_id)
         return None if found is None else found[1]
 
+    async def known(self, job_id: JobId) -> JobHead | None:
+        """Return the head, also of a job that another scheduler has just stored."""
+        if self.get(job_id) is None:
+            self.learn((await self._backend.read_txn([(Keyspace.JobHeads, job_id)])).values)
+        return self.get(job_id)
+
     def active(self) -> list[JobHead]:
         """Return the heads of active jobs, to any thread; most of the heads are of ended ones."""
         return [head for job_id in list(self._active) if (head := self.get(job_id)) is not None]

@@ -21,6 +21,7 @@ PRINTED = {
     "steps.py": r"\[\{'country': 'DE', 'amount': 20\}, \{'country': 'FR', 'amount': 25\}\]\norders: successful\n",
     "tables.py": r"mon 30\ntue 5\nview by_day\ntable sales\npartition day=mon\npartition day=tue\n",
     "spark_connect.py": r"(?s).*customer\|amount.*\|\s+1\|\s+25\|.*\[\(1, 19.5\), \(2, 7.5\)\]\n",
+    "program.py": r"(round \d is written\n){5}5000 rows, 5000 different ones\n",
     "events.py": r"(\w+\n)*task_succeeded\n(\w+\n)*\[\{'n': 1000\}\]\n",
     "rest.py": r"submitted: 201\nagain: 200 True\nstate: successful\nfirst event: \w+\n",
     "retry.py": r"same job: True\nfailed: PATH_NOT_FOUND\nretry: \[\{'n': 3\}\]\nretry of this job: True\n",

@@ -1,5 +1,7 @@
 """Programs that the cluster runs: ``onager run``."""
 
+import json
+import sys
 from pathlib import Path
 
 import psutil
@@ -125,6 +127,20 @@ print(sorted(row.n for row in spark.table("counted").collect()))
     calls = list(program.calls())
     assert {call.line for call in calls if call.target.endswith(" counted")} == {"app.py:5", "app.py:7"}, calls
     assert all(call.done for call in calls)
+    assert {call.attempt for call in calls} == {1, 2, 3}
+    shown = cluster.cli("job", program.id).stdout
+    for line in ("attempts: 3", f"calls: {len(calls)} (onager calls {program.id})", "last call: app.py:10, "):
+        assert line in shown, shown
+    assert "exit code: 0" in shown
+    table = cluster.cli("calls", program.id).stdout.splitlines()
+    assert table[0].split() == ["TIME", "LINE", "CALL", "TARGET", "ATTEMPT", "STATE", "JOB"]
+    assert len(table) == len(calls) + 2, "two lines of headers"
+    listed = json.loads(cluster.cli("calls", program.id, "-o", "json").stdout)
+    assert [call["at_ms"] for call in listed] == sorted(call.at_ms for call in calls)
+    mine = {call.job_id for call in calls if call.job_id}
+    assert len(mine) > 9
+    assert not mine & {job.job_id for job in cluster.client.jobs(limit=1000)}, "they are listed when they are asked for"
+    assert mine <= {job.job_id for job in cluster.client.jobs(limit=1000, steps=True)}
 
 
 def test_a_program_goes_on_when_what_runs_it_or_the_scheduler_dies(cluster, tmp_path):
@@ -147,6 +163,18 @@ print(spark.table("lasting").count())
     cluster.start_scheduler()
     assert program.wait(HANGS_S) == 0, printed(program, errors=True)
     assert printed(program).splitlines()[-1] == "12"
+
+
+def test_slots_of_programs_take_no_tasks_when_a_program_ends(cluster, tmp_path):
+    """A report of an executor brings it more work at once, if there is some of its kind."""
+    waiting = [cluster.client.sql(f"SELECT count(*) FROM range({n}, 200000, 1, 4) WHERE id % 7 = 1") for n in range(16)]
+    programs = [run(cluster, tmp_path, f"print({n})") for n in range(4)]
+    assert [program.wait(HANGS_S) for program in programs] == [0] * 4
+    assert any(not job.progress().state.is_final for job in waiting), "tasks were waiting when programs ended"
+    for job in waiting:
+        job.wait(HANGS_S)
+        tasks = [task for stage in job.detail().progress.stages for task in stage.tasks]
+        assert not [task for task in tasks if task.failures or "programs" in task.executor_id]
 
 
 def test_a_cancelled_program_is_killed_and_does_nothing_more(cluster, tmp_path):
@@ -368,3 +396,24 @@ print(onager.once(read))
     assert again.wait(HANGS_S) == 0, printed(again, errors=True)
     assert printed(again) == "('given', 1)\n"
     assert count(cluster, "once_failed") == 1
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYSPARK_PYTHON": sys.executable}], ids=["warm", "own Python"])
+def test_a_program_may_have_children_which_end_when_they_are_asked_to_and_print(cluster, tmp_path, environment):
+    text = """
+import multiprocessing, subprocess, sys
+sleeping = subprocess.Popen(["sleep", "600"])
+sleeping.terminate()
+print(sleeping.wait(), spark.range(3).count())
+def work(number):
+    print("x" * 3000, number)
+with multiprocessing.get_context("fork").Pool(3) as pool:
+    pool.map(work, range(30))
+sys.exit("the end")
+"""
+    program = run(cluster, tmp_path, text, environment=environment)
+    assert program.wait(HANGS_S) == 1
+    out = printed(program)
+    assert "-15 3\n" in out
+    assert out.count("x" * 3000) == 30
+    assert printed(program, errors=True) == "the end\n"

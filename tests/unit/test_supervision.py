@@ -114,7 +114,7 @@ WAITED_FOR = {
     "scheduler/http/coalescing.py": {"get"},
     "scheduler/api/feeds.py": {"following"},
     "scheduler/http/server.py": {"serving_http"},
-    "scheduler/http/streams.py": {"__call__", "_beating"},
+    "scheduler/http/streams.py": {"__call__", "_checked"},
     "onager/state_admin/watching.py": {"watch_records"},
     "executor/agent/agent.py": {"_drain"},
     "executor/agent/blobs.py": {"get"},

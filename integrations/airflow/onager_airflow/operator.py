@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.configuration import conf as airflow_conf
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException
 
 import onager
-from onager.errors import JobConflictError, NotFoundError
+from onager.errors import JobConflictError
+from onager_airflow.durable import DurableOperator, exists
 from onager_airflow.hook import OnagerHook
-from onager_airflow.ids import job_id_of
-from onager_airflow.trigger import OnagerTrigger
 
 
-class OnagerOperator(BaseOperator):
+class OnagerOperator(DurableOperator):
     """Runs SQL as one durable job per try, and gives its id, the rows of its result, and where it wrote.
 
     *sql* is a text or a ``.sql`` file; one with several statements that write is a script. The other parameters are
@@ -27,13 +25,11 @@ class OnagerOperator(BaseOperator):
     template_fields: Sequence[str] = ("sql", "views", "conf", "output_path", "parameters", "labels", "job_name")
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"sql": "sql", "views": "json", "conf": "json"}  # noqa: RUF012 - as Airflow has it
-    ui_color = "#e9d8a6"
 
     def __init__(
         self,
         *,
         sql: str,
-        onager_conn_id: str = OnagerHook.default_conn_name,
         views: Mapping[str, str] | None = None,
         conf: Mapping[str, object] | None = None,
         output_path: str | None = None,
@@ -45,13 +41,10 @@ class OnagerOperator(BaseOperator):
         labels: Mapping[str, str] | None = None,
         deadline: str | None = None,
         job_name: str | None = None,
-        deferrable: bool = airflow_conf.getboolean("operators", "default_deferrable", fallback=False),
-        poll_s: float = 5.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.sql = sql
-        self.onager_conn_id = onager_conn_id
         self.views = views
         self.conf = conf
         self.output_path = output_path
@@ -63,20 +56,12 @@ class OnagerOperator(BaseOperator):
         self.labels = labels
         self.deadline = deadline
         self.job_name = job_name
-        self.deferrable = deferrable
-        self.poll_s = poll_s
-        self._job_id = ""
 
     def execute(self, context: Context) -> dict[str, object]:
         """Submit the try's job, or find it, and wait for it, here or in the triggerer."""
         with OnagerHook(self.onager_conn_id).get_conn() as client:
             job = self._submitted(client, context)
-            self._job_id = job.id
-            self.log.info("Job %s; onager job %s shows it.", job.id, job.id)
-            context["ti"].xcom_push(key="job_id", value=job.id)
-            if self.deferrable:
-                trigger = OnagerTrigger(job.id, self.onager_conn_id, self.poll_s)
-                self.defer(trigger=trigger, method_name="execute_complete")
+            self.note(context, job.id)
             return self._result(job)
 
     def execute_complete(self, context: Context, event: Mapping[str, str]) -> dict[str, object]:
@@ -87,28 +72,17 @@ class OnagerOperator(BaseOperator):
         with OnagerHook(self.onager_conn_id).get_conn() as client:
             return self._result(client.job(event["job_id"]))
 
-    def on_kill(self) -> None:
-        """Cancel the job."""
-        if self._job_id:
-            with OnagerHook(self.onager_conn_id).get_conn() as client:
-                client.job(self._job_id).cancel("its task was stopped in Airflow")
-
     def _submitted(self, client: onager.OnagerClient, context: Context) -> onager.JobHandle:
-        ti = context["ti"]
-        index = -1 if ti.map_index is None else ti.map_index
-        mine, before = (
-            job_id_of(ti.dag_id, ti.run_id, ti.task_id, index, number) for number in (ti.try_number, ti.try_number - 1)
-        )
-        if _exists(client, mine):
-            self.log.info("This try has its job already: its worker must have gone.")
+        mine, before = self.id_of_try(context), self.id_of_try(context, before=1)
+        if self.is_taken_up(client, mine):
             return client.job(mine)
-        if ti.try_number > 1 and (failed := self._same(client, before)) is not None:
+        if context["ti"].try_number > 1 and (failed := self._same(client, before)) is not None:
             return failed.retry(mine)
         return self._submit(client, mine)
 
     def _same(self, client: onager.OnagerClient, job_id: str) -> onager.JobHandle | None:
         """Return the job of the try before if it failed or was cancelled, and the task is as it was then."""
-        if not _exists(client, job_id):
+        if not exists(client, job_id):
             return None
         state = client.job(job_id).progress().state
         if state not in (onager.JobState.FAILED, onager.JobState.CANCELLED):
@@ -141,11 +115,3 @@ class OnagerOperator(BaseOperator):
         except (onager.JobFailedError, onager.JobCancelledError) as error:
             raise AirflowException(str(error)) from error
         return {"job_id": job.id, "rows": done.result_rows, "path": done.sink_path}
-
-
-def _exists(client: onager.OnagerClient, job_id: str) -> bool:
-    try:
-        client.job(job_id).progress()
-    except NotFoundError:
-        return False
-    return True

@@ -39,7 +39,7 @@ class Follower {
     };
     const take = (message) => this.onMessage(message);
     source.onmessage = take;
-    for (const name of ["events", "progress"]) source.addEventListener(name, take);
+    for (const name of ["events", "progress", "output"]) source.addEventListener(name, take);
     source.addEventListener("end", () => {
       this.close();
       this.onState("ended");
@@ -87,6 +87,19 @@ export function useEvents(jobId, after, onBatch) {
     const follower = new Follower(() => `${API}/jobs/${encodeURIComponent(jobId)}/events?after=${position}`, take, setState);
     return () => follower.close();
   }, [jobId, after === null]);
+  return state;
+}
+
+/** Follow the stream at `url()`, below the API's root, to its end: `onMessage` gets each one. Returns the same as `useEvents`. */
+export function useStream(key, url, onMessage) {
+  const [state, setState] = useState("connecting");
+  const receiver = useRef(onMessage);
+  receiver.current = onMessage;
+  useEffect(() => {
+    setState("connecting");
+    const follower = new Follower(() => API + url(), (message) => receiver.current(message), setState);
+    return () => follower.close();
+  }, [key]);
   return state;
 }
 

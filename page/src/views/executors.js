@@ -24,7 +24,7 @@ export function Executors() {
           items.length
             ? html`<div class="table"><table>
                 <thead><tr>
-                  <th scope="col">Executor</th><th scope="col">State</th><th scope="col">Slots</th><th scope="col" class="num" title="of all its processes; 100 %: one core">CPU</th>
+                  <th scope="col">Executor</th><th scope="col">State</th><th scope="col">Slots</th><th scope="col" class="num">Programs</th><th scope="col" class="num" title="of all its processes; 100 %: one core">CPU</th>
                   <th scope="col" class="num">Heap</th><th scope="col" class="num">Memory</th><th scope="col" class="num">Exchange</th>
                   <th scope="col" class="num">Free</th><th scope="col">Spark</th><th scope="col" class="num">Seen</th><th scope="col"><span class="hidden">Actions</span></th>
                 </tr></thead>
@@ -56,6 +56,7 @@ function Row({ executor, now, again }) {
       html`<span class="small muted">${executor.running} of ${executor.slots} busy</span>
         <${Progress} done=${0} going=${executor.running} total=${executor.slots} label=${`${executor.executor_id}: ${executor.running} of ${executor.slots} slots busy`} />`}
     </td>
+    <td class="num">${executor.program_slots ? html`${count(executor.programs)} <span class="muted">/ ${count(executor.program_slots)}</span>` : ""}</td>
     <td class="num">${load.rss_bytes ? `${count(load.cpu_percent)} %` : ""}</td>
     <td class="num">${load.heap_max_bytes ? html`${size(load.heap_used_bytes)} <span class="muted">/ ${size(load.heap_max_bytes)}</span>` : ""}</td>
     <td class="num">${load.rss_bytes ? size(load.rss_bytes) : ""}</td>
@@ -72,7 +73,7 @@ function Drain({ executor, after }) {
   if (executor.state !== "alive" || !has("/executors/{executor_id}/drain", "post") || !may("drain")) return null;
   const drain = async (reason) => {
     const answer = await post(`/executors/${encodeURIComponent(executor.executor_id)}/drain`, { reason });
-    say(`${executor.executor_id} takes no more work, and leaves when ${count(answer.running ?? 0)} running tasks have ended.`);
+    say(`${executor.executor_id} takes no more work, and leaves when ${count(answer.running ?? 0)} running tasks have ended.${answer.programs ? ` Programs that go on elsewhere: ${count(answer.programs)}.` : ""}`);
     after();
   };
   return html`<button class="plain" onClick=${() => setAsking(true)} aria-label=${`Drain ${executor.executor_id}`}>Drain</button>

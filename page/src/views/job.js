@@ -17,6 +17,7 @@ import { Events } from "./events.js";
 import { Graph } from "./graph.js";
 import { Logs } from "./logs.js";
 import { Plan } from "./plan.js";
+import { Program } from "./program.js";
 import { Seconds } from "./seconds.js";
 import { Stages } from "./stages.js";
 import { Timeline } from "./timeline.js";
@@ -62,7 +63,7 @@ export function Job({ jobId, tab }) {
     <nav class="tabs" aria-label="Views of the job">
       ${tabs.map((each) => html`<a key=${each.id} href=${each.id ? `${base}/${each.id}` : base} aria-current=${each.id === tab ? "page" : undefined}>${each.name}</a>`)}
     </nav>
-    ${tab === "" && html`<${Overview} job=${job} now=${now} />`}
+    ${tab === "" && (isProgram(job) ? html`<${Program} job=${job} isGoing=${known.isActive} />` : html`<${Overview} job=${job} now=${now} />`)}
     ${tab === "timeline" && html`<${Timeline} job=${job} timeline=${timed.timeline} error=${timed.error} isGoing=${known.isActive} />`}
     ${tab === "stages" && html`<${Stages} job=${job} now=${now} timeline=${timed.timeline} />`}
     ${tab === "plan" && html`<${Plan} job=${job} hasFinal=${has("/jobs/{job_id}/plan")} isGoing=${known.isActive} />`}
@@ -70,6 +71,16 @@ export function Job({ jobId, tab }) {
     ${tab === "events" && html`<${Events} job=${job} log=${log} />`}
     ${tab === "logs" && html`<${Logs} job=${job} isGoing=${known.isActive} />`}
   `;
+}
+
+/** Whether the job is a program, of which the scheduler that serves the page can tell more. */
+function isProgram(job) {
+  return has("/programs/{program_id}") && job.stages.some((stage) => stage.work === "program");
+}
+
+/** The id of the program of which the job is a call; empty if it is none. */
+function programOf(job) {
+  return (job.labels?.["connect.program"] ?? "").split("/")[1] ?? "";
 }
 
 function Missing({ jobId }) {
@@ -114,6 +125,7 @@ function Head({ job, known, log, now }) {
       ${writers.size > 1 && html`<div><dt>Schedulers</dt><dd>${[...writers].join(", ")}</dd></div>`}
       ${job.sink_path && html`<div class="grow"><dt>Writes</dt><dd class="mono cut" title=${job.sink_path}>${job.sink_path}</dd></div>`}
       ${job.parent && html`<div><dt>Step of</dt><dd><a href=${`/jobs/${encodeURIComponent(job.parent)}`}>${job.parent}</a></dd></div>`}
+      ${programOf(job) && html`<div><dt>Call of</dt><dd><a href=${`/jobs/${encodeURIComponent(programOf(job))}`}>${programOf(job)}</a></dd></div>`}
       ${job.retry_of && html`<div><dt>Retry of</dt><dd><a href=${`/jobs/${encodeURIComponent(job.retry_of)}`}>${job.retry_of}</a></dd></div>`}
     </dl>`;
 }

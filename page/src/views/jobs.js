@@ -18,9 +18,9 @@ const TYPING_MS = 250;
 export function Jobs() {
   useTitle("Jobs");
   const { query: asked } = usePlace();
-  const [state, q, session, cursor] = ["state", "q", "session", "cursor"].map((name) => asked.get(name) ?? "");
+  const [state, q, session, steps, cursor] = ["state", "q", "session", "steps", "cursor"].map((name) => asked.get(name) ?? "");
   // Only the newest ones are read again and again.
-  const jobs = useResource(`/jobs${query({ state, q, session, cursor, limit: A_PAGE })}`, { everyMs: cursor ? 0 : AGAIN_MS });
+  const jobs = useResource(`/jobs${query({ state, q, session, steps, cursor, limit: A_PAGE })}`, { everyMs: cursor ? 0 : AGAIN_MS });
   const now = useNow();
   const search = useRef(null);
   const body = useRef(null);
@@ -44,6 +44,9 @@ export function Jobs() {
           </button>`,
         )}
       </div>
+      <label class="small" title="The jobs of scripts' steps, and of programs' calls">
+        <input type="checkbox" checked=${steps === "true"} onChange=${(event) => setQuery({ steps: event.currentTarget.checked ? "true" : "", cursor: "" })} />Steps and calls
+      </label>
       ${session && html`<button onClick=${() => setQuery({ session: "", cursor: "" })}>session ${session} ✕</button>`}
     </div>
     <section class="card" aria-label="Jobs">

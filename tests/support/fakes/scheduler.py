@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pyarrow as pa
 
-from onager.errors import JobConflictError, JobNotFoundError, NotFoundError, OnagerError
+from onager.errors import JobConflictError, JobNotFoundError, OnagerError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer, add_OnagerSchedulerServicer_to_server
@@ -28,6 +28,11 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.load: pb.ExecutorLoad | None = None
         self.executors: dict[str, str] = {"e1": "alive"}
         """Their states, by id."""
+        self.programs = 0
+        """That run on each of them."""
+        self.program = pb.ProgramInfo()
+        self.program_calls: list[pb.ProgramCall] = []
+        """Sent one to a page."""
         self.batches: list[pb.EventBatch] = []
         self.final_stages: list[pb.FinalStage] = []
         """Sent one to a page."""
@@ -106,10 +111,6 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.jobs[request.new_job_id] = self.jobs[request.job_id]
         return pb.RetryJobResponse(job_id=request.new_job_id, existed=existed)
 
-    def GetProgram(self, request, context):  # noqa: N802
-        self._enter("GetProgram", request, context)
-        _abort(context, NotFoundError(f"there is no program {request.program_id}"))
-
     def FetchLogs(self, request, context):  # noqa: N802
         self._enter("FetchLogs", request, context)
         after = {each.task.SerializeToString(): each.position for each in request.after}
@@ -118,7 +119,7 @@ class FakeScheduler(OnagerSchedulerServicer):
 
     def DrainExecutor(self, request, context):  # noqa: N802
         self._enter("DrainExecutor", request, context)
-        return pb.DrainExecutorResponse(running=1)
+        return pb.DrainExecutorResponse(running=1, programs=self.programs)
 
     def CancelJob(self, request, context):  # noqa: N802
         self._enter("CancelJob", request, context)
@@ -131,13 +132,30 @@ class FakeScheduler(OnagerSchedulerServicer):
     def ListExecutors(self, request, context):  # noqa: N802
         self._enter("ListExecutors", request, context)
         wanted = [
-            pb.ExecutorInfo(executor_id=name, state=state, slots=2, load=self.load)
+            pb.ExecutorInfo(
+                executor_id=name,
+                state=state,
+                slots=2,
+                load=self.load,
+                programs=self.programs,
+                program_slots=8 if self.programs else 0,
+            )
             for name, state in self.executors.items()
             if request.state in ("", state)
         ]
         shown = wanted[: request.limit or None]
         states = Counter(self.executors.values())
         return pb.ListExecutorsResponse(executors=shown, states=states, more=len(shown) < len(wanted))
+
+    def GetProgram(self, request, context):  # noqa: N802
+        self._enter("GetProgram", request, context)
+        return self.program
+
+    def ListProgramCalls(self, request, context):  # noqa: N802
+        self._enter("ListProgramCalls", request, context)
+        at = int(request.after or "0")
+        more = str(at + 1) if at + 1 < len(self.program_calls) else ""
+        return pb.ListProgramCallsResponse(calls=self.program_calls[at : at + 1], next=more)
 
     def ListSchedulers(self, request, context):  # noqa: N802
         self._enter("ListSchedulers", request, context)

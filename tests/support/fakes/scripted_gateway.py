@@ -303,6 +303,7 @@ async def rig(
     contents: Contents | None = None,
     load: pb.ExecutorLoad | None = None,
     logs: AttemptLogs | None = None,
+    runs_programs: bool = False,
     **settings,
 ) -> AsyncIterator[Rig]:
     gateways = [ScriptedGateway() for _ in range(schedulers)]
@@ -316,7 +317,13 @@ async def rig(
         host="here",
         **{"poll_wait_ms": 500, **settings},
     )
-    identity = Identity(incarnation=Incarnation("life-1"), pid=1, spark_version="4.3.0", python_version="3.11")
+    identity = Identity(
+        incarnation=Incarnation("life-1"),
+        pid=1,
+        spark_version="4.3.0",
+        python_version="3.11",
+        runs_programs=runs_programs,
+    )
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(SchedulerGateway(config.scheduler_addresses))
         port = Port(config, ServerAccess(config.server_security, config.listen)) if config.mode == "push" else None

@@ -12,6 +12,11 @@ def log(partition, text, *, end=0, **more):
     return pb.AttemptLog(task=task, executor_id="e1", text=text.encode(), end=end or len(text), **more)
 
 
+def a_job(scheduler):
+    scheduler.jobs["j"] = pb.JobSpec()
+    scheduler.progress = [pb.JobProgress(job_id="j", state=pb.SUCCESSFUL)]
+
+
 def asked(scheduler, method):
     return [request for name, request in scheduler.calls if name == method]
 
@@ -46,7 +51,7 @@ def test_each_attempt_has_a_heading_and_what_is_missing_is_distinguished(onager,
     ("tail", "fetched", "shown"), [("2", 262144, "b\nc\n"), ("1k", 1024, "a\nb\nc\n"), ("9B", 9, "a\nb\nc\n")]
 )
 def test_the_end_is_given_in_lines_or_bytes(onager, scheduler, tail, fetched, shown):
-    scheduler.jobs["j"], scheduler.progress = pb.JobSpec(), [pb.JobProgress(job_id="j", state=pb.RUNNING)]
+    a_job(scheduler)
     scheduler.logs = [log(0, "a\nb\nc\n")]
     done = onager("logs", "j", "--tail", tail, "--scheduler", scheduler.address)
     assert done.out.partition("\n")[2] == shown
@@ -67,8 +72,8 @@ def test_logs_for_programs_are_an_object_a_line(onager, scheduler):
 
 def test_logs_whose_stream_breaks_are_taken_up_with_nothing_twice(onager, scheduler):
     scheduler.logs = [log(0, "one\n", end=4), log(0, "two\n", end=8, begin=4)]
-    scheduler.jobs["j"], scheduler.progress = pb.JobSpec(), [pb.JobProgress(job_id="j", state=pb.RUNNING)]
     scheduler.break_after_messages = [1]
+    a_job(scheduler)
     done = onager("logs", "j", "--follow", "--scheduler", scheduler.address)
     assert done.out.splitlines()[1:] == ["one", "two"]
     assert [[p.position for p in request.after] for request in asked(scheduler, "FetchLogs")] == [[], [4]]
@@ -146,3 +151,58 @@ def test_top_once_for_people_and_for_programs(onager, scheduler):
     assert shown.startswith("1 scheduler, 0 of 2 slots taken, ")
     assert "2/8" in shown
     assert "1.0 GiB of 2.0 GiB" in shown
+
+
+# ---------------------------------------------------------------- programs
+
+
+def a_program(scheduler, **info):
+    stage = pb.StageInfo(stage_id=1, work="program", partitions=1)
+    scheduler.progress = [pb.JobProgress(job_id="p", state=pb.RUNNING, stages=[stage], name="app.py")]
+    scheduler.jobs["p"] = pb.JobSpec()
+    scheduler.program = pb.ProgramInfo(program_id="p", **info)
+    scheduler.program_calls = [
+        pb.ProgramCall(task="0", number=1, kind="Config", line="app.py:3", at_ms=1_000, attempt=1, done=True),
+        pb.ProgramCall(task="0", number=2, kind="ExecutePlan", line="app.py:9", at_ms=5_000, attempt=2, target="t"),
+        pb.ProgramCall(
+            task="0.1", number=1, kind="X", line="own.py:7", at_ms=2_000, attempt=1, error="E: no", job_id="j"
+        ),
+    ]
+
+
+def test_a_program_shows_its_attempts_and_where_it_is(onager, scheduler):
+    a_program(scheduler, attempt=2)
+    done = onager("job", "p", "--scheduler", scheduler.address)
+    assert done.out.splitlines()[1:] == [
+        "attempts: 2",
+        "calls: 3 (onager calls p)",
+        "last call: app.py:9, ExecutePlan to t",
+    ]
+    a_program(scheduler, attempt=2, ended=True, exit_code=1, why_ended="its job has ended")
+    assert onager("job", "p", "--scheduler", scheduler.address).out.splitlines()[-1] == (
+        "exit code: 1 (its job has ended)"
+    )
+    a_program(scheduler)
+    assert onager("job", "p", "--scheduler", scheduler.address).out.splitlines()[-1] == "attempts: none yet"
+
+
+def test_calls_of_a_program_come_in_the_order_of_their_beginnings(onager, scheduler):
+    a_program(scheduler, attempt=2)
+    table = onager("calls", "p", "--scheduler", scheduler.address).out.splitlines()
+    assert table[0].split() == ["TIME", "TASK", "LINE", "CALL", "TARGET", "ATTEMPT", "STATE", "JOB"]
+    assert [line.split()[3] for line in table[2:]] == ["app.py:3", "own.py:7", "app.py:9"]
+    assert [line.split()[5:] for line in table[2:]] == [["1", "done"], ["1", "E:", "no", "j"], ["t", "2", "begun"]]
+    listed = json.loads(onager("calls", "p", "-o", "json", "--scheduler", scheduler.address).out)
+    assert [(call["line"], call["error"]) for call in listed] == [
+        ("app.py:3", ""),
+        ("own.py:7", "E: no"),
+        ("app.py:9", ""),
+    ]
+
+
+def test_executors_show_programs_and_a_drain_tells_of_those_that_go_on(onager, scheduler):
+    scheduler.programs = 2
+    table = onager("executors", "--scheduler", scheduler.address).out.splitlines()
+    assert table[2][table[0].index("PROGRAMS") :].split()[0] == "2/8"
+    done = onager("executors", "drain", "e1", "--scheduler", scheduler.address)
+    assert done.out.splitlines()[1] == "2 programs beside its tasks go on elsewhere"

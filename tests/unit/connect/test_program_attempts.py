@@ -4,6 +4,7 @@ import grpc
 import pytest
 
 from onager.errors import InvalidRequestError
+from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import (
     ExecutePlanRequest,
 )
@@ -11,7 +12,7 @@ from onager.protocol.status import ERROR_KEY
 from onager.scheduler.connect.program_calls import CALL_HEADER, PROGRAM_HEADER, call_name
 from onager.scheduler.connect.program_targets import target_of
 from onager.state_backend import Keyspace
-from tests.unit.connect.recorded_program import Attempt, RefusedError, again, conf, doing
+from tests.unit.connect.recorded_program import PROGRAM, Attempt, RefusedError, again, conf, doing
 
 # ------------------------------------------------------------------------- which attempt counts
 
@@ -101,6 +102,19 @@ async def test_four_attempts_in_a_row_that_record_nothing_end_a_program(first):
     assert [begun.attempt for begun in attempts] == [2, 3, 4, 5, 5]
     assert attempts[-1].ended
     assert "4 attempts in a row" in attempts[-1].why_ended
+
+
+async def test_attempts_whose_executor_is_gone_end_no_program(program_pair):
+    """As when all executors of a cluster are restarted, one after the other, while a program waits for one query."""
+
+    async def begin(letter, host, *there):
+        request = pb.BeginProgramRequest(program_id=PROGRAM, secret=letter * 32, user="ann")
+        return await program_pair.here.programs.begin("", request, host=host, is_there=lambda life: life in there)
+
+    for letter in "abcdefabcdef":
+        assert not (await begin(letter, f"life-{letter}", f"life-{letter}")).ended
+    begun = [await begin(letter, "one", "one", "life-f") for letter in "12345"]
+    assert [each.ended for each in begun] == [False, False, False, True, True], "its process alone died"
 
 
 # ------------------------------------------------------------------------- a program that is not deterministic

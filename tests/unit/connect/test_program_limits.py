@@ -131,7 +131,7 @@ async def test_while_all_have_too_much_ended_ones_go_the_oldest_end_first(progra
     size = (await usages(program_pair.here).count("%/a")).store_bytes
     for room, left in ((4, ["a", "b", "c", "goes-on"]), (3, ["a", "b", "goes-on"]), (1, ["goes-on"])):
         await limit(program_pair, int((room + 0.5) * size))
-        await program_pair.here._sweep_connect()
+        await program_pair.here.spark_connect.sweep_in_turn(program_pair.here.rounds)
         assert await there(program_pair) == left
     assert len(await program_pair.here._backend.scan_keys(Keyspace.ProgramCalls, limit=100)) == 10
 

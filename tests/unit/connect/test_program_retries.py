@@ -40,7 +40,7 @@ class Hosted(Attempt):
         request = pb.BeginProgramRequest(
             program_id=self.program, secret=self.secret, user=user, digest=job.graph.spec_digest
         )
-        self.begun = await hosted.programs.begin("", request, job_id)
+        self.begun = await hosted.programs.begin("", request, job_id=job_id)
         return self
 
     async def fail(self, failed=None):

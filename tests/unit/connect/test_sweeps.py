@@ -11,14 +11,14 @@ from onager.errors import DiskError
 from onager.exchange_layout import CHECKPOINTS
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import KEPT
-from onager.scheduler.app import _CONNECT_SWEEP_S
 from onager.scheduler.connect.checkpoints import GRACE_MS
 from onager.scheduler.connect.records import SessionKey
+from onager.scheduler.connect.service import SWEEP_S
 from tests.support.disks import FaultyDisk
 from tests.unit.scheduler.pair import Pair
 
 ANN = SessionKey("ann", str(uuid.UUID(int=1)))
-ROUND_MS = int(1000 * _CONNECT_SWEEP_S)
+ROUND_MS = int(1000 * SWEEP_S)
 NOTHING = ((), {})
 
 
@@ -49,7 +49,7 @@ async def test_in_each_round_one_scheduler_alone_removes_files(pair, clock):
         for name in names:
             scheduler = pair.schedulers[name]
             file = orphan(scheduler, clock)
-            await scheduler._sweep_connect()
+            await scheduler.spark_connect.sweep_in_turn(scheduler.rounds)
             mine += [] if file.exists() else [name]
         turns.append(mine)
     assert {len(mine) for mine in turns} == {1}
@@ -65,7 +65,7 @@ async def test_what_was_seen_in_the_rounds_of_others_counts_in_its_own(pair, clo
         """Do a round of one scheduler; the other one does nothing. Return whether it looked at the files."""
         clock.advance(ROUND_MS)
         file = orphan(pair.here, clock)
-        await pair.here._sweep_connect()
+        await pair.here.spark_connect.sweep_in_turn(pair.here.rounds)
         return not file.exists()
 
     kept = pb.ConnectEntry(kind=KEPT, name="connect-1", command=b"c")

@@ -42,6 +42,16 @@ async def test_a_drain_lets_tasks_finish_however_long_they_take():
         assert run.gateway.goodbyes
 
 
+async def test_a_drain_has_programs_go_on_elsewhere_at_once():
+    async with rig(drain_grace_ms=0, runs_programs=True) as run:
+        await run_a_task(run)
+        await run.gateway.requests.put(pb.AwaitRequestsResponse(drain=True))
+        outcome = await run.outcome
+        assert (outcome.ending, outcome.was_leaving) == (Ending.STOPPED, True)
+        assert run.worker.cancelled == [key(0)]
+        assert run.gateway.goodbyes
+
+
 async def test_a_signal_after_a_drain_sets_the_grace_and_a_second_one_ends_it():
     async with rig(drain_grace_ms=60_000) as run:
         await run_a_task(run)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,3 +42,13 @@ def test_an_attempt_that_cannot_go_on_ends_at_once_with_the_reason(name, grpc_co
     assert done.returncode == exit_code, done.stderr
     assert "why it ends" in done.stderr
     assert not done.stdout
+
+
+def test_a_plan_that_is_too_large_is_refused_where_it_is_made():
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    from onager.programs import stub
+
+    with pytest.raises(SparkConnectGrpcException, match="at most 16,777,216 are taken"):
+        stub._check_size(SimpleNamespace(ByteSize=lambda: 16 * 1024 * 1024 + 1))
+    stub._check_size(SimpleNamespace(ByteSize=lambda: 16 * 1024 * 1024))

@@ -116,10 +116,11 @@ class FakeContext:
         return "ipv4:192.0.2.1:1"
 
 
-async def register(pair):
-    """Register e1 with the scheduler here, which it polls."""
+async def register(pair, executor_id="e1", *, runs_programs=False):
+    """Register an executor with the scheduler here, which it polls."""
     request = pb.RegisterExecutorRequest(
-        executor_id="e1",
+        executor_id=executor_id,
+        runs_programs=runs_programs,
         incarnation="life",
         slots=4,
         protocol_version=PROTOCOL_VERSION,

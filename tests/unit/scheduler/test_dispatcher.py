@@ -30,7 +30,7 @@ from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.jobs.results import ResultStore
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.scheduler.policy.fair_queue import FairQueue
-from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.scheduler.policy.reservations import ExecutorReservation, Filled
 from onager.supervision import LoopEndedError
 from tests.support.waiting import HANGS_S
 from tests.unit.scheduler.parts import env, executors, stored, view
@@ -381,3 +381,19 @@ async def test_what_runs_out_of_memory_alone_ends_its_job_and_no_other(hall):
     outcome = hall.jobs.cached(JOB).graph.outcome
     assert isinstance(outcome, Failed)
     assert "ran out of memory" in outcome.failure.message
+
+
+async def test_a_slot_of_programs_that_becomes_free_takes_no_task_of_spark(hall):
+    await hall.running_job(tasks=2)
+    session = session_of()
+    hall.dispatcher._lanes = [*hall.dispatcher._lanes, Lane(_NoPrograms(), FairQueue(), is_of_programs=True)]
+    session.record = session.record.model_copy(update={"runs_programs": True})
+    freed = [_reservation(session)]
+    assert not (await hall.dispatcher.fill(session, freed)).launches
+    session.record = session.record.model_copy(update={"runs_programs": False})
+    assert len((await hall.dispatcher.fill(session, freed)).launches) == 1
+
+
+class _NoPrograms:
+    async def fill_reservations(self, reservations):
+        return Filled([], reservations)

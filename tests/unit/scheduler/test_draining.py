@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, NotFoundError
+from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.state_backend import OutcomeUnknown
 from tests.support.waiting import HANGS_S
@@ -45,6 +46,45 @@ async def test_one_that_leaves_already_is_not_reported_again(pair):
     assert not waiting.done()
     pair.here.release_polls()
     assert not (await asyncio.wait_for(waiting, HANGS_S)).drain
+
+
+async def register_beside(pair):
+    await register(pair)
+    await register(pair, "e1.programs", runs_programs=True)
+    assert pair.here.executors.taking_work(programs=True) == {"e1.programs"}
+
+
+async def test_what_runs_programs_beside_it_leaves_too_and_at_once(pair):
+    await register_beside(pair)
+    pair.here.executors.session("e1.programs").held = {TaskKey("p", 0, 0, 0, 0): 0.0}
+    request = pb.AwaitRequestsRequest(executor_id="e1.programs", incarnation="life", wait_ms=60_000)
+    waiting = asyncio.create_task(pair.here.gateway.AwaitRequests(request, CONTEXT))
+    await asyncio.sleep(0)
+    answer = await drain(pair.here)
+    assert (answer.running, answer.programs, answer.others) == (0, 1, 0)
+    assert (await asyncio.wait_for(waiting, HANGS_S)).drain
+    assert pair.here.executors.taking_work(programs=True) == frozenset()
+    await pair.there.executors.refresh()
+    assert pair.there.executors.taking_work(programs=True) == frozenset()
+    listed = await pair.here.service.ListExecutors(pb.ListExecutorsRequest(), CONTEXT)
+    assert [(e.executor_id, e.state, e.program_slots) for e in listed.executors] == [("e1", "draining", 0)]
+
+
+async def test_an_executor_that_leaves_by_itself_takes_no_programs_either(pair):
+    await register_beside(pair)
+    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", draining=True)
+    await pair.here.gateway.Heartbeat(beat, CONTEXT)
+    assert pair.here.executors.taking_work(programs=True) == frozenset()
+    await register(pair, "e1.programs", runs_programs=True)  # it was started again, knowing nothing
+    await pair.here.gateway.Heartbeat(beat, CONTEXT)
+    assert pair.here.executors.taking_work(programs=True) == frozenset()
+
+
+async def test_what_runs_programs_is_drained_with_its_executor_only(pair):
+    await register_beside(pair)
+    with pytest.raises(NotFoundError, match=r"there is no executor e1\.programs"):
+        await pair.here.service.draining.drain("e1.programs", "")
+    assert pair.here.executors.taking_work(programs=True) == {"e1.programs"}
 
 
 async def test_a_repeated_call_says_so_and_everything_is_audited(pair):

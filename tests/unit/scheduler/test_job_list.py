@@ -95,3 +95,14 @@ async def test_what_makes_no_sense_is_refused(wanted, why):
     with pytest.raises(InvalidRequestError) as caught:
         await listed([], pb.ListJobsRequest(**wanted))
     assert why in str(caught.value)
+
+
+async def test_calls_of_programs_that_are_jobs_are_listed_when_they_are_asked_for():
+    heads = [
+        head(1, is_program=True),
+        head(2, labels={"connect.program": "ann/job-001"}),
+        head(3, labels={"connect.program": "%/of-another-machine"}),
+    ]
+    assert await ids(heads) == [3, 1]
+    assert await ids(heads, steps=True) == [3, 2, 1]
+    assert await ids(heads, labels={"connect.program": "ann/job-001"}) == [2]
