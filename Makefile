@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: docs machines help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos lint check format reference protocol page pictures bench figures clean
+.PHONY: docs machines help setup setup-dev demo cluster test test-all test-compose test-deploy test-etcd simulate chaos chaos-programs lint check format reference protocol page pictures bench figures clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -22,6 +22,7 @@ help:
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
 	@echo "make machines   three machines as namespaces of this one, cut off, stopped, gone (ONLY=TEXT: these faults)"
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, STREAMING=1, FROM_VERSION=DIRECTORY)"
+	@echo "make chaos-programs   programs of PySpark under which everything is killed (KILLS=200, SEED=1, BACKEND=leveldb or etcd)"
 	@echo "make test-all   every test with every case, and TPC-H distributed, and in a Spark cluster, in every way"
 	@echo "make test-compose   docker-compose.yml with a real engine: built, used, killed; needs docker.io and docker-compose"
 	@echo "make test-etcd   the tests of the store on the newest etcd; needs Go"
@@ -69,6 +70,11 @@ machines: setup-dev
 MINUTES ?= 5
 chaos: setup-dev
 	$(with_java) $(PYTHON) -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ROLLING),--rolling) $(if $(STREAMING),--streaming) $(if $(FROM_VERSION),--from-version $(FROM_VERSION)) --json var/chaos.json
+
+KILLS ?= 200
+BACKEND ?= leveldb
+chaos-programs: setup-dev
+	$(with_java) $(PYTHON) -m tests.chaos.programs --kills $(KILLS) --backend $(BACKEND) $(if $(SEED),--seed $(SEED)) --json var/programs-$(BACKEND).json
 
 lint: setup-dev
 	$(PYTHON) -m ruff format --check .

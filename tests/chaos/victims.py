@@ -1,6 +1,6 @@
 """Small clusters whose processes can be killed by name, and start again at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -28,8 +28,19 @@ class Victims(Protocol):
     schedulers: tuple[str, ...]
     executors: tuple[str, ...]
 
-    def kill(self, kind: str, name: str) -> bool:
-        """Kill a scheduler, an executor with all that it has started, or its JVM alone; return whether it was there."""
+    def kill(self, kind: str, name: str, *, is_alone: bool = False) -> bool:
+        """Kill a scheduler, an executor, or its JVM; return whether it was there.
+
+        All that an executor has started is killed with it, unless *is_alone*.
+        """
+        ...
+
+    def kill_schedulers(self) -> None:
+        """Kill all schedulers at once."""
+        ...
+
+    def process(self, name: str) -> psutil.Process:
+        """Return the process of a scheduler or an executor."""
         ...
 
 
@@ -43,7 +54,7 @@ class _One:
         self._cluster = cluster
         self.client = onager.connect(cluster.address, retry_timeout_s=_PATIENCE_S)
 
-    def kill(self, kind: str, name: str) -> bool:
+    def kill(self, kind: str, name: str, *, is_alone: bool = False) -> bool:
         if kind == SCHEDULER:
             assert self._cluster.scheduler is not None
             self._cluster.scheduler.kill()
@@ -54,9 +65,17 @@ class _One:
             return _kill([jvm] if (jvm := process.jvm()) else [])
         below = process.descendants()
         process.kill()
-        _kill(below)
+        _kill([] if is_alone else below)
         self._cluster.launch_executor(name, slots=1)
         return True
+
+    def kill_schedulers(self) -> None:
+        self.kill(SCHEDULER, SCHEDULER)
+
+    def process(self, name: str) -> psutil.Process:
+        found = self._cluster.scheduler if name == SCHEDULER else self._cluster.executors[name]
+        assert found is not None
+        return psutil.Process(found.pid)
 
 
 class _Three:
@@ -68,15 +87,25 @@ class _Three:
         self.executors = tuple(part.name for part in cluster.named(EXECUTOR))
         self.client = onager.connect(cluster.addresses, retry_timeout_s=_PATIENCE_S)
 
-    def kill(self, kind: str, name: str) -> bool:
+    def kill(self, kind: str, name: str, *, is_alone: bool = False) -> bool:
         part = self._cluster.parts[name]
         below = children(psutil.Process(part.pid)) if part.is_running else []
         if kind == JVM:
             return _kill([each for each in below if each.name() == "java"])
         part.kill()
-        _kill(below)
+        _kill([] if is_alone else below)
         part.start()
         return True
+
+    def kill_schedulers(self) -> None:
+        parts = [self._cluster.parts[name] for name in self.schedulers]
+        for part in parts:
+            part.kill()
+        for part in parts:
+            part.start()
+
+    def process(self, name: str) -> psutil.Process:
+        return psutil.Process(self._cluster.parts[name].pid)
 
 
 def _kill(processes: list[psutil.Process]) -> bool:
@@ -87,10 +116,10 @@ def _kill(processes: list[psutil.Process]) -> bool:
 
 
 @contextmanager
-def one(directory: Path) -> Iterator[Victims]:
-    """Run one scheduler on LevelDB, with its logs in *directory*."""
+def one(directory: Path, environment: Mapping[str, str] | None = None) -> Iterator[Victims]:
+    """Run one scheduler on LevelDB, with its logs in *directory*; *environment* goes to all processes."""
     cluster = Cluster(directory)
-    cluster.environment.update(_MAX_FAILURES)
+    cluster.environment.update({**_MAX_FAILURES, **(environment or {})})
     try:
         cluster.start_scheduler()
         for name in _One.executors:
@@ -104,9 +133,9 @@ def one(directory: Path) -> Iterator[Victims]:
 
 
 @contextmanager
-def three(directory: Path) -> Iterator[Victims]:
-    """Run three schedulers over etcd, with their logs in *directory*."""
-    with three_schedulers(directory, _MAX_FAILURES) as cluster:
+def three(directory: Path, environment: Mapping[str, str] | None = None) -> Iterator[Victims]:
+    """Run three schedulers over etcd, with their logs in *directory*; *environment* goes to all processes."""
+    with three_schedulers(directory, {**_MAX_FAILURES, **(environment or {})}) as cluster:
         made = _Three(cluster)
         with made.client:
             yield made
