@@ -2,16 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import structlog
 
+from onager.executor.attempt_logs import LINE_BYTES
 from onager.program_output import FAILED, LIVE, LOST, MAX_TEXT, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
 from onager.protocol import onager_pb2 as pb
 
 _ROOT: Final = "0"
 _CHUNK: Final = 64 * 1024
+_BLOCK: Final = LINE_BYTES
 
 log = structlog.get_logger()
 
@@ -19,12 +21,15 @@ log = structlog.get_logger()
 class Printed:
     """Reads what a process prints until it has closed everything; keeps what no earlier attempt has printed."""
 
-    def __init__(self, kept: OutputFolder, shown: dict[str, int], on_line: Callable[[str], None]) -> None:
-        """*shown*: the last call of each task behind which earlier attempts have printed; *on_line* gets each line."""
+    def __init__(self, kept: OutputFolder, shown: dict[str, int], on_lines: Callable[[str], None]) -> None:
+        """*shown*: the last call of each task behind which earlier attempts have printed.
+
+        *on_lines* gets all lines, some at a time.
+        """
         self._kept = kept
         self._is_live = not shown.get(_ROOT)
         self._number = shown.get(_ROOT, 0)
-        self._on_line = on_line
+        self._on_lines = on_lines
         self._rest = {STDOUT: b"", STDERR: b""}
         self._has_space = True
         self._turn = asyncio.Lock()
@@ -42,7 +47,7 @@ class Printed:
         )
         for rest in self._rest.values():
             if rest:
-                self._on_line(rest.decode(errors="replace"))
+                self._on_lines(rest.decode(errors="replace"))
 
     async def _raw(self, descriptor: int, stream: int) -> None:
         def take(content: bytes) -> bytes:
@@ -74,7 +79,7 @@ class Printed:
             self._keep(Frame(STDOUT, self._number, _ROOT, content[:MAX_TEXT]))
             return b""
         for frame in found:
-            if frame.stream == FAILED:
+            if frame.stream == FAILED and frame.text.isdigit():
                 self.failed = pb.FailedCall(task=frame.task, number=frame.number, tasks=int(frame.text))
                 continue
             if frame.task == _ROOT:
@@ -97,9 +102,19 @@ class Printed:
             if self._has_space:
                 self._has_space = False
                 log.warning("output_not_kept", error=str(error))
-        *lines, self._rest[frame.stream] = (self._rest[frame.stream] + frame.text).split(b"\n")
-        if len(self._rest[frame.stream]) > _CHUNK:
-            lines.append(self._rest[frame.stream])
-            self._rest[frame.stream] = b""
-        for line in lines:
-            self._on_line(line.decode(errors="replace"))
+        text = self._rest[frame.stream] + frame.text
+        end = text.rfind(b"\n") + 1
+        if len(text) - end > _CHUNK:
+            end = len(text)
+        self._rest[frame.stream] = text[end:]
+        for lines in _blocks(text[:end]):
+            self._on_lines(lines.decode(errors="replace"))
+
+
+def _blocks(text: bytes) -> Iterator[bytes]:
+    """Yield the lines of *text*, short ones together: one by one they would keep this process from all else."""
+    start = 0
+    while start < len(text):
+        end = text.rfind(b"\n", start, start + _BLOCK) + 1 or text.find(b"\n", start) + 1 or len(text)
+        yield text[start:end].removesuffix(b"\n")
+        start = end
