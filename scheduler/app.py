@@ -354,7 +354,7 @@ class SchedulerApp:
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
             sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
-            connect=every(_ROUND_LOOK_S, partial(self.spark_connect.sweep_in_turn, self.rounds)),
+            connect=every(_ROUND_LOOK_S, self._sweep_connect),
             programs=every(_PROGRAMS_LOOK_S, self.hosted.close_ended),
         )
 
@@ -468,6 +468,9 @@ class SchedulerApp:
             self.dispatcher.nudge(
                 lambda session: not (session.is_draining or session.is_gone or session.record.runs_programs), at_most=1
             )
+
+    async def _sweep_connect(self) -> None:
+        await self.spark_connect.sweep_in_turn(self.rounds)
 
     async def sweep(self) -> None:
         """Look for work that no event announced.

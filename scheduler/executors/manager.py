@@ -1,6 +1,5 @@
 """Manages executors: registration, leases, drain, and loss by lease, by connection, by process and by farewell."""
 
-import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -311,8 +310,7 @@ class ExecutorManager:
             return False
         if not await self._update(session.executor_id, session.incarnation, _if_alive(no_space=why_none)):
             return False
-        log.log(
-            logging.WARNING if why_none else logging.INFO,
+        (log.warning if why_none else log.info)(
             "executor_without_space" if why_none else "executor_has_space",
             executor_id=session.executor_id,
             reason=why_none,
@@ -434,7 +432,7 @@ class ExecutorManager:
         self, record: ExecutorRecord, reason: str, *, has_left: bool = False, death: JvmDeath | None = None
     ) -> None:
         what = {"executor_id": record.executor_id, "incarnation": record.incarnation, "reason": reason}
-        log.log(logging.INFO if has_left else logging.WARNING, "executor_left" if has_left else "executor_lost", **what)
+        (log.info if has_left else log.warning)("executor_left" if has_left else "executor_lost", **what)
         await self._losses.tell(record.executor_id, record.incarnation, reason, death)
 
     async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:
