@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import onager
 from onager.cli.exits import ExitCode, fail
+from onager.cli.interrupts import wish
 from onager.client.program import ProgramHandle
 from onager.errors import JobEndedError
 
@@ -51,14 +52,7 @@ def _exit_code(program: ProgramHandle) -> int:
 
 def _interrupted(program: ProgramHandle) -> None:
     """Ask whether to go on; if not, kill or leave the program, and end this process."""
-    answer = "d"
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        print(f"\nprogram {program.id}: (c)ancel it, (d)etach and let it run, or press enter to see its output again? ",
-              end="", file=sys.stderr, flush=True)  # fmt: skip
-        try:
-            answer = sys.stdin.readline().strip().lower()[:1]
-        except KeyboardInterrupt:
-            answer = "d"
+    answer = wish(f"program {program.id}", "see its output again")
     if answer == "c":
         program.cancel("interrupted by the user")
         fail(f"program {program.id} is cancelled", ExitCode.JOB_FAILED)

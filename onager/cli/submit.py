@@ -11,6 +11,7 @@ from typing import Any
 import onager
 from onager.cli import output
 from onager.cli.exits import ExitCode, fail
+from onager.cli.interrupts import wish
 from onager.cli.live import progress_view
 from onager.client import JobHandle, JobProgress, OnagerClient
 from onager.client.spec import View, views_from
@@ -108,14 +109,7 @@ def _wait(job: JobHandle) -> JobProgress:
 
 def _interrupted(job: JobHandle) -> None:
     """Ask whether to continue waiting; if not, cancel or detach the job, and end the process."""
-    answer = "d"
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        print(f"\njob {job.id}: (c)ancel it, (d)etach and let it run, or press enter to keep waiting? ",
-              end="", file=sys.stderr, flush=True)  # fmt: skip
-        try:
-            answer = sys.stdin.readline().strip().lower()[:1]
-        except KeyboardInterrupt:
-            answer = "d"
+    answer = wish(f"job {job.id}", "keep waiting")
     if answer == "c":
         state = job.cancel("interrupted by the user")
         fail(f"job {job.id} is {state}", ExitCode.JOB_FAILED)
