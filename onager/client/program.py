@@ -184,9 +184,10 @@ def _check(path: Path, spec: pb.ProgramSpec) -> None:
         return
     try:
         compile(spec.source, path.name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise InvalidRequestError(f"{path}{where}: this is no program of Python: {error}") from None
+    except SyntaxError as error:
+        raise InvalidRequestError(f"{path}, line {error.lineno}: this is no program of Python: {error.msg}") from None
+    except ValueError as error:
+        raise InvalidRequestError(f"{path}: this is no program of Python: {error}") from None
 
 
 def _content(path: Path, what: str) -> bytes:
