@@ -185,6 +185,7 @@ class BareCluster:
         variables = {
             "SCHEDULER": ",".join(self.addresses),
             "SLOTS": str(slots),
+            "PROGRAM_SLOTS": "0",
             "EXCHANGE_DIR": str(self._directory / "exchange"),
             "EXECUTOR_ID": name,
             **({} if mode == "pull" else {"MODE": mode}),

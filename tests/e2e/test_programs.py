@@ -53,16 +53,7 @@ def wait_for(program: ProgramHandle, text: str) -> None:
 def process_of(cluster: Cluster, program: ProgramHandle) -> psutil.Process:
     """Return the process of a program."""
 
-    def found() -> psutil.Process | None:
-        for process in psutil.Process(cluster.executors["e-1"].pid).children(recursive=True):
-            try:
-                if Path(process.cwd()).name == "work" and "python" in process.name():
-                    return process
-            except psutil.Error:
-                continue
-        return None
-
-    return until(found, f"the process of {program.id}")
+    return until(cluster.executors["e-1"].program, f"the process of {program.id}")
 
 
 def host_of(cluster: Cluster) -> psutil.Process:

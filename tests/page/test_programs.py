@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 import httpx
-import psutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
@@ -55,18 +54,6 @@ def program_page(browser, spark_cluster) -> Iterator[Page]:
         watched.check()
 
 
-def kill(cluster: Cluster) -> None:
-    """Kill the process of the program that runs."""
-
-    def found() -> psutil.Process | None:
-        for process in psutil.Process(cluster.executors["e-1"].pid).children(recursive=True):
-            if "onager.programs.__main__" in " ".join(process.cmdline()):
-                return process
-        return None
-
-    until(found, "the process of the program").kill()
-
-
 def call_at(page: Page, line: str):
     return page.get_by_role("list", name="Calls").get_by_role("listitem").filter(has_text=line)
 
@@ -82,7 +69,7 @@ def test_it_shows_attempts_calls_and_output_of_a_program_that_is_killed(program_
     expect(output).to_contain_text("done 2\nwatch out")
     expect(output.locator(".bad")).to_contain_text("watch out")
     expect(call_at(page, "paged.py:5").last).to_contain_text("done")
-    kill(spark_cluster)
+    until(spark_cluster.executors["e-1"].program, "the process of the program").kill()
     expect(standing).to_contain_text("Attempts2")
     expect(call_at(page, "paged.py:5").last).to_contain_text("attempt 1, earlier")
     (tmp_path / "go-on").touch()

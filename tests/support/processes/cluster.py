@@ -88,6 +88,10 @@ class Process:
     def jvm(self) -> psutil.Process | None:
         return next((p for p in self.descendants() if _name(p) == "java"), None)
 
+    def program(self) -> psutil.Process | None:
+        """Return the process of the program that this executor runs."""
+        return next((p for p in self.descendants() if _runs_a_program(p)), None)
+
     def rss(self) -> int:
         return psutil.Process(self.pid).memory_info().rss
 
@@ -100,6 +104,13 @@ def _name(process: psutil.Process) -> str:
         return process.name()
     except psutil.NoSuchProcess:
         return ""
+
+
+def _runs_a_program(process: psutil.Process) -> bool:
+    try:
+        return Path(process.cwd()).name == "work" and "python" in process.name()
+    except psutil.Error:
+        return False
 
 
 class Cluster:
