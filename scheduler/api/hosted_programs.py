@@ -15,7 +15,8 @@ from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
-from onager.scheduler.programs import ProgramKey, Programs
+from onager.scheduler.program_records import ProgramKey
+from onager.scheduler.programs import Programs
 from onager.scheduler.records import NOTHING_MORE, Extra
 
 log = structlog.get_logger(__name__)

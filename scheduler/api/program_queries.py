@@ -16,7 +16,8 @@ from onager.protocol.security import principal
 from onager.scheduler.api.job_queries import asked_job_id
 from onager.scheduler.disk import EXCHANGE
 from onager.scheduler.jobs.job_heads import JobHeads
-from onager.scheduler.programs import ProgramKey, Programs
+from onager.scheduler.program_records import ProgramKey
+from onager.scheduler.programs import Programs
 
 _LOOK_S: Final = 0.2
 """How often somebody who follows the output looks for more."""

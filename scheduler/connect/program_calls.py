@@ -24,7 +24,7 @@ from onager.scheduler.connect.records import OperationRecord, SessionKey
 from onager.scheduler.connect.running import job_id_of
 from onager.scheduler.outcome_files import OutcomeFiles
 from onager.scheduler.program_limits import MAX_CALLS, ProgramUsages, Usage
-from onager.scheduler.programs import Fence, ProgramKey, ProgramRecord, is_secret, knows, superseded, unknown
+from onager.scheduler.program_records import Fence, ProgramKey, ProgramRecord, is_secret, knows, superseded, unknown
 from onager.scheduler.records import Extra
 from onager.state_backend import ABSENT, Committed, Keyspace, KeyValue, Put, StateBackendClient, commit_settled
 

@@ -18,7 +18,8 @@ from onager.scheduler.connect.failures import ConnectError
 from onager.scheduler.connect.program_calls import CallRecord
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations, job_id_of
-from onager.scheduler.programs import ProgramKey, ProgramRecord, Programs, unknown
+from onager.scheduler.program_records import ProgramKey, ProgramRecord, unknown
+from onager.scheduler.programs import Programs
 from onager.scheduler.records import Extra
 from onager.state_backend import (
     Committed,

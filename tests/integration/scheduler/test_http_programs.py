@@ -9,7 +9,7 @@ from onager.clock import SystemClock
 from onager.exchange_layout import program_output
 from onager.program_output import STDERR, STDOUT, Frame, OutputFolder
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.programs import ProgramKey
+from onager.scheduler.program_records import ProgramKey
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.support.http import JSON, http_scheduler, stream
 from tests.support.waiting import eventually

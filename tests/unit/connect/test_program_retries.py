@@ -10,7 +10,7 @@ from onager.ids import JobId
 from onager.program_errors import ProgramGoesOnError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
-from onager.scheduler.programs import FailedCall, ProgramKey
+from onager.scheduler.program_records import FailedCall, ProgramKey
 from onager.state_backend import Keyspace
 from tests.unit.connect.recorded_program import KEY as SESSION_KEY
 from tests.unit.connect.recorded_program import (

@@ -6,7 +6,7 @@ from onager.errors import JobNotFoundError, NotFoundError
 from onager.exchange_layout import program_output
 from onager.program_output import STDOUT, Frame, OutputFolder
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.programs import ProgramKey
+from onager.scheduler.program_records import ProgramKey
 from tests.unit.scheduler.pair import FakeContext, Pair
 
 CONTEXT = FakeContext()

@@ -1,0 +1,176 @@
+"""What is stored of a program that outlives its processes: whose it is, and the attempt of it that counts."""
+
+import hashlib
+import hmac
+import re
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from onager.errors import NotFoundError
+from onager.program_errors import AttemptSupersededError
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.program_limits import Usage
+from onager.scheduler.records import Expected, Record
+from onager.state_backend import Keyspace
+
+_SECRET: Final = re.compile(r"[0-9a-f]{32,64}")
+
+
+class ProgramKey(NamedTuple):
+    """Whose program it is, by the name of a token (empty without tokens), and its id."""
+
+    owner: str
+    program_id: str
+
+    @property
+    def path(self) -> str:
+        """Return the key in the store."""
+        return f"{quote(self.owner, safe='') or '%'}/{self.program_id}"
+
+    @property
+    def place(self) -> tuple[Keyspace, str]:
+        """Return where its record is."""
+        return Keyspace.Programs, self.path
+
+
+class FailedCall(Record):
+    """A call whose error has ended a program."""
+
+    task: str
+    number: int
+    tasks: int = 0
+    """How many tasks its task had started by then."""
+
+    def is_before(self, task: str, number: int) -> bool:
+        """Return whether another call was made behind it, by the same task, or by one that this has started since."""
+        if task == self.task:
+            return number >= self.number
+        child = task.removeprefix(f"{self.task}.").partition(".")[0]
+        return task.startswith(f"{self.task}.") and int(child) >= self.tasks
+
+    @property
+    def message(self) -> pb.FailedCall:
+        """Return it as a message."""
+        return pb.FailedCall(task=self.task, number=self.number, tasks=self.tasks)
+
+
+class RetriedFrom(Record):
+    """From where a program was gone on with after its end."""
+
+    attempt: int
+    """The last one before."""
+    call: FailedCall | None = None
+    """From which on calls were made again, if there was one."""
+
+    @property
+    def message(self) -> pb.RetriedFrom:
+        """Return it as a message."""
+        return pb.RetriedFrom(attempt=self.attempt, call=None if self.call is None else self.call.message)
+
+
+class ProgramRecord(Record):
+    """A program, and the attempt of it that counts."""
+
+    owner: str
+    program_id: str
+    user: str
+    """Whose its sessions are: who began it, whoever goes on with it."""
+    seed: str
+    """What its own random numbers follow from."""
+    attempt: int
+    digest: str = ""
+    """SHA-256 of the program's file."""
+    arguments: str = ""
+    """As a JSON array."""
+    secret_digest: str
+    """SHA-256 of what only this attempt knows."""
+    calls_before: int = 0
+    """Calls that were recorded when the attempt began."""
+    store_bytes_before: int = 0
+    """What these have in the store."""
+    file_bytes_before: int = 0
+    """And in files."""
+    barren: int = 0
+    """Attempts before it, in a row, that recorded nothing new."""
+    began_ms: int = 0
+    """When the first attempt began."""
+    attempt_ms: int = 0
+    """When this one did."""
+    host: str = ""
+    """The life of the executor that runs this one; empty for a program of another machine."""
+    ended_ms: int = 0
+    """When the program ended; 0: it has not."""
+    exit_code: int = 0
+    why_ended: str = ""
+    """Why, unless it ended by itself."""
+    failed: FailedCall | None = None
+    """The call whose error ended it, if one did."""
+    job_id: str = ""
+    """The job that goes on with it: its own, or that of its last retry; empty for a program of another machine."""
+    retried: tuple[RetriedFrom, ...] = ()
+    """One for each retry."""
+    retry_says: str = ""
+    """What the last retry found, for people."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether it has ended, and not by itself with exit code 0."""
+        return bool(self.ended_ms) and bool(self.exit_code or self.why_ended)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Return whether calls of it may come: it has not ended, or a retry goes on with it."""
+        return not self.ended_ms or (self.has_failed and bool(self.job_id))
+
+    @property
+    def key(self) -> ProgramKey:
+        """Return the program's key."""
+        return ProgramKey(self.owner, self.program_id)
+
+    @property
+    def usage_before(self) -> Usage:
+        """Return what was recorded when the attempt began."""
+        return Usage(self.calls_before, self.store_bytes_before, self.file_bytes_before)
+
+    @property
+    def folder(self) -> str:
+        """Return the name of the folder of its files, which no other program has, nor a later one of its id."""
+        return hashlib.sha256(f"files of {self.seed}".encode()).hexdigest()[:32]
+
+
+class Fence(NamedTuple):
+    """What a write of an attempt expects, so that none of an earlier attempt has an effect."""
+
+    key: ProgramKey
+    revision: int
+
+    @property
+    def expected(self) -> Expected:
+        """Return what a transaction expects."""
+        return {self.key.place: self.revision}
+
+
+def digest_of(secret: str) -> str:
+    """Return what is stored of the *secret* of an attempt."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def knows(record: ProgramRecord, secret: str) -> bool:
+    """Return whether *secret* is that of the attempt that counts."""
+    return hmac.compare_digest(record.secret_digest, digest_of(secret))
+
+
+def superseded(record: ProgramRecord, attempt: int) -> AttemptSupersededError:
+    """Return the error of an *attempt* that does not count any more."""
+    return AttemptSupersededError(record.program_id, attempt, record.attempt, has_ended=bool(record.ended_ms))
+
+
+def unknown(key: ProgramKey) -> NotFoundError:
+    """Return the error for a program that is not there."""
+    whose = f" of {key.owner}" if key.owner else ""
+    return NotFoundError(f"there is no program {key.program_id}{whose}")
+
+
+def is_secret(text: str) -> bool:
+    """Return whether *text* can be the secret of an attempt."""
+    return _SECRET.fullmatch(text) is not None
