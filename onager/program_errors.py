@@ -42,6 +42,24 @@ class NotDeterministicError(OnagerError):
         self.now = now
 
 
+class ProgramDiffersError(OnagerError):
+    """A mended program does not fit writes that are done: the program is put back to what it was."""
+
+    def __init__(self, why: str, recorded: str, mended: str, *, is_kept: bool = False) -> None:
+        advice = (
+            "Put writes that are new behind the call that failed"
+            if is_kept
+            else "Have it make the writes that are done as they are recorded, or let the record stand (--keep)"
+        )
+        super().__init__(
+            f"the retry is refused: {why}\n  recorded: {recorded}\n  mended:   {mended}\nNothing was written. {advice}"
+        )
+        self.why = why
+        self.recorded = recorded
+        self.mended = mended
+        self.is_kept = is_kept
+
+
 class ProgramLimitError(OnagerError):
     """A program has recorded as much as one may: it cannot go on, whoever begins it again."""
 

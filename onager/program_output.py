@@ -100,13 +100,17 @@ class Cut(NamedTuple):
 
     attempt: int
     """The last attempt before."""
-    task: str
-    number: int
-    tasks: int
+    task: str = ""
+    """Empty: another text of the program has gone on, and all that it prints is shown."""
+    number: int = 0
+    tasks: int = 0
     """How many tasks the task had started by then; later ones are started anew."""
 
     def apply(self, last: dict[str, int]) -> None:
         """Take out of *last* (see `shown`) what came behind."""
+        if not self.task:
+            last.clear()
+            return
         begin = f"{self.task}."
         for task in list(last):
             if task == self.task:

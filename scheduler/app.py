@@ -36,7 +36,7 @@ from onager.scheduler.cluster.rounds import Rounds
 from onager.scheduler.cluster.scheduler_calls import SchedulerCalls
 from onager.scheduler.cluster.scheduler_watch import SchedulerWatch
 from onager.scheduler.connect.assembly import spark_connect
-from onager.scheduler.connect.program_calls import list_calls
+from onager.scheduler.connect.call_lists import list_calls
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.bundles import ClusterView, Env, Store

@@ -71,6 +71,11 @@ def file_bytes_of(stored: bytes, what: str) -> int:
         raise StateCorruptError(f"{what} cannot be read: {error}") from error
 
 
+def _is_call(path: str) -> bool:
+    """Return whether a record is that of a call, and no mark."""
+    return path[-7:-6] == "/" and path[-6:].isdecimal()
+
+
 class ProgramUsages:
     """What each program has recorded, as far as this scheduler knows."""
 
@@ -108,7 +113,7 @@ class ProgramUsages:
         pages = each_page(self._backend.scan, Keyspace.ProgramCalls, f"{path}/", limit=_VALUES)
         async for page in pages:
             for item in page:
-                usage.calls += 1
+                usage.calls += _is_call(item.key)
                 usage.store_bytes += len(item.key) + len(item.value)
                 usage.file_bytes += file_bytes_of(item.value, f"ProgramCalls/{item.key}")
         return usage
@@ -138,7 +143,7 @@ class ProgramUsages:
         counted: dict[str, Usage] = {}
         for path in paths:
             pages = each_page(self._backend.scan_keys, Keyspace.ProgramCalls, f"{path}/", limit=_KEYS)
-            calls = sum([len(page) async for page in pages])
+            calls = sum([sum(map(_is_call, page)) async for page in pages])
             known = self._counted.get(path)
             counted[path] = known if known is not None and known.calls == calls else await self.count(path)
         self._counted = counted

@@ -61,11 +61,47 @@ class RetriedFrom(Record):
     """The last one before."""
     call: FailedCall | None = None
     """From which on calls were made again, if there was one."""
+    is_other: bool = False
+    """Whether another text of the program has gone on: all that it prints is shown."""
 
     @property
     def message(self) -> pb.RetriedFrom:
         """Return it as a message."""
-        return pb.RetriedFrom(attempt=self.attempt, call=None if self.call is None else self.call.message)
+        call = None if self.call is None else self.call.message
+        return pb.RetriedFrom(attempt=self.attempt, call=call, other=self.is_other)
+
+
+class Mended(NamedTuple):
+    """Another text of a program, that is to go on with its record."""
+
+    digest: str
+    keeps: bool = False
+    """Whether writes that are done stand, also where this one has other ones."""
+
+
+class Mending(Record):
+    """What a program was before a mended one took its place, whose calls are matched with what was recorded.
+
+    A mended program that ends before it has written anything is put back to this.
+    """
+
+    text: int
+    digest: str
+    job_id: str
+    ended_ms: int
+    exit_code: int
+    why_ended: str
+    failed: FailedCall | None = None
+    calls: int = 0
+    """That were recorded, and stand."""
+    earlier: int = 0
+    """Records of calls of all earlier texts."""
+    keeps: bool = False
+    """Whether writes that are done stand, also where the mended program has other ones."""
+    sessions: tuple[str, ...] = ()
+    """The paths of the sessions in which settings and views are made again."""
+    before: "Mending | None" = None
+    """What that text was gone on with from, if it was itself a mended one."""
 
 
 class ProgramRecord(Record):
@@ -111,6 +147,12 @@ class ProgramRecord(Record):
     """One for each retry."""
     retry_says: str = ""
     """What the last retry found, for people."""
+    text: int = 0
+    """The number of the program's text; 0: the first one. Each has its own records of calls."""
+    texts: int = 0
+    """The largest number of a text that was given."""
+    mending: Mending | None = None
+    """Of a mended program: with whose calls its own are matched."""
 
     @property
     def has_failed(self) -> bool:
@@ -130,12 +172,45 @@ class ProgramRecord(Record):
     @property
     def usage_before(self) -> Usage:
         """Return what was recorded when the attempt began."""
-        return Usage(self.calls_before, self.store_bytes_before, self.file_bytes_before)
+        earlier = 0 if self.mending is None else self.mending.earlier
+        return Usage(self.calls_before - earlier, self.store_bytes_before, self.file_bytes_before)
+
+    @property
+    def calls_path(self) -> str:
+        """Return the path below which the records of its calls are."""
+        return calls_path(self.key, self.text)
+
+    @property
+    def marks_path(self) -> str:
+        """Return the path below which marks are: of tasks whose calls are not in the record, and of a new write."""
+        return f"{self.key.path}/marks/v{self.text}"
+
+    @property
+    def written_mark(self) -> tuple[Keyspace, str]:
+        """Return the place that is taken once a mended program has begun a write of its own."""
+        return Keyspace.ProgramCalls, f"{self.marks_path}/written"
+
+    def put_back(self) -> "ProgramRecord":
+        """Return the record as it was before the program was mended; what was printed since counts for nothing."""
+        mending = self.mending
+        assert mending is not None
+        kept = {name: getattr(mending, name) for name in _PUT_BACK}
+        retried = (*self.retried, RetriedFrom(attempt=self.attempt, is_other=True))
+        changed = {"mending": mending.before, "retried": retried, "secret_digest": "", "retry_says": ""}
+        return self.model_copy(update={**kept, **changed})
 
     @property
     def folder(self) -> str:
         """Return the name of the folder of its files, which no other program has, nor a later one of its id."""
         return hashlib.sha256(f"files of {self.seed}".encode()).hexdigest()[:32]
+
+
+_PUT_BACK: Final = ("text", "digest", "job_id", "ended_ms", "exit_code", "why_ended", "failed")
+
+
+def calls_path(key: ProgramKey, text: int) -> str:
+    """Return the path below which the calls of a text of a program are recorded."""
+    return f"{key.path}/v{text}" if text else key.path
 
 
 class Fence(NamedTuple):

@@ -6,7 +6,7 @@ nothing.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 import structlog
@@ -19,6 +19,7 @@ from onager.scheduler.outcome_files import OutcomeFiles
 from onager.scheduler.program_limits import ProgramUsages, Usage
 from onager.scheduler.program_records import (
     FailedCall,
+    Mending,
     ProgramKey,
     ProgramRecord,
     RetriedFrom,
@@ -28,6 +29,7 @@ from onager.scheduler.program_records import (
     superseded,
     unknown,
 )
+from onager.scheduler.records import NOTHING_MORE, Extra
 from onager.state_backend import (
     ABSENT,
     Committed,
@@ -80,6 +82,10 @@ class Programs:
         self.usages = usages
         self.files = files
         self._retention_ms = retention_s * 1000
+        self.restore: Callable[[ProgramRecord], Awaitable[Extra]] = _nothing_more
+        """Returns what puts the sessions of a program back to what they were before it was mended."""
+        self.is_matching: Callable[[ProgramRecord], Awaitable[bool]] = _is_not
+        """Returns whether a mended program has not made all writes again that are done."""
 
     # ---------------------------------------------------------------- attempts
 
@@ -109,17 +115,16 @@ class Programs:
                 _check_same(before, request)
             usage = await self.usages.count(key.path)
             if before is not None and (before.ended_ms or knows(before, request.secret)):
-                return _begun(before, usage.calls)
+                return begun(before, usage.calls)
             if before is None:
                 record = self._first(key, request, host)
             else:
                 is_lost = bool(before.host) and not is_there(before.host)
                 record = self._next(before, request.secret, usage, host, is_lost=is_lost)
             record = record.model_copy(update={"job_id": job_id})
-            written = await commit_settled(self._backend, [Put(*key.place, record.encoded())], {key.place: revision})
-            if isinstance(written, Committed):
+            if await self._written(record, revision):
                 log.info("program_attempt", program_id=key.program_id, attempt=record.attempt, calls=usage.calls)
-                return _begun(record, usage.calls)
+                return begun(record, usage.calls)
         raise StateUnavailableError(f"attempts of program {key.program_id} begin too often: try again")
 
     def _first(self, key: ProgramKey, request: pb.BeginProgramRequest, host: str) -> ProgramRecord:
@@ -181,8 +186,7 @@ class Programs:
                 if failed.task
                 else None,
             }
-            ops = [Put(*key.place, record.model_copy(update=changes).encoded())]
-            if isinstance(await commit_settled(self._backend, ops, {key.place: revision}), Committed):
+            if await self._written(record.model_copy(update=changes), revision):
                 log.info("program_ended", program_id=key.program_id, exit_code=request.exit_code)
                 return
         raise StateUnavailableError(f"the end of program {key.program_id} could not be noted: try again")
@@ -198,14 +202,36 @@ class Programs:
             if record is None or record.ended_ms or (record.job_id or record.program_id) != job_id:
                 return False
             changes = {"ended_ms": self._clock.now_ms(), "exit_code": 1, "why_ended": why}
-            ops = [Put(*key.place, record.model_copy(update=changes).encoded())]
-            if isinstance(await commit_settled(self._backend, ops, {key.place: revision}), Committed):
+            if await self._written(record.model_copy(update=changes), revision):
                 log.info("program_closed", program_id=key.program_id, why=why)
                 return True
         raise StateUnavailableError(f"program {key.program_id} could not be ended: try again")
 
-    def reopened(self, record: ProgramRecord, job_id: str, says: str) -> ProgramRecord:
-        """Return the record of a program that has ended as the job *job_id* goes on with it; *says*: for people."""
+    async def _written(self, record: ProgramRecord, revision: int) -> bool:
+        """Write a record that was read at *revision*; return false if it has changed since.
+
+        With the end of a mended program that has written nothing, the program is put back to what it was before.
+        """
+        ops: list[Op] = [Put(*record.key.place, record.encoded())]
+        expected = {record.key.place: revision}
+        if record.mending is not None and record.has_failed and await self._backend.get(*record.written_mark) is None:
+            restored, more = await self.restore(record)
+            ops = [
+                Put(*record.key.place, record.put_back().encoded()),
+                DeleteRange(Keyspace.ProgramCalls, f"{record.calls_path}/"),
+                DeleteRange(Keyspace.ProgramCalls, f"{record.marks_path}/"),
+                *restored,
+            ]
+            expected |= {record.written_mark: ABSENT, **more}
+        return isinstance(await commit_settled(self._backend, ops, expected), Committed)
+
+    def reopened(
+        self, record: ProgramRecord, job_id: str, says: str, mended: tuple[str, Mending] | None = None
+    ) -> ProgramRecord:
+        """Return the record of a program that has ended as the job *job_id* goes on with it; *says*: for people.
+
+        *mended*: the digest of the mended program that does so, and what the program is now.
+        """
         changes = {
             "job_id": job_id,
             "ended_ms": 0,
@@ -214,9 +240,16 @@ class Programs:
             "failed": None,
             "secret_digest": "",  # no attempt counts before the next one begins
             "barren": -1,  # what came before is no attempt of this job
-            "retried": (*record.retried, RetriedFrom(attempt=record.attempt, call=record.failed)),
+            "retried": (
+                *record.retried,
+                RetriedFrom(attempt=record.attempt, call=record.failed, is_other=mended is not None),
+            ),
             "retry_says": says,
         }
+        if mended is not None:
+            digest, mending = mended
+            text = record.texts + 1
+            changes |= {"text": text, "texts": text, "digest": digest, "mending": mending}
         return record.model_copy(update=changes)
 
     async def folder(self, key: ProgramKey) -> str:
@@ -238,10 +271,11 @@ class Programs:
             began_ms=record.began_ms,
             attempt_ms=record.attempt_ms,
             ended_ms=record.ended_ms,
-            calls=(await self.usages.count(key.path)).calls,
+            calls=(await self.usages.count(key.path)).calls - (record.mending.earlier if record.mending else 0),
             job_id=record.job_id,
             retries=len(record.retried),
             retried=record.retry_says,
+            matching=await self.is_matching(record),
         )
 
     async def read(self, key: ProgramKey) -> tuple[ProgramRecord | None, int]:
@@ -334,7 +368,18 @@ def _check_same(before: ProgramRecord, request: pb.BeginProgramRequest) -> None:
     )
 
 
-def _begun(record: ProgramRecord, calls: int) -> pb.BeginProgramResponse:
+async def _is_not(_: ProgramRecord) -> bool:
+    return False
+
+
+async def _nothing_more(_: ProgramRecord) -> Extra:
+    return NOTHING_MORE
+
+
+def begun(record: ProgramRecord, calls: int) -> pb.BeginProgramResponse:
+    """Return the answer to who begins an attempt; *calls*: the records of calls that there are."""
+    if record.mending is not None:
+        calls = max(record.mending.calls, calls - record.mending.earlier)
     return pb.BeginProgramResponse(
         attempt=record.attempt,
         seed=record.seed,

@@ -37,7 +37,7 @@ from onager.executor.programs.process import Pipes, ProgramProcess, WarmProgram,
 from onager.executor.programs.relay import Name, Schedulers, relaying
 from onager.executor.warm.processes import NotStartedError, WarmProcesses
 from onager.ids import TaskKey
-from onager.program_errors import AttemptSupersededError
+from onager.program_errors import AttemptSupersededError, ProgramDiffersError
 from onager.program_output import Cut, OutputFolder, shown
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
@@ -176,7 +176,7 @@ class Attempt:
                 return await call()
             except (NotFoundError, AttemptSupersededError) as error:
                 raise _Over(FailureKind.TASK_KILLED, str(error)) from error
-            except InvalidRequestError as error:
+            except (InvalidRequestError, ProgramDiffersError) as error:
                 raise _Over(FailureKind.USER_ERROR, str(error)) from error
             except (StateCorruptError, SchemaVersionError) as error:
                 raise _Over(FailureKind.IO_ERROR, str(error)) from error
@@ -248,9 +248,9 @@ class Attempt:
 
 def _cuts(retried: Iterable[pb.RetriedFrom]) -> list[Cut]:
     return [
-        Cut(each.attempt, each.call.task, each.call.number, each.call.tasks)
+        Cut(each.attempt) if each.other else Cut(each.attempt, each.call.task, each.call.number, each.call.tasks)
         for each in retried
-        if each.HasField("call")
+        if each.other or each.HasField("call")
     ]
 
 

@@ -3,8 +3,10 @@
 import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import onager
+from onager.cli.exits import ExitCode, fail
 from onager.cli.output import print_json, print_table
 from onager.cli.programs import print_standing
 from onager.cli.times import LATENCY_HEADERS, far_text, latency_rows, shares_text
@@ -161,12 +163,22 @@ def cancel(scheduler: str, job_id: str, reason: str, output: str) -> None:
         print(f"job {job_id} is {state}")
 
 
-def retry(scheduler: str, job_id: str, output: str) -> None:
-    """Submit an ended job's specification again, and print the new job's id."""
+def retry(scheduler: str, job_id: str, output: str, *, mended: Path | None = None, keep: bool = False) -> None:
+    """Submit an ended job's specification again, and print the new job's id.
+
+    With the file of a *mended* program, once that fits what is written.
+    """
+    if keep and mended is None:
+        fail("--keep is about the writes of a mended program: give that program, too (--with FILE)", ExitCode.USAGE)
     with onager.connect(scheduler) as client:
-        new = client.job(job_id).retry()
+        if mended is None:
+            new = client.job(job_id).retry()
+        else:
+            new = client.program(job_id).retry(program=mended, keep=keep).job
         if retried := _retried(client, new.id):
             print(f"onager: {retried}", file=sys.stderr)
+        if mended is not None:
+            client.program(new.id).wait_until_matched()
     if output == "json":
         print_json({"job_id": new.id, "retry_of": job_id})
     else:

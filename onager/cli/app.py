@@ -422,13 +422,20 @@ def logs(
 @connecting
 def retry(
     job_id: Annotated[str, typer.Argument(metavar="ID")],
+    mended: Annotated[
+        Path | None,
+        typer.Option("--with", metavar="FILE", help="Go on with this mended program, if it fits what is written."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --with: what is written stands, also where the program differs.")
+    ] = False,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
     """Submit an ended job again as a new one, and print its id; a program goes on with what it has recorded."""
     from onager.cli import admin
 
-    admin.retry(scheduler, job_id, output)
+    admin.retry(scheduler, job_id, output, mended=mended, keep=keep)
 
 
 @app.command()

@@ -172,10 +172,15 @@ class JobHandle:
         Only an ended job can be retried: raises `JobNotEndedError` for others, and `NotFoundError` when the
         specification is not stored any more. A repeated call with the same *job_id* returns the same job.
         """
+        return self.retry_with(job_id, None)
+
+    def retry_with(self, job_id: str | None, mended: pb.MendedProgram | None) -> "JobHandle":
+        """Retry the program that this job is, by a mended one if one is given (`ProgramHandle.retry`)."""
         request = pb.RetryJobRequest(
             job_id=self._id,
             new_job_id=job_id or new_job_id(SystemClock()),
             protocol_version=PROTOCOL_VERSION,
+            mended=mended,
         )
         answer: pb.RetryJobResponse = self._connection.call("RetryJob", request)
         return JobHandle(self._connection, answer.job_id)

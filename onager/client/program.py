@@ -3,6 +3,7 @@
 import getpass
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ PathLike = str | os.PathLike[str]
 _ARCHIVES: Final = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
 _MODULES: Final = (".py", ".zip", ".egg")
 _STDERR: Final = 2
+_LOOK_S: Final = 0.3
+"""How often it is looked whether a mended program fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +126,45 @@ class ProgramHandle:
             raise progress.failure
         return info.exit_code
 
-    def retry(self, job_id: str | None = None) -> "ProgramHandle":
+    def retry(
+        self, job_id: str | None = None, *, program: PathLike | None = None, keep: bool = False
+    ) -> "ProgramHandle":
         """Go on with the program, which has failed or was cancelled, as a new job; return it once that is stored.
 
         What is recorded stands. The call whose error ended the program is made again, and those that were stopped with
         it; `info().retried` tells. Raises `ProgramGoesOnError` if it has not ended, or another retry goes on with it,
         and `NotFoundError` if its record is gone. A repeated call with the same *job_id* returns the same job.
+
+        *program*: the file of a mended program that goes on instead. Its calls are matched with what is recorded, and
+        the job fails before it has written anything if they do not fit the writes that are done; *keep*: these stand
+        all the same. `InvalidRequestError` for a file that cannot be read, or is no program, and for *keep* without
+        one.
         """
-        return ProgramHandle(self._connection, self.job.retry(job_id))
+        if program is None:
+            if keep:
+                raise InvalidRequestError("keep is about the writes of a mended program: give that program, too")
+            return ProgramHandle(self._connection, self.job.retry(job_id))
+        path = Path(program)
+        mended = pb.MendedProgram(file_name=path.name, source=_content(path, "the mended program"), keep=keep)
+        _check_source(path, mended.source)
+        return ProgramHandle(self._connection, self.job.retry_with(job_id, mended))
+
+    def wait_until_matched(self, timeout: float | None = None) -> None:
+        """Wait until a mended program has made all writes again that are done, or has ended.
+
+        `JobFailedError` if it does not fit them, or has failed before; `TimeoutError` after *timeout* seconds.
+        """
+        until_s = None if timeout is None else time.monotonic() + timeout
+        while True:
+            is_matching = self.info().matching
+            progress = self.job.progress()
+            if progress.failure is not None:
+                raise progress.failure
+            if not is_matching or progress.state.is_final:
+                return
+            if until_s is not None and time.monotonic() > until_s:
+                raise TimeoutError(f"program {self.id} still matches its calls with the record")
+            time.sleep(_LOOK_S)
 
     def cancel(self, reason: str = "") -> None:
         """Kill the program, and cancel what it runs."""
@@ -175,15 +209,23 @@ def program_message(
 
 
 def _check(path: Path, spec: pb.ProgramSpec) -> None:
+    _check_source(path, spec.source)
     if path.suffix.lower() == ".sql":
         try:
-            check_size(spec.source.decode())
             arguments_of(spec.arguments)
+        except ValueError as error:
+            raise InvalidRequestError(f"{path}: {error}") from None
+
+
+def _check_source(path: Path, source: bytes) -> None:
+    if path.suffix.lower() == ".sql":
+        try:
+            check_size(source.decode())
         except ValueError as error:
             raise InvalidRequestError(f"{path}: {error}") from None
         return
     try:
-        compile(spec.source, path.name, "exec", dont_inherit=True)
+        compile(source, path.name, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise InvalidRequestError(f"{path}, line {error.lineno}: this is no program of Python: {error.msg}") from None
     except ValueError as error:

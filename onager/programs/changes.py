@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from onager.programs.call_digest import knowing_functions, note_drawn
 from onager.programs.channels import way
 from onager.programs.stub import CALL, Program, Stub
 from onager.programs.tasks import current
@@ -30,7 +31,9 @@ class _OfTask:
         return getattr(self._module, name)
 
     def uuid4(self) -> uuid.UUID:
-        return current().uuid4()
+        drawn = current().uuid4()
+        note_drawn(str(drawn))
+        return drawn
 
     def randint(self, low: int, high: int) -> int:
         return current().draws.randint(low, high)
@@ -97,12 +100,14 @@ def change_pyspark(terms: Terms) -> None:
     _change_client(terms)
     _change_sessions(terms)
     _ask_anew()
+    from pyspark import cloudpickle as pickling
     from pyspark.cloudpickle import cloudpickle
     from pyspark.sql.connect.expressions import UnresolvedNamedLambdaVariable
     from pyspark.sql.connect.plan import LogicalPlan
 
     LogicalPlan._fresh_plan_id = staticmethod(lambda: current().plan_id())
     UnresolvedNamedLambdaVariable.fresh_var_name = staticmethod(lambda name: f"{name}_{current().variable()}")
+    pickling.dumps = knowing_functions(cloudpickle)
     cloudpickle.uuid = types.SimpleNamespace(uuid4=_Trackers(terms.seed).uuid4)
 
 

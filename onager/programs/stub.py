@@ -1,6 +1,7 @@
 """PySpark's calls of Spark Connect: each has a name, and is asked until there is an outcome."""
 
 import functools
+import hashlib
 import json
 import os
 import signal
@@ -10,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from onager.programs.call_digest import digest_of
 from onager.programs.channels import ERROR, Way
 from onager.programs.output import Output
 from onager.programs.tasks import CURRENT, ROOT, current
 
 CALL_HEADER = "onager-call"
 LINE_HEADER = "onager-line-bin"
+PLAN_HEADER = "onager-plan"
 RECORDED = "onager-recorded"
 """Trailing metadata of an error that is the outcome of a call."""
 LOST = 71
@@ -111,7 +114,7 @@ class Stub:
         return functools.partial(self._unary, method)
 
     def _unary(self, method: str, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Any:
-        named = () if method in _UNNUMBERED else naming(method)
+        named = () if method in _UNNUMBERED else naming(method, digest_of(method, request))
         if method == "AnalyzePlan":
             _check_size(request)
         how = {"metadata": (*metadata, *named), "timeout": timeout, **more}
@@ -123,15 +126,19 @@ class Stub:
             sizes: list[int] = []
             kind: Any = None
             is_cached = True
+            digests = []
             for request in requests:
                 content = request.SerializeToString()
                 kind = type(request)
                 spool.write(content)
                 sizes.append(len(content))
                 names = [each.name for each in request.batch.artifacts]
+                digests.append(digest_of("AddArtifacts", request))
                 names += [request.begin_chunk.name] if request.HasField("begin_chunk") else []
                 is_cached = is_cached and all(name.startswith("cache/") for name in names)
-            named = () if is_cached else naming("AddArtifacts")
+            named = (
+                () if is_cached else naming("AddArtifacts", hashlib.sha256("".join(digests).encode()).hexdigest()[:32])
+            )
 
             def again() -> Iterator[Any]:
                 spool.seek(0)
@@ -143,7 +150,7 @@ class Stub:
 
     def _execute(self, request: Any, *, metadata: Any = (), timeout: Any = None, **more: Any) -> Iterator[Any]:
         is_release = request.plan.command.HasField("remove_cached_remote_relation_command")
-        named = () if is_release else naming("ExecutePlan")
+        named = () if is_release else naming("ExecutePlan", digest_of("ExecutePlan", request))
         _check_size(request)
         if named:
             again = f" of retry {Program.retries}" if Program.retries else ""
@@ -274,8 +281,8 @@ def _check_size(request: Any) -> None:
         )
 
 
-def naming(method: str) -> tuple[tuple[str, Any], ...]:
-    """Return the metadata that name the next call of the task, of the *method*."""
+def naming(method: str, plan: str = "") -> tuple[tuple[str, Any], ...]:
+    """Return the metadata that name the next call of the task, of the *method*; *plan*: by `digest_of`."""
     task = current()
     name = task.call()
     Program.made += 1
@@ -283,7 +290,7 @@ def naming(method: str) -> tuple[tuple[str, Any], ...]:
         Program.failed = None
     if Program.output is not None and task.path == ROOT:
         Program.output.reached(task.calls)
-    return (CALL_HEADER, name), (LINE_HEADER, _line().encode())
+    return (CALL_HEADER, name), (LINE_HEADER, _line().encode()), (PLAN_HEADER, plan)
 
 
 def _line() -> str:

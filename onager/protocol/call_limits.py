@@ -34,6 +34,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
         "read large data from files instead of the query's text",
         "give fewer views, options, settings and files, or make several jobs of the query",
     ),
+    "RetryJob": MessageLimit(MAX_JOB_SPEC_BYTES + 64 * KIB, 1024, "put data into files, not into the mended program"),
     "ListExecutors": _WITHOUT_FIELDS,
     "ListSchedulers": _WITHOUT_FIELDS,
     "CheckState": _WITHOUT_FIELDS,

@@ -250,6 +250,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "user": LINE,
     },
     "BeginAttemptRequest": {**_LIFE, "secret": WORD, "user": LINE},
+    "MendedProgram": {"file_name": Text(255, is_id=True), "source": CODE},
     "ProgramFile": {"name": Text(255, is_id=True), "content": CODE, "use": WORD, "alias": Text(255, is_id=True)},
     "WatchJobRequest": {"job_id": ID},
     "WatchEventsRequest": {"job_id": ID},

@@ -231,16 +231,28 @@ class SubmitJobResponse(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., existed: _Optional[bool] = ...) -> None: ...
 
 class RetryJobRequest(_message.Message):
-    __slots__ = ("job_id", "new_job_id", "client_id", "protocol_version")
+    __slots__ = ("job_id", "new_job_id", "client_id", "protocol_version", "mended")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NEW_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    MENDED_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     new_job_id: str
     client_id: str
     protocol_version: int
-    def __init__(self, job_id: _Optional[str] = ..., new_job_id: _Optional[str] = ..., client_id: _Optional[str] = ..., protocol_version: _Optional[int] = ...) -> None: ...
+    mended: MendedProgram
+    def __init__(self, job_id: _Optional[str] = ..., new_job_id: _Optional[str] = ..., client_id: _Optional[str] = ..., protocol_version: _Optional[int] = ..., mended: _Optional[_Union[MendedProgram, _Mapping]] = ...) -> None: ...
+
+class MendedProgram(_message.Message):
+    __slots__ = ("file_name", "source", "keep")
+    FILE_NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    file_name: str
+    source: bytes
+    keep: bool
+    def __init__(self, file_name: _Optional[str] = ..., source: _Optional[bytes] = ..., keep: _Optional[bool] = ...) -> None: ...
 
 class RetryJobResponse(_message.Message):
     __slots__ = ("job_id", "existed")
@@ -925,7 +937,7 @@ class GetProgramRequest(_message.Message):
     def __init__(self, program_id: _Optional[str] = ...) -> None: ...
 
 class ProgramInfo(_message.Message):
-    __slots__ = ("program_id", "attempt", "ended", "exit_code", "why_ended", "began_ms", "attempt_ms", "ended_ms", "calls", "job_id", "retries", "retried")
+    __slots__ = ("program_id", "attempt", "ended", "exit_code", "why_ended", "began_ms", "attempt_ms", "ended_ms", "calls", "job_id", "retries", "retried", "matching")
     PROGRAM_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
@@ -938,6 +950,7 @@ class ProgramInfo(_message.Message):
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RETRIES_FIELD_NUMBER: _ClassVar[int]
     RETRIED_FIELD_NUMBER: _ClassVar[int]
+    MATCHING_FIELD_NUMBER: _ClassVar[int]
     program_id: str
     attempt: int
     ended: bool
@@ -950,7 +963,8 @@ class ProgramInfo(_message.Message):
     job_id: str
     retries: int
     retried: str
-    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ..., began_ms: _Optional[int] = ..., attempt_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., calls: _Optional[int] = ..., job_id: _Optional[str] = ..., retries: _Optional[int] = ..., retried: _Optional[str] = ...) -> None: ...
+    matching: bool
+    def __init__(self, program_id: _Optional[str] = ..., attempt: _Optional[int] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., why_ended: _Optional[str] = ..., began_ms: _Optional[int] = ..., attempt_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., calls: _Optional[int] = ..., job_id: _Optional[str] = ..., retries: _Optional[int] = ..., retried: _Optional[str] = ..., matching: _Optional[bool] = ...) -> None: ...
 
 class ListProgramCallsRequest(_message.Message):
     __slots__ = ("program_id", "after", "limit")
@@ -1088,12 +1102,14 @@ class BeginAttemptResponse(_message.Message):
     def __init__(self, begun: _Optional[_Union[BeginProgramResponse, _Mapping]] = ..., owner: _Optional[str] = ..., user: _Optional[str] = ..., folder: _Optional[str] = ..., program_id: _Optional[str] = ..., retried: _Optional[_Iterable[_Union[RetriedFrom, _Mapping]]] = ...) -> None: ...
 
 class RetriedFrom(_message.Message):
-    __slots__ = ("attempt", "call")
+    __slots__ = ("attempt", "call", "other")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     call: FailedCall
-    def __init__(self, attempt: _Optional[int] = ..., call: _Optional[_Union[FailedCall, _Mapping]] = ...) -> None: ...
+    other: bool
+    def __init__(self, attempt: _Optional[int] = ..., call: _Optional[_Union[FailedCall, _Mapping]] = ..., other: _Optional[bool] = ...) -> None: ...
 
 class EndAttemptRequest(_message.Message):
     __slots__ = ("task", "end")

@@ -97,6 +97,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.TargetExistsError: Codes(StatusCode.ALREADY_EXISTS, HTTPStatus.CONFLICT),
     program_errors.AttemptSupersededError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     program_errors.NotDeterministicError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
+    program_errors.ProgramDiffersError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     program_errors.ProgramGoesOnError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     program_errors.ProgramLimitError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.INSUFFICIENT_STORAGE),
 }

@@ -15,15 +15,19 @@ from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
-from onager.scheduler.program_records import ProgramKey
+from onager.scheduler.program_records import Mended, ProgramKey, ProgramRecord
 from onager.scheduler.programs import Programs
 from onager.scheduler.records import NOTHING_MORE, Extra
 
 log = structlog.get_logger(__name__)
 
 
-async def _never(key: ProgramKey, job_id: JobId) -> Extra:
+async def _never(key: ProgramKey, job_id: JobId, _: Mended | None) -> Extra:
     raise AssertionError(f"{job_id} goes on with {key} before calls are served")
+
+
+async def _is_checked(key: ProgramKey) -> None:
+    raise AssertionError(f"{key} ends before calls are served")
 
 
 @dataclass(eq=False, repr=False)
@@ -38,8 +42,10 @@ class HostedPrograms:
     """Cancels the operations of a program that run, by the path of its record."""
     is_there: Callable[[str], bool]
     """Returns whether an executor is there in this life, and does not leave."""
-    go_on: Callable[[ProgramKey, JobId], Awaitable[Extra]] = _never
+    go_on: Callable[[ProgramKey, JobId, Mended | None], Awaitable[Extra]] = _never
     """Returns what goes on with a program that has ended, once it is written with the new job."""
+    check_end: Callable[[ProgramKey], Awaitable[None]] = _is_checked
+    """Raises `ProgramDiffersError` if a mended program lacks a write that is done."""
     _ended: set[JobId] = field(default_factory=set)
     """Programs whose jobs have ended by another's word than their own, to be closed."""
 
@@ -74,6 +80,8 @@ class HostedPrograms:
     async def end(self, request: pb.EndAttemptRequest) -> None:
         """Note that a program has ended by itself; what it has left running is cancelled."""
         key = await self._key(JobId(request.task.job_id))
+        if not request.end.exit_code:
+            await self.check_end(key)
         await self.programs.end(key.owner, request.end)
         await self.interrupt(key.path)
 
@@ -90,11 +98,20 @@ class HostedPrograms:
         if await self.programs.close(key, job_id, why):
             await self.interrupt(key.path)
 
-    async def retried(self, job: StoredJob, new: JobId) -> tuple[str, Extra]:
+    async def retried(self, job: StoredJob, new: JobId, mended: Mended | None = None) -> tuple[str, Extra]:
         """Return the id of the program that the job *new* goes on with, which repeats *job*, and what it writes.
 
-        No id if the program never began. `InvalidRequestError` if it has succeeded or is another's, `NotFoundError` if
-        its record is gone, `ProgramGoesOnError` if another job goes on with it.
+        *mended*: the program that goes on, if it is another one. No id if the program never began.
+        `InvalidRequestError` if it has succeeded or is another's, `NotFoundError` if its record is gone,
+        `ProgramGoesOnError` if another job goes on with it.
+        """
+        key, record = await self.ended(job)
+        return ("", NOTHING_MORE) if record is None else (key.program_id, await self.go_on(key, new, mended))
+
+    async def ended(self, job: StoredJob) -> tuple[ProgramKey, ProgramRecord | None]:
+        """Return the program that a job, which has ended, was the last to go on with; None if it never began.
+
+        Errors as in `retried`.
         """
         job_id = JobId(job.graph.job_id)
         key = ProgramKey(job.header.principal, job.header.program_id or job_id)
@@ -105,14 +122,12 @@ class HostedPrograms:
             )
         await self.close(job_id, "its job has ended")
         record, _ = await self.programs.read(key)
-        if record is None:
-            if not job.header.program_id and not _was_handed_out(job.graph):
-                return "", NOTHING_MORE
+        if record is None and (job.header.program_id or _was_handed_out(job.graph)):
             raise NotFoundError(
                 f"what program {key.program_id} recorded is not there any more: submit it as a new one (onager run), "
                 "which does all its writes"
             )
-        return key.program_id, await self.go_on(key, new)
+        return key, record
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """Note a program whose job has ended, whoever drove it: that scheduler may be gone before it closes it."""

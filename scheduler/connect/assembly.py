@@ -1,12 +1,16 @@
 """Spark Connect, put together from the parts of a scheduler."""
 
+from functools import partial
+
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.artifacts import Artifacts
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.ended_calls import EndedCalls
+from onager.scheduler.connect.mended_sessions import put_back
 from onager.scheduler.connect.operations import Operations
 from onager.scheduler.connect.program_calls import ProgramCalls, ProgramStore
+from onager.scheduler.connect.program_matches import ProgramMatches
 from onager.scheduler.connect.program_retries import ProgramRetries
 from onager.scheduler.connect.running import RunningOperations
 from onager.scheduler.connect.service import SparkConnectService
@@ -49,8 +53,13 @@ def spark_connect(
     artifacts = Artifacts(sessions, settings.exchange_dir, places.check_exchange)
     checkpoints = Checkpoints(settings.exchange_dir, store.heads, clock)
     programs = service.programs
-    calls = ProgramCalls(ProgramStore(backend, clock, programs.files, programs.usages))
+    program_store = ProgramStore(backend, clock, programs.files, programs.usages)
+    matches = ProgramMatches(program_store, store.blobs)
+    calls = ProgramCalls(program_store, matches.match)
     ended = EndedCalls(calls, operations)
     retention.settle_calls = ended.settle
+    programs.is_matching = matches.is_matching
+    programs.restore = partial(put_back, backend)
+    service.hosted.check_end = matches.check_end
     service.hosted.go_on = ProgramRetries(backend, programs, running, ended).go_on
     return SparkConnectService(sessions, operations, running, artifacts, checkpoints, programs, calls, caches)

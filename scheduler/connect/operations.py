@@ -166,7 +166,9 @@ class Operations:
             if is_checkpoint:
                 job, applied = begun(session, operation.job_id)
             else:
-                reply = await self.ask(session, pb.ConnectCall(apply=content))
+                reply = await self._carried_out(session, operation, content)
+                if reply is None:
+                    return await self._find(operation)
                 job, applied = reply.job, reply.applied
             check_settings(applied.conf)
             responses = job.responses if job.work else applied.responses
@@ -195,11 +197,22 @@ class Operations:
             assert operation.call is not None
             return _Recorded(operation.call.record, operation.call.revision)
 
+    async def _carried_out(self, session: Session, operation: Operation, content: bytes) -> pb.ConnectReply | None:
+        """Return Spark's reply to a command; None if it cannot be carried out again, and what was recorded stands."""
+        try:
+            return await self.ask(session, pb.ConnectCall(apply=content))
+        except ConnectError as error:
+            if error.is_passing or operation.call is None or not await operation.call.let_stand():
+                raise
+            return None
+
     async def _recorded(
         self, session: Session, operation: Operation, record: OperationRecord, applied: pb.ConnectApplied
     ) -> int:
         """Write the record of a command, and what it changes; return the revision, 0 if something is not as it was."""
-        extra: Extra = ([Put(*operation.place, record.encoded())], {operation.place: ABSENT, **operation.fenced})
+        marks = () if operation.call is None else operation.call.marks
+        ops = [Put(*operation.place, record.encoded()), *marks]
+        extra: Extra = (ops, {operation.place: ABSENT, **operation.fenced})
         revision = 0
         if applied.changes:
             if (changed := await self.sessions.apply(session, applied, extra)) is not None:

@@ -7,40 +7,47 @@ transaction with the call's effect. Where there are too many responses for the s
 
 import base64
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from onager.clock import Clock
-from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
-from onager.ids import may_be_drawn
-from onager.program_errors import NotDeterministicError, ProgramLimitError
-from onager.protocol import onager_pb2 as pb
-from onager.protocol.security import PROGRAM_HEADER
+from onager.errors import NotFoundError, StateUnavailableError
+from onager.program_errors import NotDeterministicError
+from onager.scheduler.connect.call_names import TASK, CallName
 from onager.scheduler.connect.failures import OF_CALL, ConnectError, decoded, encoded
-from onager.scheduler.connect.program_targets import kind_of, target_of
-from onager.scheduler.connect.records import OperationRecord, SessionKey
-from onager.scheduler.connect.running import job_id_of
+from onager.scheduler.connect.program_targets import effect_of, kind_of, statement_of, target_of
+from onager.scheduler.connect.records import OperationRecord
 from onager.scheduler.outcome_files import OutcomeFiles
-from onager.scheduler.program_limits import MAX_CALLS, ProgramUsages, Usage
-from onager.scheduler.program_records import Fence, ProgramKey, ProgramRecord, is_secret, knows, superseded, unknown
+from onager.scheduler.program_limits import ProgramUsages, Usage
+from onager.scheduler.program_records import (
+    Fence,
+    ProgramKey,
+    ProgramRecord,
+    calls_path,
+    knows,
+    superseded,
+    unknown,
+)
 from onager.scheduler.records import Extra
-from onager.state_backend import ABSENT, Committed, Keyspace, KeyValue, Put, StateBackendClient, commit_settled
+from onager.state_backend import (
+    ABSENT,
+    Committed,
+    Keyspace,
+    KeyValue,
+    Put,
+    StateBackendClient,
+    commit_settled,
+)
 
-CALL_HEADER: Final = "onager-call"
-"""Metadata of a call that is recorded: ``TASK/NUMBER``."""
-LINE_HEADER: Final = "onager-line-bin"
-"""Metadata of a call: the file and the line of the program that makes it."""
-_TASK: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,20}")
 _PATH: Final = re.compile(
-    rf"(?P<program>[^/\s]{{1,1024}}/[a-z0-9-]{{1,63}})/(?P<task>{_TASK.pattern})/(?P<number>[0-9]{{6}})"
+    rf"(?P<program>[^/\s]{{1,1024}}/[a-z0-9-]{{1,63}})(/v(?P<text>[0-9]{{1,6}}))?/(?P<task>{TASK.pattern})"
+    r"/(?P<number>[0-9]{6})"
 )
 """The key of a record."""
 _GOES_ON: Final = "ReattachExecute"
 """The method that goes on with the responses to a call, under its name."""
-_LINE_CHARS: Final = 256
-_ERROR_CHARS: Final = 1000
 _TRIES: Final = 20
 
 Outcome = dict[str, Any]
@@ -62,6 +69,16 @@ class CallRecord(OperationRecord):
     session_id: str = ""
     line: str = ""
     """Where in the program it stands: file and line."""
+    effect: str = ""
+    """What it does, as an `Effect`; empty if it was recorded by a version that did not say."""
+    plan: str = ""
+    """A digest of what it asks for, without what PySpark draws or counts; empty if its kind says all."""
+    statement: str = ""
+    """The beginning of a statement of SQL that writes."""
+    position: int = 0
+    """In a mended program: the number of the last call of the same task, as it was before, that was matched by then."""
+    of: str = ""
+    """In a mended program: the path of the record that has its outcome; empty: it ran."""
     attempt: int = 0
     """The attempt that made it."""
     operation_id: str = ""
@@ -78,53 +95,6 @@ class CallRecord(OperationRecord):
     is_done: bool = False
     is_stopped: bool = False
     """Whether its job was cancelled since the program had ended: a retry makes the call again."""
-
-
-class CallName(NamedTuple):
-    """How a call names itself: its program and attempt, and its place in the program."""
-
-    program_id: str
-    attempt: int
-    secret: str
-    task: str = ""
-    """Which of the program's threads makes it, as a path; empty with *number* 0: a call that is not recorded."""
-    number: int = 0
-    line: str = ""
-
-    @property
-    def is_recorded(self) -> bool:
-        """Return whether the outcome is recorded."""
-        return self.number > 0
-
-    @property
-    def shown(self) -> str:
-        """Return the call, and where in the program it stands."""
-        return f"{self} at {self.line}" if self.line else str(self)
-
-    def __str__(self) -> str:
-        return f"call {self.number} of task {self.task}"
-
-
-def call_name(metadata: Iterable[tuple[str, Any]]) -> CallName | None:
-    """Return how a call names itself by its metadata; None for one that is not of a program."""
-    found = {key: value for key, value in metadata if key in (PROGRAM_HEADER, CALL_HEADER, LINE_HEADER)}
-    if PROGRAM_HEADER not in found:
-        return None
-    program_id, _, rest = str(found[PROGRAM_HEADER]).partition("/")
-    attempt, _, secret = rest.partition("/")
-    if not (may_be_drawn(program_id) and re.fullmatch(r"[1-9][0-9]{0,5}", attempt) and is_secret(secret)):
-        raise InvalidRequestError(f"the metadata {PROGRAM_HEADER} is no ID/ATTEMPT/SECRET of a program")
-    named = CallName(program_id, int(attempt), secret)
-    if CALL_HEADER not in found:
-        return named
-    task, _, number = str(found[CALL_HEADER]).partition("/")
-    if not (_TASK.fullmatch(task) and re.fullmatch(r"[1-9][0-9]{0,5}", number)):
-        raise InvalidRequestError(f"the metadata {CALL_HEADER} is no TASK/NUMBER of a call")
-    line = bytes(found.get(LINE_HEADER, b"")).decode(errors="replace")[:_LINE_CHARS]
-    named = named._replace(task=task, number=int(number), line=line)
-    if named.number > MAX_CALLS:
-        raise ProgramLimitError(program_id, f"{MAX_CALLS:,} calls", named.shown)
-    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +121,20 @@ class ProgramCall:
     """That of the record."""
     size_bytes: int = 0
     """That of the record, as stored."""
+    marks: tuple[Put, ...] = ()
+    """What is written with its record."""
+    stands: CallRecord | None = None
+    """Of a setting of a mended program: how it is recorded, which stands if it cannot be made again."""
 
     @property
     def place(self) -> tuple[Keyspace, str]:
         """Return where its record is."""
-        return _place(self.fence.key, self.name.task, self.name.number)
+        return place_of(self.program, self.name.task, self.name.number)
 
     @property
     def is_at_hand(self) -> bool:
         """Return whether what came of it is known, and need not be read."""
-        return self.record.is_done and not self.record.file
+        return self.record.is_done and not self.record.file and not self.record.of
 
     @property
     def usage(self) -> Usage:
@@ -175,11 +149,12 @@ class ProgramCall:
         `took` is to be called once that is written.
         """
         record = self.record.model_copy(update=outcome)
-        return [Put(*self.place, record.encoded())], {self.place: self.revision, **self.fence.expected}
+        ops = [Put(*self.place, record.encoded()), *self.marks]
+        return ops, {self.place: self.revision, **self.fence.expected}
 
     def took(self, extra: Extra, revision: int) -> None:
         """Take in that *extra* was written, by the commit *revision*."""
-        ((put,), _) = extra
+        put = extra[0][0]
         assert isinstance(put, Put)
         self._count(KeyValue(put.key, put.value, revision))
 
@@ -247,6 +222,14 @@ class ProgramCall:
         error.error_id = f"{OF_CALL}{self.name.task}/{self.name.number}"
         return {"error": base64.b64encode(encoded(error)).decode()}
 
+    async def let_stand(self) -> bool:
+        """Record that what was recorded before is the outcome; return false if nothing was."""
+        if self.stands is None:
+            return False
+        self.record = self.stands.model_copy(update={"is_done": False})
+        await self.settle_as({})
+        return True
+
     async def settle_error(self, error: ConnectError) -> None:
         """Record *error* as the outcome, unless another one was recorded before."""
         error.is_recorded = await self.settle_as(self.outcome_of_error(error))
@@ -295,21 +278,30 @@ class ProgramCall:
         self.raise_error()
         record = self.record
         if not record.file:
-            for packed in record.responses:
+            for packed in record.responses or await self._responses_of(record.of):
                 yield base64.b64decode(packed)
             return
         async with aclosing(self.store.files.read(self.program.folder, record.file, record.file_bytes)) as responses:
             async for response in responses:
                 yield response
 
+    async def _responses_of(self, path: str) -> tuple[str, ...]:
+        """Return the responses in the record at *path*; none if that is empty."""
+        found = await self.store.backend.get(Keyspace.ProgramCalls, path) if path else None
+        return () if found is None else CallRecord.decoded(found.value, f"ProgramCalls/{path}").responses
+
     async def error_of(self, error_id: str) -> ConnectError | None:
         """Return the error that was recorded of a call of the program; None if none was."""
         task, _, number = error_id.removeprefix(OF_CALL).partition("/")
-        if not (_TASK.fullmatch(task) and number.isdecimal()):
+        if not (TASK.fullmatch(task) and number.isdecimal()):
             return None
-        found = await self.store.backend.get(*_place(self.fence.key, task, int(number)))
+        found = await self.store.backend.get(*place_of(self.program, task, int(number)))
         record = None if found is None else CallRecord.decoded(found.value, f"ProgramCalls/{found.key}")
         return None if record is None or not record.error else decoded(base64.b64decode(record.error))
+
+
+async def _never(call: ProgramCall) -> None:
+    raise AssertionError(f"{call.name} comes before calls are served")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +309,8 @@ class ProgramCalls:
     """Finds the calls of programs, as they name themselves."""
 
     store: ProgramStore
+    match: Callable[[ProgramCall], Awaitable[None]] = _never
+    """Matches a new call of a mended program with what is recorded of the program before."""
 
     async def find(self, owner: str, name: CallName, method: str, request: Any) -> ProgramCall:
         """Return the call that names itself so, with its record, if it was made before.
@@ -326,10 +320,7 @@ class ProgramCalls:
         `StateFullError` if all together have.
         """
         key = ProgramKey(owner, name.program_id)
-        place = _place(key, name.task, name.number)
-        places = [key.place, place] if name.is_recorded else [key.place]
-        snapshot = await self.store.backend.read_txn(places)
-        stored = snapshot.values[key.place]
+        stored, found = await self._read(key, name)
         if stored is None:
             raise unknown(key)
         program = ProgramRecord.decoded(stored.value, f"Programs/{stored.key}")
@@ -343,10 +334,12 @@ class ProgramCalls:
             target=target_of(request),
             session_id=request.session_id.lower(),
             line=name.line,
+            effect=effect_of(method, request),
+            plan=name.plan,
+            statement=statement_of(request),
             attempt=name.attempt,
             operation_id=getattr(request, "operation_id", "").lower(),
         )
-        found = snapshot.values.get(place)
         call.note(found)
         if method == _GOES_ON and found is None:
             raise NotFoundError(f"{name} has not begun: begin it")
@@ -355,7 +348,21 @@ class ProgramCalls:
         if name.is_recorded and found is None:
             call.usage.check(name.program_id, name.shown)
             self.store.usages.check_room()
+            if program.mending is not None:
+                await self.match(call)
         return call
+
+    async def _read(self, key: ProgramKey, name: CallName) -> tuple[KeyValue | None, KeyValue | None]:
+        """Return the record of a program, and that of its call, as they are together."""
+        text = 0
+        while True:
+            place = _place(key, text, name.task, name.number)
+            snapshot = await self.store.backend.read_txn([key.place, place] if name.is_recorded else [key.place])
+            stored = snapshot.values[key.place]
+            is_now = 0 if stored is None else ProgramRecord.decoded(stored.value, f"Programs/{stored.key}").text
+            if is_now == text or not name.is_recorded:
+                return stored, snapshot.values.get(place)
+            text = is_now
 
     async def as_recorded(self, path: str) -> ProgramCall | None:
         """Return the call whose record is at *path*, ``OWNER/ID/TASK/NUMBER``; None if there is none."""
@@ -367,49 +374,21 @@ class ProgramCalls:
         if stored is None or found is None:
             return None
         program = ProgramRecord.decoded(stored.value, f"Programs/{stored.key}")
+        if program.text != int(parts["text"] or 0):
+            return None  # another text goes on: nothing asks for it
         name = CallName(program.program_id, program.attempt, "", parts["task"], int(parts["number"]))
         call = ProgramCall(self.store, program, Fence(program.key, stored.mod_revision), name)
         call.note(found)
         return call
 
 
-async def list_calls(
-    backend: StateBackendClient, key: ProgramKey, request: pb.ListProgramCallsRequest
-) -> pb.ListProgramCallsResponse:
-    """Return up to *limit* calls of a program, those after the one that the last page named."""
-    prefix = f"{key.path}/"
-    after = f"{prefix}{request.after}" if request.after else None
-    program = await backend.get(*key.place)
-    if program is None:
-        raise unknown(key)
-    user = ProgramRecord.decoded(program.value, f"Programs/{program.key}").user
-    page = await backend.scan(Keyspace.ProgramCalls, prefix, limit=request.limit, start_after=after)
-    answer = pb.ListProgramCallsResponse()
-    for item in page.items:
-        record = CallRecord.decoded(item.value, f"ProgramCalls/{item.key}")
-        task, _, number = item.key.removeprefix(prefix).partition("/")
-        error = None if not record.error else decoded(base64.b64decode(record.error))
-        answer.calls.add(
-            task=task,
-            number=int(number),
-            kind=record.kind,
-            target=record.target,
-            line=record.line,
-            at_ms=record.at_ms,
-            attempt=record.attempt,
-            done=record.is_done,
-            error="" if error is None else f"{error.error_class}: {error}"[:_ERROR_CHARS],
-            job_id=job_id_of(SessionKey(user, record.session_id), record.operation_id) if record.operation_id else "",
-            session_id=record.session_id,
-        )
-    if len(page.items) == request.limit:
-        answer.next = page.items[-1].key.removeprefix(prefix)
-    return answer
-
-
-def _place(key: ProgramKey, task: str, number: int) -> tuple[Keyspace, str]:
+def place_of(program: ProgramRecord, task: str, number: int) -> tuple[Keyspace, str]:
     """Return where the record of a call is."""
-    return Keyspace.ProgramCalls, f"{key.path}/{task}/{number:06d}"
+    return _place(program.key, program.text, task, number)
+
+
+def _place(key: ProgramKey, text: int, task: str, number: int) -> tuple[Keyspace, str]:
+    return Keyspace.ProgramCalls, f"{calls_path(key, text)}/{task}/{number:06d}"
 
 
 def _check_counts(stored: KeyValue | None, fence: Fence, name: CallName) -> None:

@@ -13,12 +13,14 @@ from onager.errors import BusyError, InvalidRequestError, JobNotFoundError
 from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.program_errors import ProgramGoesOnError
+from onager.scheduler.connect.call_lists import calls_below
 from onager.scheduler.connect.ended_calls import EndedCalls
 from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.mended_sessions import made_anew
 from onager.scheduler.connect.program_calls import CallRecord
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations, job_id_of
-from onager.scheduler.program_records import ProgramKey, ProgramRecord, unknown
+from onager.scheduler.program_records import Mended, Mending, ProgramKey, ProgramRecord, unknown
 from onager.scheduler.programs import Programs
 from onager.scheduler.records import Extra
 from onager.state_backend import (
@@ -27,12 +29,11 @@ from onager.state_backend import (
     Keyspace,
     Put,
     StateBackendClient,
-    each_page,
 )
 
 _AT_ONCE: Final = 64
 """Calls that are dropped in the transaction of the new job; more of them go before, the last ones first."""
-_PAGE: Final = 500
+_MATCHED: Final = "before it writes, its calls are matched with those"
 _RELEASE: Final = "ReleaseSession"
 """A call that changes nothing in a program, but that one which goes on behind it does not make."""
 
@@ -57,11 +58,11 @@ class ProgramRetries:
     running: RunningOperations
     ended: EndedCalls
 
-    async def go_on(self, key: ProgramKey, job_id: JobId) -> Extra:
+    async def go_on(self, key: ProgramKey, job_id: JobId, mended: Mended | None = None) -> Extra:
         """Return what has the job *job_id* go on with a program, to be written in one transaction with that job.
 
-        `ProgramGoesOnError` if the program has not ended, `InvalidRequestError` if it has succeeded, `BusyError` while
-        what it has left running ends.
+        *mended*: the program that does so, if it is another one. `ProgramGoesOnError` if the program has not ended,
+        `InvalidRequestError` if it has succeeded, `BusyError` while what it has left running ends.
         """
         record, revision = await self.programs.read(key)
         if record is None:
@@ -74,24 +75,56 @@ class ProgramRetries:
                 "(onager run), which does all its writes again"
             )
         await self.running.interrupt_program(key.path)
-        calls = [call async for call in self._calls(key)]
+        calls = [call async for call in self._calls(record)]
         dropped = await self._dropped(key, record, calls)
+        again = {call.path for call in dropped}
+        standing = [call for call in calls if call.path not in again]
+        if mended is not None:
+            _check_known(record, standing)
         while len(dropped) > _AT_ONCE:
             dropped, last = dropped[:-_AT_ONCE], dropped[-_AT_ONCE:]
-            ops = [Delete(Keyspace.ProgramCalls, f"{key.path}/{call.path}") for call in last]
-            if not isinstance(await self.backend.put_txn(ops, expect={key.place: revision}), Committed):
+            early = [Delete(Keyspace.ProgramCalls, f"{record.calls_path}/{call.path}") for call in last]
+            if not isinstance(await self.backend.put_txn(early, expect={key.place: revision}), Committed):
                 raise BusyError(f"program {key.program_id} has changed: try again")
         says = _says(record, calls, dropped)
-        reopened = Put(*key.place, self.programs.reopened(record, job_id, says).encoded())
-        gone = [Delete(Keyspace.ProgramCalls, f"{key.path}/{call.path}") for call in dropped]
-        return [reopened, *gone], {key.place: revision}
+        gone = [Delete(Keyspace.ProgramCalls, f"{record.calls_path}/{call.path}") for call in dropped]
+        if mended is None:
+            reopened = self.programs.reopened(record, job_id, says)
+            return [Put(*key.place, reopened.encoded()), *gone], {key.place: revision}
+        mending, (ops, expected) = await self._mending(record, standing, mended, len(dropped))
+        reopened = self.programs.reopened(record, job_id, f"{says}; {_MATCHED}", (mended.digest, mending))
+        return [Put(*key.place, reopened.encoded()), *gone, *ops], {key.place: revision, **expected}
 
-    async def _calls(self, key: ProgramKey) -> AsyncIterator[_Call]:
-        prefix = f"{key.path}/"
-        async for page in each_page(self.backend.scan, Keyspace.ProgramCalls, prefix, limit=_PAGE):
-            for item in page:
-                task, _, number = item.key.removeprefix(prefix).partition("/")
-                yield _Call(task, int(number), CallRecord.decoded(item.value, f"ProgramCalls/{item.key}"))
+    async def _mending(
+        self, record: ProgramRecord, calls: list[_Call], mended: Mended, dropped: int
+    ) -> tuple[Mending, Extra]:
+        """Return what the program is now, whose *calls* stand, and what has its sessions be made anew.
+
+        *dropped*: how many calls go with that.
+        """
+        keys = {SessionKey(record.user, call.record.session_id) for call in calls}
+        sessions, extra = await made_anew(self.backend, keys)
+        mending = Mending(
+            text=record.text,
+            digest=record.digest,
+            job_id=record.job_id,
+            ended_ms=record.ended_ms,
+            exit_code=record.exit_code,
+            why_ended=record.why_ended,
+            failed=record.failed,
+            calls=len(calls),
+            earlier=(await self.programs.usages.count(record.key.path)).calls - dropped,
+            keeps=mended.keeps,
+            sessions=sessions,
+            before=record.mending,
+        )
+        return mending, extra
+
+    async def _calls(self, record: ProgramRecord) -> AsyncIterator[_Call]:
+        prefix = f"{record.calls_path}/"
+        async for item in calls_below(self.backend, prefix):
+            task, _, number = item.key.removeprefix(prefix).partition("/")
+            yield _Call(task, int(number), CallRecord.decoded(item.value, f"ProgramCalls/{item.key}"))
 
     async def _dropped(self, key: ProgramKey, program: ProgramRecord, calls: list[_Call]) -> list[_Call]:
         """Return the calls that are made again, by task and number."""
@@ -121,10 +154,19 @@ class ProgramRetries:
         if job.graph.state is JobState.CANCELLED:
             return True
         try:
-            await self.ended.settle_call(f"{key.path}/{call.path}", job_id)
+            await self.ended.settle_call(f"{program.calls_path}/{call.path}", job_id)
         except ConnectError:
             return True  # one that passes is no outcome
         return False
+
+
+def _check_known(record: ProgramRecord, calls: list[_Call]) -> None:
+    """Raise `InvalidRequestError` unless all calls can be matched."""
+    if any(not call.record.effect for call in calls):
+        raise InvalidRequestError(
+            f"program {record.program_id} was recorded by a version of Onager that did not say what its calls ask for: "
+            "a mended program cannot go on with it. Submit it as a new one (onager run), which does all its writes"
+        )
 
 
 def _says(record: ProgramRecord, calls: list[_Call], dropped: list[_Call]) -> str:

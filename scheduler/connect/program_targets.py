@@ -1,9 +1,10 @@
-"""What a call of a program is, and what it writes to: by this a replayed call is held against the recorded one.
+"""What a call of a program is, does and writes to: by this a replayed call is held against the recorded one.
 
 Plans are not compared: they hold ids, seeds, paths and timestamps that may differ from one attempt to the next.
 """
 
 import re
+from enum import StrEnum
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -28,8 +29,48 @@ _WRITES: Final = re.compile(
 _DIRECTORY: Final = re.compile(
     r"\s*insert\s+overwrite\s+(?:local\s+)?directory\s+(?P<name>'[^']*'|\"[^\"]*\")", re.IGNORECASE
 )
+_READING: Final = re.compile(r"[\s(]*(select|show|describe|desc|explain|values|table|list)\b", re.IGNORECASE)
+_PERHAPS_READING: Final = re.compile(r"[\s(]*(with|from|declare|set\s+(var|variable))\b", re.IGNORECASE)
+_WRITING: Final = re.compile(r"\b(insert|merge|update|delete)\b", re.IGNORECASE)
+_TEXTS: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
+_SETTING: Final = re.compile(
+    r"""\s*(?:set|reset|use|cache|uncache|clear\s+cache|refresh|add|(?:create(?:\s+or\s+replace)?|drop)
+    (?:\s+global)?\s+temp(?:orary)?)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_READING_KINDS: Final = ("relation", "checkpoint_command", "get_resources_command", "ml_command")
+_SETTING_COMMANDS: Final = (
+    "create_dataframe_view",
+    "register_function",
+    "register_table_function",
+    "register_data_source",
+    "remove_cached_remote_relation_command",
+)
+_SETTING_CATALOG: Final = (
+    "set_current_database",
+    "set_current_catalog",
+    "drop_temp_view",
+    "drop_global_temp_view",
+    "cache_table",
+    "uncache_table",
+    "clear_cache",
+    "refresh_table",
+    "refresh_by_path",
+)
+_WRITING_CATALOG: Final = ("create_", "drop_", "recover_", "truncate_", "analyze_")
 _QUOTES: Final = re.compile(r"[`\s]")
 _TARGET_CHARS: Final = 512
+_STATEMENT_CHARS: Final = 240
+
+
+class Effect(StrEnum):
+    """What a call does."""
+
+    READ = "read"
+    SETTING = "setting"
+    """It changes its session, and nothing else."""
+    WRITE = "write"
+    """It changes something outside of its session; or it is not known that it does not."""
 
 
 def once_of(request: Any) -> str:
@@ -78,6 +119,61 @@ def target_of(request: Any) -> str:
         case _:
             name = ""
     return str(name)[:_TARGET_CHARS]
+
+
+def effect_of(method: str, request: Any) -> Effect:
+    """Return what a request of *method* does."""
+    match method:
+        case "Config":
+            if once_of(request):
+                return Effect.WRITE
+            return Effect.SETTING if request.operation.WhichOneof("op_type") in ("set", "unset") else Effect.READ
+        case "AddArtifacts":
+            return Effect.SETTING
+        case "AnalyzePlan":
+            return Effect.SETTING if request.WhichOneof("analyze") in ("persist", "unpersist") else Effect.READ
+        case "ExecutePlan":
+            return _effect_of_plan(request)
+        case _:
+            return Effect.READ
+
+
+def _effect_of_plan(request: Any) -> Effect:
+    try:
+        kind = checked(request)
+    except ConnectError:
+        return Effect.READ  # it is refused
+    if kind == "catalog":
+        return _effect_of_catalog(str(Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")))
+    if kind == "sql_command":
+        return effect_of_statement(_text(request.plan.command.sql_command))
+    if kind in _READING_KINDS:
+        return Effect.READ
+    return Effect.SETTING if kind in _SETTING_COMMANDS else Effect.WRITE
+
+
+def _effect_of_catalog(asked: str) -> Effect:
+    if asked in _SETTING_CATALOG:
+        return Effect.SETTING
+    return Effect.WRITE if asked.startswith(_WRITING_CATALOG) else Effect.READ
+
+
+def effect_of_statement(text: str) -> Effect:
+    """Return what a statement of SQL does; the value of a variable is something that is read."""
+    plain = _TEXTS.sub("''", _COMMENT.sub(" ", text))
+    if _READING.match(plain) or (_PERHAPS_READING.match(plain) and not _WRITING.search(plain)):
+        return Effect.READ
+    return Effect.SETTING if _SETTING.match(plain) else Effect.WRITE
+
+
+def statement_of(request: Any) -> str:
+    """Return the beginning of the statement of SQL that a request is; "" for any other request."""
+    if request.DESCRIPTOR.name != "ExecutePlanRequest" or request.plan.WhichOneof("op_type") != "command":
+        return ""
+    if request.plan.command.WhichOneof("command_type") != "sql_command":
+        return ""
+    text = " ".join(_text(request.plan.command.sql_command).split())
+    return text if len(text) <= _STATEMENT_CHARS else f"{text[:_STATEMENT_CHARS]}…"
 
 
 def _text(command: Any) -> str:

@@ -13,12 +13,13 @@ from onager.protocol import spark_connect as sc
 from onager.protocol.security import principal
 from onager.scheduler.cluster.rounds import Rounds
 from onager.scheduler.connect.artifacts import Artifacts
+from onager.scheduler.connect.call_names import call_name
 from onager.scheduler.connect.checkpoints import Checkpoints
 from onager.scheduler.connect.failures import OF_CALL, OF_OPERATION, ConnectError, invalid
 from onager.scheduler.connect.operation import Operation
 from onager.scheduler.connect.operations import Operations
 from onager.scheduler.connect.plans import checked
-from onager.scheduler.connect.program_calls import ProgramCall, ProgramCalls, call_name
+from onager.scheduler.connect.program_calls import ProgramCall, ProgramCalls
 from onager.scheduler.connect.program_targets import once_of
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import RunningOperations

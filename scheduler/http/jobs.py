@@ -239,7 +239,18 @@ async def retry_job(here: Here, by: By, request: Request, job_id: JobId) -> Resp
     order = pb.RetryJobRequest(
         job_id=job_id, new_job_id=given.new_job_id or new_job_id(here.clock), protocol_version=PROTOCOL_VERSION
     )
+    if given.mended is not None:
+        order.mended.file_name, order.mended.keep = given.mended.file_name, given.mended.keep
+        order.mended.source = encoded_text("body.mended.source", given.mended.source)
     return stored(await here.calls.call(by, "RetryJob", order))
+
+
+def encoded_text(where: str, text: str) -> bytes:
+    """Return a text of a request as bytes; the error of the field *where* for what is none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise mistaken(where, f"this is no text: {error}") from None
 
 
 @router.get("/jobs/{job_id}/logs", response_model=models.Logs)

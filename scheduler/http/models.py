@@ -181,10 +181,19 @@ class CancelJob(Request):
 Cancelled = answer_of(pb.CancelJobResponse)
 
 
+class MendedProgram(Request):
+    """A mended program, whose calls are matched with what is recorded before it writes."""
+
+    file_name: Annotated[str, Field(description="Of the program, without a folder.")] = "app.py"
+    source: Annotated[str, Field(description="The content of that file.")]
+    keep: Annotated[bool, Field(description="What is written stands, also where this program differs.")] = False
+
+
 class RetryJob(Request):
-    """The id of the new job. With an id the request can be sent again."""
+    """The id of the new job, and what goes on with a program. With an id the request can be sent again."""
 
     new_job_id: Annotated[str | None, Field(description="Made by the scheduler if left out.")] = None
+    mended: Annotated[MendedProgram | None, Field(description="Goes on instead of the program that has failed.")] = None
 
 
 Retried = answer_of(pb.RetryJobResponse)

@@ -61,10 +61,7 @@ def _submission(body: Any, drawn: str) -> pb.SubmitJobRequest:
 
 def _check_contents(given: dict[str, Any]) -> None:
     """Raise the error of a field with a content that is no text, or no base64."""
-    try:
-        given["source"].encode()
-    except UnicodeEncodeError as error:
-        raise mistaken("body.source", f"this is no text: {error}") from None
+    jobs.encoded_text("body.source", given["source"])
     for number, file in enumerate(given["files"]):
         try:
             base64.b64decode(file.get("content", ""), validate=True)

@@ -9,8 +9,9 @@ from onager.clock import ManualClock
 from onager.program_errors import AttemptSupersededError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import request_of
+from onager.scheduler.connect.call_names import CallName
 from onager.scheduler.connect.failures import failed
-from onager.scheduler.connect.program_calls import CallName, ProgramCall, ProgramCalls, ProgramStore
+from onager.scheduler.connect.program_calls import ProgramCall, ProgramCalls, ProgramStore
 from onager.scheduler.outcome_files import OutcomeFiles
 from onager.scheduler.program_limits import ProgramUsages
 from onager.scheduler.programs import Programs

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +24,10 @@ from onager.protocol.spark_connect import (
     request_of,
 )
 from onager.protocol.task_keys import by_key, task_id
+from onager.scheduler.connect.call_names import CALL_HEADER, LINE_HEADER, PLAN_HEADER, PROGRAM_HEADER
 from onager.scheduler.connect.failures import RECORDED_KEY
 from onager.scheduler.connect.handler import SparkConnectHandler
-from onager.scheduler.connect.program_calls import CALL_HEADER, LINE_HEADER, PROGRAM_HEADER, CallRecord
+from onager.scheduler.connect.program_calls import CallRecord
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.connect.running import job_id_of
 from onager.scheduler.jobs.job_writers import Decision
@@ -144,7 +146,7 @@ class Attempt:
         )
         await self.pair.there.programs.end("", request)
 
-    async def ask(self, method, *, at=None, number=None, user="ann", **fields):
+    async def ask(self, method, *, at=None, number=None, user="ann", task="0", line=None, **fields):
         """Make the next call, or that of *number* (0: one without a number); return its answers."""
         if number is None:
             self.number += 1
@@ -154,7 +156,8 @@ class Attempt:
         request.user_context.user_id = user
         metadata = [(PROGRAM_HEADER, f"{self.program}/{self.begun.attempt}/{self.secret}")]
         if number:
-            metadata += [(CALL_HEADER, f"0/{number}"), (LINE_HEADER, f"app.py:{number}".encode())]
+            metadata += [(CALL_HEADER, f"{task}/{number}"), (LINE_HEADER, f"app.py:{line or number}".encode())]
+            metadata += [(PLAN_HEADER, asked_by(request))]
         scheduler = at or self.pair.here
         handler = SparkConnectHandler(scheduler.spark_connect, asyncio.Event(), 100)
         rpc = handler.service(SimpleNamespace(method=f"{SERVICE}{method}"))
@@ -182,9 +185,9 @@ class Attempt:
         (answer,) = await self.ask("Config", request=request)
         return [pair.value for pair in ConfigResponse.FromString(answer).pairs]
 
-    async def analyze(self, **more):
+    async def analyze(self, plan=b"relation", **more):
         request = request_of("AnalyzePlan")()
-        request.tree_string.plan.root = b"relation"
+        request.tree_string.plan.root = plan
         (answer,) = await self.ask("AnalyzePlan", request=request, **more)
         return AnalyzePlanResponse.FromString(answer).tree_string.tree_string
 
@@ -197,6 +200,15 @@ class Attempt:
         request = ExecutePlanRequest(operation_id=operation(more.get("number") or self.number + 1))
         request.plan.root = plan
         return await self.ask("ExecutePlan", request=request, **more)
+
+
+def asked_by(request):
+    """Return a digest of what a request asks for, as a program's process makes one."""
+    asked = request_of(request.DESCRIPTOR.name.removesuffix("Request"))()
+    asked.CopyFrom(request)
+    for name in ("operation_id", "session_id", "user_context"):
+        asked.ClearField(name) if name in asked.DESCRIPTOR.fields_by_name else None
+    return hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()[:32]
 
 
 def operation(number):

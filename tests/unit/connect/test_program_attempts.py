@@ -9,7 +9,7 @@ from onager.protocol.spark_connect import (
     ExecutePlanRequest,
 )
 from onager.protocol.status import ERROR_KEY
-from onager.scheduler.connect.program_calls import CALL_HEADER, PROGRAM_HEADER, call_name
+from onager.scheduler.connect.call_names import CALL_HEADER, PROGRAM_HEADER, call_name
 from onager.scheduler.connect.program_targets import target_of
 from onager.state_backend import Keyspace
 from tests.unit.connect.recorded_program import PROGRAM, Attempt, RefusedError, again, conf, doing

@@ -9,7 +9,8 @@ import pytest
 from onager.program_errors import ProgramLimitError
 from onager.protocol.status import ERROR_KEY
 from onager.scheduler import program_limits
-from onager.scheduler.connect.program_calls import CALL_HEADER, PROGRAM_HEADER, CallRecord, call_name
+from onager.scheduler.connect.call_names import CALL_HEADER, PROGRAM_HEADER, call_name
+from onager.scheduler.connect.program_calls import CallRecord
 from onager.scheduler.connect.records import SessionKey
 from onager.scheduler.program_limits import MAX_CALLS, ProgramUsages, Usage
 from onager.state_backend import Keyspace, Put
