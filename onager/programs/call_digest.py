@@ -25,6 +25,10 @@ _NUMBERED = frozenset({"plan_id", "relation_id"})
 _SEEDED = frozenset({"rand", "randn", "uniform", "shuffle", "uuid", "randstr", "count_min_sketch"})
 """Functions whose last argument is a seed, drawn by PySpark unless the program gives it."""
 _DRAWN_FORM = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
+_LABEL = re.compile(rb'"label": "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"')
+"""Of a block of a script of SQL that has none of its own: Spark draws it."""
+_PARSES = b'{"ask": "parse"'
+"""The beginning of what asks for the tree of a script: another text of the script is the same question."""
 _VARIABLE = re.compile(r"(.*)_[0-9]+")
 _DRAWN_CHARS = 32
 _KEPT = 10_000
@@ -63,6 +67,10 @@ def digest_of(method: str, request: Any) -> str:
         return ""
     walk = _Walk()
     walk.take(_VERSION + method.encode())
+    for extension in request.user_context.extensions:
+        if extension.value.startswith(_PARSES):
+            return walk.digest()
+        walk.value(_LABEL.sub(lambda found: walk.number("label", found[0]), extension.value))
     if asked:
         walk.message(getattr(request, asked))
     else:

@@ -3,7 +3,9 @@
 Plans are not compared: they hold ids, seeds, paths and timestamps that may differ from one attempt to the next.
 """
 
+import json
 import re
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -58,6 +60,9 @@ _SETTING_CATALOG: Final = (
     "refresh_by_path",
 )
 _WRITING_CATALOG: Final = ("create_", "drop_", "recover_", "truncate_", "analyze_")
+_OF_SCRIPT: Final = "type.googleapis.com/onager.ScriptStatement"
+_PARSE: Final = "parse"
+"""Asks for the tree of a script: that is made again, since a mended script is another text."""
 _QUOTES: Final = re.compile(r"[`\s]")
 _TARGET_CHARS: Final = 512
 _STATEMENT_CHARS: Final = 240
@@ -146,10 +151,21 @@ def _effect_of_plan(request: Any) -> Effect:
     if kind == "catalog":
         return _effect_of_catalog(str(Relation.FromString(request.plan.root).catalog.WhichOneof("cat_type")))
     if kind == "sql_command":
+        if asked := _script_asks(request):
+            return Effect.SETTING if asked == _PARSE else Effect.READ
         return effect_of_statement(_text(request.plan.command.sql_command))
     if kind in _READING_KINDS:
         return Effect.READ
     return Effect.SETTING if kind in _SETTING_COMMANDS else Effect.WRITE
+
+
+def _script_asks(request: Any) -> str:
+    """Return what a script of SQL asks of the text in a request; "" for a statement."""
+    for extension in request.user_context.extensions:
+        if extension.type_url == _OF_SCRIPT:
+            with suppress(ValueError, AttributeError):
+                return str(json.loads(extension.value).get("ask", ""))
+    return ""
 
 
 def _effect_of_catalog(asked: str) -> Effect:

@@ -225,6 +225,72 @@ spark.sql("INSERT INTO threaded VALUES (4)")
     assert count(cluster, "threaded") == 5
 
 
+def test_what_a_session_holds_is_there_for_calls_that_were_added(cluster, tmp_path):
+    (tmp_path / "helper.py").write_text("def tripled(n): return 3 * n\n")
+    text = f"""
+import onager
+from pyspark.sql.functions import udf
+spark.addArtifacts({str(tmp_path / "helper.py")!r}, pyfile=True)
+spark.sql("CREATE TABLE staging AS SELECT 5 AS n")
+spark.table("staging").createOrReplaceTempView("of_staging")
+spark.range(3).createOrReplaceTempView("later")
+@udf("long")
+def triple(n):
+    from helper import tripled
+    return tripled(n)
+kept = spark.table("of_staging").selectExpr("n * 2 AS n").checkpoint()
+cached = spark.range(4).persist()
+spark.sql("DECLARE most INT DEFAULT 0")
+spark.sql("SET VAR most = (SELECT max(n) FROM staging)")
+day = onager.once(lambda: "2026-11-30")
+spark.sql("CREATE TABLE of_session AS SELECT n, most AS m FROM of_staging")
+spark.sql("DROP TABLE staging")
+HERE
+spark.range(30).createOrReplaceTempView("later")
+print(kept.collect(), cached.count(), day)
+spark.table("of_nobody").collect()
+"""
+    program = failed(cluster, tmp_path, text.replace("HERE", ""))
+    added = 'print(spark.table("later").count(), spark.table("later").select(triple("id").alias("t")).collect()[-1].t)'
+    end = """
+print(spark.table("later").count(), kept.union(kept).collect(), cached.count(), spark.sql("SELECT most").first())
+kept.write.mode("append").insertInto("of_kept")
+"""
+    text = text.replace("HERE", added).replace('spark.table("of_nobody").collect()', end)
+    cluster.client.sql("CREATE TABLE of_kept(n INT)").wait(HANGS_S)
+    again = program.retry(program=mended(tmp_path, text))
+    assert again.wait(HANGS_S) == 0, printed(again, errors=True)
+    assert printed(again).splitlines()[-3:] == [
+        "3 6",
+        "[Row(n=10)] 4 2026-11-30",
+        "30 [Row(n=10), Row(n=10)] 4 Row(most=5)",
+    ]
+    assert count(cluster, "of_kept") == 1
+
+
+def test_a_script_of_sql_is_mended(cluster, tmp_path):
+    script = tmp_path / "script.sql"
+    text = """BEGIN
+  DECLARE n INT DEFAULT 0;
+  CREATE TABLE of_script(n INT);
+  WHILE n < 4 DO
+    EXECUTE IMMEDIATE 'INSERT INTO of_script VALUES (?)' USING n;
+    SET n = n + 1;
+  END WHILE;
+  SELECT count(*) FROM nothing_there;
+END
+"""
+    script.write_text(text)
+    program = cluster.client.run(script)
+    assert program.wait(HANGS_S) == 1
+    better = tmp_path / "better.sql"
+    better.write_text(text.replace("nothing_there", "of_script"))
+    again = program.retry(program=better)
+    assert again.wait(HANGS_S) == 0, printed(again, errors=True)
+    assert "4" in printed(again)
+    assert count(cluster, "of_script") == 4
+
+
 def test_what_cannot_go_on_is_said_at_once(cluster, tmp_path):
     program = failed(cluster, tmp_path, "raise SystemExit(1)")
     job = cluster.client.sql("SELECT 1")

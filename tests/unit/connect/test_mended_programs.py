@@ -9,7 +9,8 @@ from onager.ids import JobId
 from onager.program_errors import ProgramDiffersError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
-from onager.scheduler.connect.program_targets import Effect, effect_of_statement
+from onager.protocol.spark_connect import ExecutePlanRequest, Relation
+from onager.scheduler.connect.program_targets import Effect, effect_of, effect_of_statement
 from onager.state_backend import Keyspace
 from tests.unit.connect.recorded_program import KEY as SESSION_KEY
 from tests.unit.connect.recorded_program import RefusedError, answers, conf, doing
@@ -297,6 +298,35 @@ async def test_the_session_at_hand_is_that_of_the_program(hosted, program_pair):
     await mend(program_pair)
     session = await program_pair.there.spark_connect.sessions.find(SESSION_KEY)
     assert (session.record.conf, session.record.program) == ({}, "%/nightly")
+
+
+@pytest.mark.parametrize(
+    ("said", "effect"),
+    [
+        (b'{"ask": "parse", "frames": []}', Effect.SETTING),
+        (b'{"ask": "change", "frames": []}', Effect.READ),
+        (b'{"ask": "", "frames": []}', Effect.WRITE),
+        (b"no JSON", Effect.WRITE),
+        (b"[]", Effect.WRITE),
+    ],
+)
+def test_what_a_script_asks_changes_nothing(said, effect):
+    request = ExecutePlanRequest()
+    request.plan.command.sql_command.sql = "INSERT INTO t VALUES (1)"
+    request.user_context.extensions.add(type_url="type.googleapis.com/onager.ScriptStatement", value=said)
+    assert effect_of("ExecutePlan", request) is effect
+
+
+@pytest.mark.parametrize(
+    ("asked", "effect"),
+    [("list_tables", Effect.READ), ("set_current_database", Effect.SETTING), ("create_table", Effect.WRITE)],
+)
+def test_what_a_call_of_the_catalog_does(asked, effect):
+    relation = Relation()
+    getattr(relation.catalog, asked).SetInParent()
+    request = ExecutePlanRequest()
+    request.plan.root = relation.SerializeToString()
+    assert effect_of("ExecutePlan", request) is effect
 
 
 @pytest.mark.parametrize(

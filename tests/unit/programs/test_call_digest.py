@@ -1,6 +1,7 @@
 """What tells a call from another one: what it asks for, not what PySpark draws or where the program's text stands."""
 
 import itertools
+import json
 import uuid
 
 import pytest
@@ -101,6 +102,23 @@ def test_a_call_that_says_all_by_its_kind_has_none():
     assert digest_of("ReleaseSession", proto.ReleaseSessionRequest(session_id="s")) == ""
     interrupts = [proto.InterruptRequest(session_id="s", operation_id=str(number)) for number in range(2)]
     assert digest_of("Interrupt", interrupts[0]) == digest_of("Interrupt", interrupts[1])
+
+
+def test_where_a_script_of_sql_is_counts_but_for_labels_that_were_drawn_and_the_text_that_is_parsed():
+    def request(label="", value=1, ask="", text="SELECT n"):
+        made = proto.ExecutePlanRequest()
+        made.plan.command.sql_command.input.sql.query = text
+        frames = [{"kind": "script", "blocks": [{"label": label, "variables": [["n", value]]}]}]
+        said = json.dumps({"ask": ask, "frames": frames}).encode()
+        made.user_context.extensions.add(type_url="type.googleapis.com/onager.ScriptStatement", value=said)
+        return made
+
+    one, two = (str(uuid.UUID(int=number << 70)) for number in (1, 2))
+    assert digest(request(one)) == digest(request(two))
+    assert digest(request("own")) != digest(request("another"))
+    assert digest(request(value=1)) != digest(request(value=2))
+    assert digest(request(text="SELECT 1")) != digest(request())
+    assert digest(request(ask="parse", text="BEGIN END")) == digest(request(ask="parse", text="BEGIN SELECT 1; END"))
 
 
 TEXT = """
