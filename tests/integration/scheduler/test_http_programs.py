@@ -204,3 +204,31 @@ async def test_jobs_of_its_calls_are_listed_when_they_are_asked_for(served):
     assert listed == {"nightly", "call-1"}, "the program of another one is no job, so nothing else shows it"
     asked = (await served.get("/jobs", label="connect.program=%/nightly"))["items"]
     assert [job["job_id"] for job in asked] == ["call-0"]
+
+
+async def test_a_mended_program_goes_on_with_the_record_of_one_that_has_failed(served):
+    await hand_in(served)
+    job = await served.app.jobs.fresh("nightly")
+    request = pb.BeginProgramRequest(program_id="nightly", secret="5" * 32, user="ann", digest=job.graph.spec_digest)
+    await served.app.programs.begin("", request, job_id="nightly")
+    end = pb.EndProgramRequest(program_id="nightly", attempt=1, secret="5" * 32, exit_code=1)
+    await served.app.programs.end("", end)
+    await served.http.post("/api/v1/jobs/nightly/cancel")
+
+    async def retry(**mended):
+        return await served.http.post("/api/v1/jobs/nightly/retry", json={"new_job_id": "again", "mended": mended})
+
+    for mended, says in (
+        ({"keep": True}, "mended.source"),
+        ({"source": "SELECT 1", "file_name": "app.sql"}, "give a file of the same kind"),
+        ({"source": "\ud800"}, "body.mended.source"),
+    ):
+        answer = await retry(**mended)
+        assert (answer.status_code, says in answer.text) == (400, True), answer.text
+    answer = await retry(source="print(2)\n", keep=True)
+    assert (answer.status_code, answer.json()["job_id"]) == (201, "again")
+    program = await served.get("/programs/again")
+    assert (program["program_id"], program["job_id"], program["retries"]) == ("nightly", "again", 1)
+    assert not program["matching"], "it has written nothing"
+    record, _ = await served.app.programs.read(ProgramKey("", "nightly"))
+    assert (record.mending.keeps, record.digest) == (True, (await served.app.jobs.fresh("again")).graph.spec_digest)
