@@ -1,21 +1,21 @@
 """The nightly run of a shop, as a user would write it for ``spark-submit``: nothing in it knows Onager.
 
-It makes a week of orders, cleans them, keeps them in tables by day, values customers, finds what sells together, follows
-links between products in rounds until the ranks settle, corrects a day that came late, and prints a report.
+It makes a week of orders, cleans them, keeps them in tables by day, values customers, finds what sells together,
+follows links between products in rounds until the ranks settle, corrects a day that came late, and prints a report.
 """
 
 import argparse
 import csv
-import datetime
+import datetime as dt
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 from pyspark.errors import AnalysisException, PySparkException
@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DecimalType, IntegerType, LongType, StringType, StructField, StructType
 
 log = logging.getLogger("shop")
-FIRST = datetime.date(2026, 3, 2)
+FIRST = dt.date(2026, 3, 2)
 DAYS = 7
 CITIES = ["Aarhus", "Bergen", "Cork", "Delft", "Espoo"]
 KINDS = {"tea": 3.25, "mug": 9.5, "pot": 24.0, "tin": 4.75, "spoon": 2.1}
@@ -93,7 +93,7 @@ def orders_of(day: int, numbers: Numbers, count: int) -> list[Row]:
                 pieces="many" if wrong == 1 else pieces,
                 price="?" if wrong == 2 else price,
                 note=note or None,
-                day=str(FIRST + datetime.timedelta(days=day)),
+                day=str(FIRST + dt.timedelta(days=day)),
             )
         )
     return found
@@ -156,12 +156,12 @@ class Nightly:
         )
         empty = clean.limit(0)
         empty.write.partitionBy("day").saveAsTable("orders")
-        days = [FIRST + datetime.timedelta(days=n) for n in range(DAYS)]
+        days = [FIRST + dt.timedelta(days=n) for n in range(DAYS)]
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda day: self.load_day(clean, day), days))
         print("loaded", json.dumps(self.loaded, sort_keys=True))
 
-    def load_day(self, clean: DataFrame, day: datetime.date) -> None:
+    def load_day(self, clean: DataFrame, day: dt.date) -> None:
         """Write one day, in a thread of its own."""
         part = clean.where(f.col("day") == f.lit(day))
         part.write.insertInto("orders", overwrite=True)
@@ -207,8 +207,9 @@ class Nightly:
         moving = daily.withColumn("average", f.round(f.avg("amount").over(week.rowsBetween(-2, 0)), 2)).withColumn(
             "change", f.col("amount") - f.lag("amount").over(week)
         )
-        rows(moving.where(f.col("day") == f.lit(FIRST + datetime.timedelta(days=4))), "product")
-        rows(orders.groupBy("product").pivot("pieces", [1, 2, 3]).agg(f.count("order_id")), "product")
+        rows(moving.where(f.col("day") == f.lit(FIRST + dt.timedelta(days=4))), "product")
+        counts = orders.groupBy("product").pivot("pieces", [1, 2, 3])  # noqa: PD010 - of Spark
+        rows(counts.agg(f.count("order_id")), "product")
         moving.createOrReplaceTempView("moving")
         top = self.spark.sql(
             "SELECT product, max(average) AS best FROM moving GROUP BY product HAVING best > :least ORDER BY best DESC",
@@ -239,7 +240,9 @@ class Nightly:
         weights = both.withColumn("part", f.col("weight") / f.sum("weight").over(Window.partitionBy("source"))).cache()
         ranks = self.spark.createDataFrame([(name, 1.0) for name in sorted(KINDS)], "product STRING, rank DOUBLE")
         before: dict[str, float] = {}
-        for turn in range(20):
+        turns = 0
+        while turns < 20:
+            turns += 1
             moved = weights.join(ranks, weights.source == ranks.product).groupBy("target")
             ranks = moved.agg((0.15 + 0.85 * f.sum(f.col("rank") * f.col("part"))).alias("rank")).select(
                 f.col("target").alias("product"), f.round("rank", 6).alias("rank")
@@ -250,7 +253,7 @@ class Nightly:
             before = now
             if moved_by < 1e-3:
                 break
-        print("turns", turn + 1)
+        print("turns", turns)
         ranks.write.mode("overwrite").saveAsTable("ranks")
         rows(self.spark.table("ranks").select("product", f.round("rank", 3).alias("rank")), "product")
         weights.unpersist()
@@ -259,7 +262,7 @@ class Nightly:
     def correct(self) -> None:
         """A day came late: it is loaded again, and what does not fit is refused."""
         section("correct")
-        day = FIRST + datetime.timedelta(days=2)
+        day = FIRST + dt.timedelta(days=2)
         before = self.spark.table("orders").where(f.col("day") == f.lit(day)).count()
         try:
             self.spark.sql("INSERT INTO orders SELECT * FROM orders_of_another_shop")
@@ -277,18 +280,18 @@ class Nightly:
     def publish(self, chosen: list[int]) -> None:
         """Write files, and look at them with programs that are no Python."""
         section("publish")
-        target = os.path.join(self.folder, "chosen")
+        target = Path(self.folder) / "chosen"
         frame = self.spark.table("orders").where(f.col("customer").isin(chosen))
         totals = frame.groupBy("customer").agg(f.sum("pieces").alias("pieces"), f.min("day").alias("first"))
-        totals.coalesce(1).orderBy("customer").write.mode("overwrite").csv(target, header=True)
-        (part,) = [name for name in os.listdir(target) if name.endswith(".csv")]
-        path = os.path.join(target, part)
-        lines = subprocess.run(["wc", "-l"], stdin=open(path), capture_output=True, text=True, check=True).stdout
-        digest = subprocess.run(["sha256sum"], stdin=open(path), capture_output=True, text=True, check=True).stdout
-        print("lines", lines.strip(), "digest", digest.split()[0][:16])
-        with open(path, newline="") as file:
-            print("first", next(csv.DictReader(file)))
-        back = self.spark.read.option("header", True).schema("customer INT, pieces LONG, first DATE").csv(target)
+        totals.coalesce(1).orderBy("customer").write.mode("overwrite").csv(str(target), header=True)
+        (part,) = target.glob("*.csv")
+        for command in (["wc", "-l"], ["sha256sum"]):
+            with part.open() as lines:
+                done = subprocess.run(command, stdin=lines, capture_output=True, text=True, check=True)
+            print(command[0], done.stdout.split()[0])
+        with part.open(newline="") as lines:
+            print("first", next(csv.DictReader(lines)))
+        back = self.spark.read.option("header", True).schema("customer INT, pieces LONG, first DATE").csv(str(target))
         print("read back", back.subtract(totals).count(), totals.subtract(back).count())
         self.spark.sql("DECLARE OR REPLACE VARIABLE best INT DEFAULT 0")
         self.spark.sql("SET VAR best = (SELECT max(pieces) FROM (SELECT sum(pieces) pieces FROM orders GROUP BY day))")
