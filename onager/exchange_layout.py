@@ -10,6 +10,7 @@
 - ``{exchange}/.checkpoints/{job_id}/``: the rows of a checkpoint, a dataset of Parquet files
 - ``{exchange}/.programs/{folder}/{nonce}``: what came of a call of a program, where that is large
 - ``{exchange}/.programs/{folder}/output/``: what a program printed (`onager.program_output`)
+- ``{exchange}/.programs/{folder}/files/{digest}``: a large file that a program was handed in with
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
 
@@ -84,6 +85,13 @@ def checkpoint(job_id: str) -> str:
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
     return f"{CHECKPOINTS}/{job_id}"
+
+
+def sent_file(folder: str, digest: str) -> str:
+    """Return where a program has a large file that it was handed in with, below the exchange directory."""
+    if not (is_life(folder) and is_digest(digest)):
+        raise ValueError(f"{folder!r} and {digest!r} are no folder of a program and no digest")
+    return f"{PROGRAMS}/{folder}/files/{digest}"
 
 
 def program_output(folder: str) -> str:

@@ -31,7 +31,7 @@ from onager.executor.agent.backoff import Backoff
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import check_exchange_dir
-from onager.executor.programs.folder import Folder, folder_of
+from onager.executor.programs.folder import Folder, folder_of, put_sent
 from onager.executor.programs.printed import Printed
 from onager.executor.programs.process import Pipes, ProgramProcess, WarmProgram, started
 from onager.executor.programs.relay import Name, Schedulers, relaying
@@ -138,6 +138,7 @@ class Attempt:
         answer = await self._answered(lambda: self.host.gateway.begin_attempt(request, _CALL_S))
         if answer.begun.ended:
             return answer.begun.exit_code, answer.begun.why_ended
+        await asyncio.to_thread(put_sent, folder, self.spec.program, self.host.exchange_dir, answer.folder)
         shown_as = f"{answer.program_id}/{answer.begun.attempt}/{secret}"
         async with relaying(self.host.schedulers, Name(answer.owner, shown_as), folder.socket) as target:
             terms = {

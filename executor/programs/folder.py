@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from onager.errors import UserCodeError
+from onager.exchange_layout import connect_artifact, local_path, sent_file
 from onager.executor.archives import unpack
 from onager.private_process import without_own_variables
 from onager.protocol import onager_pb2 as pb
@@ -55,7 +57,43 @@ def _fill(work: Path, program: pb.ProgramSpec) -> None:
     work.mkdir()
     (work / program.file_name).write_bytes(program.source)
     for file in program.files:
-        _put(work, file)
+        if not file.digest:
+            _put(work, file)
+
+
+def put_sent(folder: Folder, program: pb.ProgramSpec, exchange_dir: str, name: str) -> None:
+    """Put the files that were sent before the program into its *folder*.
+
+    The first attempt keeps them in the program's folder *name* of the exchange directory, where they stay as long as
+    its record. `UserCodeError` for one that is gone.
+    """
+    exchange = Path(local_path(exchange_dir))
+    for file in program.files:
+        if file.digest:
+            kept = exchange / sent_file(name, file.digest)
+            if not kept.exists():
+                _keep(exchange / connect_artifact(file.digest), kept, file.name)
+            _put(folder.work, file, kept)
+
+
+def _keep(sent: Path, kept: Path, name: str) -> None:
+    kept.parent.mkdir(mode=0o777, parents=True, exist_ok=True)
+    made = kept.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        try:
+            made.hardlink_to(sent)
+        except FileNotFoundError:
+            raise
+        except OSError:  # some file systems have no links
+            shutil.copyfile(sent, made)
+        made.replace(kept)
+    except FileNotFoundError as error:
+        raise UserCodeError(
+            f"the file {name} of the program is not there any more: it waited for more than a day before the program "
+            "began; hand the program in again"
+        ) from error
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def parent_of(executor_id: str) -> Path:
@@ -70,14 +108,21 @@ def parent_of(executor_id: str) -> Path:
     return parent
 
 
-def _put(work: Path, file: pb.ProgramFile) -> None:
+def _put(work: Path, file: pb.ProgramFile, kept: Path | None = None) -> None:
+    """Put a file into the folder *work*; its content is in it, or in the file *kept*."""
     if file.use != "archive":
-        (work / file.name).write_bytes(file.content)
+        if kept is None:
+            (work / file.name).write_bytes(file.content)
+        else:
+            shutil.copyfile(kept, work / file.name)
+        return
+    (work / file.alias).mkdir()
+    if kept is not None:
+        unpack(kept, file.name, work / file.alias)
         return
     archive = work.parent / file.name
     archive.write_bytes(file.content)
     try:
-        (work / file.alias).mkdir()
         unpack(archive, file.name, work / file.alias)
     finally:
         archive.unlink()

@@ -1,9 +1,11 @@
 """Passes the calls of a program on to a scheduler that answers.
 
 A program gets a socket instead of an address: no token, no certificate and no scheduler is within its reach, but for
-the methods of Spark Connect. When a scheduler is gone, or hangs, the next call goes to another one.
+the methods of Spark Connect. The socket serves who knows the attempt's secret, and no other process of its user. When a
+scheduler is gone, or hangs, the next call goes to another one.
 """
 
+import hmac
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -108,6 +110,7 @@ class _Relay(grpc.GenericRpcHandler):  # type: ignore[type-arg] # not generic wh
 
     def _once(self, calling: Callable[[grpc.aio.Channel], Any]) -> Any:
         async def passed_on(request: Any, context: Any) -> bytes:
+            await self._check(context)
             channel = self._schedulers.channel
             try:
                 answer: bytes = await calling(channel)(request, metadata=self._metadata(context))
@@ -120,6 +123,7 @@ class _Relay(grpc.GenericRpcHandler):  # type: ignore[type-arg] # not generic wh
 
     def _stream(self, method: str) -> Any:
         async def passed_on(request: bytes, context: Any) -> AsyncIterator[bytes]:
+            await self._check(context)
             channel = self._schedulers.channel
             try:
                 async for response in channel.unary_stream(method, *_BYTES)(request, metadata=self._metadata(context)):
@@ -128,6 +132,13 @@ class _Relay(grpc.GenericRpcHandler):  # type: ignore[type-arg] # not generic wh
                 await self._fail(channel, error, context)
 
         return passed_on
+
+    async def _check(self, context: Any) -> None:
+        given = dict(context.invocation_metadata() or ()).get(PROGRAM_HEADER, "")
+        if not hmac.compare_digest(str(given).encode(), self._name.program.encode()):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, "only the process of the program calls by this socket"
+            )
 
     def _metadata(self, context: Any) -> list[tuple[str, str | bytes]]:
         return self._schedulers.metadata(context.invocation_metadata(), self._name)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from onager.client import large_files
 from onager.client.audit import AuditEntry, list_audit
 from onager.client.catalog import CatalogEntry, get_entry, list_catalog, list_partitions
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
-from onager.client.program import ProgramHandle, program_message
+from onager.client.program import ProgramHandle, given_program
 from onager.client.progress import JobProgress
 from onager.client.results import ResultReader
 from onager.client.script import Script
@@ -199,17 +200,17 @@ class OnagerClient:
         *files* lie in its working directory; *archives*, as ``PATH#FOLDER``, are unpacked there. *conf* are settings of
         its sessions, and of Onager. The other parameters are those of `sql`; the same *program_id* is the same program.
         """
-        message = program_message(
-            path, args, py_files=py_files, files=files, archives=archives, environment=environment
-        )
+        given = given_program(path, args, py_files=py_files, files=files, archives=archives, environment=environment)
         spec = job_spec(
-            program=message,
+            program=given.spec,
             name=Path(path).name if name is None else name,
             views={},
             conf=conf or {},
             labels=labels,
             deadline=deadline,
         )
+        if given.large:
+            large_files.send(self._connection, given.large, given.spec.user)
         return ProgramHandle(self._connection, self.submit(spec, program_id))
 
     def program(self, program_id: str) -> ProgramHandle:

@@ -17,6 +17,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_bef
 from onager.errors import InvalidSettingError, OnagerError
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
 from onager.protocol.security import ClientAccess, ClientSecurity
+from onager.protocol.spark_connect import METHODS, SERVICE, answer_of
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ class Connection:
         self._connect_timeout_s = connect_timeout_s
         self._retry_timeout_s = retry_timeout_s
         self._channels = [self._access.channel(address) for address in self.addresses]
-        self._stubs = [OnagerSchedulerStub(channel) for channel in self._channels]
+        self._stubs = [_stub(channel) for channel in self._channels]
         self._lock = threading.Lock()
         self._current = 0
         self._has_answered = False
@@ -97,6 +98,13 @@ class Connection:
         Raises the scheduler's own error, or `SchedulerUnreachableError`.
         """
         return self._retrying()(self._on_any, lambda stub: getattr(stub, method)(request, timeout=deadline_s))
+
+    def call_connect(self, method: str, request: Callable[[], Any], *, deadline_s: float = CALL_DEADLINE_S) -> Any:
+        """Return the answer to a call of Spark Connect; *request* makes the request, or the stream of requests.
+
+        Errors as in `call`.
+        """
+        return self._retrying()(self._on_any, lambda stub: stub.of_connect(method)(request(), timeout=deadline_s))
 
     def pages(self, method: str, request: Any) -> Iterator[Any]:
         """Yield the answers to *request*, each of which says in `next` where the rest begins, until one is the last."""
@@ -196,6 +204,18 @@ class Connection:
     def _unreachable(self, failure: BrokenCallError) -> OnagerError:
         """Return the error to raise when retries end: the scheduler's own error if there is one."""
         return self._access.error_of(failure.cause, ",".join(self.addresses))
+
+
+def _stub(channel: grpc.Channel) -> Any:
+    """Return the methods of a scheduler; `of_connect` has those of Spark Connect that have one answer."""
+    stub: Any = OnagerSchedulerStub(channel)
+
+    def of_connect(method: str) -> Any:
+        kind = channel.stream_unary if METHODS[method].client_streaming else channel.unary_unary
+        return kind(f"/{SERVICE}/{method}", lambda request: request.SerializeToString(), answer_of(method).FromString)
+
+    stub.of_connect = of_connect
+    return stub
 
 
 def _opened(call: Any) -> tuple[Any, list[Any]]:

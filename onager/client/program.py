@@ -5,13 +5,15 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onager.client.connection import Connection
 from onager.client.copying import copied
 from onager.client.job import JobHandle
+from onager.client.large_files import IN_JOB_BYTES, digest_of
 from onager.errors import InvalidRequestError
 from onager.programs.scripting.arguments import arguments_of, check_size
 from onager.protocol import onager_pb2 as pb
@@ -171,7 +173,14 @@ class ProgramHandle:
         self.job.cancel(reason)
 
 
-def program_message(
+class GivenProgram(NamedTuple):
+    """A program as it is to be submitted, and its large files by their digests, which are to be sent before."""
+
+    spec: pb.ProgramSpec
+    large: Mapping[str, Path]
+
+
+def given_program(
     path: PathLike,
     args: Sequence[str],
     *,
@@ -179,7 +188,7 @@ def program_message(
     files: Sequence[PathLike] = (),
     archives: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
-) -> pb.ProgramSpec:
+) -> GivenProgram:
     """Return the program of a file: PySpark, or a script of SQL.
 
     `InvalidRequestError` for a file that cannot be read, or is none of its kind.
@@ -193,19 +202,30 @@ def program_message(
         user=os.environ.get("SPARK_USER") or getpass.getuser(),
     )
     _check(path, spec)
+    large: dict[str, Path] = {}
     for each in map(Path, py_files):
         if not each.name.endswith(_MODULES):
             raise InvalidRequestError(f"{each}: a file that Python imports ends with {', '.join(_MODULES)}")
-        spec.files.add(name=each.name, content=_content(each, "a Python file"), use="python")
+        _add(spec, large, each, "a Python file", use="python")
     for each in map(Path, files):
-        spec.files.add(name=each.name, content=_content(each, "a file"))
+        _add(spec, large, each, "a file")
     for given in archives:
         name, _, alias = given.partition("#")
         each = Path(name)
         if not each.name.endswith(_ARCHIVES):
             raise InvalidRequestError(f"{each}: an archive ends with {', '.join(_ARCHIVES)}")
-        spec.files.add(name=each.name, content=_content(each, "an archive"), use="archive", alias=alias or each.name)
-    return spec
+        _add(spec, large, each, "an archive", use="archive", alias=alias or each.name)
+    return GivenProgram(spec, large)
+
+
+def _add(spec: pb.ProgramSpec, large: dict[str, Path], path: Path, what: str, **use: str) -> None:
+    with _reading(path, what):
+        if path.stat().st_size <= IN_JOB_BYTES:
+            spec.files.add(name=path.name, content=path.read_bytes(), **use)
+            return
+        digest = digest_of(path)
+    large[digest] = path
+    spec.files.add(name=path.name, digest=digest, **use)
 
 
 def _check(path: Path, spec: pb.ProgramSpec) -> None:
@@ -233,9 +253,15 @@ def _check_source(path: Path, source: bytes) -> None:
 
 
 def _content(path: Path, what: str) -> bytes:
+    with _reading(path, what):
+        return path.read_bytes()
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise InvalidRequestError(f"{path} is no file: name {what}")
-        return path.read_bytes()
+        yield
     except OSError as error:
         raise InvalidRequestError(f"{path}: {error.strerror}: name {what}") from None

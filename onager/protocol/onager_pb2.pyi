@@ -1060,16 +1060,18 @@ class ProgramSpec(_message.Message):
     def __init__(self, file_name: _Optional[str] = ..., source: _Optional[bytes] = ..., arguments: _Optional[_Iterable[str]] = ..., files: _Optional[_Iterable[_Union[ProgramFile, _Mapping]]] = ..., environment: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ...) -> None: ...
 
 class ProgramFile(_message.Message):
-    __slots__ = ("name", "content", "use", "alias")
+    __slots__ = ("name", "content", "use", "alias", "digest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     USE_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     content: bytes
     use: str
     alias: str
-    def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ..., use: _Optional[str] = ..., alias: _Optional[str] = ...) -> None: ...
+    digest: str
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ..., use: _Optional[str] = ..., alias: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class BeginAttemptRequest(_message.Message):
     __slots__ = ("task", "executor_id", "incarnation", "secret", "user")

@@ -57,6 +57,11 @@ def request_of(method: str) -> Any:
     return message_factory.GetMessageClass(METHODS[method].input_type)
 
 
+def answer_of(method: str) -> Any:
+    """Return the class of the answers to *method*."""
+    return message_factory.GetMessageClass(METHODS[method].output_type)
+
+
 AddArtifactsResponse: Final = message("AddArtifactsResponse")
 AnalyzePlanRequest: Final = message("AnalyzePlanRequest")
 AnalyzePlanResponse: Final = message("AnalyzePlanResponse")

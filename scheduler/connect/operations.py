@@ -97,19 +97,20 @@ class Operations:
             raise from_reply(reply.failure)
         return reply
 
-    async def change(self, session: Session, call: pb.ConnectCall, kind: Any) -> bytes:
+    async def change(self, session: Session, call: pb.ConnectCall, answer: Any) -> bytes:
         """Have Spark say what becomes of the session by a call that sets, persists or unpersists; return its answer.
 
-        *kind*: the message that it is.
+        *answer*: what is in it besides what Spark and the session add.
         """
 
         async def tried(session: Session) -> bytes | None:
             applied = (await self.ask(session, call)).applied
             responses = bytes(applied.responses[0]) if applied.responses else b""
-            answer = responses + session.of_answer(kind)  # encoded messages in a row are one
-            if applied.changes and await self.sessions.apply(session, applied, answer=answer) is None:
+            # Encoded messages in a row are one.
+            whole: bytes = answer.SerializeToString() + responses + session.of_answer(type(answer))
+            if applied.changes and await self.sessions.apply(session, applied, answer=whole) is None:
                 return None
-            return answer
+            return whole
 
         return await self.sessions.until_done(session, tried)
 

@@ -112,8 +112,7 @@ class SparkConnectService:
             return self._answer(session, answer)
         if (asked := request.WhichOneof("analyze")) in ("persist", "unpersist"):
             getattr(answer, asked).SetInParent()
-            changed = await self.operations.change(session, pb.ConnectCall(persist=content), sc.AnalyzePlanResponse)
-            return answer.SerializeToString() + changed
+            return await self.operations.change(session, pb.ConnectCall(persist=content), answer)
         reply = await self.operations.ask(session, pb.ConnectCall(analyze=content))
         # Two encoded messages in a row are one: what Spark answers need not be decoded, however deep it is.
         return reply.analyzed + self._answer(session, answer).SerializeToString()
@@ -156,7 +155,7 @@ class SparkConnectService:
         session = await self._open(request, call)
         if request.operation.WhichOneof("op_type") in ("set", "unset"):
             check_settings({pair.key: pair.value for pair in request.operation.set.pairs})
-            return await self.operations.change(session, pb.ConnectCall(configure=content), sc.ConfigResponse)
+            return await self.operations.change(session, pb.ConnectCall(configure=content), sc.ConfigResponse())
         return self._answer(session, await self._defaults.read(session, request.operation))
 
     async def ReleaseSession(self, request: Any, _: bytes, call: ProgramCall | None = None) -> Any:  # noqa: N802

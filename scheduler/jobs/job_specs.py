@@ -16,7 +16,7 @@ from onager.errors import (
     StateCorruptError,
     VersionMismatchError,
 )
-from onager.ids import BlobDigest, may_be_drawn
+from onager.ids import BlobDigest, is_digest, may_be_drawn
 from onager.job_settings import (
     PREFIX,
     SESSION,
@@ -207,6 +207,10 @@ def _check_program(spec: pb.JobSpec) -> None:
     for file in program.files:
         if file.use not in ("", "python", "archive"):
             raise InvalidRequestError(f"{file.use[:80]!r} is no use of a program's file: python, archive, or none")
+        if file.digest and (file.content or not is_digest(file.digest)):
+            raise InvalidRequestError(
+                f"{file.name}: a program's file has its content, or the SHA-256 of one that was sent"
+            )
     for name, value in program.environment.items():
         if not name or "=" in name or "\0" in name + value:
             raise InvalidRequestError(f"{name[:80]!r} cannot be a variable of the program's environment")

@@ -1,13 +1,17 @@
 """Programs that the cluster runs: ``onager run``."""
 
+import hashlib
 import json
+import os
 import sys
+import tarfile
 from pathlib import Path
 
 import psutil
 import pytest
 
-from onager.client.program import ProgramHandle
+from onager.client.program import ProgramHandle, given_program
+from onager.client.spec import job_spec
 from onager.errors import InvalidRequestError, JobCancelledError, JobFailedError
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import HANGS_S, until
@@ -54,6 +58,44 @@ def process_of(cluster: Cluster, program: ProgramHandle) -> psutil.Process:
     """Return the process of a program."""
 
     return until(cluster.executors["e-1"].program, f"the process of {program.id}")
+
+
+def test_a_large_archive_is_there_in_each_attempt(cluster, tmp_path):
+    size = 40 << 20
+    (tmp_path / "large.bin").write_bytes(os.urandom(size))
+    (tmp_path / "small.txt").write_text("small")
+    with tarfile.open(tmp_path / "data.tar.gz", "w:gz", compresslevel=0) as archive:
+        archive.add(tmp_path / "large.bin", "large.bin")
+    text = """
+import hashlib, time
+print(hashlib.sha256(open("env/large.bin", "rb").read()).hexdigest(), len(open("large.bin", "rb").read()), flush=True)
+while spark.range(1).count() and not __import__("os").path.exists(__import__("sys").argv[1]):
+    time.sleep(0.1)
+print(open("small.txt").read(), open("env/large.bin", "rb").read(1) == open("large.bin", "rb").read(1))
+"""
+    given = {"archives": [f"{tmp_path / 'data.tar.gz'}#env"], "files": [tmp_path / "large.bin", tmp_path / "small.txt"]}
+    program = run(cluster, tmp_path, text, str(tmp_path / "go-on"), **given)
+    digest = hashlib.sha256((tmp_path / "large.bin").read_bytes()).hexdigest()
+    wait_for(program, f"{digest} {size}")
+    sent = [path for path in (cluster.exchange_dir / ".connect").iterdir() if path.stat().st_size >= size]
+    assert len(sent) == 2
+    for path in sent:
+        path.unlink()  # as a day after it was sent
+    process_of(cluster, program).kill()
+    (tmp_path / "go-on").touch()
+    assert program.wait(HANGS_S) == 0
+    assert set(printed(program).splitlines()) == {f"{digest} {size}", "small True"}  # a last line may come twice
+    assert program.info().attempt == 2
+
+
+def test_a_file_that_was_never_sent_is_named(cluster, tmp_path):
+    (tmp_path / "app.py").write_text("print(1)\n")
+    given = given_program(tmp_path / "app.py", [])
+    given.spec.files.add(name="env.zip", use="archive", alias="env", digest="0" * 64)
+    spec = job_spec(program=given.spec, name="app", views={}, conf={}, labels=None, deadline=None)
+    job = cluster.client.submit(spec)
+    with pytest.raises(JobFailedError, match=r"the file env\.zip of the program is not there any more"):
+        cluster.client.program(job.id).wait(HANGS_S)
 
 
 def host_of(cluster: Cluster) -> psutil.Process:

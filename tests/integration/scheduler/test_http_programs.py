@@ -216,7 +216,8 @@ async def test_a_mended_program_goes_on_with_the_record_of_one_that_has_failed(s
     await served.http.post("/api/v1/jobs/nightly/cancel")
 
     async def retry(**mended):
-        return await served.http.post("/api/v1/jobs/nightly/retry", json={"new_job_id": "again", "mended": mended})
+        body = json.dumps({"new_job_id": "again", "mended": mended})
+        return await served.http.post("/api/v1/jobs/nightly/retry", content=body, headers=JSON)
 
     for mended, says in (
         ({"keep": True}, "mended.source"),

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 import onager
 from onager.executor.spark.kernel_jar import kernel_jar
 from tests.integration.security.parts import ROOT, environment
@@ -62,6 +64,11 @@ class Jail:
     def client(self, name: str) -> onager.OnagerClient:
         security = onager.ClientSecurity(auth_token_file=self.tokens[name])
         return onager.connect(self.address, security=security, connect_timeout_s=HANGS_S)
+
+    def host(self) -> int:
+        """Return the process that runs programs beside the executor."""
+        below = psutil.Process(self.agent_pid).children(recursive=True)
+        return next(each.pid for each in below if "onager.executor.programs" in each.cmdline())
 
     def names(self) -> dict[str, str]:
         """Return what stands for places and processes in the texts of ways."""

@@ -85,7 +85,8 @@ async def test_one_client_cannot_take_what_all_need(guarded, tokens):
         ]
         ended = [asyncio.ensure_future(call.code()) for call in streams]
         refused = 1 + CONNECT_OPERATIONS.most - CONNECT_OPERATIONS.share(STREAM_SHARE_PERCENT)
-        await eventually(lambda: [code.done() for code in ended].count(True) == refused)
+        # On a busy machine more end meanwhile: a stream that takes nothing for a minute does.
+        await eventually(lambda: [code.done() for code in ended].count(True) >= refused)
         assert {code.result() for code in ended if code.done()} == {grpc.StatusCode.UNAVAILABLE}
 
         add = request_of("AddArtifacts")(session_id=SESSION)

@@ -1,14 +1,21 @@
-"""Ways for SQL, a UDF, a planning function and a client of Spark Connect to read what is not theirs.
+"""Ways for SQL, a UDF, a planning function, a client of Spark Connect and a program to read what is not theirs.
 
 Each is refused, or shows none of the secrets that are planted. What Python of a job can read all the same is listed in
 docs/security.md, and tried here, too, so that the list stays true.
 """
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from onager.client import View
 from onager.errors import OnagerError
 from tests.integration.security.jailed import Jail, connect_outcomes, jail
+from tests.support.waiting import HANGS_S, until
 
 REFUSALS = (
     "jobs may use", "is refused", "cannot be read", "cannot be used", "cannot be written", "which no job reads",
@@ -156,7 +163,10 @@ def test_an_output_is_refused(jailed):
 
 
 def test_a_client_of_spark_connect_is_refused(jailed):
-    shown = connect_outcomes(jailed)
+    _check_refusals(jailed, connect_outcomes(jailed))
+
+
+def _check_refusals(jailed: Jail, shown: dict[str, str]) -> None:
     assert {name for name, text in shown.items() if jailed.planted.seen(text)} == set()
     assert "plain" in shown.pop("what is open")
     assert "Row(id=2)" in shown.pop("a checkpoint of its own")
@@ -228,3 +238,74 @@ def test_what_docs_list_is_what_python_of_the_same_user_reads(jailed, tmp_path, 
     shown = python(jailed, tmp_path, UDF, path=jailed.names()[what])
     assert "gave" in shown
     assert "refused" not in shown
+
+
+# ---------------------------------------------------------------- programs
+
+
+@contextmanager
+def program_that_looks(jailed: Jail, tmp_path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield what a program has found, and its process and socket; it waits until the end."""
+    word = tmp_path / "end"
+    with jailed.client("bob") as client:
+        names = json.dumps({**jailed.names(), "host": str(jailed.host())})
+        program = client.run(Path(__file__).with_name("program_escapes.py"), args=[names, str(word)])
+        shown = ""
+
+        def has_looked() -> list[str]:
+            nonlocal shown
+            shown = b"".join(each.text for each in program.output()).decode()
+            assert not program.info().ended, shown
+            return re.findall(r"^pid (\d+) socket (\S+)$", shown, re.MULTILINE)
+
+        ((pid, socket),) = until(has_looked, lambda: f"what the program has found:\n{shown}")
+        try:
+            yield shown, {"pid": pid, "socket": socket}
+        finally:
+            word.touch()
+        assert program.wait(HANGS_S) == 0
+
+
+BESIDE = """
+def way(spark, pid, socket):
+    from pyspark.sql.functions import lit, udf
+
+    def asked(pid, socket):
+        import grpc
+        from pyspark.sql.connect.proto import ConfigRequest, ConfigResponse
+
+        channel = grpc.insecure_channel(f"unix:{socket}")
+        request = ConfigRequest(session_id="00112233-4455-6677-8899-aabbccddeeff")
+        request.user_context.user_id = "bob"
+        request.operation.get_all.SetInParent()
+        method = "/spark.connect.SparkConnectService/Config"
+        call = channel.unary_unary(method, ConfigRequest.SerializeToString, ConfigResponse.FromString)
+        try:
+            return f"answered {call(request, timeout=20)}"
+        except grpc.RpcError as error:
+            found = [reads(f"/proc/{pid}/{what}") for what in ("environ", "maps", "mem")]
+            return f"{error.code().name} {error.details()} {found}"
+
+    return spark.range(1).select(udf(asked)(lit(pid), lit(socket)).alias("read"))
+"""
+
+
+def test_a_program_finds_no_secret_and_nobody_calls_in_its_name(jailed, tmp_path):
+    with program_that_looks(jailed, tmp_path) as (shown, own):
+        assert jailed.planted.seen(shown) == []
+        found = json.loads(shown.splitlines()[0])
+        assert len(found) == 19
+        refusals = {name for name, text in found.items() if text.startswith("raised")}
+        assert refusals == {name for name in found if name.endswith(("scheduler", "agent", "host"))}
+        beside = python(jailed, tmp_path, BESIDE, **own)
+        assert "PERMISSION_DENIED only the process of the program calls by this socket" in beside
+        assert beside.count("refused [Errno 13] Permission denied") == 3
+
+
+def test_a_program_reads_no_more_by_spark_than_any_client(jailed):
+    with jailed.client("bob") as client:
+        path = Path(__file__).with_name("connect_escapes.py")
+        program = client.run(path, args=[jailed.address, "none", json.dumps(jailed.names())])
+        assert program.wait(HANGS_S) == 0
+        shown = json.loads(b"".join(e.text for e in program.output() if not e.is_error).decode().splitlines()[-1])
+    _check_refusals(jailed, shown)

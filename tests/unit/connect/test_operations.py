@@ -50,7 +50,7 @@ async def test_two_schedulers_lose_nothing_of_a_thousand_commands_at_once(backen
         request = ConfigRequest()
         request.operation.set.pairs.add(key=f"k{number}", value=str(number))
         call = pb.ConnectCall(configure=request.SerializeToString())
-        await scheduler.operations.change(await scheduler.sessions.open(ANN), call, ConfigResponse)
+        await scheduler.operations.change(await scheduler.sessions.open(ANN), call, ConfigResponse())
 
     async def make(scheduler, number):
         request = ExecutePlanRequest()

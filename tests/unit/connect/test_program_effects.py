@@ -10,6 +10,7 @@ import pytest
 from onager.errors import StateUnavailableError
 from onager.protocol.spark_connect import (
     AddArtifactsResponse,
+    AnalyzePlanResponse,
     CloneSessionResponse,
     ConfigRequest,
     InterruptResponse,
@@ -97,6 +98,17 @@ async def state(pair):
         None if each is None or not each.record.is_made else (each.record.revision, each.record.server_side_session_id)
         for each in found
     ]
+
+
+@pytest.mark.parametrize("act", [persist, unpersist])
+async def test_a_recorded_answer_says_what_it_is_an_answer_to(first, act):
+    """Of one that says nothing else, PySpark says: no analyze result found."""
+    await (unpersist if act is persist else persist)(first)
+    (answer,) = await act(first)
+    assert AnalyzePlanResponse.FromString(answer).WhichOneof("result") == act.__name__
+    second = await again(first)
+    second.number = first.number - 1
+    assert await act(second) == [answer]
 
 
 @pytest.mark.parametrize("is_written", [False, True])
