@@ -222,7 +222,7 @@ async def test_a_mended_program_goes_on_with_the_record_of_one_that_has_failed(s
     for mended, says in (
         ({"keep": True}, "mended.source"),
         ({"source": "SELECT 1", "file_name": "app.sql"}, "give a file of the same kind"),
-        ({"source": "\ud800"}, "body.mended.source"),
+        ({"source": "\ud800"}, "mended.source: this is no text"),
     ):
         answer = await retry(**mended)
         assert (answer.status_code, says in answer.text) == (400, True), answer.text

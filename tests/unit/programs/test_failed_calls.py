@@ -125,3 +125,10 @@ def test_the_process_says_which_call_has_failed(tmp_path):
     with os.fdopen(reader, "rb") as said:
         ((frame,), _) = frames_of(said.read())
     assert frame == Frame(FAILED, 7, "0.2", b"1")
+
+
+def test_all_that_another_text_of_a_program_prints_is_shown(tmp_path):
+    for attempt, number in ((1, 5), (2, 3)):
+        OutputFolder(tmp_path, attempt).add(Frame(STDOUT, number, "0", b"printed"))
+    assert shown(tmp_path, [Cut(1)]) == {"0": 3}
+    assert shown(tmp_path, [Cut(1), Cut(2)]) == {}
