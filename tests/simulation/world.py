@@ -1,18 +1,12 @@
 """A whole cluster under one seed: what is in it, what happens to it, and what must hold at the end."""
 
 import asyncio
-import gc
 import hashlib
 import random  # noqa: TID251 seeded
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from unittest import mock
-
-import structlog
 
 from onager.errors import OnagerError
 from onager.scheduler.cluster.live_schedulers import LiveSchedulers
@@ -25,20 +19,19 @@ from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.simulation import replans, reuse, scripts
 from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
-from tests.simulation.damage import REPORTED_OF_IT, Damage
+from tests.simulation.damage import Damage
 from tests.simulation.data import Exchange, JobPlan, StagePlan, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
-from tests.simulation.network import KEEPALIVE_S, Channel, Network
+from tests.simulation.network import KEEPALIVE_S, Network
 from tests.simulation.observer import QUARANTINE_S, Observer, Violation
 from tests.simulation.oracles import Oracles
 from tests.simulation.pace import LOOK_S, Pace
 from tests.simulation.passers import Passers
-from tests.simulation.planted import PLANTED
+from tests.simulation.patches import patched
 from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedScheduler
-from tests.simulation.versions import two_releases
 from tests.simulation.views import Views
 from tests.simulation.weather import Kind, Weather
-from tests.simulation.worker import TaskRates, read_result
+from tests.simulation.worker import TaskRates
 
 LAST_EVENTS = 60
 MAX_STEPS = 3_000_000
@@ -48,7 +41,6 @@ _TASK_S = 0.3
 """How long a task takes at most when faults have ended: what a cluster of one slot has to do may take minutes."""
 _LEAVING_S = 5.0
 """How long an executor with nothing to do takes to leave: less than a call waits for requests to it."""
-_ORPHAN_AGE_S = 2
 _LATE = {Kind.STORM: 0.15, Kind.ONE_FAULT: 0.3, Kind.CALM: 0.0}
 """How many of the schedulers and executors come later."""
 _OF_CATALOG = 8
@@ -59,7 +51,6 @@ _GROWING = 5
 """Of so many worlds one has jobs whose stages can grow."""
 _KEPT_THERE = 0.7
 """How many jobs that are planned again keep their outputs on executors, and may lose what they are planned again by."""
-_HARMLESS_ERRORS = frozenset({"report_unusable", "jvm_given_up"})
 
 
 @dataclass(slots=True)
@@ -197,23 +188,6 @@ class World:
         """Return whether a job is active."""
         return any(j.graph is not None and j.graph.is_active for j in self.observer.jobs.values())
 
-    def log(self, _: Any, __: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Take in what the product logs; an error there is one here."""
-        event, level = fields.get("event"), fields.get("level")
-        try:
-            who = current().name
-        except LookupError:
-            who = "?"
-        if level != "debug":
-            reported = " ".join(f"{k}={v}" for k, v in fields.items() if k not in ("event", "level", "exc_info"))
-            self.trace(f"{who} {level}: {event} {reported}")
-        is_error = level in ("error", "critical") or (fields.get("exc_info") and level != "debug")
-        is_harmless = event in _HARMLESS_ERRORS or (event in REPORTED_OF_IT and self.damage.job_id is not None)
-        # A handled error of Onager is not a defect.
-        if is_error and not is_harmless and not isinstance(sys.exc_info()[1], OnagerError):
-            self.observer.fail(f"{who} logged {event}: { {k: _text(v) for k, v in fields.items()} }")
-        raise structlog.DropEvent
-
     def _is_older_there(self) -> bool:
         """Return whether a registered scheduler is of the older release, but for one that just came.
 
@@ -225,7 +199,7 @@ class World:
         is_known = any(self.loop.time() - self._registered_s[name] > 1.0 for name in old)
         return is_known and self.weather.kind is not Kind.STORM
 
-    def _schedulers_here(self) -> LiveSchedulers | None:
+    def schedulers_here(self) -> LiveSchedulers | None:
         """Return what the scheduler that runs knows of the others."""
         here = [r.scheduler for r in self.schedulers if r.process is current() and r.scheduler is not None]
         return here[0].schedulers if here else None
@@ -235,7 +209,7 @@ class World:
     def run(self) -> Report:
         """Simulate from the start to an empty store."""
         violation: str | None = None
-        with self._patched():
+        with patched(self, self._planted):
             try:
                 self.loop.world.context.copy().run(self.loop.run_until_complete, self._course())
                 self.observer.check()
@@ -407,45 +381,7 @@ class World:
         if self.loop.steps > MAX_STEPS:
             raise Violation(f"no end after {MAX_STEPS} steps")
 
-    # ---------------------------------------------------------------- making it deterministic
-
-    @contextmanager
-    def _patched(self) -> Iterator[None]:
-        """Put the simulation's randomness, network and log in the place of the machine's."""
-        draw = random.Random(f"secrets {self.seed}")
-        before = structlog.get_config()
-        structlog.configure(
-            processors=[structlog.processors.add_log_level, self.log],
-            wrapper_class=structlog.BoundLogger,
-            cache_logger_on_first_use=False,
-        )
-        with ExitStack() as stack:
-            stack.callback(lambda: structlog.configure(**before))
-            for target, replacement in (
-                ("secrets.token_hex", lambda n=16: draw.randbytes(n).hex()),
-                ("secrets.randbelow", draw.randrange),
-                ("grpc.aio.insecure_channel", lambda address, **_: Channel(self.network, address)),
-                (
-                    "onager.result_files.read_result",
-                    lambda _, path, __, first: read_result(self.exchange, path, first),
-                ),
-                ("onager.state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes its waiters
-                ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
-                ("onager.execution_graph.replan_rules.FORCED_LIMIT_MS", replans.LIMIT_MS),
-                ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
-                ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
-                ("onager.scheduler.catalog.merging.MAX_PAGES", 2),
-                *([("onager.scheduler.engine.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
-            ):
-                stack.enter_context(mock.patch(target, replacement))
-            if self.is_mixed:
-                stack.enter_context(two_releases(self._schedulers_here, self.observer.fail))
-            if self._planted is not None:
-                stack.enter_context(PLANTED[self._planted]())
-            # When garbage is collected is not for the seed to say, so it waits until the end.
-            gc.disable()
-            stack.callback(gc.enable)
-            yield
+    # ---------------------------------------------------------------- the end
 
     def _end(self) -> None:
         """Take everything down without letting it do anything any more."""
@@ -473,10 +409,6 @@ class _Clients(set[MemoryBackend]):
 
     def __iter__(self) -> Iterator[Any]:
         return iter([self._observer, *self._order])
-
-
-def _text(value: Any) -> str:
-    return (repr(value) if isinstance(value, BaseException) else str(value))[:300]
 
 
 def _refuse(_: Any) -> Any:
