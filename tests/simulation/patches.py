@@ -16,6 +16,7 @@ from tests.simulation.damage import REPORTED_OF_IT
 from tests.simulation.loop import current
 from tests.simulation.network import Channel
 from tests.simulation.planted import PLANTED
+from tests.simulation.programs.patches import programs_patched
 from tests.simulation.versions import two_releases
 from tests.simulation.worker import read_result
 
@@ -55,6 +56,8 @@ def patched(world: "World", planted: str | None) -> Iterator[None]:
             stack.enter_context(mock.patch(target, replacement))
         if world.is_mixed:
             stack.enter_context(two_releases(world.schedulers_here, world.observer.fail))
+        if world.hosts:
+            stack.enter_context(programs_patched(world))
         if planted is not None:
             stack.enter_context(PLANTED[planted]())
         # When garbage is collected is not for the seed to say, so it waits until the end.

@@ -29,6 +29,11 @@ from tests.simulation.pace import LOOK_S, Pace
 from tests.simulation.passers import Passers
 from tests.simulation.patches import patched
 from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedScheduler
+from tests.simulation.programs import has_programs, users
+from tests.simulation.programs.hosts import SimulatedProgramHost
+from tests.simulation.programs.ledger import Ledger
+from tests.simulation.programs.spark import SimulatedSpark
+from tests.simulation.programs.weather import ProgramWeather
 from tests.simulation.views import Views
 from tests.simulation.weather import Kind, Weather
 from tests.simulation.worker import TaskRates
@@ -134,6 +139,7 @@ class World:
         self.observer.catalog.is_on = has_catalog(seed) and not self.is_mixed
         if self.observer.catalog.is_on:
             self.damage.rest()
+        self._make_programs()
         self.views = Views(self)
         self._registered_s: dict[str, float] = {}
         self.observer.is_older_there = self._is_older_there
@@ -141,6 +147,20 @@ class World:
         self.observer.is_limit_exact = len(self.schedulers) == 1 and self.weather.kind is not Kind.STORM
         self.network.garble = self.weather.garble
         self.clients: list[SimulatedClient] = []
+
+    def _make_programs(self) -> None:
+        """Make what runs programs, in worlds that have some."""
+        self.ledger = Ledger(self)
+        self.program_weather = ProgramWeather(self)
+        self.spark = SimulatedSpark(self.ledger, self._rng("spark", 0), self.program_weather.passing)
+        self.observer.on_publish, self.observer.on_commit = self.ledger.published, self.ledger.deliver
+        self.hosts: list[SimulatedProgramHost] = []
+        if not has_programs(self.seed) or self.is_mixed or self.observer.catalog.is_on:
+            return
+        self.damage.rest()
+        for number in range(self._rng("hosts", 0).choice((1, 2, 3))):
+            rng = self._rng("host", number)
+            self.hosts.append(SimulatedProgramHost(self, number, rng, rng.choice((1, 2, 8))))
 
     def _rng(self, what: str, number: int) -> random.Random:
         return random.Random(f"{what} {number} {self.seed}")
@@ -159,6 +179,7 @@ class World:
             "task_distribution": self._rng("distribution", 0).choice(list(TaskDistribution)),
             "quarantine_failures": 2,
             "quarantine_s": QUARANTINE_S,
+            "program_retention_s": 7_200,
         }
 
     # ---------------------------------------------------------------- what the parts ask
@@ -241,6 +262,8 @@ class World:
                 self.later(self.rng.uniform(1, 8), self.weather.start, place)
             else:
                 place.start()
+        for host in self.hosts:
+            host.start()
         span_s = self._submit_jobs()
         self.weather.begin()
         ends_s = self.loop.time() + span_s
@@ -248,12 +271,16 @@ class World:
         while self.loop.time() < ends_s:
             await asyncio.sleep(self.weather.pause_s())
             self.weather.something_happens()
+            if self.hosts:
+                self.program_weather.something_happens()
             self.damage.strike()
             self._check()
         self.weather.end()
+        self.program_weather.end()
         self.passers.end()
         await self._settle(lambda: self.passers.are_gone, "who names blobs for a while does not end")
         await self._settle(lambda: all(c.is_done for c in self.clients), "clients are still waiting")
+        await self._settle(self.ledger.are_calls_over, "jobs of calls of programs go on", within_s=20.0)
         await self._settle(Oracles(self).are_registered, "schedulers that live are not registered")
         await self._settle(self.views.agree, "a scheduler has not learned of what is stored", within_s=10.0)
         # A report whose answer was lost is sent again when the keepalive has given up its call.
@@ -262,7 +289,9 @@ class World:
         pace.cancel()
         self._check()
         Oracles(self).check_jobs()
-        if self.weather.kind is not Kind.STORM:
+        self.ledger.check()
+        self._check()
+        if self.weather.kind is not Kind.STORM and not self.hosts:
             Oracles(self).check_nothing_was_in_vain()
         await self._grow_old()
 
@@ -294,6 +323,8 @@ class World:
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
             for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
                 client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)
+            if self.hosts:
+                users.begin_some(client, number, span_s)
             if self.seed % scripts.WORLDS == 2 and not self.is_mixed:
                 self._begin_script(client, number, shapes, span_s)
         return span_s
@@ -329,7 +360,8 @@ class World:
         await self._serve_alone(result_retention_s=0)
         await self._settle(oracles.are_results_gone, "results that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=True)
-        await self._serve_alone(result_retention_s=0, record_retention_s=0, audit_retention_s=0)
+        of_programs = {"program_retention_s": 0, "connect_session_retention_s": 0}
+        await self._serve_alone(result_retention_s=0, record_retention_s=0, audit_retention_s=0, **of_programs)
         await self._settle(oracles.are_records_gone, "records that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=False)
         await self._let_executors_leave()
@@ -343,16 +375,22 @@ class World:
 
     async def _let_executors_leave(self) -> None:
         """Have some leave by a signal, and others because a scheduler asks them to."""
-        for executor in self.executors:
-            executor.wants_to_live = False
+        for place in (*self.executors, *self.hosts):
+            place.wants_to_live = False
         await asyncio.sleep(KEEPALIVE_S)  # who waits on a call that was lost in silence learns of it by then
-        await self._settle(lambda: all(e.is_registered for e in self._running()), "executors do not register")
+        hosts = [host for host in self.hosts if host.process is not None]
+        await self._settle(
+            lambda: all(e.is_registered for e in (*self._running(), *hosts)), "executors do not register"
+        )
+        for host in hosts:
+            host.drain()
         for executor in self._running():
             if (self.seed + executor.number) % 2:
                 self.loop.spawn(self.clients[0].process, self.clients[0].drain(executor.name))
             else:
                 executor.drain()
-        await self._settle(lambda: not self._running(), "executors do not leave", within_s=_LEAVING_S)
+        is_gone = lambda: not self._running() and not any(host.process for host in hosts)  # noqa: E731
+        await self._settle(is_gone, "executors do not leave", within_s=_LEAVING_S)
 
     def _running(self) -> list[SimulatedExecutor]:
         return [executor for executor in self.executors if executor.process is not None]
