@@ -138,6 +138,8 @@ class Network:
         """Called with method, request and answer of every call at the moment that a server has answered it."""
         self.garble: Callable[[Any], None] = lambda _: None
         """Puts into some `ReportTasksRequest` what no executor of ours would."""
+        self.never_repeated: frozenset[str] = frozenset()
+        """Methods whose requests arrive once, as long as their connection lasts."""
         self._calls: dict[int, _Call] = {}
         self._number = 0
         self.connected: dict[Channel, None] = {}
@@ -197,7 +199,9 @@ class Network:
         else:
             self._later(self._delay_s(), self._arrive, call)
             if self._draw() < self.rates.repeated:
-                self._later(self._delay_s() + self._draw() * self.rates.slow_s, self._arrive, call)
+                delay_s = self._delay_s() + self._draw() * self.rates.slow_s
+                if call.method not in self.never_repeated:
+                    self._later(delay_s, self._arrive, call)
         return call
 
     def cancel(self, call: _Call) -> None:

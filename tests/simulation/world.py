@@ -158,6 +158,8 @@ class World:
         if not has_programs(self.seed) or self.is_mixed or self.observer.catalog.is_on:
             return
         self.damage.rest()
+        # What waits twice for one caller would take a request of a session and tell nobody.
+        self.network.never_repeated = frozenset({"AwaitRequests"})
         for number in range(self._rng("hosts", 0).choice((1, 2, 3))):
             rng = self._rng("host", number)
             self.hosts.append(SimulatedProgramHost(self, number, rng, rng.choice((1, 2, 8))))
