@@ -40,7 +40,7 @@ def test_seeds(tell):
     assert counts["writes of programs"]
 
 
-@pytest.mark.parametrize("seed", [30, pytest.param(12, id="with-programs")])
+@pytest.mark.parametrize("seed", [30, pytest.param(19, id="with-programs")])
 def test_a_seed_tells_the_same_story_in_every_process(seed):
     digests = {simulate(seed).digest, simulate(seed).digest}
     for hash_seed in ("1", "2"):
