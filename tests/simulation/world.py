@@ -105,7 +105,6 @@ class World:
         self.store = MemoryStore(VirtualClock(self.loop))
         self.exchange = Exchange()
         self.observer = Observer(self.exchange, self.trace, self.loop.world)
-        self.network.on_answer = self.observer.answered
         self.is_over = False
         self.weather = Weather(self, seed)
         self.pace = Pace(self)
@@ -145,7 +144,7 @@ class World:
         self.observer.is_older_there = self._is_older_there
         self.observer.on_registered = lambda name: self._registered_s.update({name: self.loop.time()})
         self.observer.is_limit_exact = len(self.schedulers) == 1 and self.weather.kind is not Kind.STORM
-        self.network.garble = self.weather.garble
+        self.network.on_answer, self.network.garble = self.observer.answered, self.weather.garble
         self.clients: list[SimulatedClient] = []
 
     def _make_programs(self) -> None:
