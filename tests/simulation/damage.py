@@ -14,6 +14,8 @@ _OFTEN: Final = 0.08
 _RECORDS: Final = (Keyspace.JobLog, Keyspace.ActiveJobs, Keyspace.GraphChunks, Keyspace.JobHeads)
 _LATE: Final = 0.15
 _RECORDS_OF_ENDED: Final = (Keyspace.JobHeads, Keyspace.JobHeads, Keyspace.CompletedJobs, Keyspace.GraphChunks)
+_OF_PROGRAMS: Final = ("program", "connect-")
+"""How ids begin of scripts, programs, and their calls: of these nothing is damaged."""
 REPORTED_OF_IT: Final = frozenset({"job_record_damaged", "job_head_unreadable", "batch_not_kept"})
 """What schedulers log as errors, and rightly."""
 
@@ -37,7 +39,7 @@ class Damage:
         """Damage a record of a running job, once, if there is one."""
         if not self._is_due or self._rng.random() < 0.5:
             return
-        jobs = [j for j in self._world.observer.jobs.values() if not j.job_id.startswith("program")]
+        jobs = [j for j in self._world.observer.jobs.values() if not j.job_id.startswith(_OF_PROGRAMS)]
         active = sorted(j.job_id for j in jobs if j.graph and j.graph.is_active)
         if not active:
             return
@@ -45,7 +47,7 @@ class Damage:
 
     def strike_late(self) -> None:
         """Damage a record of a job that has ended, if none is damaged yet."""
-        jobs = [j for j in self._world.observer.jobs.values() if not j.job_id.startswith("program")]
+        jobs = [j for j in self._world.observer.jobs.values() if not j.job_id.startswith(_OF_PROGRAMS)]
         ended = sorted(j.job_id for j in jobs if j.final)
         if self.job_id is None and ended and self._rng.random() < _LATE:
             self._spoil(self._rng.choice(ended), self._rng.choice(_RECORDS_OF_ENDED))

@@ -64,6 +64,8 @@ class Executions(RunLedger):
         for lack of memory."""
         self.on_replan: Callable[[ExecutionGraph, str], None] = lambda *_: None
         """Learns of which job the rest is planned again, and in which life of an executor, when that begins."""
+        self.on_publish: Callable[[str], None] = lambda _: None
+        """Learns of the job whose files are published, the first time."""
         self.damaged: set[str] = set()
         """Jobs with a record that has rotted: their reports may be dropped."""
 
@@ -112,6 +114,8 @@ class Executions(RunLedger):
 
     def publishes(self, life: str, key: TaskKey, nonces: list[str]) -> None:
         self._trace(f"{life} publishes {key.job_id}: {nonces}")
+        if key.job_id not in self.exchange.published:
+            self.on_publish(key.job_id)
         known = self.exchange.published.setdefault(key.job_id, nonces)
         if known != nonces:
             self.fail(f"{key.job_id} is published twice, from different files")

@@ -162,7 +162,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise RuntimeError(f"{process} goes round in circles: time stands still")
         # A process runs everything that is ready before others see its effects, so its own order is fixed.
         for _ in range(len(process.ready)):
-            if not process.ready or process.is_paused:
+            if not process.ready or process.is_paused or not process.is_alive:
                 return
             handle = process.ready.popleft()
             self.steps += 1

@@ -1,20 +1,23 @@
 """Calls between processes, with what networks do to them: delay, loss of request or answer, repetition, cuts.
 
 `Channel` takes the place of gRPC's: stubs, messages, statuses and error details are the real ones, and every message
-goes through its bytes. A server is an object whose methods are those of the service.
+goes through its bytes. A server is an object whose methods are those of the service, or one of gRPC's generic handlers.
 """
 
 import asyncio
 import random  # noqa: TID251 seeded
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Never
 
-from grpc import StatusCode
+from grpc import GenericRpcHandler, StatusCode
 from grpc.aio import AbortError, AioRpcError, Metadata
 
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import CHANNEL_OPTIONS
+from onager.protocol.security import PROGRAM_HEADER
 from onager.protocol.serving import encoded
 from tests.simulation.loop import Process, VirtualLoop, current
 
@@ -50,14 +53,29 @@ class Aborted(AbortError):  # noqa: N818
         self.code, self.details, self.metadata = code, details, tuple(metadata)
 
 
+OF_PROGRAM: ContextVar[str] = ContextVar("program", default="")
+"""While a call of a program is served: the attempt that makes it, ``ID/ATTEMPT/SECRET``."""
+
+Metadatas = Sequence[tuple[str, Any]]
+
+
 class ServerContext:
     """The context of a call, for its handler."""
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, metadata: Metadatas = (), write: Callable[[bytes], None] | None = None) -> None:
         self._peer = peer
+        self._metadata = metadata
+        self._write = write
 
     def peer(self) -> str:
         return f"simulated:{self._peer}"
+
+    def invocation_metadata(self) -> Metadatas:
+        return self._metadata
+
+    async def write(self, message: bytes) -> None:
+        assert self._write is not None
+        self._write(message)
 
     async def abort(self, code: StatusCode, details: str = "", trailing_metadata: Any = ()) -> Never:
         raise Aborted(code, details, trailing_metadata)
@@ -72,12 +90,20 @@ class Server:
 
     process: Process
     methods: dict[str, Callable[[Any, Any], Any]]
+    handlers: "list[GenericRpcHandler[Any, Any]]"
+    """For the methods of other services."""
+
+    def handler_of(self, path: str) -> Any:
+        """Return the handler of a method of another service; None if it is one of ours."""
+        found = (handler.service(SimpleNamespace(method=path)) for handler in self.handlers)  # type: ignore[arg-type]
+        return next((each for each in found if each is not None), None)
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
     number: int
-    method: str
+    path: str
+    metadata: Metadatas
     source: Process
     address: str
     request: bytes
@@ -90,6 +116,10 @@ class _Call:
     """When the last message of the answer arrives: none overtakes another."""
     deliveries: int = 0
     """How often the request arrived: the answer to the first one is the stream's."""
+
+    @property
+    def method(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
 class Network:
@@ -108,6 +138,8 @@ class Network:
         """Called with method, request and answer of every call at the moment that a server has answered it."""
         self.garble: Callable[[Any], None] = lambda _: None
         """Puts into some `ReportTasksRequest` what no executor of ours would."""
+        self.never_repeated: frozenset[str] = frozenset()
+        """Methods whose requests arrive once, as long as their connection lasts."""
         self._calls: dict[int, _Call] = {}
         self._number = 0
         self.connected: dict[Channel, None] = {}
@@ -116,8 +148,10 @@ class Network:
     # ---------------------------------------------------------------- servers
 
     def listen(self, address: str, process: Process, *services: Any) -> None:
-        methods = {name: getattr(s, name) for s in services for name in type(s).__dict__ if name in _REQUESTS}
-        self.servers[address] = Server(process, methods)
+        handlers = [s for s in services if isinstance(s, GenericRpcHandler)]
+        own = [s for s in services if s not in handlers]
+        methods = {name: getattr(s, name) for s in own for name in type(s).__dict__ if name in _REQUESTS}
+        self.servers[address] = Server(process, methods, handlers)
 
     def gone(self, process: Process) -> None:
         """Break what a dead process was part of."""
@@ -152,20 +186,22 @@ class Network:
 
     # ---------------------------------------------------------------- calls
 
-    def begin(self, method: str, address: str, request: bytes) -> _Call:
+    def begin(self, path: str, address: str, request: bytes, metadata: Metadatas = ()) -> _Call:
         if self.is_over:
             raise rpc_error(StatusCode.CANCELLED, "the simulation is over")
         self._number += 1
-        call = _Call(self._number, method, current(), address, request, asyncio.Queue())
+        call = _Call(self._number, path, metadata, current(), address, request, asyncio.Queue())
         self._calls[call.number] = call
         fate = self._draw()
-        self._trace(f"{call.source} -> {address} {method} #{call.number}")
+        self._trace(f"{call.source} -> {address} {call.method} #{call.number}")
         if (call.source.name, address) in self.cut or fate < self.rates.lost:
             self._lose(call, "request")
         else:
             self._later(self._delay_s(), self._arrive, call)
             if self._draw() < self.rates.repeated:
-                self._later(self._delay_s() + self._draw() * self.rates.slow_s, self._arrive, call)
+                delay_s = self._delay_s() + self._draw() * self.rates.slow_s
+                if call.method not in self.never_repeated:
+                    self._later(delay_s, self._arrive, call)
         return call
 
     def cancel(self, call: _Call) -> None:
@@ -208,7 +244,9 @@ class Network:
         if call.is_over and call.deliveries == 1:
             return  # the caller had gone before anything arrived
         self._trace(f"#{call.number} {call.method} arrives at {server.process}")
-        if call.method in _STREAM_METHODS:
+        if (handler := server.handler_of(call.path)) is not None:
+            work = self._serve_generic(call, handler, is_first=call.deliveries == 1)
+        elif call.method in _STREAM_METHODS:
             work = self._serve_stream(call, server, is_first=call.deliveries == 1)
         else:
             work = self._serve(call, server)
@@ -242,6 +280,25 @@ class Network:
         finally:
             await messages.aclose()  # type: ignore[attr-defined]
 
+    async def _serve_generic(self, call: _Call, handler: Any, *, is_first: bool) -> None:
+        """Serve by one of gRPC's handlers, which takes and gives bytes, and writes the messages of a stream itself."""
+        OF_PROGRAM.set(str(dict(call.metadata).get(PROGRAM_HEADER, "")))
+
+        def write(message: bytes | None) -> None:
+            if is_first:
+                self._answer(call, message, is_last=message is None)
+
+        context = ServerContext(call.source.name, call.metadata, write)
+        try:
+            if handler.unary_stream is None:
+                self._answer(call, await handler.unary_unary(call.request, context))
+            else:
+                await handler.unary_stream(call.request, context)
+                write(None)
+        except Aborted as refused:
+            if is_first or handler.unary_stream is None:
+                self._answer(call, rpc_error(refused.code, refused.details, refused.metadata))
+
     def _answer(self, call: _Call, message: Any, *, is_last: bool = True) -> None:
         if call.is_over or call.is_mute:
             return
@@ -266,16 +323,21 @@ def rpc_error(code: StatusCode, details: str, metadata: Any = ()) -> AioRpcError
     return AioRpcError(code, Metadata(), Metadata(*metadata), details)
 
 
+def _as_it_is(message: Any) -> Any:
+    return message
+
+
 class _Unary:
-    def __init__(self, channel: "Channel", method: str, serialize: Any, parse: Any) -> None:
-        self._channel, self._method, self._serialize, self._parse = channel, method, serialize, parse
+    def __init__(self, channel: "Channel", path: str, serialize: Any, parse: Any) -> None:
+        self._channel, self._path = channel, path
+        self._serialize, self._parse = serialize or _as_it_is, parse or _as_it_is
 
-    def __call__(self, request: Any, *, timeout: float | None = None, **_: Any) -> Any:
-        return self._run(self._serialize(request), timeout)
+    def __call__(self, request: Any, *, timeout: float | None = None, metadata: Any = (), **_: Any) -> Any:
+        return self._run(self._serialize(request), timeout, tuple(metadata or ()))
 
-    async def _run(self, request: bytes, timeout_s: float | None) -> Any:
+    async def _run(self, request: bytes, timeout_s: float | None, metadata: Metadatas) -> Any:
         network = self._channel.network
-        call = network.begin(self._method, self._channel.address, request)
+        call = network.begin(self._path, self._channel.address, request, metadata)
         try:
             async with asyncio.timeout(timeout_s):
                 found = await self._channel.next_answer(call)
@@ -290,12 +352,12 @@ class _Unary:
 
 
 class _Stream(_Unary):
-    def __call__(self, request: Any, *, timeout: float | None = None, **_: Any) -> Any:
-        return self._iterate(self._serialize(request), timeout)
+    def __call__(self, request: Any, *, timeout: float | None = None, metadata: Any = (), **_: Any) -> Any:
+        return self._iterate(self._serialize(request), timeout, tuple(metadata or ()))
 
-    async def _iterate(self, request: bytes, timeout_s: float | None) -> AsyncIterator[Any]:
+    async def _iterate(self, request: bytes, timeout_s: float | None, metadata: Metadatas) -> AsyncIterator[Any]:
         network = self._channel.network
-        call = network.begin(self._method, self._channel.address, request)
+        call = network.begin(self._path, self._channel.address, request, metadata)
         loop = asyncio.get_running_loop()
         deadline_s = None if timeout_s is None else loop.time() + timeout_s
         try:
@@ -347,11 +409,15 @@ class Channel:
             raise asyncio.CancelledError
         return found
 
-    def unary_unary(self, path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> _Unary:
-        return _Unary(self, path.rpartition("/")[2], request_serializer, response_deserializer)
+    def unary_unary(
+        self, path: str, request_serializer: Any = None, response_deserializer: Any = None, **_: Any
+    ) -> _Unary:
+        return _Unary(self, path, request_serializer, response_deserializer)
 
-    def unary_stream(self, path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> _Stream:
-        return _Stream(self, path.rpartition("/")[2], request_serializer, response_deserializer)
+    def unary_stream(
+        self, path: str, request_serializer: Any = None, response_deserializer: Any = None, **_: Any
+    ) -> _Stream:
+        return _Stream(self, path, request_serializer, response_deserializer)
 
     async def close(self, grace: float | None = None) -> None:  # noqa: ARG002
         """End what is under way by a cancellation that nobody asked its caller for, as gRPC does."""

@@ -36,6 +36,7 @@ from tests.simulation.catalogs import CONFLICT, Catalog
 from tests.simulation.data import Exchange, JobPlan
 from tests.simulation.executions import Executions, SeenJob
 from tests.simulation.loop import Process
+from tests.simulation.network import OF_PROGRAM
 from tests.simulation.versions import needs_feature
 from tests.simulation.views import WATCHED
 
@@ -78,6 +79,8 @@ class Observer(Executions):
         """Whether sessions keep to their limits at every moment, since one scheduler counts, and nothing befalls it."""
         self.catalog = Catalog(self.fail)
         self.removed_by_hand: set[str] = set()
+        self.on_commit: Callable[[Group, str], None] = lambda *_: None
+        """Called with each commit, and the attempt of a program whose call makes it."""
 
     def replanned(self, result_digest: str, plan: JobPlan) -> None:
         self.plans[result_digest] = plan
@@ -93,9 +96,11 @@ class Observer(Executions):
 
     def deliver(self, group: Group) -> None:
         """See a commit, not as the process that makes it: that may be of a version that cannot read all of it."""
-        self._world.context.copy().run(self._deliver, group)
+        caller = OF_PROGRAM.get()
+        self._world.context.copy().run(self._deliver, group, caller)
 
-    def _deliver(self, group: Group) -> None:
+    def _deliver(self, group: Group, caller: str) -> None:
+        self.on_commit(group, caller)
         touched: dict[str, None] = {}
         for event in group.events:
             key, is_put = event.key, event.kind is EventKind.PUT

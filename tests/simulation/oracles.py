@@ -229,6 +229,9 @@ class Oracles:
                 found += [f"{executor.life} has {key}" for key in executor.agent._attempts.held()]
                 found += [f"{executor.life} runs {key}" for key in executor.worker._running]
                 found += [f"{executor.life} keeps {job_id}" for job_id in executor.worker.kept_jobs()]
+        for host in self._world.hosts:
+            if host.process is not None and host.agent is not None:
+                found += [f"{host.life} has {key}" for key in host.agent._attempts.held()]
         for place in self._world.schedulers:
             if place.process is not None and place.scheduler is not None:
                 scheduler = place.scheduler

@@ -193,6 +193,8 @@ class Pace:
 
         One of the older release fills no slots with tasks of a job that it cannot read.
         """
+        if graph.is_program:
+            return False  # those who run tasks run no programs
         polled = agent._gateway._addresses[agent._gateway._current]
         old = [r.address for r in self._world.schedulers if r.process is not None and r.process.is_old]
         return _is_fit(graph, _slot(agent)) and not (self._is_new(graph) and polled in old)

@@ -48,6 +48,7 @@ from tests.simulation.planted_catalogs import OF_CATALOGS
 from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_mechanisms import OF_MECHANISMS
+from tests.simulation.planted_programs import OF_PROGRAMS
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_replans import OF_REPLANS
 from tests.simulation.planted_reuse import OF_REUSE
@@ -413,6 +414,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_CATALOGS,
     **OF_REPLANS,
     **OF_SCRIPTS,
+    **OF_PROGRAMS,
     **OF_REUSE,
     **OF_MECHANISMS,
 }

@@ -16,12 +16,13 @@ from onager.executor.settings import ExecutorSettings
 from onager.ids import Incarnation
 from onager.scheduler import main
 from onager.scheduler.app import SchedulerApp
+from onager.scheduler.connect.handler import SparkConnectHandler
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend.faulty import FaultPlan, FaultyBackend
 from onager.state_backend.memory import MemoryBackend
 from tests.simulation import reuse, versions
 from tests.simulation.loop import Process, VirtualClock
-from tests.simulation.network import Network
+from tests.simulation.network import OF_PROGRAM, Network
 from tests.simulation.worker import SimulatedWorker, TaskRates
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ EXECUTOR_SKEW_MS = 2 * 3_600_000
 
 
 _SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR, machine="simulated", audit_max_notes=0)
-_EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated", machine="simulated")
+EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated", machine="simulated")
 """Made once, outside of any simulation: making them takes longer than some simulations."""
 
 
@@ -51,7 +52,9 @@ class SimulatedBackend(FaultyBackend):
         self._world = world
 
     def _send_late(self, call: Callable[[], Any]) -> None:
-        self._world.loop.world.context.copy().run(super()._send_late, call)
+        context, caller = self._world.loop.world.context.copy(), OF_PROGRAM.get()
+        context.run(OF_PROGRAM.set, caller)
+        context.run(super()._send_late, call)
 
 
 class _StoppingServer:
@@ -112,7 +115,11 @@ class SimulatedScheduler:
                 await self.store.close()
                 await asyncio.sleep(0.5)
         self.scheduler = scheduler
-        world.network.listen(self.address, process, scheduler.service, scheduler.gateway, scheduler.for_schedulers)
+        connect = SparkConnectHandler(
+            scheduler.spark_connect, scheduler.stopping, scheduler.settings.stream_share_percent
+        )
+        services = (scheduler.service, scheduler.gateway, scheduler.for_schedulers, connect)
+        world.network.listen(self.address, process, *services)
         world.trace(f"{self.name}#{self.lives} serves")
         self.loops = asyncio.create_task(scheduler.run())
         try:
@@ -205,7 +212,7 @@ class SimulatedExecutor:
         world, clock = self.world, self.clock
         addresses = [r.address for r in world.schedulers]
         self.rng.shuffle(addresses)
-        settings = _EXECUTOR.model_copy(
+        settings = EXECUTOR.model_copy(
             update={
                 "scheduler": ",".join(addresses),
                 "slots": self.slots,
@@ -224,6 +231,7 @@ class SimulatedExecutor:
             world.observer,
             stream_address,
             seed=world.seed,
+            spark=world.spark,
         )
         identity = Identity(
             incarnation=Incarnation(self.life),

@@ -29,14 +29,18 @@ def test_seeds(tell):
     tell(
         f"{len(SEEDS)} seeds: {virtual_s / 3600:.1f} virtual hours, {counts['executions']} executions, "
         f"{counts['executor_lost']} losses, {counts['jobs successful']} jobs successful, "
-        f"{counts['jobs failed']} failed, {counts['jobs cancelled']} cancelled; no violation"
+        f"{counts['jobs failed']} failed, {counts['jobs cancelled']} cancelled, "
+        f"{counts['attempts of programs']} attempts of programs, {counts['calls of programs']} calls of theirs, "
+        f"{counts['calls of programs replayed']} replayed, {counts['writes of programs']} writes; no violation"
     )
     assert counts["jobs successful"] > len(SEEDS) / 2
     assert counts["executor_lost"]
     assert counts["snapshots"] > counts["jobs successful"]
+    assert counts["calls of programs replayed"]
+    assert counts["writes of programs"]
 
 
-@pytest.mark.parametrize("seed", [30])
+@pytest.mark.parametrize("seed", [30, pytest.param(19, id="with-programs")])
 def test_a_seed_tells_the_same_story_in_every_process(seed):
     digests = {simulate(seed).digest, simulate(seed).digest}
     for hash_seed in ("1", "2"):

@@ -163,12 +163,12 @@ class Weather:
                 scheduler.kill()
                 world.later(rng.uniform(0.05, 4), self.start, scheduler)
             case 3:
-                self._pause(scheduler, rng.choice((0.3, 2.0, 8.0, 20.0)) * rng.random())
+                self.pause(scheduler, rng.choice((0.3, 2.0, 8.0, 20.0)) * rng.random())
             case 4 | 5:
                 executor.kill()
                 world.later(rng.uniform(0.1, 6), self.start, executor)
             case 6 | 13:
-                self._pause(executor, rng.choice((0.5, 4.0, 8.0)) * (0.2 + rng.random()))
+                self.pause(executor, rng.choice((0.5, 4.0, 8.0)) * (0.2 + rng.random()))
             case 7 | 8:
                 self._cut(*self._draw_pair(executor, scheduler))
             case 10:
@@ -251,7 +251,7 @@ class Weather:
             case "kill":
                 scheduler.kill()
             case "hang":
-                self._pause(scheduler, rng.uniform(2, 30))
+                self.pause(scheduler, rng.uniform(2, 30))
             case "stop":
                 world.loop.spawn(world.loop.world, scheduler.stop())
             case _:
@@ -285,7 +285,8 @@ class Weather:
         if place.process is None and not self._world.is_over and place.wants_to_live:
             place.start()
 
-    def _pause(self, place: Place, for_s: float) -> None:
+    def pause(self, place: Place, for_s: float) -> None:
+        """Have a process do nothing for a while."""
         if place.process is not None and not place.process.is_paused:
             self._world.trace(f"{place.name} is paused for {for_s:.3f} s")
             place.process.is_paused = True

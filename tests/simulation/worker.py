@@ -7,7 +7,7 @@ import random  # noqa: TID251 seeded
 import secrets
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onager import result_files
 from onager.exchange_layout import staging_directory
@@ -37,6 +37,9 @@ from tests.simulation.loop import VirtualClock
 from tests.simulation.replans import frame, has_frame, plan_of, replanned
 from tests.simulation.reuse import add_fingerprints
 from tests.simulation.scripts import is_script, statement_of, steps_of
+
+if TYPE_CHECKING:
+    from tests.simulation.programs.spark import SimulatedSpark
 
 
 @dataclass(slots=True)
@@ -79,9 +82,11 @@ class SimulatedWorker:
         stream_address: str = "",
         *,
         seed: int = 0,
+        spark: "SimulatedSpark | None" = None,
     ) -> None:
-        """Make it; *seed*: of what does not depend on who runs a task."""
+        """Make it; *seed*: of what does not depend on who runs a task; *spark*: answers requests of sessions."""
         self._seed = seed
+        self._spark = spark
         self.stream_address = stream_address
         self._life = life
         self._exchange = exchange
@@ -158,7 +163,9 @@ class SimulatedWorker:
         self._ledger.trace(f"{self._life} cleans up {request.job_id}, keeping {len(kept)}")
         self._exchange.clean(request.job_id, kept, stages, f"{self._life} at {asyncio.get_running_loop().time():.3f}")
 
-    def connect(self, _call, _catalog):
+    def connect(self, call, _catalog):
+        if self._spark is not None:
+            return self._spark.connect(call)
         return pb.ConnectReply(failure=pb.ConnectFailure(message="there is no Spark here"))
 
     def exchange_contents(self) -> None:
@@ -292,10 +299,7 @@ class SimulatedWorker:
             case pb.PLAN:
                 spec = decode_spec(assignment.blobs[task_set.spec_digest])
                 script = spec.sql
-                if is_script(script.text) and not script.statements:
-                    assert task_set.may_step, "a script is to be planned as one job"
-                    success.plan.CopyFrom(steps_of(script.text))
-                    success.output.nonce, success.output.shared = "plan", True
+                if self._is_planned_otherwise(key.job_id, spec, task_set, success):
                     return report
                 plan = JobPlan.parse(statement_of(script.text, script.statements))
                 plan = plan.growing() if task_set.may_grow else plan
@@ -336,6 +340,21 @@ class SimulatedWorker:
                 success.output.nonce, success.output.shared = secrets.token_hex(8), True
                 self._ledger.publishes(self._life, key, [move.source for move in Manifest.from_bytes(content).moves])
         return report
+
+    def _is_planned_otherwise(
+        self, job_id: str, spec: pb.JobSpec, task_set: pb.TaskSet, success: pb.TaskSuccess
+    ) -> bool:
+        """Plan the call of a program, or a script; return whether the job is one."""
+        if spec.HasField("connect"):
+            assert self._spark is not None
+            self._spark.plan(job_id, spec.connect, success.plan)
+        elif is_script(spec.sql.text) and not spec.sql.statements:
+            assert task_set.may_step, "a script is to be planned as one job"
+            success.plan.CopyFrom(steps_of(spec.sql.text))
+        else:
+            return False
+        success.output.nonce, success.output.shared = "plan", True
+        return True
 
     def _manifest(self, job_id: str, task_set: pb.TaskSet) -> Manifest:
         changes = pb.CatalogChanges()

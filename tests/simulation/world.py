@@ -1,18 +1,12 @@
 """A whole cluster under one seed: what is in it, what happens to it, and what must hold at the end."""
 
 import asyncio
-import gc
 import hashlib
 import random  # noqa: TID251 seeded
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from unittest import mock
-
-import structlog
 
 from onager.errors import OnagerError
 from onager.scheduler.cluster.live_schedulers import LiveSchedulers
@@ -25,20 +19,24 @@ from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.simulation import replans, reuse, scripts
 from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
-from tests.simulation.damage import REPORTED_OF_IT, Damage
+from tests.simulation.damage import Damage
 from tests.simulation.data import Exchange, JobPlan, StagePlan, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
-from tests.simulation.network import KEEPALIVE_S, Channel, Network
+from tests.simulation.network import KEEPALIVE_S, Network
 from tests.simulation.observer import QUARANTINE_S, Observer, Violation
 from tests.simulation.oracles import Oracles
 from tests.simulation.pace import LOOK_S, Pace
 from tests.simulation.passers import Passers
-from tests.simulation.planted import PLANTED
+from tests.simulation.patches import patched
 from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedScheduler
-from tests.simulation.versions import two_releases
+from tests.simulation.programs import has_programs, users
+from tests.simulation.programs.hosts import SimulatedProgramHost
+from tests.simulation.programs.ledger import Ledger
+from tests.simulation.programs.spark import SimulatedSpark
+from tests.simulation.programs.weather import ProgramWeather
 from tests.simulation.views import Views
 from tests.simulation.weather import Kind, Weather
-from tests.simulation.worker import TaskRates, read_result
+from tests.simulation.worker import TaskRates
 
 LAST_EVENTS = 60
 MAX_STEPS = 3_000_000
@@ -48,7 +46,6 @@ _TASK_S = 0.3
 """How long a task takes at most when faults have ended: what a cluster of one slot has to do may take minutes."""
 _LEAVING_S = 5.0
 """How long an executor with nothing to do takes to leave: less than a call waits for requests to it."""
-_ORPHAN_AGE_S = 2
 _LATE = {Kind.STORM: 0.15, Kind.ONE_FAULT: 0.3, Kind.CALM: 0.0}
 """How many of the schedulers and executors come later."""
 _OF_CATALOG = 8
@@ -59,7 +56,6 @@ _GROWING = 5
 """Of so many worlds one has jobs whose stages can grow."""
 _KEPT_THERE = 0.7
 """How many jobs that are planned again keep their outputs on executors, and may lose what they are planned again by."""
-_HARMLESS_ERRORS = frozenset({"report_unusable", "jvm_given_up"})
 
 
 @dataclass(slots=True)
@@ -109,7 +105,6 @@ class World:
         self.store = MemoryStore(VirtualClock(self.loop))
         self.exchange = Exchange()
         self.observer = Observer(self.exchange, self.trace, self.loop.world)
-        self.network.on_answer = self.observer.answered
         self.is_over = False
         self.weather = Weather(self, seed)
         self.pace = Pace(self)
@@ -143,13 +138,30 @@ class World:
         self.observer.catalog.is_on = has_catalog(seed) and not self.is_mixed
         if self.observer.catalog.is_on:
             self.damage.rest()
+        self._make_programs()
         self.views = Views(self)
         self._registered_s: dict[str, float] = {}
         self.observer.is_older_there = self._is_older_there
         self.observer.on_registered = lambda name: self._registered_s.update({name: self.loop.time()})
         self.observer.is_limit_exact = len(self.schedulers) == 1 and self.weather.kind is not Kind.STORM
-        self.network.garble = self.weather.garble
+        self.network.on_answer, self.network.garble = self.observer.answered, self.weather.garble
         self.clients: list[SimulatedClient] = []
+
+    def _make_programs(self) -> None:
+        """Make what runs programs, in worlds that have some."""
+        self.ledger = Ledger(self)
+        self.program_weather = ProgramWeather(self)
+        self.spark = SimulatedSpark(self.ledger, self._rng("spark", 0), self.program_weather.passing)
+        self.observer.on_publish, self.observer.on_commit = self.ledger.published, self.ledger.deliver
+        self.hosts: list[SimulatedProgramHost] = []
+        if not has_programs(self.seed) or self.is_mixed or self.observer.catalog.is_on:
+            return
+        self.damage.rest()
+        # What waits twice for one caller would take a request of a session and tell nobody.
+        self.network.never_repeated = frozenset({"AwaitRequests"})
+        for number in range(self._rng("hosts", 0).choice((1, 2, 3))):
+            rng = self._rng("host", number)
+            self.hosts.append(SimulatedProgramHost(self, number, rng, rng.choice((1, 2, 8))))
 
     def _rng(self, what: str, number: int) -> random.Random:
         return random.Random(f"{what} {number} {self.seed}")
@@ -168,6 +180,7 @@ class World:
             "task_distribution": self._rng("distribution", 0).choice(list(TaskDistribution)),
             "quarantine_failures": 2,
             "quarantine_s": QUARANTINE_S,
+            "program_retention_s": 7_200,
         }
 
     # ---------------------------------------------------------------- what the parts ask
@@ -197,23 +210,6 @@ class World:
         """Return whether a job is active."""
         return any(j.graph is not None and j.graph.is_active for j in self.observer.jobs.values())
 
-    def log(self, _: Any, __: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Take in what the product logs; an error there is one here."""
-        event, level = fields.get("event"), fields.get("level")
-        try:
-            who = current().name
-        except LookupError:
-            who = "?"
-        if level != "debug":
-            reported = " ".join(f"{k}={v}" for k, v in fields.items() if k not in ("event", "level", "exc_info"))
-            self.trace(f"{who} {level}: {event} {reported}")
-        is_error = level in ("error", "critical") or (fields.get("exc_info") and level != "debug")
-        is_harmless = event in _HARMLESS_ERRORS or (event in REPORTED_OF_IT and self.damage.job_id is not None)
-        # A handled error of Onager is not a defect.
-        if is_error and not is_harmless and not isinstance(sys.exc_info()[1], OnagerError):
-            self.observer.fail(f"{who} logged {event}: { {k: _text(v) for k, v in fields.items()} }")
-        raise structlog.DropEvent
-
     def _is_older_there(self) -> bool:
         """Return whether a registered scheduler is of the older release, but for one that just came.
 
@@ -225,7 +221,7 @@ class World:
         is_known = any(self.loop.time() - self._registered_s[name] > 1.0 for name in old)
         return is_known and self.weather.kind is not Kind.STORM
 
-    def _schedulers_here(self) -> LiveSchedulers | None:
+    def schedulers_here(self) -> LiveSchedulers | None:
         """Return what the scheduler that runs knows of the others."""
         here = [r.scheduler for r in self.schedulers if r.process is current() and r.scheduler is not None]
         return here[0].schedulers if here else None
@@ -235,7 +231,7 @@ class World:
     def run(self) -> Report:
         """Simulate from the start to an empty store."""
         violation: str | None = None
-        with self._patched():
+        with patched(self, self._planted):
             try:
                 self.loop.world.context.copy().run(self.loop.run_until_complete, self._course())
                 self.observer.check()
@@ -267,6 +263,8 @@ class World:
                 self.later(self.rng.uniform(1, 8), self.weather.start, place)
             else:
                 place.start()
+        for host in self.hosts:
+            host.start()
         span_s = self._submit_jobs()
         self.weather.begin()
         ends_s = self.loop.time() + span_s
@@ -274,12 +272,16 @@ class World:
         while self.loop.time() < ends_s:
             await asyncio.sleep(self.weather.pause_s())
             self.weather.something_happens()
+            if self.hosts:
+                self.program_weather.something_happens()
             self.damage.strike()
             self._check()
         self.weather.end()
+        self.program_weather.end()
         self.passers.end()
         await self._settle(lambda: self.passers.are_gone, "who names blobs for a while does not end")
         await self._settle(lambda: all(c.is_done for c in self.clients), "clients are still waiting")
+        await self._settle(self.ledger.are_calls_over, "jobs of calls of programs go on", within_s=20.0)
         await self._settle(Oracles(self).are_registered, "schedulers that live are not registered")
         await self._settle(self.views.agree, "a scheduler has not learned of what is stored", within_s=10.0)
         # A report whose answer was lost is sent again when the keepalive has given up its call.
@@ -288,7 +290,9 @@ class World:
         pace.cancel()
         self._check()
         Oracles(self).check_jobs()
-        if self.weather.kind is not Kind.STORM:
+        self.ledger.check()
+        self._check()
+        if self.weather.kind is not Kind.STORM and not self.hosts:
             Oracles(self).check_nothing_was_in_vain()
         await self._grow_old()
 
@@ -320,6 +324,8 @@ class World:
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
             for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
                 client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)
+            if self.hosts:
+                users.begin_some(client, number, span_s)
             if self.seed % scripts.WORLDS == 2 and not self.is_mixed:
                 self._begin_script(client, number, shapes, span_s)
         return span_s
@@ -355,7 +361,8 @@ class World:
         await self._serve_alone(result_retention_s=0)
         await self._settle(oracles.are_results_gone, "results that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=True)
-        await self._serve_alone(result_retention_s=0, record_retention_s=0, audit_retention_s=0)
+        of_programs = {"program_retention_s": 0, "connect_session_retention_s": 0}
+        await self._serve_alone(result_retention_s=0, record_retention_s=0, audit_retention_s=0, **of_programs)
         await self._settle(oracles.are_records_gone, "records that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=False)
         await self._let_executors_leave()
@@ -369,16 +376,22 @@ class World:
 
     async def _let_executors_leave(self) -> None:
         """Have some leave by a signal, and others because a scheduler asks them to."""
-        for executor in self.executors:
-            executor.wants_to_live = False
+        for place in (*self.executors, *self.hosts):
+            place.wants_to_live = False
         await asyncio.sleep(KEEPALIVE_S)  # who waits on a call that was lost in silence learns of it by then
-        await self._settle(lambda: all(e.is_registered for e in self._running()), "executors do not register")
+        hosts = [host for host in self.hosts if host.process is not None]
+        await self._settle(
+            lambda: all(e.is_registered for e in (*self._running(), *hosts)), "executors do not register"
+        )
+        for host in hosts:
+            host.drain()
         for executor in self._running():
             if (self.seed + executor.number) % 2:
                 self.loop.spawn(self.clients[0].process, self.clients[0].drain(executor.name))
             else:
                 executor.drain()
-        await self._settle(lambda: not self._running(), "executors do not leave", within_s=_LEAVING_S)
+        is_gone = lambda: not self._running() and not any(host.process for host in hosts)  # noqa: E731
+        await self._settle(is_gone, "executors do not leave", within_s=_LEAVING_S)
 
     def _running(self) -> list[SimulatedExecutor]:
         return [executor for executor in self.executors if executor.process is not None]
@@ -407,45 +420,7 @@ class World:
         if self.loop.steps > MAX_STEPS:
             raise Violation(f"no end after {MAX_STEPS} steps")
 
-    # ---------------------------------------------------------------- making it deterministic
-
-    @contextmanager
-    def _patched(self) -> Iterator[None]:
-        """Put the simulation's randomness, network and log in the place of the machine's."""
-        draw = random.Random(f"secrets {self.seed}")
-        before = structlog.get_config()
-        structlog.configure(
-            processors=[structlog.processors.add_log_level, self.log],
-            wrapper_class=structlog.BoundLogger,
-            cache_logger_on_first_use=False,
-        )
-        with ExitStack() as stack:
-            stack.callback(lambda: structlog.configure(**before))
-            for target, replacement in (
-                ("secrets.token_hex", lambda n=16: draw.randbytes(n).hex()),
-                ("secrets.randbelow", draw.randrange),
-                ("grpc.aio.insecure_channel", lambda address, **_: Channel(self.network, address)),
-                (
-                    "onager.result_files.read_result",
-                    lambda _, path, __, first: read_result(self.exchange, path, first),
-                ),
-                ("onager.state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes its waiters
-                ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
-                ("onager.execution_graph.replan_rules.FORCED_LIMIT_MS", replans.LIMIT_MS),
-                ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
-                ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
-                ("onager.scheduler.catalog.merging.MAX_PAGES", 2),
-                *([("onager.scheduler.engine.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
-            ):
-                stack.enter_context(mock.patch(target, replacement))
-            if self.is_mixed:
-                stack.enter_context(two_releases(self._schedulers_here, self.observer.fail))
-            if self._planted is not None:
-                stack.enter_context(PLANTED[self._planted]())
-            # When garbage is collected is not for the seed to say, so it waits until the end.
-            gc.disable()
-            stack.callback(gc.enable)
-            yield
+    # ---------------------------------------------------------------- the end
 
     def _end(self) -> None:
         """Take everything down without letting it do anything any more."""
@@ -473,10 +448,6 @@ class _Clients(set[MemoryBackend]):
 
     def __iter__(self) -> Iterator[Any]:
         return iter([self._observer, *self._order])
-
-
-def _text(value: Any) -> str:
-    return (repr(value) if isinstance(value, BaseException) else str(value))[:300]
 
 
 def _refuse(_: Any) -> Any:
