@@ -11,7 +11,7 @@ from onager.programs.tasks import Task
 from onager.scheduler.connect import handler, program_calls
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.program_targets import once_of
-from onager.scheduler.programs import Fence, ProgramKey
+from onager.scheduler.program_records import Fence, ProgramKey, calls_path
 from onager.state_backend import Keyspace
 
 _SOON_S = 0.02
@@ -56,8 +56,8 @@ def _number_is_drawn_twice() -> AbstractContextManager[Any]:
 def _call_is_taken_for_another() -> Iterator[None]:
     """A call is found by its number alone, whichever thread makes it, and is not held against the one recorded."""
 
-    def place(key: ProgramKey, task: str, number: int) -> tuple[Keyspace, str]:
-        return Keyspace.ProgramCalls, f"{key.path}/{task.partition('.')[0]}/{number:06d}"
+    def place(key: ProgramKey, text: int, task: str, number: int) -> tuple[Keyspace, str]:
+        return Keyspace.ProgramCalls, f"{calls_path(key, text)}/{task.partition('.')[0]}/{number:06d}"
 
     with (
         mock.patch.object(program_calls, "_place", place),

@@ -16,7 +16,8 @@ from onager.errors import InvalidRequestError, NotFoundError, OnagerError
 from onager.execution_graph import Cancelled, Failed, JobState, Succeeded
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.connect.records import SessionRecord
-from onager.scheduler.programs import MAX_BARREN, ProgramRecord
+from onager.scheduler.program_records import ProgramRecord
+from onager.scheduler.programs import MAX_BARREN
 from onager.state_backend import EventKind, Keyspace
 from onager.state_backend.local import Group
 from tests.simulation.data import rows_of
