@@ -132,6 +132,11 @@ class ProgramCall:
         return place_of(self.program, self.name.task, self.name.number)
 
     @property
+    def _error_id(self) -> str:
+        """Return the id by which the details of its error are asked for."""
+        return f"{OF_CALL}{self.name.task}/{self.name.number}"
+
+    @property
     def is_at_hand(self) -> bool:
         """Return whether what came of it is known, and need not be read."""
         return self.record.is_done and not self.record.file and not self.record.of
@@ -219,7 +224,7 @@ class ProgramCall:
 
     def outcome_of_error(self, error: ConnectError) -> Outcome:
         """Return what records *error*."""
-        error.error_id = f"{OF_CALL}{self.name.task}/{self.name.number}"
+        error.error_id = self._error_id
         return {"error": base64.b64encode(encoded(error)).decode()}
 
     async def let_stand(self) -> bool:
@@ -271,6 +276,7 @@ class ProgramCall:
         if self.record.error:
             error = decoded(base64.b64decode(self.record.error))
             error.is_recorded = True
+            error.error_id = self._error_id  # of a mended program, it was recorded of a call with another number
             raise error
 
     async def responses(self) -> AsyncGenerator[bytes, None]:

@@ -33,7 +33,9 @@ _MISSING: Final = "it makes no such call"
 class _Before:
     """What is recorded of the program before, as far as it is not matched yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
+        self.moved_ms = now_ms
+        """When a task with such writes was last seen to go on."""
         self.last_writes: dict[str, int] = {}
         """By tasks: the number of the last write that is not matched."""
         self.seen: dict[str, str] = {}
@@ -179,25 +181,32 @@ class ProgramMatches:
         """Return whether a mended program has not made all writes again that are done."""
         if program.mending is None or program.ended_ms:
             return False
-        return await self._unmatched_write(program) is not None
+        return bool((await self._unmatched(program)).last_writes)
 
     async def _unmatched_write(self, program: ProgramRecord) -> tuple[CallRecord, bool] | None:
         """Return a write that is done, and that no task has come to again, if there is one; and whether none will."""
+        before = await self._unmatched(program)
+        while before.last_writes:
+            task, number = next(iter(before.last_writes.items()))
+            record = await self._next_write(program, task, number)
+            if record is not None:
+                return record, await self._is_stuck(program, before.moved_ms)
+            before.last_writes.pop(task, None)  # it was matched just now
+        return None
+
+    async def _unmatched(self, program: ProgramRecord) -> _Before:
+        """Return what is not matched, by the calls that have come since it was asked for last."""
         before = await self._read(program)
         for task, number in list(before.last_writes.items()):
             path = f"{program.calls_path}/{task}/"
             async for item in calls_below(self.store.backend, path, before.seen.get(task)):
-                before.seen[task] = item.key
+                before.seen[task], before.moved_ms = item.key, self.store.clock.now_ms()
                 if _decoded(item).position >= number:
-                    del before.last_writes[task]
+                    before.last_writes.pop(task, None)
                     break
-        if not before.last_writes:
-            return None
-        task, number = next(iter(before.last_writes.items()))
-        record = await self._next_write(program, task, number)
-        return record, await self._is_stuck(program)
+        return before
 
-    async def _next_write(self, program: ProgramRecord, task: str, last: int) -> CallRecord:
+    async def _next_write(self, program: ProgramRecord, task: str, last: int) -> CallRecord | None:
         """Return the next write of a task that is not matched; *last*: the number of its last one."""
         position = 0
         async for item in calls_below(self.store.backend, f"{program.calls_path}/{task}/"):
@@ -207,10 +216,11 @@ class ProgramMatches:
             recorded, record = _recorded(item)
             if recorded.effect is Effect.WRITE and recorded.number <= last:
                 return record
-        raise StateCorruptError(f"the record of call {last} of task {task} of program {program.program_id} is gone")
+        return None
 
-    async def _is_stuck(self, program: ProgramRecord) -> bool:
-        newest_ms = program.attempt_ms
+    async def _is_stuck(self, program: ProgramRecord, moved_ms: int) -> bool:
+        """Return whether no call has come for long, and none runs."""
+        newest_ms = max(program.attempt_ms, moved_ms)
         async for item in calls_below(self.store.backend, f"{program.calls_path}/"):
             record = _decoded(item)
             if not (record.is_done or record.of):
@@ -233,7 +243,7 @@ class ProgramMatches:
         key = program.key.path, program.text
         before = self._before.get(key)
         if before is None:
-            before = _Before()
+            before = _Before(self.store.clock.now_ms())
             prefix = f"{calls_path(program.key, _mending(program).text)}/"
             async for item in calls_below(self.store.backend, prefix):
                 recorded, _ = _recorded(item)

@@ -9,7 +9,7 @@ from onager.ids import JobId
 from onager.program_errors import ProgramDiffersError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import caller_of
-from onager.protocol.spark_connect import ExecutePlanRequest, Relation
+from onager.protocol.spark_connect import ExecutePlanRequest, FetchErrorDetailsResponse, Relation
 from onager.scheduler.connect.program_targets import Effect, effect_of, effect_of_statement
 from onager.state_backend import Keyspace
 from tests.unit.connect.recorded_program import KEY as SESSION_KEY
@@ -355,3 +355,19 @@ def test_what_a_call_of_the_catalog_does(asked, effect):
 )
 def test_what_a_statement_does(text, effect):
     assert effect_of_statement(text) is effect
+
+
+async def test_all_of_an_error_is_known_that_stands_under_another_number(hosted, program_pair):
+    with pytest.raises(RefusedError):
+        await hosted.sql("FAIL sales")
+    await hosted.fail()
+    await mend(program_pair)
+    new = await goes_on(hosted)
+    await new.analyze(plan=b"added")
+    with pytest.raises(RefusedError) as error:
+        await new.sql("FAIL sales")
+    assert error.value.is_recorded
+    assert b"call/0/2" in error.value.metadata["grpc-status-details-bin"]
+    (answer,) = await new.ask("FetchErrorDetails", number=0, error_id="call/0/2")
+    (cause,) = FetchErrorDetailsResponse.FromString(answer).errors
+    assert cause.spark_throwable.error_class == "TABLE_OR_VIEW_NOT_FOUND"
