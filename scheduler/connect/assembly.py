@@ -1,5 +1,7 @@
 """Spark Connect, put together from the parts of a scheduler."""
 
+from functools import partial
+
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.artifacts import Artifacts
@@ -9,6 +11,7 @@ from onager.scheduler.connect.operations import Operations
 from onager.scheduler.connect.program_calls import ProgramCalls, ProgramStore
 from onager.scheduler.connect.program_retries import ProgramRetries
 from onager.scheduler.connect.running import RunningOperations
+from onager.scheduler.connect.scripts import ConnectScripts
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.bundles import Env, Store
@@ -33,6 +36,10 @@ def spark_connect(
     """Return the service for Spark's own clients."""
     settings, backend, clock = env.settings, store.backend, env.clock
     sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s, on_uncached=caches.drop)
+    programs = service.programs
+    calls = ProgramCalls(ProgramStore(backend, clock, programs.files, programs.usages))
+    hosts = partial(service.executors.taking_work, programs=True)
+    scripts = ConnectScripts(programs, calls, service.of_programs, service.queries, hosts)
     operations = Operations(
         backend,
         clock,
@@ -43,14 +50,14 @@ def spark_connect(
         running,
         store.heads,
         service.results,
+        scripts,
         settings.exchange_dir,
         service,
     )
     artifacts = Artifacts(sessions, settings.exchange_dir, places.check_exchange)
     checkpoints = Checkpoints(settings.exchange_dir, store.heads, clock)
-    programs = service.programs
-    calls = ProgramCalls(ProgramStore(backend, clock, programs.files, programs.usages))
     ended = EndedCalls(calls, operations)
     retention.settle_calls = ended.settle
+    running.close_program = service.hosted.close
     service.hosted.go_on = ProgramRetries(backend, programs, running, ended).go_on
     return SparkConnectService(sessions, operations, running, artifacts, checkpoints, programs, calls, caches)

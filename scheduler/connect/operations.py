@@ -5,7 +5,7 @@ A command's answer is stored in one transaction with its effect.
 """
 
 import base64
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -19,13 +19,14 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security import caller
 from onager.protocol.serving import counted
+from onager.protocol.spark_connect import SCRIPT
 from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
 from onager.scheduler.connect.failures import ConnectError, failed, from_job, from_reply, invalid, too_large
 from onager.scheduler.connect.kept_responses import KeptResponses
-from onager.scheduler.connect.operation import Operation
+from onager.scheduler.connect.operation import Operation, tags_of, takes_pieces
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.program_calls import CallAnsweredError
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
@@ -35,11 +36,11 @@ from onager.scheduler.connect.running import (
     LABEL_CHARS,
     OPERATION,
     SESSION,
-    TAG,
     USER,
     RunningOperations,
     job_id_of,
 )
+from onager.scheduler.connect.scripts import ConnectScripts
 from onager.scheduler.connect.sessions import Session, Sessions, end_of
 from onager.scheduler.connect.settings import check_settings
 from onager.scheduler.executors.connect_calls import ConnectCalls
@@ -52,8 +53,6 @@ from onager.state_backend import ABSENT, Committed, Put, StateBackendClient, com
 
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
-_TAGS: Final = 32
-_TAG_CHARS: Final = 200
 CANCELLED: Final = "OPERATION_CANCELED"
 _PLAN, _PIECES = "connect.plan", "connect.pieces"
 
@@ -76,6 +75,7 @@ class Operations:
     running: RunningOperations
     heads: JobHeads
     results: ResultStore
+    scripts: ConnectScripts
     exchange_dir: str
     readers: SchedulerService
     """The service whose readers of results count together with these."""
@@ -160,27 +160,20 @@ class Operations:
         self, session: Session, operation: Operation, request: Any, digest: str
     ) -> _Recorded | list[bytes]:
         """Have Spark carry out a command; return what was recorded, or the only response, where that is all."""
-        content = request.SerializeToString()
-        is_checkpoint = request.plan.command.HasField("checkpoint_command")
+        content = b"" if request.plan.command.HasField("checkpoint_command") else request.SerializeToString()
 
         async def tried(session: Session) -> _Recorded | list[bytes] | None:
-            if is_checkpoint:
-                job, applied = begun(session, operation.job_id)
-            else:
-                reply = await self.ask(session, pb.ConnectCall(apply=content))
-                job, applied = reply.job, reply.applied
-            check_settings(applied.conf)
-            responses = job.responses if job.work else applied.responses
+            work, responses, applied = await self._carried_out(session, operation, content)
             if (size := sum(map(len, responses))) > MAX_RESPONSES_BYTES:
                 raise too_large("the answer to the command", size, MAX_RESPONSES_BYTES)
-            if not job.work and not applied.changes and len(responses) <= 1 and operation.call is None:
+            if not work and not applied.changes and len(responses) <= 1 and operation.call is None:
                 return list(responses)
             record = operation.recorded(
                 **await operation.outcome_of(responses),
                 digest=digest,
                 at_ms=self.clock.now_ms(),
-                work=job.work,
-                session=base64.b64encode(session.message.SerializeToString()).decode() if job.work else "",
+                work=work,
+                session=base64.b64encode(session.message.SerializeToString()).decode() if work else "",
             )
             if revision := await self._recorded(session, operation, record, applied):
                 return _Recorded(record, revision)
@@ -195,6 +188,26 @@ class Operations:
         except CallAnsweredError:
             assert operation.call is not None
             return _Recorded(operation.call.record, operation.call.revision)
+
+    async def _carried_out(
+        self, session: Session, operation: Operation, content: bytes
+    ) -> tuple[str, Sequence[bytes], pb.ConnectApplied]:
+        """Return the work of a command's job, if there is one, what its client gets, and what it changes.
+
+        *content*: the request for Spark; empty for a checkpoint.
+        """
+        if not content:
+            job, applied = begun(session, operation.job_id)
+            return job.work, job.responses, applied
+        reply = await self.ask(session, pb.ConnectCall(apply=content))
+        job, applied = reply.job, reply.applied
+        check_settings(applied.conf)
+        if job.work != SCRIPT:
+            return job.work, job.responses if job.work else applied.responses, applied
+        if operation.call is not None:
+            return "", job.responses, applied  # the program walks the script by itself
+        self.scripts.check_hosts()
+        return SCRIPT, (), applied
 
     async def _recorded(
         self, session: Session, operation: Operation, record: OperationRecord, applied: pb.ConnectApplied
@@ -245,8 +258,10 @@ class Operations:
         plan = pb.ConnectPlan(request=content, session=session, work=work)
         if (size := plan.ByteSize()) > MAX_PLAN_BYTES:
             raise too_large("the plan, with what the session's views are made of,", size, MAX_PLAN_BYTES)
+        is_script = work == SCRIPT
         spec = pb.JobSpec(
-            connect=plan,
+            connect=None if is_script else plan,
+            program=self.scripts.program(request, session) if is_script else None,
             name=f"spark connect {work or 'query'}",
             conf={k: v for k, v in session.conf.items() if k.startswith(PREFIX)},  # Spark's come with the session
             labels={
@@ -255,8 +270,8 @@ class Operations:
                 SESSION: operation.key.session_id,
                 OPERATION: operation.operation_id,
                 _PLAN: digest,
-                **_tags(request.tags),
-                **({_PIECES: "yes"} if _takes_pieces(request) else {}),
+                **tags_of(request),
+                **({_PIECES: "yes"} if takes_pieces(request) else {}),
                 **({} if operation.call is None else {CALL: operation.call.place[1]}),
             },
         )
@@ -307,12 +322,15 @@ class Operations:
         if record.work:
             async for response in self._until_ended(operation, is_begun=record.is_begun):
                 yield response
-            observed = _observed(await self._succeeded(operation))
+            job = await self._succeeded(operation)
+            observed = _observed(job)
             if operation.call is not None:
                 await operation.call.settle_command(observed)
         elif operation.call is not None:
             observed = base64.b64decode(operation.call.record.observed)
-        for response in list(_numbered(operation.ids, await operation.responses(record), ""))[after:]:
+        is_script = record.work == SCRIPT
+        responses = await (self.scripts.responses(job) if is_script else operation.responses(record))
+        for response in list(_numbered(operation.ids, responses, ""))[after:]:
             yield response
         yield operation.ids.complete() + observed
 
@@ -389,8 +407,13 @@ class Operations:
         if job.graph.state is JobState.CANCELLED:
             raise cancelled()
         if job.graph.state is JobState.FAILED:
-            raise from_job(job.graph.outcome.failure, operation.operation_id)  # type: ignore[union-attr]
+            raise await self._error(job, operation.operation_id)
         return job
+
+    async def _error(self, job: StoredJob, operation_id: str) -> ConnectError:
+        if job.graph.is_program:
+            return await self.scripts.error(job, operation_id)
+        return from_job(job.graph.outcome.failure, operation_id)  # type: ignore[union-attr]
 
     async def _of_job(self, operation: Operation, cursor: Cursor) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, and then its rows."""
@@ -431,10 +454,10 @@ class Operations:
     async def failure(self, key: SessionKey, operation_id: str) -> ConnectError | None:
         """Return the error with which an operation's job failed; None if it did not, or is gone."""
         try:
-            graph = (await self.queries.fresh(job_id_of(key, operation_id))).graph
+            job = await self.queries.fresh(job_id_of(key, operation_id))
         except JobNotFoundError:
             return None
-        return from_job(graph.outcome.failure, operation_id) if graph.state is JobState.FAILED else None  # type: ignore[union-attr]
+        return await self._error(job, operation_id) if job.graph.state is JobState.FAILED else None
 
 
 def cancelled() -> ConnectError:
@@ -467,17 +490,3 @@ def _count(response_id: str) -> int:
     """Return how many responses of a command have come with the one of that id."""
     number = response_id.removeprefix("+")
     return int(number) if number.isdecimal() else 0
-
-
-def _tags(tags: Iterable[str]) -> dict[str, str]:
-    found = {f"{TAG}{number}": tag for number, tag in enumerate(dict.fromkeys(tags))}
-    if len(found) > _TAGS:
-        raise too_large("the operation", len(found), _TAGS, "tags")
-    for tag in found.values():
-        if len(tag) > _TAG_CHARS or not tag.isprintable():
-            raise too_large(f"the tag {tag[:40]!r}", len(tag), _TAG_CHARS, "characters, all of them printable")
-    return found
-
-
-def _takes_pieces(request: Any) -> bool:
-    return any(option.result_chunking_options.allow_arrow_batch_chunking for option in request.request_options)

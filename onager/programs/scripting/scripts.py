@@ -35,7 +35,11 @@ def run_script(spark: SparkSession, text: str, args: Mapping[str, Any] | None = 
 
     Raises the error of PySpark that ended it, with a note that names the line; `ScriptError` for one of a script.
     """
-    rows = carry_out(ConnectCalls(spark), text, args or {})
+    return frame_of(spark, carry_out(ConnectCalls(spark), text, args or {}))
+
+
+def frame_of(spark: SparkSession, rows: Rows | None) -> DataFrame:
+    """Return what a script gave as a DataFrame: without columns if it had no query."""
     if not isinstance(rows, ArrowRows):
         return spark.createDataFrame([], "struct<>")
     return spark.createDataFrame(rows.table, rows.schema)
@@ -50,6 +54,11 @@ def carry_out(calls: Calls, text: str, args: Mapping[str, Any], *, max_asks: int
     tree = calls.parse(text, args)
     if not tree:
         raise ScriptError("this is no script, which begins with BEGIN and ends with END: give it to `onager submit`")
+    return walk(calls, tree, max_asks=max_asks)
+
+
+def walk(calls: Calls, tree: Mapping[str, Any], *, max_asks: int = MAX_ASKS) -> Rows | None:
+    """Run the script that was parsed as *tree*, as `carry_out` does."""
     interpreter = Interpreter(body_of(tree["body"]), is_case_sensitive=tree["is_case_sensitive"], max_asks=max_asks)
     steps = interpreter.run()
     try:
