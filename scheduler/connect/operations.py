@@ -251,7 +251,9 @@ class Operations:
             if operation.is_taken(digest, head.labels.get(_PLAN)):
                 raise _taken(operation)
             return
-        if (running := sum(1 for _ in self.running.as_last_seen(operation.key))) >= MAX_OPERATIONS:
+        program = None if operation.call is None else operation.call.fence.key.path
+        beside = (head.labels.get(PROGRAM_LABEL) for head in self.running.as_last_seen(operation.key))
+        if (running := sum(each == program for each in beside)) >= MAX_OPERATIONS:  # a script needs one more for each
             unit = "operations that run at a time"
             raise too_large("the session", running + 1, MAX_OPERATIONS, unit, is_passing=True)
         content = request.SerializeToString()
@@ -266,7 +268,7 @@ class Operations:
             conf={k: v for k, v in session.conf.items() if k.startswith(PREFIX)},  # Spark's come with the session
             labels={
                 USER: operation.key.user[:LABEL_CHARS],
-                **({} if operation.call is None else {PROGRAM_LABEL: operation.call.fence.key.path}),
+                **({} if program is None else {PROGRAM_LABEL: program}),
                 SESSION: operation.key.session_id,
                 OPERATION: operation.operation_id,
                 _PLAN: digest,

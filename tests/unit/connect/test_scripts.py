@@ -1,17 +1,24 @@
 """Scripts of SQL that clients give to spark.sql: programs in the client's session."""
 
+import uuid
+
 import pytest
 
 from onager.execution_graph import JobState
 from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import PROGRAM_HEADER
 from onager.protocol.security.principal import note_principal
-from onager.protocol.spark_connect import SCRIPT, ExecutePlanResponse, Relation, request_of
+from onager.protocol.spark_connect import SCRIPT, ExecutePlanRequest, ExecutePlanResponse, Relation, request_of
 from onager.scheduler.connect.failures import ConnectError
+from onager.scheduler.connect.operation import Operation
+from onager.scheduler.connect.program_calls import CALL_HEADER
+from onager.scheduler.connect.records import MAX_OPERATIONS
+from onager.scheduler.connect.running import job_id_of
 from onager.scheduler.jobs.job_specs import decode_spec
 from onager.scheduler.programs import ProgramKey
 from onager.state_backend import Keyspace
-from tests.unit.connect.test_running import JOB, OPERATION, SESSION, asked, begun, write
+from tests.unit.connect.test_running import JOB, KEY, OPERATION, SESSION, asked, begun, write
 from tests.unit.scheduler.pair import Pair, register
 
 TEXT = "BEGIN SELECT :n; END"
@@ -83,3 +90,24 @@ async def test_a_script_that_is_interrupted_has_ended_when_that_is_answered(pair
     record, _ = await pair.here.programs.read(key)
     assert (bool(record.ended_ms), record.why_ended) == (True, "interrupted by its client")
     assert (await pair.here.jobs.load(JOB)).graph.state is JobState.CANCELLED
+
+
+async def test_scripts_that_wait_in_a_session_leave_room_for_their_statements(pair):
+    await register(pair, "e1.programs", runs_programs=True)
+    for number in range(MAX_OPERATIONS):
+        request = script()
+        request.operation_id = str(uuid.UUID(int=number + 1))
+        await begun(pair.here, request)
+    request.operation_id = OPERATION
+    with pytest.raises(ConnectError, match="CONNECT_LIMIT_EXCEEDED"):
+        await begun(pair.here, request)
+    first = job_id_of(KEY, str(uuid.UUID(int=1)))
+    await pair.here.programs.begin("ann", pb.BeginProgramRequest(program_id=first, secret="a" * 32), job_id=first)
+    query = asked(ExecutePlanRequest, operation_id=OPERATION)
+    query.plan.root = b"relation"
+    named = ((PROGRAM_HEADER, f"{first}/1/{'a' * 32}"), (CALL_HEADER, "0/1"))
+    call = await pair.here.spark_connect.of_program("ExecutePlan", query, named)
+    session = await pair.here.spark_connect.sessions.open(KEY, call=call)
+    operation = Operation(KEY, session.record.server_side_session_id, OPERATION, call)
+    await pair.here.spark_connect.operations._submit_query(session, operation, query, "digest")
+    assert JOB in list(await pair.here._backend.scan_keys(Keyspace.ActiveJobs, limit=100))
