@@ -65,7 +65,7 @@ frame = spark.sql("""BEGIN
   SET seen = seen + n;
   CREATE OR REPLACE TEMPORARY VIEW made AS SELECT id * 10 AS tens FROM given;
   EXECUTE IMMEDIATE 'SET spark.sql.shuffle.partitions = 7';
-  SELECT n, seen, :day AS day, CAST(1.5 AS DECIMAL(5, 2)) AS price, array(n) AS all;
+  SELECT n, seen, :day AS day, CAST(1.5 AS DECIMAL(5, 2)) AS price, array(n) AS all, INTERVAL '1' DAY AS gap;
 END""", args={"day": "2026-11-30"})
 show(frame.schema.simpleString(), *map(tuple, frame.collect()), frame.count())
 show([row.tens for row in spark.table("made").collect()], spark.sql("SELECT seen").collect()[0][0])
@@ -75,9 +75,9 @@ show(spark.sql("BEGIN SELECT id, repeat('x', 1000) AS text FROM range(5000); END
 spark.stop()
 '''
     found = shown(client(cluster, text))
-    schema = "struct<n:bigint,seen:int,day:string,price:decimal(5,2),all:array<bigint>>"
+    schema = "struct<n:bigint,seen:int,day:string,price:decimal(5,2),all:array<bigint>,gap:interval day to second>"
     assert found == [
-        [schema, [3, 8, "2026-11-30", "1.50", [3]], 1],
+        [schema, [3, 8, "2026-11-30", "1.50", [3], "1 day, 0:00:00"], 1],
         [[0, 10, 20], 8],
         ["7", []],
         [[5000, sum(range(5000)), 5_000_000]],

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.types import ArrayType, DayTimeIntervalType, MapType, StructField, StructType
 
 from onager.programs.scripting.arguments import check_size
 from onager.programs.scripting.calls import ConnectCalls
@@ -42,7 +43,22 @@ def frame_of(spark: SparkSession, rows: Rows | None) -> DataFrame:
     """Return what a script gave as a DataFrame: without columns if it had no query."""
     if not isinstance(rows, ArrowRows):
         return spark.createDataFrame([], "struct<>")
-    return spark.createDataFrame(rows.table, rows.schema)
+    return spark.createDataFrame(rows.table, _of_client(rows.schema))
+
+
+def _of_client(kind: Any) -> Any:
+    """Return the type *kind* as Spark takes it from a client: Arrow's intervals of days have all fields."""
+    match kind:
+        case DayTimeIntervalType():
+            return DayTimeIntervalType()
+        case ArrayType():
+            return ArrayType(_of_client(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(_of_client(kind.keyType), _of_client(kind.valueType), kind.valueContainsNull)
+        case StructType():
+            return StructType([StructField(f.name, _of_client(f.dataType), f.nullable, f.metadata) for f in kind])
+        case _:
+            return kind
 
 
 def carry_out(calls: Calls, text: str, args: Mapping[str, Any], *, max_asks: int = MAX_ASKS) -> Rows | None:
