@@ -2,6 +2,9 @@
 
 from onager.errors import OnagerError
 
+EXIT_CLASS = "ONAGER_PROGRAM_EXIT"
+"""The error class of the job of a program that ended with another exit code than 0."""
+
 
 class AttemptSupersededError(OnagerError):
     """Another attempt of the program counts, or the program has ended: this attempt has to end."""

@@ -27,6 +27,8 @@ LOST: Final = 5
 """Not printed: another attempt of the program counts."""
 FAILED: Final = 6
 """Not printed: the call whose error ends the program; the text is how many tasks its task had started by then."""
+RAISED: Final = 7
+"""Not printed: the error that ends a script of SQL, as JSON: ``error_class``, ``sql_state``, ``message``."""
 _NAME: Final = re.compile(r"([0-9]{6})-([0-9]{15})")
 MAX_TEXT: Final = 64 * 1024
 """Bytes of the text of a frame."""
@@ -61,7 +63,7 @@ def frames_of(content: bytes | bytearray) -> tuple[list[Frame], int]:
     found, at = [], 0
     while at + HEAD.size <= len(content):
         stream, number, task_length, length = HEAD.unpack_from(content, at)
-        if not STDOUT <= stream <= FAILED or length > MAX_TEXT or task_length > _MAX_TASK:
+        if not STDOUT <= stream <= RAISED or length > MAX_TEXT or task_length > _MAX_TASK:
             raise ValueError(f"there is no frame of what a program prints at byte {at}")
         text_at = at + HEAD.size + task_length
         if text_at + length > len(content):

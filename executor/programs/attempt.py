@@ -37,14 +37,12 @@ from onager.executor.programs.process import Pipes, ProgramProcess, WarmProgram,
 from onager.executor.programs.relay import Name, Schedulers, relaying
 from onager.executor.warm.processes import NotStartedError, WarmProcesses
 from onager.ids import TaskKey
-from onager.program_errors import AttemptSupersededError, ProgramDiffersError
+from onager.program_errors import EXIT_CLASS, AttemptSupersededError, ProgramDiffersError
 from onager.program_output import Cut, OutputFolder, shown
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 from onager.redaction import shown_text
 
-EXIT_CLASS: Final = "ONAGER_PROGRAM_EXIT"
-"""The error class of a program that ended with another exit code than 0."""
 _CALL_S: Final = 10.0
 _MEMORY_LOOK_S: Final = 2.0
 _LAST_OUTPUT_S: Final = 2.0
@@ -74,9 +72,9 @@ class Host(NamedTuple):
 class _Over(Exception):  # noqa: N818 - never leaves this module
     """The attempt is over before its process has ended by itself."""
 
-    def __init__(self, kind: FailureKind, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str, error_class: str = "", sql_state: str = "") -> None:
         super().__init__(message)
-        self.failure = pb.Failure(kind=kind, message=message)
+        self.failure = pb.Failure(kind=kind, message=message, error_class=error_class, sql_state=sql_state)
 
 
 @dataclass(eq=False)
@@ -150,10 +148,11 @@ class Attempt:
                 "retries": answer.begun.retries,
                 "user": answer.user,
                 "addresses": [target],
+                "session_id": self.spec.program.script.session_id,
                 "conf": {k: v for k, v in self.spec.conf.items() if k.startswith("spark.")},
             }
             kept = Path(local_path(self.host.exchange_dir)) / program_output(answer.folder)
-            code, failed = await self._process(folder, kept, _cuts(answer.retried), terms)
+            code, printed = await self._process(folder, kept, _cuts(answer.retried), terms)
         if code < 0:
             name = signal.Signals(-code).name
             raise _Over(FailureKind.TASK_KILLED, f"the process of the program was killed by {name}")
@@ -162,11 +161,15 @@ class Attempt:
             attempt=answer.begun.attempt,
             secret=secret,
             exit_code=code,
-            failed=failed if code else None,
+            failed=printed.failed if code else None,
         )
         await self._answered(
             lambda: self.host.gateway.end_attempt(pb.EndAttemptRequest(task=task_id(self.key), end=end), _CALL_S)
         )
+        if code and printed.raised:
+            message = shown_text(printed.raised["message"])
+            error_class = printed.raised["error_class"] or EXIT_CLASS
+            raise _Over(FailureKind.USER_ERROR, message, error_class, printed.raised["sql_state"])
         return code, ""
 
     async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -190,8 +193,8 @@ class Attempt:
 
     async def _process(
         self, folder: Folder, kept: Path, cuts: Sequence[Cut], terms: dict[str, object]
-    ) -> tuple[int, pb.FailedCall | None]:
-        """Run the process to its end; return its exit code, or a signal's number with a minus, and what call failed.
+    ) -> tuple[int, Printed]:
+        """Run the process to its end; return its exit code, or a signal's number with a minus, and what it said.
 
         *kept*: where what it prints is kept; *cuts*: from where retries have gone on.
         """
@@ -219,7 +222,7 @@ class Attempt:
             raise _Over(FailureKind.USER_ERROR, f"the program cannot go on: {printed.refused}")
         if printed.is_lost:
             raise _Over(FailureKind.TASK_KILLED, "another attempt of the program counts")
-        return code, printed.failed
+        return code, printed
 
     async def _ended(self, process: ProgramProcess) -> int:
         """Return how the process ended; one that uses too much memory, or is not wanted any more, is killed."""

@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from google.protobuf.json_format import MessageToJson
+
 from onager.errors import UserCodeError
 from onager.exchange_layout import connect_artifact, local_path, sent_file
 from onager.executor.archives import unpack
@@ -55,6 +57,8 @@ async def folder_of(program: pb.ProgramSpec, parent: Path) -> AsyncIterator[Fold
 
 def _fill(work: Path, program: pb.ProgramSpec) -> None:
     work.mkdir()
+    if program.HasField("script"):
+        _given(work).write_text(MessageToJson(program.script, always_print_fields_with_no_presence=True))
     (work / program.file_name).write_bytes(program.source)
     for file in program.files:
         if not file.digest:
@@ -145,7 +149,13 @@ def run_by(program: pb.ProgramSpec, work: Path) -> tuple[str, list[str]]:
     if not program.file_name.lower().endswith(".sql"):
         return path, list(program.arguments)
     found = find_spec("onager.programs.scripting.__main__")
-    return (found.origin or "") if found is not None else "", [path, *program.arguments]
+    arguments = ["--given", str(_given(work))] if program.HasField("script") else program.arguments
+    return (found.origin or "") if found is not None else "", [path, *arguments]
+
+
+def _given(work: Path) -> Path:
+    """Return the file with what a script that was given as a query has besides its text."""
+    return work.parent / "given.json"
 
 
 def command(program: pb.ProgramSpec, work: Path, terms: int) -> list[str]:

@@ -1,6 +1,7 @@
 """What a program prints, on its way to where it is kept."""
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -8,7 +9,19 @@ from typing import Final
 import structlog
 
 from onager.executor.attempt_logs import LINE_BYTES
-from onager.program_output import FAILED, LIVE, LOST, MAX_TEXT, REFUSED, STDERR, STDOUT, Frame, OutputFolder, frames_of
+from onager.program_output import (
+    FAILED,
+    LIVE,
+    LOST,
+    MAX_TEXT,
+    RAISED,
+    REFUSED,
+    STDERR,
+    STDOUT,
+    Frame,
+    OutputFolder,
+    frames_of,
+)
 from onager.protocol import onager_pb2 as pb
 
 _ROOT: Final = "0"
@@ -39,6 +52,8 @@ class Printed:
         """Whether another attempt counts."""
         self.failed: pb.FailedCall | None = None
         """The call whose error ends the program, if one does."""
+        self.raised: dict[str, str] = {}
+        """Of a script of SQL: the error that ends it, as ``error_class``, ``sql_state`` and ``message``."""
 
     async def read(self, frames: int, stdout: int, stderr: int) -> None:
         """Read the three descriptors, and close them."""
@@ -90,6 +105,8 @@ class Printed:
                 self.refused = frame.text.decode(errors="replace")
             elif frame.stream == LOST:
                 self.is_lost = True
+            elif frame.stream == RAISED:
+                self.raised = _error_in(frame.text)
             elif frame.stream in self._rest:
                 self._keep(frame)
         return content[taken:]
@@ -109,6 +126,15 @@ class Printed:
         self._rest[frame.stream] = text[end:]
         for lines in _blocks(text[:end]):
             self._on_lines(lines.decode(errors="replace"))
+
+
+def _error_in(text: bytes) -> dict[str, str]:
+    """Return the error that a frame says; nothing if it says none: a program may write there, too."""
+    try:
+        said = json.loads(text)
+        return {name: str(said[name]) for name in ("error_class", "sql_state", "message")}
+    except (ValueError, KeyError, TypeError):
+        return {}
 
 
 def _blocks(text: bytes) -> Iterator[bytes]:

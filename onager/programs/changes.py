@@ -154,7 +154,7 @@ def _change_client(terms: Terms) -> None:
     def made(self: Any, connection: Any, *arguments: Any, **named: Any) -> None:
         built = builder(terms.remote)
         if getattr(connection, "session_id", None) is None:
-            built.set(core.ChannelBuilder.PARAM_SESSION_ID, current().session_id())
+            built.set(core.ChannelBuilder.PARAM_SESSION_ID, terms.session_id or current().session_id())
         else:
             built.set(core.ChannelBuilder.PARAM_SESSION_ID, connection.session_id)
         init(self, built, *arguments, **named)
@@ -188,10 +188,30 @@ def _change_sessions(terms: Terms) -> None:
     for builder in (classic.SparkSession.Builder, connect.SparkSession.Builder):
         builder.master = lambda self, master: self
         builder.remote = lambda self, url: self
+    connect.SparkSession.sql = _with_scripts(connect.SparkSession.sql)
     for owner in (classic.SparkSession.Builder, connect.SparkSession.Builder):
         for name in ("getOrCreate", "create"):
             if (given := owner.__dict__.get(name)) is not None:
                 setattr(owner, name, _with_remote(given, terms))
+
+
+def _with_scripts(given: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `sql` that walks a script (BEGIN … END) here: each of its statements is a call of the program."""
+
+    @functools.wraps(given)
+    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        frame = given(self, *arguments, **named)
+        if not isinstance(frame._plan, CachedRelation):
+            return frame
+        from onager.programs.scripting.calls import ConnectCalls, tree_in
+        from onager.programs.scripting.scripts import frame_of, walk
+
+        tree = tree_in(frame._plan._plan)
+        return frame_of(self, walk(ConnectCalls(self), tree)) if tree else frame
+
+    from pyspark.sql.connect.plan import CachedRelation
+
+    return wrapped
 
 
 def _with_remote(given: Callable[..., Any], terms: Terms) -> Callable[..., Any]:

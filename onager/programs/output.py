@@ -5,6 +5,7 @@ What an earlier attempt has printed is dropped (`onager.program_output`).
 
 import contextlib
 import io
+import json
 import os
 import struct
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 from onager.programs.tasks import CURRENT, ROOT
 
 _HEAD = struct.Struct("!BIHI")
-_STDOUT, _STDERR, _LIVE, _REFUSED, _LOST, _FAILED = 1, 2, 3, 4, 5, 6
+_STDOUT, _STDERR, _LIVE, _REFUSED, _LOST, _FAILED, _RAISED = 1, 2, 3, 4, 5, 6, 7
 _MOST = 64 * 1024
 """Bytes of a frame."""
 
@@ -61,6 +62,11 @@ class Output:
     def failed(self, path: str, number: int, tasks: int) -> None:
         """Send which call's error ends the program, and how many tasks its task had started by then."""
         self._send(_FAILED, number, path, str(tasks).encode())
+
+    def raised(self, condition: str, sql_state: str, message: str) -> None:
+        """Send the error that ends a script of SQL, whose text has less than 60 KiB."""
+        said = {"error_class": condition, "sql_state": sql_state, "message": message}
+        self._send(_RAISED, 0, ROOT, json.dumps(said, ensure_ascii=False).encode()[:_MOST])
 
     def _send(self, stream: int, number: int, path: str, text: bytes) -> None:
         task = path.encode()

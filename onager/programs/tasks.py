@@ -23,6 +23,8 @@ from typing import Any
 
 ROOT = "0"
 """The path of the main thread."""
+RESULT = "1"
+"""The path of what a script of SQL gives as its result: nothing that the program starts has it."""
 _ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
 _PLANS = 2**20
 """Ids of plans that a task may draw."""
@@ -64,6 +66,10 @@ class Task:
         """Return the name of the task's next call."""
         self.calls += 1
         return f"{self.path}/{self.calls}"
+
+    def of_result(self) -> "Task":
+        """Return the task whose only query is the result of a script of SQL."""
+        return Task(RESULT, self._seed)
 
     def session_id(self) -> str:
         """Return the id of the task's next session."""

@@ -21,6 +21,8 @@ class Terms:
     """Calls that were recorded when the attempt began."""
     retries: int = 0
     """How often the program was gone on with after its end."""
+    session_id: str = ""
+    """The session in which it runs, that of somebody who waits for it; empty: those that it makes."""
     conf: dict[str, str] = field(default_factory=dict)
     """Settings of its sessions, unless it sets them itself."""
     output: int = -1

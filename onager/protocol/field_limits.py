@@ -249,6 +249,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "environment": Pairs(1000, LINE, Text(64 * KIB)),
         "user": LINE,
     },
+    "GivenScript": {"session_id": LINE, "relation": CODE, "parameters": Many(MAX_PARAMETERS, PART)},
     "BeginAttemptRequest": {**_LIFE, "secret": WORD, "user": LINE},
     "MendedProgram": {"file_name": Text(255, is_id=True), "source": CODE},
     "ProgramFile": {

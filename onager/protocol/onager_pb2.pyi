@@ -1037,7 +1037,7 @@ class ProgramOutput(_message.Message):
     def __init__(self, stream: _Optional[int] = ..., content: _Optional[bytes] = ..., attempt: _Optional[int] = ..., position: _Optional[int] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class ProgramSpec(_message.Message):
-    __slots__ = ("file_name", "source", "arguments", "files", "environment", "user")
+    __slots__ = ("file_name", "source", "arguments", "files", "environment", "user", "script")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1051,13 +1051,25 @@ class ProgramSpec(_message.Message):
     FILES_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
     file_name: str
     source: bytes
     arguments: _containers.RepeatedScalarFieldContainer[str]
     files: _containers.RepeatedCompositeFieldContainer[ProgramFile]
     environment: _containers.ScalarMap[str, str]
     user: str
-    def __init__(self, file_name: _Optional[str] = ..., source: _Optional[bytes] = ..., arguments: _Optional[_Iterable[str]] = ..., files: _Optional[_Iterable[_Union[ProgramFile, _Mapping]]] = ..., environment: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ...) -> None: ...
+    script: GivenScript
+    def __init__(self, file_name: _Optional[str] = ..., source: _Optional[bytes] = ..., arguments: _Optional[_Iterable[str]] = ..., files: _Optional[_Iterable[_Union[ProgramFile, _Mapping]]] = ..., environment: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., script: _Optional[_Union[GivenScript, _Mapping]] = ...) -> None: ...
+
+class GivenScript(_message.Message):
+    __slots__ = ("session_id", "relation", "parameters")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    RELATION_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    relation: bytes
+    parameters: _containers.RepeatedCompositeFieldContainer[SqlParameter]
+    def __init__(self, session_id: _Optional[str] = ..., relation: _Optional[bytes] = ..., parameters: _Optional[_Iterable[_Union[SqlParameter, _Mapping]]] = ...) -> None: ...
 
 class ProgramFile(_message.Message):
     __slots__ = ("name", "content", "use", "alias", "digest")

@@ -16,6 +16,8 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 SERVICE: Final = "spark.connect.SparkConnectService"
 CHECKPOINT: Final = "checkpoint"
 """The work of a job that makes a checkpoint."""
+SCRIPT: Final = "script"
+"""The work of a job that is a script of SQL (BEGIN … END): a program, which the executor does not plan."""
 KEPT: Final = "relation"
 """The kind of the entry that a checkpoint is in its session; its name is the id of the relation, and of that job."""
 CACHE: Final = "cache"

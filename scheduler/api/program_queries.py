@@ -10,6 +10,7 @@ from onager.errors import JobNotFoundError, NotFoundError
 from onager.exchange_layout import local_path, program_output
 from onager.ids import JobId
 from onager.program_output import Segment, frames_of, segments
+from onager.programs.tasks import RESULT
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_CALLS_A_PAGE
 from onager.protocol.security import principal
@@ -22,6 +23,8 @@ from onager.scheduler.programs import Programs
 _LOOK_S: Final = 0.2
 """How often somebody who follows the output looks for more."""
 _READ_BYTES: Final = 256 * 1024
+_CALLS_OF_RESULT: Final = 10
+"""PySpark asks for settings, too, before it sends rows."""
 
 ListCalls = Callable[[ProgramKey, pb.ListProgramCallsRequest], Awaitable[pb.ListProgramCallsResponse]]
 
@@ -67,6 +70,17 @@ class ProgramQueries:
         except NotFoundError:
             await self.check(request.program_id)
             return pb.ListProgramCallsResponse()
+
+    async def result_job(self, job_id: JobId) -> JobId:
+        """Return the job whose rows are the result of a script of SQL; `NotFoundError` if it has none."""
+        page = pb.ListProgramCallsRequest(program_id=job_id, after=f"{RESULT}/", limit=_CALLS_OF_RESULT)
+        found = await self.list_calls(await self._key(job_id), page)
+        made_by = next((call.job_id for call in found.calls if call.task == RESULT and call.job_id), "")
+        if not made_by:
+            raise NotFoundError(
+                f"program {job_id} has no rows as its result: onager logs {job_id} shows what it printed"
+            )
+        return JobId(made_by)
 
     async def output(self, request: pb.WatchOutputRequest) -> AsyncIterator[pb.ProgramOutput]:
         """Yield what a program printed after a position, and with *follow* what it prints until its job ends.

@@ -156,8 +156,11 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         head = self.heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         if job.graph.is_script:
-            job = await self._result_job(job)
-            check_fetchable(job.graph, has_result=True)
+            stage = job.graph.result_stage
+            assert stage is not None
+            job = await self._result_job(JobId(child_of(stage)), job_id)
+        elif job.graph.is_program:
+            job = await self._result_job(await self.of_programs.result_job(job_id), job_id)
         self.notes.note(caller_of(context), FETCH, job_id)
         chunks = stream_result(
             job.graph, self.results, self.settings.exchange_dir, partition=request.partition, batch=request.batch
@@ -165,18 +168,16 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         async for chunk in chunks:
             yield chunk
 
-    async def _result_job(self, script: StoredJob) -> StoredJob:
-        """Return the job whose result is the script's; `ResultExpiredError` when it is gone."""
-        stage = script.graph.result_stage
-        assert stage is not None
-        child_id = JobId(child_of(stage))
+    async def _result_job(self, child_id: JobId, job_id: JobId) -> StoredJob:
+        """Return the job whose result is that of the script *job_id*; `ResultExpiredError` when it is gone."""
         try:
             child = await self.queries.fresh(child_id)
         except JobNotFoundError:
-            raise ResultExpiredError(script.graph.job_id) from None
+            raise ResultExpiredError(job_id) from None
         head = self.heads.get(child_id)
         if head is not None and not head.has_result:
-            raise ResultExpiredError(script.graph.job_id)
+            raise ResultExpiredError(job_id)
+        check_fetchable(child.graph, has_result=True)
         return child
 
     @translated

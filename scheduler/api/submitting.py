@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from onager.errors import InvalidRequestError
 from onager.ids import JobId
+from onager.programs.scripting.arguments import begins_script, check_size, value_of
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.security import caller, principal
@@ -40,6 +42,8 @@ class Submissions:
         the job. `InvalidRequestError` for what is no job, `JobConflictError` when another job has its id, `BusyError`
         when what *extra* expects does not hold.
         """
+        if await apart(request.ByteSize(), begins_script, request.spec.sql.text):
+            request = _as_program(request)
         submission = await apart(request.ByteSize(), checked_submission, request, self.settings.session_max_tasks)
         spec = request.spec
         for sink in (spec.sink, *(step.sink for step in spec.script.steps)):
@@ -61,6 +65,30 @@ class Submissions:
                 **({"retry_of": retry_of} if retry_of else {}),
             )
         return existed
+
+
+def _as_program(request: pb.SubmitJobRequest) -> pb.SubmitJobRequest:
+    """Return *request* with the program that its script of SQL with control flow is; `InvalidRequestError`."""
+    made = pb.SubmitJobRequest()
+    made.CopyFrom(request)
+    given, spec = request.spec.sql, made.spec
+    if spec.views or spec.HasField("sink") or spec.py_files:
+        raise InvalidRequestError(
+            "a script with control flow (BEGIN … END) has no views, output and Python files of its job: read files by "
+            "their paths, such as parquet.`/data/orders`, and write in the script"
+        )
+    if any(not each.name for each in given.parameters):
+        raise InvalidRequestError("the values of a script with control flow have names: write :NAME, not ?")
+    try:
+        check_size(given.text)
+        for each in given.parameters:
+            value_of(each.name, each.type, each.value)
+    except ValueError as error:
+        raise InvalidRequestError(str(error)) from error
+    script = pb.GivenScript(parameters=given.parameters)
+    program = pb.ProgramSpec(file_name="script.sql", source=given.text.encode(), user=request.client_id, script=script)
+    spec.program.CopyFrom(program)
+    return made
 
 
 def checked_submission(request: pb.SubmitJobRequest, session_max_tasks: int) -> Submission:

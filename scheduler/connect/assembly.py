@@ -13,6 +13,7 @@ from onager.scheduler.connect.program_calls import ProgramCalls, ProgramStore
 from onager.scheduler.connect.program_matches import ProgramMatches
 from onager.scheduler.connect.program_retries import ProgramRetries
 from onager.scheduler.connect.running import RunningOperations
+from onager.scheduler.connect.scripts import ConnectScripts
 from onager.scheduler.connect.service import SparkConnectService
 from onager.scheduler.connect.sessions import Sessions
 from onager.scheduler.engine.bundles import Env, Store
@@ -37,6 +38,12 @@ def spark_connect(
     """Return the service for Spark's own clients."""
     settings, backend, clock = env.settings, store.backend, env.clock
     sessions = Sessions(backend, clock, retention_s=settings.connect_session_retention_s, on_uncached=caches.drop)
+    programs = service.programs
+    program_store = ProgramStore(backend, clock, programs.files, programs.usages)
+    matches = ProgramMatches(program_store, store.blobs)
+    calls = ProgramCalls(program_store, matches.match)
+    hosts = partial(service.executors.taking_work, programs=True)
+    scripts = ConnectScripts(programs, calls, service.of_programs, service.queries, hosts)
     operations = Operations(
         backend,
         clock,
@@ -47,17 +54,15 @@ def spark_connect(
         running,
         store.heads,
         service.results,
+        scripts,
         settings.exchange_dir,
         service,
     )
     artifacts = Artifacts(sessions, settings.exchange_dir, places.check_exchange)
     checkpoints = Checkpoints(settings.exchange_dir, store.heads, clock)
-    programs = service.programs
-    program_store = ProgramStore(backend, clock, programs.files, programs.usages)
-    matches = ProgramMatches(program_store, store.blobs)
-    calls = ProgramCalls(program_store, matches.match)
     ended = EndedCalls(calls, operations)
     retention.settle_calls = ended.settle
+    running.close_program = service.hosted.close
     programs.is_matching = matches.is_matching
     programs.restore = partial(put_back, backend)
     service.hosted.check_end = matches.check_end

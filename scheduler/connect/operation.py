@@ -3,15 +3,19 @@
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from onager.ids import JobId
+from onager.scheduler.connect.failures import too_large
 from onager.scheduler.connect.program_calls import ProgramCall
 from onager.scheduler.connect.records import OperationRecord, SessionKey
 from onager.scheduler.connect.responses import Ids
-from onager.scheduler.connect.running import job_id_of
+from onager.scheduler.connect.running import TAG, job_id_of
 from onager.scheduler.records import Expected
 from onager.state_backend import Keyspace
+
+_TAGS: Final = 32
+_TAG_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +74,19 @@ class Operation:
     def ids(self) -> Ids:
         """Return what is in its responses."""
         return Ids(self.key.session_id, self.server_side_session_id, self.operation_id)
+
+
+def tags_of(request: Any) -> dict[str, str]:
+    """Return the labels of the tags of an operation; `ConnectError` for too many, or one that cannot be a label."""
+    found = {f"{TAG}{number}": tag for number, tag in enumerate(dict.fromkeys(request.tags))}
+    if len(found) > _TAGS:
+        raise too_large("the operation", len(found), _TAGS, "tags")
+    for tag in found.values():
+        if len(tag) > _TAG_CHARS or not tag.isprintable():
+            raise too_large(f"the tag {tag[:40]!r}", len(tag), _TAG_CHARS, "characters, all of them printable")
+    return found
+
+
+def takes_pieces(request: Any) -> bool:
+    """Return whether the client of an operation takes large batches in pieces."""
+    return any(option.result_chunking_options.allow_arrow_batch_chunking for option in request.request_options)

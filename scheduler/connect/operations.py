@@ -5,7 +5,7 @@ A command's answer is stored in one transaction with its effect.
 """
 
 import base64
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -19,27 +19,37 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.call_limits import STREAM_LIMITS
 from onager.protocol.security import caller
 from onager.protocol.serving import counted
+from onager.protocol.spark_connect import SCRIPT
 from onager.scheduler.api.job_queries import JobQueries
 from onager.scheduler.api.service import SchedulerService
 from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.connect.checkpoints import begun
 from onager.scheduler.connect.failures import ConnectError, failed, from_job, from_reply, invalid, too_large
 from onager.scheduler.connect.kept_responses import KeptResponses
-from onager.scheduler.connect.operation import Operation
+from onager.scheduler.connect.operation import Operation, tags_of, takes_pieces
 from onager.scheduler.connect.plans import MAX_PLAN_BYTES, digest_of_plan
 from onager.scheduler.connect.program_calls import CallAnsweredError
 from onager.scheduler.connect.records import MAX_OPERATIONS, MAX_RESPONSES_BYTES, OperationRecord, SessionKey
-from onager.scheduler.connect.responses import START, Cursor, Ids, after, cursor_after, progress, rows
+from onager.scheduler.connect.responses import (
+    START,
+    Cursor,
+    after,
+    count_of,
+    cursor_after,
+    numbered,
+    progress,
+    rows,
+)
 from onager.scheduler.connect.running import (
     CALL,
     LABEL_CHARS,
     OPERATION,
     SESSION,
-    TAG,
     USER,
     RunningOperations,
     job_id_of,
 )
+from onager.scheduler.connect.scripts import ConnectScripts
 from onager.scheduler.connect.sessions import Session, Sessions, end_of
 from onager.scheduler.connect.settings import check_settings
 from onager.scheduler.executors.connect_calls import ConnectCalls
@@ -52,8 +62,6 @@ from onager.state_backend import ABSENT, Committed, Put, StateBackendClient, com
 
 SPARK_S: Final = 120.0
 """How long Spark may take to analyse a plan or to carry a command out."""
-_TAGS: Final = 32
-_TAG_CHARS: Final = 200
 CANCELLED: Final = "OPERATION_CANCELED"
 _PLAN, _PIECES = "connect.plan", "connect.pieces"
 
@@ -76,6 +84,7 @@ class Operations:
     running: RunningOperations
     heads: JobHeads
     results: ResultStore
+    scripts: ConnectScripts
     exchange_dir: str
     readers: SchedulerService
     """The service whose readers of results count together with these."""
@@ -136,7 +145,7 @@ class Operations:
             async for response in self._of_record(operation, done.record, 0):
                 yield response
             return
-        for response in _numbered(operation.ids, done, "!"):
+        for response in numbered(operation.ids, done, "!"):
             yield response
         yield operation.ids.complete()
 
@@ -160,29 +169,23 @@ class Operations:
         self, session: Session, operation: Operation, request: Any, digest: str
     ) -> _Recorded | list[bytes]:
         """Have Spark carry out a command; return what was recorded, or the only response, where that is all."""
-        content = request.SerializeToString()
-        is_checkpoint = request.plan.command.HasField("checkpoint_command")
+        content = b"" if request.plan.command.HasField("checkpoint_command") else request.SerializeToString()
 
         async def tried(session: Session) -> _Recorded | list[bytes] | None:
-            if is_checkpoint:
-                job, applied = begun(session, operation.job_id)
-            else:
-                reply = await self._carried_out(session, operation, content)
-                if reply is None:
-                    return await self._find(operation)
-                job, applied = reply.job, reply.applied
-            check_settings(applied.conf)
-            responses = job.responses if job.work else applied.responses
+            carried = await self._carried_out(session, operation, content)
+            if carried is None:
+                return await self._find(operation)
+            work, responses, applied = carried
             if (size := sum(map(len, responses))) > MAX_RESPONSES_BYTES:
                 raise too_large("the answer to the command", size, MAX_RESPONSES_BYTES)
-            if not job.work and not applied.changes and len(responses) <= 1 and operation.call is None:
+            if not work and not applied.changes and len(responses) <= 1 and operation.call is None:
                 return list(responses)
             record = operation.recorded(
                 **await operation.outcome_of(responses),
                 digest=digest,
                 at_ms=self.clock.now_ms(),
-                work=job.work,
-                session=base64.b64encode(session.message.SerializeToString()).decode() if job.work else "",
+                work=work,
+                session=base64.b64encode(session.message.SerializeToString()).decode() if work else "",
             )
             if revision := await self._recorded(session, operation, record, applied):
                 return _Recorded(record, revision)
@@ -198,14 +201,31 @@ class Operations:
             assert operation.call is not None
             return _Recorded(operation.call.record, operation.call.revision)
 
-    async def _carried_out(self, session: Session, operation: Operation, content: bytes) -> pb.ConnectReply | None:
-        """Return Spark's reply to a command; None if it cannot be carried out again, and what was recorded stands."""
+    async def _carried_out(
+        self, session: Session, operation: Operation, content: bytes
+    ) -> tuple[str, Sequence[bytes], pb.ConnectApplied] | None:
+        """Return the work of a command's job, if there is one, what its client gets, and what it changes.
+
+        None if it cannot be carried out again, and what was recorded stands. *content*: the request for Spark; empty
+        for a checkpoint.
+        """
+        if not content:
+            job, applied = begun(session, operation.job_id)
+            return job.work, job.responses, applied
         try:
-            return await self.ask(session, pb.ConnectCall(apply=content))
+            reply = await self.ask(session, pb.ConnectCall(apply=content))
         except ConnectError as error:
             if error.is_passing or operation.call is None or not await operation.call.let_stand():
                 raise
             return None
+        job, applied = reply.job, reply.applied
+        check_settings(applied.conf)
+        if job.work != SCRIPT:
+            return job.work, job.responses if job.work else applied.responses, applied
+        if operation.call is not None:
+            return "", job.responses, applied  # the program walks the script by itself
+        self.scripts.check_hosts()
+        return SCRIPT, (), applied
 
     async def _recorded(
         self, session: Session, operation: Operation, record: OperationRecord, applied: pb.ConnectApplied
@@ -251,25 +271,29 @@ class Operations:
             if operation.is_taken(digest, head.labels.get(_PLAN)):
                 raise _taken(operation)
             return
-        if (running := sum(1 for _ in self.running.as_last_seen(operation.key))) >= MAX_OPERATIONS:
+        program = None if operation.call is None else operation.call.fence.key.path
+        beside = (head.labels.get(PROGRAM_LABEL) for head in self.running.as_last_seen(operation.key))
+        if (running := sum(each == program for each in beside)) >= MAX_OPERATIONS:  # a script needs one more for each
             unit = "operations that run at a time"
             raise too_large("the session", running + 1, MAX_OPERATIONS, unit, is_passing=True)
         content = request.SerializeToString()
         plan = pb.ConnectPlan(request=content, session=session, work=work)
         if (size := plan.ByteSize()) > MAX_PLAN_BYTES:
             raise too_large("the plan, with what the session's views are made of,", size, MAX_PLAN_BYTES)
+        is_script = work == SCRIPT
         spec = pb.JobSpec(
-            connect=plan,
+            connect=None if is_script else plan,
+            program=self.scripts.program(request, session) if is_script else None,
             name=f"spark connect {work or 'query'}",
             conf={k: v for k, v in session.conf.items() if k.startswith(PREFIX)},  # Spark's come with the session
             labels={
                 USER: operation.key.user[:LABEL_CHARS],
-                **({} if operation.call is None else {PROGRAM_LABEL: operation.call.fence.key.path}),
+                **({} if program is None else {PROGRAM_LABEL: program}),
                 SESSION: operation.key.session_id,
                 OPERATION: operation.operation_id,
                 _PLAN: digest,
-                **_tags(request.tags),
-                **({_PIECES: "yes"} if _takes_pieces(request) else {}),
+                **tags_of(request),
+                **({_PIECES: "yes"} if takes_pieces(request) else {}),
                 **({} if operation.call is None else {CALL: operation.call.place[1]}),
             },
         )
@@ -298,7 +322,7 @@ class Operations:
             async for response in self._of_query(operation, last_response_id):
                 yield response
             return
-        async for response in self._of_record(operation, found.record, _count(last_response_id)):
+        async for response in self._of_record(operation, found.record, count_of(last_response_id)):
             yield response
 
     async def again(self, operation: Operation, last_response_id: str) -> AsyncGenerator[bytes, None]:
@@ -306,7 +330,7 @@ class Operations:
         call = operation.call
         assert call is not None
         if call.record.digest:
-            responses = self._of_record(operation, call.record, _count(last_response_id))
+            responses = self._of_record(operation, call.record, count_of(last_response_id))
         else:
             responses = after(call.responses(), last_response_id)
         async with aclosing(responses):
@@ -320,12 +344,15 @@ class Operations:
         if record.work:
             async for response in self._until_ended(operation, is_begun=record.is_begun):
                 yield response
-            observed = _observed(await self._succeeded(operation))
+            job = await self._succeeded(operation)
+            observed = _observed(job)
             if operation.call is not None:
                 await operation.call.settle_command(observed)
         elif operation.call is not None:
             observed = base64.b64decode(operation.call.record.observed)
-        for response in list(_numbered(operation.ids, await operation.responses(record), ""))[after:]:
+        is_script = record.work == SCRIPT
+        responses = await (self.scripts.responses(job) if is_script else operation.responses(record))
+        for response in list(numbered(operation.ids, responses, ""))[after:]:
             yield response
         yield operation.ids.complete() + observed
 
@@ -400,10 +427,15 @@ class Operations:
         """Return the operation's job, which has ended; `ConnectError` unless it has succeeded."""
         job = await self.queries.fresh(operation.job_id)
         if job.graph.state is JobState.CANCELLED:
-            raise cancelled()
+            raise failed(CANCELLED, "HY008", "Operation has been canceled.")
         if job.graph.state is JobState.FAILED:
-            raise from_job(job.graph.outcome.failure, operation.operation_id)  # type: ignore[union-attr]
+            raise await self._error(job, operation.operation_id)
         return job
+
+    async def _error(self, job: StoredJob, operation_id: str) -> ConnectError:
+        if job.graph.is_program:
+            return await self.scripts.error(job, operation_id)
+        return from_job(job.graph.outcome.failure, operation_id)  # type: ignore[union-attr]
 
     async def _of_job(self, operation: Operation, cursor: Cursor) -> AsyncGenerator[bytes, None]:
         """Yield how far the job is, and then its rows."""
@@ -444,15 +476,10 @@ class Operations:
     async def failure(self, key: SessionKey, operation_id: str) -> ConnectError | None:
         """Return the error with which an operation's job failed; None if it did not, or is gone."""
         try:
-            graph = (await self.queries.fresh(job_id_of(key, operation_id))).graph
+            job = await self.queries.fresh(job_id_of(key, operation_id))
         except JobNotFoundError:
             return None
-        return from_job(graph.outcome.failure, operation_id) if graph.state is JobState.FAILED else None  # type: ignore[union-attr]
-
-
-def cancelled() -> ConnectError:
-    """Return the error of an operation that was interrupted."""
-    return failed(CANCELLED, "HY008", "Operation has been canceled.")
+        return await self._error(job, operation_id) if job.graph.state is JobState.FAILED else None
 
 
 def _forgotten(operation: Operation) -> ConnectError:
@@ -468,29 +495,3 @@ def _observed(job: StoredJob) -> bytes:
     """Return what a job's query has observed, as what the last response has besides."""
     plan = job.graph.plan
     return b"" if plan is None else base64.b64decode(plan.observed)
-
-
-def _numbered(ids: Ids, responses: Iterable[bytes], mark: str) -> Iterator[bytes]:
-    for number, content in enumerate(responses, 1):
-        # Two encoded messages in a row are one.
-        yield content + ids.response(f"+{number}{mark}").SerializeToString()
-
-
-def _count(response_id: str) -> int:
-    """Return how many responses of a command have come with the one of that id."""
-    number = response_id.removeprefix("+")
-    return int(number) if number.isdecimal() else 0
-
-
-def _tags(tags: Iterable[str]) -> dict[str, str]:
-    found = {f"{TAG}{number}": tag for number, tag in enumerate(dict.fromkeys(tags))}
-    if len(found) > _TAGS:
-        raise too_large("the operation", len(found), _TAGS, "tags")
-    for tag in found.values():
-        if len(tag) > _TAG_CHARS or not tag.isprintable():
-            raise too_large(f"the tag {tag[:40]!r}", len(tag), _TAG_CHARS, "characters, all of them printable")
-    return found
-
-
-def _takes_pieces(request: Any) -> bool:
-    return any(option.result_chunking_options.allow_arrow_batch_chunking for option in request.request_options)

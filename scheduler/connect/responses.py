@@ -8,7 +8,7 @@ it is ``+N``, N responses having come; ``+N!`` where only the end is left, of co
 import asyncio
 import re
 import struct
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
@@ -219,3 +219,16 @@ def _field(message: bytes, table: int, number: int) -> int:
         return 0
     offset = _U16.unpack_from(message, vtable + 4 + 2 * number)[0]
     return table + int(offset) if offset else 0
+
+
+def numbered(ids: Ids, responses: Iterable[bytes], mark: str) -> Iterator[bytes]:
+    """Yield the responses of a command with their ids, which end with *mark*."""
+    for number, content in enumerate(responses, 1):
+        # Two encoded messages in a row are one.
+        yield content + ids.response(f"+{number}{mark}").SerializeToString()
+
+
+def count_of(response_id: str) -> int:
+    """Return how many responses of a command have come with the one of that id."""
+    number = response_id.removeprefix("+")
+    return int(number) if number.isdecimal() else 0

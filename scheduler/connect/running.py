@@ -1,7 +1,7 @@
 """Operations that run: found by the labels of their jobs, also of those that another scheduler has just submitted."""
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +33,10 @@ def job_id_of(key: SessionKey, operation_id: str) -> JobId:
     return JobId(f"{_PREFIX}{uuid.uuid5(_NAMESPACE, f'{key.path}/{operation_id}').hex}")
 
 
+async def _no_program(job_id: JobId, why: str) -> None:
+    raise AssertionError(f"{job_id} is closed ({why}) before there are programs")
+
+
 @dataclass(eq=False, repr=False)
 class RunningOperations:
     """The operations of sessions that run, and their ends."""
@@ -41,6 +45,8 @@ class RunningOperations:
     heads: JobHeads
     local: LocalDriver
     notes: AuditNotes
+    close_program: Callable[[JobId, str], Awaitable[object]] = _no_program
+    """Ends the program that a job is, for a reason."""
 
     def as_last_seen(self, key: SessionKey) -> Iterator[JobHead]:
         """Yield the heads of the session's jobs that have not ended, as this scheduler's watch has reported them."""
@@ -56,8 +62,8 @@ class RunningOperations:
     async def found(self, key: SessionKey, *, tag: str = "", operation_id: str = "") -> list[str]:
         """Return the ids of the operations of a session that run: of all, of those with a tag, or of one."""
         await (self._read([job_id_of(key, operation_id)]) if operation_id else self._read_active())
-        found = []
-        for head in self.as_last_seen(key):
+        found: list[str] = []
+        for head in sorted(self.as_last_seen(key), key=lambda head: not head.is_program):  # none outlives its calls
             if operation_id and head.labels.get(OPERATION) != operation_id:
                 continue
             if tag and tag not in (value for name, value in head.labels.items() if name.startswith(TAG)):
@@ -71,6 +77,9 @@ class RunningOperations:
         for operation_id in operation_ids:
             job_id = job_id_of(key, operation_id)
             with suppress(JobNotFoundError):
+                head = await self.heads.known(job_id)
+                if head is not None and head.is_program:  # first, so that no call of it has an effect any more
+                    await self.close_program(job_id, "interrupted by its client")
                 graph = await self.local.coordinator(job_id).cancel_job("interrupted by its client", principal())
                 if graph.state is JobState.CANCELLED:
                     self.notes.note(caller(), INTERRUPT, job_id, f"session {key.session_id}")

@@ -162,6 +162,7 @@ def _shown(plain: dict[str, Any]) -> dict[str, Any]:
         file.pop("content", None)
     if "program" in plain:
         plain["program"].pop("source", None)
+        plain["program"].get("script", {}).pop("relation", None)
         plain["program"]["environment"] = dict.fromkeys(plain["program"].get("environment", {}), "***")
     for step in plain.get("script", {}).get("steps", ()):
         _shown(step)

@@ -67,7 +67,7 @@ checkpoint = spark.range(3).checkpoint()
 asked = [
     lambda: spark.sql("CREATE GLOBAL TEMPORARY VIEW g AS SELECT 1"),
     lambda: spark.sql("EXECUTE IMMEDIATE 'SELECT 1'"),
-    lambda: spark.sql("BEGIN SELECT 1; END"),
+    lambda: spark.sql("BEGIN SELECT * FROM {frame}; END", frame=spark.range(1)),
     lambda: spark.readStream.format("rate").load().writeStream.format("console").start(),
     lambda: spark.range(3).write.bucketBy(2, "id").parquet(sys.argv[2]),
     lambda: DataFrame(SQL("INSERT OVERWRITE DIRECTORY '" + sys.argv[2] + "' USING csv SELECT 1"), spark).collect(),

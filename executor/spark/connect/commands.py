@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from onager.errors import UnsupportedPlanError
+from onager.errors import InvalidRequestError, UnsupportedPlanError
 from onager.executor.spark.connect import caching, entries
 from onager.executor.spark.connect.catalog_calls import statement_of, statement_request
 from onager.executor.spark.connect.entries import GLOBAL_VIEW, VIEW
-from onager.executor.spark.connect.scripting import CHANGE, PARSE, answered, asked_of
+from onager.executor.spark.connect.scripting import CHANGE, PARSE, answered, asked_of, script_statement
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel.access import VARIABLE
@@ -31,8 +31,10 @@ from onager.executor.spark.planning.statements import (
     split,
     temporary_view,
 )
+from onager.programs.scripting.arguments import check_size
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.spark_connect import KEPT, ExecutePlanRequest, ExecutePlanResponse, Relation
+from onager.protocol.spark_connect import KEPT, SCRIPT, ExecutePlanRequest, ExecutePlanResponse, Relation
+from onager.protocol.sql_commands import statement_in
 
 STATEMENT: Final = "statement"
 WRITE: Final = "write"
@@ -106,7 +108,7 @@ def carry_out(content: bytes, session: ConnectSession, tables: PlanningCatalog |
 def _asked(request: Any, session: ConnectSession) -> Carried:
     """Answer what a script asks; it may set variables of the session, too."""
     ask, command = asked_of(request), request.plan.command
-    relation, text, _ = text_of(command.sql_command)
+    relation, text, _ = statement_in(command.sql_command)
     if ask == CHANGE:
         session.make(session.reads("Command", command.SerializeToString()))
     elif ask != PARSE:
@@ -120,33 +122,14 @@ def refused(what: str, advice: str) -> UnsupportedPlanError:
     return UnsupportedPlanError(what, advice, runs_whole=False)
 
 
-def text_of(command: Any) -> tuple[bytes, str, bool]:
-    """Return the relation of a SqlCommand, its text, and whether values or DataFrames are bound to places in it."""
-    if not command.input:
-        relation = Relation()
-        for name in ("args", "pos_args", "named_arguments", "pos_arguments"):
-            getattr(relation.sql, name).MergeFrom(getattr(command, name))
-        relation.sql.query = command.sql
-        return relation.SerializeToString(), command.sql, _is_bound(relation.sql)
-    relation = Relation.FromString(command.input)
-    if relation.WhichOneof("rel_type") == "with_relations":
-        inner = Relation.FromString(relation.with_relations.root)
-        return command.input, inner.sql.query, True
-    return command.input, relation.sql.query, _is_bound(relation.sql)
-
-
-def _is_bound(sql: Any) -> bool:
-    return bool(sql.args or sql.pos_args or sql.named_arguments or sql.pos_arguments)
-
-
 def _statement(content: bytes, request: Any, session: ConnectSession, tables: PlanningCatalog | None) -> Carried:
     """Carry out a statement of SQL."""
     spark = session.spark
     jvm = Jvm.of(spark)
-    relation, text, is_bound = text_of(request.plan.command.sql_command)
+    relation, text, is_bound = statement_in(request.plan.command.sql_command)
     statements = split(jvm, text)
-    if any(statement.is_procedure for statement in statements):
-        raise refused("scripts of SQL (BEGIN … END)", "give the statements one by one")
+    if statements and statements[0].is_procedure:
+        return _script(request, relation, text, session)
     plan = parser_with(spark, jvm)(text)
     (statement, *_) = statements
     if is_effect(plan, has_catalog=tables is not None):
@@ -166,6 +149,22 @@ def _statement(content: bytes, request: Any, session: ConnectSession, tables: Pl
         return Carried(session.connect.execute(content))
     check_harmless(statement, plan, has_catalog=tables is not None, may_set=True)
     return _of_variables(content, session) if plan.named in VARIABLES else _of_session(content, request, plan, session)
+
+
+def _script(request: Any, relation: bytes, text: str, session: ConnectSession) -> Carried:
+    """Return the work of a script, and its tree, which a program walks by itself; Spark's errors of what is none."""
+    bound = Relation.FromString(relation)
+    if bound.WhichOneof("rel_type") != "sql":
+        raise refused("DataFrames that are bound in a script (BEGIN … END)", "make temporary views of them")
+    if bound.sql.pos_arguments or bound.sql.pos_args:
+        raise refused("values for ? in a script (BEGIN … END)", "give them by names, such as :day")
+    if script_statement(request) is not None:
+        raise refused("a script within a script", "write its statements into the outer one")
+    try:
+        check_size(text)
+    except ValueError as error:
+        raise InvalidRequestError(str(error)) from error
+    return Carried([answered(PARSE, relation, text, session)], work=SCRIPT)
 
 
 def _of_session(content: bytes, request: Any, plan: Parsed, session: ConnectSession) -> Carried:

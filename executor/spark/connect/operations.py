@@ -12,7 +12,7 @@ from onager.errors import PlanningError
 from onager.exchange_layout import has_scheme, local_path
 from onager.executor.spark.connect import entries
 from onager.executor.spark.connect.catalog_calls import statement_of
-from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused, text_of
+from onager.executor.spark.connect.commands import STATEMENT, WRITE, refused
 from onager.executor.spark.connect.scripting import in_script
 from onager.executor.spark.connect.sessions import ConnectSession
 from onager.executor.spark.jvm import Jvm, class_name
@@ -34,6 +34,7 @@ from onager.executor.spark.planning.statement_classes import (
 from onager.private_files import make_private_directory
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.spark_connect import CHECKPOINT, ExecutePlanRequest, Relation
+from onager.protocol.sql_commands import statement_in
 
 _UNSPECIFIED, _APPEND, _OVERWRITE, _ERROR, _IGNORE = range(5)
 _MODES: Final = {
@@ -100,7 +101,7 @@ def _query_of(request: Any, work: str, made: ConnectSession, tables: PlanningCat
         case "":
             return JobQuery(_query(made, request.plan.root), None)
         case _ if work == STATEMENT:
-            text = statement_of(request, made) if request.plan.root else text_of(command.sql_command)[1]
+            text = statement_of(request, made) if request.plan.root else statement_in(command.sql_command).text
             return _planned(made.spark, text, tables)
         case _ if work == WRITE and command.HasField("write_operation"):
             return _write(command, made, tables)

@@ -108,7 +108,8 @@ def parse(parser: Parser, statement: Statement) -> Parsed:
     """Return the plan of *statement*, with positions in its script; Spark's own exceptions for what is no SQL."""
     if statement.is_procedure:
         raise SideEffectError(
-            f"a procedure (BEGIN … END), {statement}", "write it as a Python function, or as plain statements"
+            f"a script with control flow (BEGIN … END), {statement}",
+            "submit it by itself, since it is a job of its own",
         )
     try:
         return parser(statement.placed_text)

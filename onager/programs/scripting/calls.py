@@ -31,7 +31,11 @@ class ConnectCalls:
         from pyspark.sql.connect.functions import lit
 
         named = {name: lit(value) for name, value in args.items()}
-        answer = self._asked("parse", SQL(text, [], named), [])
+        return self.parse_command(SQL(text, [], named).command(self._spark.client))
+
+    def parse_command(self, command: Any) -> dict[str, Any]:
+        """Return the tree of the script that *command*, Spark Connect's of a statement of SQL, has, as `parse` does."""
+        answer = self._asked("parse", command, [])
         return json.loads(answer) if answer else {}
 
     def answer(self, ask: Ask) -> Answer:
@@ -43,7 +47,8 @@ class ConnectCalls:
             if ask.kind == COMMAND:
                 self._carried_out(ask)
                 return None
-            return json.loads(self._asked(ask.kind, SQL(ask.text), ask.frames or []))
+            command = SQL(ask.text).command(self._spark.client)
+            return json.loads(self._asked(ask.kind, command, ask.frames or []))
         except PySparkException as error:
             is_analysis = isinstance(error, AnalysisException | ParseException)
             condition, state = error.getCondition() or "", error.getSqlState() or ""
@@ -60,11 +65,19 @@ class ConnectCalls:
         with _Placed(client, "", ask.frames):
             client.execute_command(SQL(ask.text).command(client))
 
-    def _asked(self, ask: str, sql: SQL, frames: list[Any]) -> str:
+    def _asked(self, ask: str, command: Any, frames: list[Any]) -> str:
         client = self._spark.client
         with _Placed(client, ask, frames):
-            _, properties, _ = client.execute_command(sql.command(client))
+            _, properties, _ = client.execute_command(command)
         return zlib.decompress(properties["sql_command_result"].extension.value).decode()
+
+
+def tree_in(relation: Any) -> dict[str, Any]:
+    """Return the tree of the script that the result *relation* of a statement stands for; ``{}`` if it is rows."""
+    if not relation.HasField("extension") or relation.extension.type_url != TYPE_URL:
+        return {}
+    found: dict[str, Any] = json.loads(zlib.decompress(relation.extension.value))
+    return found
 
 
 class _Placed:

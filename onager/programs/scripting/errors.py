@@ -1,5 +1,8 @@
 """Errors of scripts."""
 
+LIMIT = "ONAGER_SCRIPT_LIMIT"
+"""The error class of a job whose script does not end."""
+
 
 class ScriptError(Exception):
     """A condition that a statement of a script has raised: a handler of the script may handle it."""

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.types import ArrayType, DayTimeIntervalType, MapType, StructField, StructType
 
 from onager.programs.scripting.arguments import check_size
 from onager.programs.scripting.calls import ConnectCalls
@@ -35,10 +36,29 @@ def run_script(spark: SparkSession, text: str, args: Mapping[str, Any] | None = 
 
     Raises the error of PySpark that ended it, with a note that names the line; `ScriptError` for one of a script.
     """
-    rows = carry_out(ConnectCalls(spark), text, args or {})
+    return frame_of(spark, carry_out(ConnectCalls(spark), text, args or {}))
+
+
+def frame_of(spark: SparkSession, rows: Rows | None) -> DataFrame:
+    """Return what a script gave as a DataFrame: without columns if it had no query."""
     if not isinstance(rows, ArrowRows):
         return spark.createDataFrame([], "struct<>")
-    return spark.createDataFrame(rows.table, rows.schema)
+    return spark.createDataFrame(rows.table, _of_client(rows.schema))
+
+
+def _of_client(kind: Any) -> Any:
+    """Return the type *kind* as Spark takes it from a client: Arrow's intervals of days have all fields."""
+    match kind:
+        case DayTimeIntervalType():
+            return DayTimeIntervalType()
+        case ArrayType():
+            return ArrayType(_of_client(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(_of_client(kind.keyType), _of_client(kind.valueType), kind.valueContainsNull)
+        case StructType():
+            return StructType([StructField(f.name, _of_client(f.dataType), f.nullable, f.metadata) for f in kind])
+        case _:
+            return kind
 
 
 def carry_out(calls: Calls, text: str, args: Mapping[str, Any], *, max_asks: int = MAX_ASKS) -> Rows | None:
@@ -50,6 +70,11 @@ def carry_out(calls: Calls, text: str, args: Mapping[str, Any], *, max_asks: int
     tree = calls.parse(text, args)
     if not tree:
         raise ScriptError("this is no script, which begins with BEGIN and ends with END: give it to `onager submit`")
+    return walk(calls, tree, max_asks=max_asks)
+
+
+def walk(calls: Calls, tree: Mapping[str, Any], *, max_asks: int = MAX_ASKS) -> Rows | None:
+    """Run the script that was parsed as *tree*, as `carry_out` does."""
     interpreter = Interpreter(body_of(tree["body"]), is_case_sensitive=tree["is_case_sensitive"], max_asks=max_asks)
     steps = interpreter.run()
     try:

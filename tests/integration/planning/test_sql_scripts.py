@@ -166,14 +166,14 @@ def test_a_path_that_is_not_there_is_reported_with_its_view(executor):
     assert note == "in view orders: executors read /nowhere/o.parquet on their own machines"
 
 
-def test_a_procedure_is_refused(executor):
+def test_a_script_with_control_flow_is_no_statement_among_others(executor):
     for script in (
         "BEGIN SELECT 1; SELECT 2; END",
         "begin\nend",
         "mine: BEGIN SELECT 1; END",
         "SET a=1; BEGIN SELECT 1; END",
     ):
-        with pytest.raises(SideEffectError, match=r"a procedure \(BEGIN … END\)"):
+        with pytest.raises(SideEffectError, match=r"a script with control flow \(BEGIN … END\)"):
             executor.plan_sql(script)
     assert executor.run(executor.plan_sql("SELECT begin FROM (SELECT 1 AS begin)")) == [(1,)]
 

@@ -46,7 +46,7 @@ def scheduler(backend, clock, jobs, exchange_dir="/nowhere"):
     sessions = Sessions(backend, clock, retention_s=3600)
     running = RunningOperations(backend, jobs, None, None)
     return Operations(
-        backend, clock, sessions, None, jobs, jobs, running, jobs, None, exchange_dir=exchange_dir, readers=None
+        backend, clock, sessions, None, jobs, jobs, running, jobs, None, None, exchange_dir, None
     ), sessions
 
 

@@ -33,7 +33,7 @@ class Executor:
 
 
 def scheduler(backend, clock, executor):
-    others = dict.fromkeys(("submissions", "queries", "running", "heads", "results", "readers"))
+    others = dict.fromkeys(("submissions", "queries", "running", "heads", "results", "scripts", "readers"))
     sessions = Sessions(backend, clock, retention_s=3600)
     return SimpleNamespace(
         sessions=sessions,

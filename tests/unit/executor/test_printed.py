@@ -1,10 +1,13 @@
 """What a program prints is passed on in few pieces, however short its lines are."""
 
+import os
+
 import pytest
 
 from onager.executor.attempt_logs import LINE_BYTES
 from onager.executor.programs.printed import Printed
-from onager.program_output import STDOUT, Frame, OutputFolder
+from onager.program_output import RAISED, STDOUT, Frame, OutputFolder
+from onager.programs.output import Output
 
 
 @pytest.fixture
@@ -37,3 +40,19 @@ def test_a_line_without_an_end_is_not_kept_in_memory(passed_on):
     for _ in range(10):
         put(b"z" * 65_536)
     assert sum(map(len, pieces)) >= 9 * 65_536
+
+
+def test_the_error_of_a_script_comes_beside_what_it_prints(tmp_path):
+    printed = Printed(OutputFolder(tmp_path, 1), {}, lambda _: None)
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as frames:
+        output = Output(writer, {})
+        output.raised("DIVIDE_BY_ZERO", "22012", "Division by zero. " + "ä" * 10_000)
+        os.close(writer)
+        content = frames.read()
+    assert printed._take_frames(content) == b""
+    assert (printed.raised["error_class"], printed.raised["sql_state"]) == ("DIVIDE_BY_ZERO", "22012")
+    assert printed.raised["message"].startswith("Division by zero. ää")
+    for damaged in (b"{", b"[]", b'{"error_class": "X"}'):
+        printed._take_frames(Frame(RAISED, 0, "0", damaged).encoded())
+        assert printed.raised == {}
