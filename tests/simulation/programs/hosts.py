@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -78,7 +79,7 @@ class SimulatedAttempt(Attempt):
 
     async def _process(
         self, folder: Folder, kept: Path, cuts: Sequence[Cut], terms: Mapping[str, Any]
-    ) -> tuple[int, pb.FailedCall | None]:
+    ) -> tuple[int, Any]:
         del folder, kept, cuts
         assert self.place is not None
         (target,) = terms["addresses"]
@@ -93,7 +94,8 @@ class SimulatedAttempt(Attempt):
         if process.is_lost:
             raise _Over(FailureKind.TASK_KILLED, "another attempt of the program counts")
         failed = process.failed
-        return code, None if failed is None else pb.FailedCall(**failed._asdict())
+        call = None if failed is None else pb.FailedCall(**failed._asdict())
+        return code, SimpleNamespace(failed=call, raised=None)  # what `Printed` tells of the process
 
 
 class SimulatedProgramWorker:

@@ -29,6 +29,7 @@ from onager.programs.channels import Way
 from onager.programs.once import once
 from onager.programs.stub import LOST, REFUSED, FailedCall, Stub, failed_call
 from onager.programs.tasks import CURRENT, ROOT, Task, current
+from onager.protocol.security import PROGRAM_HEADER
 from onager.protocol.spark_connect import METHODS, SERVICE, request_of
 from tests.simulation.network import Aborted, ServerContext, rpc_error
 
@@ -82,6 +83,7 @@ class ProgramProcess:
         self._world, self._host, self._relay, self._main = world, host, relay, main
         self.ledger: Ledger = world.ledger
         self.program_id, self.attempt, self.user = str(terms["program_id"]), int(terms["attempt"]), str(terms["user"])
+        self._shown = ((PROGRAM_HEADER, f"{self.program_id}/{self.attempt}/{terms['secret']}"),)
         self._seed = str(terms["seed"])
         self.name = f"{host.life}/{self.program_id}@{self.attempt}"
         self.process = world.loop.start_process(self.name)
@@ -203,7 +205,8 @@ class ProgramProcess:
 
         async def passed_on() -> bytes | AioRpcError:
             try:
-                return bytes(await handler.unary_unary(content, ServerContext(self.name, metadata)))
+                context = ServerContext(self.name, (*metadata, *self._shown))
+                return bytes(await handler.unary_unary(content, context))
             except Aborted as refused:
                 return rpc_error(refused.code, refused.details, refused.metadata)
 
@@ -221,7 +224,9 @@ class ProgramProcess:
         async def passed_on() -> None:
             end: AioRpcError | None = None
             try:
-                async for response in handler.unary_stream(content, ServerContext(self.name, metadata)):
+                async for response in handler.unary_stream(
+                    content, ServerContext(self.name, (*metadata, *self._shown))
+                ):
                     came.put_nowait(response)
             except Aborted as refused:
                 end = rpc_error(refused.code, refused.details, refused.metadata)
