@@ -1,7 +1,7 @@
 """Programs that are in their loops at once: ``python -m benchmarks.many_programs [--programs 100] --json FILE``.
 
 Three schedulers on etcd, and two executors of one slot for tasks that take half of the programs each. Every program
-asks Spark something, waits some seconds, and asks again, until it is told to end. Queries of a client run beside them.
+asks Spark something, waits some seconds, and asks again, until a file appears. Queries of a client run beside them.
 
 | figure | what it is |
 |---|---|

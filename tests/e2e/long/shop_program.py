@@ -131,7 +131,7 @@ class Nightly:
         for table in ("orders", "rejected", "customers", "ranks"):
             self.spark.sql(f"DROP TABLE IF EXISTS {table}")
         customers = [(n, f"customer {n}", CITIES[n % len(CITIES)], n % 7 == 0) for n in range(40)]
-        schema = "customer INT, name STRING, city STRING, is_member BOOLEAN"
+        schema = "customer INT, name STRING, city STRING, is_regular BOOLEAN"
         self.spark.createDataFrame(customers, schema).write.saveAsTable("customers")
         print("tables", sorted(t.name for t in self.spark.catalog.listTables()))
 

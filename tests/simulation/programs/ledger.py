@@ -1,6 +1,6 @@
 """What must hold for programs, whatever is killed.
 
-- A write has its effect once, and a program that ends by itself has had the effects that its last attempt was told of,
+- A write has its effect once, and a program that ends by itself has had the effects that its last attempt has received answers for,
   in its order, and no others: as one process that nobody kills.
 - An answer that an attempt was given is the answer that every later attempt gets, and it is the answer to that call.
 - Nothing that a call writes comes from an attempt after a later one has begun, or after the end.
@@ -39,7 +39,7 @@ class _Call:
 
     words: str
     """Of a command."""
-    told: str = ""
+    received: str = ""
     """What came of it; empty: it is not known yet."""
 
     @property
@@ -101,16 +101,16 @@ class Ledger:
         program.made[attempt][label] = _Call(words)
         self._world.trace(f"{program_id}@{attempt} makes call {name}, {label} {words}")
 
-    def answered(self, program_id: str, attempt: int, label: str, told: str) -> None:
+    def answered(self, program_id: str, attempt: int, label: str, received: str) -> None:
         """A call has its outcome."""
         program = self._programs[program_id]
-        program.made[attempt][label].told = told
-        self._world.trace(f"{program_id}@{attempt} is told of {label}: {told}")
-        first, before = program.answers.setdefault(label, (attempt, told))
+        program.made[attempt][label].received = received
+        self._world.trace(f"{program_id}@{attempt} receives for {label}: {received}")
+        first, before = program.answers.setdefault(label, (attempt, received))
         self._world.observer.counts["calls of programs replayed"] += first != attempt
         self._world.observer.counts["calls of programs"] += first == attempt
-        if before != told:
-            self.fail(f"attempt {first} was told of {label}: {before}, and attempt {attempt}: {told}")
+        if before != received:
+            self.fail(f"attempt {first} received for {label}: {before}, and attempt {attempt}: {received}")
 
     def check_rows(self, program_id: str, label: str, rows: list[int]) -> None:
         """The rows of a query are those that count of its job."""
@@ -127,7 +127,7 @@ class Ledger:
         return [row for value in values for row in rows_of(value)]
 
     def is_set(self, program_id: str, attempt: int, key: str, value: str) -> None:
-        """An attempt was told that a setting is set."""
+        """An attempt has received that a setting is set."""
         self._programs[program_id].conf[attempt][key] = value
 
     def ended_itself(self, program_id: str, attempt: int, code: int) -> None:
@@ -243,8 +243,10 @@ class Ledger:
         made = program.made[record.attempt]
         done = [label for label in self._effects if label.startswith(f"{program_id}:")]
         for label, call in made.items():
-            if call.is_write and call.told and (label in self._effects) != call.told.startswith("answer"):
-                self.fail(f"{label} is {'' if label in self._effects else 'not '}written, and was told {call.told}")
+            if call.is_write and call.received and (label in self._effects) != call.received.startswith("answer"):
+                self.fail(
+                    f"{label} is {'' if label in self._effects else 'not '}written, and its attempt received {call.received}"
+                )
         if others := [label for label in done if label not in made]:
             self.fail(f"{others} are written, and attempt {record.attempt} of {program_id} has not asked for that")
         threads = defaultdict(list)

@@ -51,7 +51,7 @@ class Host(Protocol):
 
 
 class SparkError(Exception):
-    """An error that Spark, or Onager, has told a program."""
+    """An error that Spark, or Onager, has reported to a program."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -192,7 +192,7 @@ class ProgramProcess:
             self.refused = text
             self.ledger.fail(f"{self.name}: {text}")
 
-    def told(self, label: str, what: str) -> None:
+    def received(self, label: str, what: str) -> None:
         """Take in what came of a call."""
         self.ledger.answered(self.program_id, self.attempt, label, what)
         self._world.program_weather.answered(self)
@@ -278,14 +278,14 @@ class Calls:
         """Ask Spark about a plan; return a number that it draws."""
         request, label = self._request("AnalyzePlan")
         request.tree_string.plan.root = label.encode()
-        answer = self._told(label, lambda: self._stub.AnalyzePlan(request).tree_string.tree_string)
+        answer = self._received(label, lambda: self._stub.AnalyzePlan(request).tree_string.tree_string)
         return int(self._check(label, answer))
 
     def query(self, tag: str = "") -> list[int]:
         """Return the rows of a query."""
         request, label = self._request("ExecutePlan", tag)
         request.plan.root = b"\xff" + label.encode()
-        rows: list[int] = self._told(label, lambda: self._rows(request))
+        rows: list[int] = self._received(label, lambda: self._rows(request))
         self._process.ledger.check_rows(self._process.program_id, label, rows)
         return rows
 
@@ -293,33 +293,33 @@ class Calls:
         """Carry a command out: INSERT, FAIL, VIEW; return what it answers."""
         request, label = self._request("ExecutePlan", tag)
         request.plan.command.sql_command.sql = f"{words} {label}"
-        return self._check(label, self._told(label, lambda: self._relation(request), words))
+        return self._check(label, self._received(label, lambda: self._relation(request), words))
 
     def set(self, key: str, value: str) -> None:
         """Set a setting."""
         request, label = self._request("Config")
         request.operation.set.pairs.add(key=key, value=value)
-        self._told(label, lambda: len(self._stub.Config(request).pairs))
+        self._received(label, lambda: len(self._stub.Config(request).pairs))
         self._process.ledger.is_set(self._process.program_id, self._process.attempt, key, value)
 
     def get(self, key: str) -> str:
         """Return a setting."""
         request, label = self._request("Config")
         request.operation.get_option.keys.append(key)
-        value: str = self._told(label, lambda: self._stub.Config(request).pairs[0].value)
+        value: str = self._received(label, lambda: self._stub.Config(request).pairs[0].value)
         return value
 
     def interrupt(self, tag: str) -> int:
         """Cancel what runs with a tag; return how much that was."""
         request, label = self._request("Interrupt")
         request.interrupt_type, request.operation_tag = _INTERRUPT_TAG, tag
-        return len(self._told(label, lambda: sorted(self._stub.Interrupt(request).interrupted_ids)))
+        return len(self._received(label, lambda: sorted(self._stub.Interrupt(request).interrupted_ids)))
 
     def once(self, function: Callable[["Calls"], int]) -> int:
         """Return what *function* returns, as it is recorded."""
         label = self._label()
         inner = Calls(self._process, f"{label.partition(':')[2]}.once", self._session_id)
-        value: int = self._told(label, lambda: once(partial(_named, function), inner))
+        value: int = self._received(label, lambda: once(partial(_named, function), inner))
         return value
 
     def start(self, work: Callable[["Calls"], None]) -> Callable[[], bool]:
@@ -366,7 +366,7 @@ class Calls:
             request.tags.append(tag)
         return request, self._label()
 
-    def _told(self, label: str, ask: Callable[[], Any], words: str = "") -> Any:
+    def _received(self, label: str, ask: Callable[[], Any], words: str = "") -> Any:
         """Return what *ask* does, and tell the ledger; `SparkError` for an error."""
         task, ledger = CURRENT.get(), self._process.ledger
         name = f"{task.path}/{task.calls + 1:06d}"
@@ -375,9 +375,9 @@ class Calls:
             answer = ask()
         except RpcError as raw:
             what = f"{raw.code().name}: {raw.details()}"  # type: ignore[attr-defined]
-            self._process.told(label, f"error {what}")
+            self._process.received(label, f"error {what}")
             raise SparkError(what) from raw
-        self._process.told(label, f"answer {answer}")
+        self._process.received(label, f"answer {answer}")
         return answer
 
     def _check(self, label: str, answer: str) -> str:
